@@ -71,6 +71,7 @@ Captured = pytest.CaptureFixture[str]
 def test_who_suffers_from_what_and_from_whom(cluster: ExplainedCluster, capsys: Captured) -> None:
     status, out, _ = explained(cluster, capsys, "loud")
     assert status == EXPLAINED
+    assert "loud  1 finding, reported at 2026-03-01T12:01:00Z" in out
     assert "shop/web (LS) waits for CPUs" in out
     assert "42.1 % of the time, normally 1.5 (limit 5.0), since 2026-03-01T12:00:00Z" in out
     (row,) = [line for line in out.splitlines() if "team/job" in line]

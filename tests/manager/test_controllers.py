@@ -14,7 +14,7 @@ from koordinator.kube.reconciler import Controller, run_controllers
 from koordinator.manager.controller_table import BUILT
 from koordinator.manager.controllers import ControllerContext, make_controllers
 from koordinator.manager.options import CONTROLLERS, Options
-from tests.kube.fake_client import ScriptedClient, as_client
+from tests.in_memory_api import InMemoryApi
 
 
 class Recording:
@@ -33,7 +33,7 @@ class Recording:
 
 
 def context(*names: str) -> ControllerContext:
-    client = as_client(ScriptedClient())
+    client = InMemoryApi().client()
     return ControllerContext(
         client=client,
         informers=InformerSet(client),

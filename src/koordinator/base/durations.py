@@ -54,12 +54,14 @@ def parse_duration(text: str) -> timedelta:
         raise DurationError(f"{text!r} is not a duration: write numbers with units such as 300ms, 10s, 5m or 1h30m")
     if total > _LIMIT:
         raise DurationError(f"{text!r} is not a duration: Go's reach to about 292 years")
-    return timedelta(microseconds=(-total if text.startswith("-") else total) / 1000)
+    # The longest of all is cut, not rounded to one that Go could not read.
+    microseconds = min((total + 500) // 1000, _LIMIT // 1000)
+    return timedelta(microseconds=-microseconds if text.startswith("-") else microseconds)
 
 
 def format_duration(duration: timedelta) -> str:
     """Write a duration in Go's normal form: ``5m0s``, ``24h0m0s``, ``1.5s``, ``300ms``, ``0s``."""
-    microseconds = round(duration / timedelta(microseconds=1))
+    microseconds = duration // timedelta(microseconds=1)
     sign, microseconds = ("-", -microseconds) if microseconds < 0 else ("", microseconds)
     if microseconds == 0:
         return "0s"

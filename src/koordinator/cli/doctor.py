@@ -17,14 +17,15 @@ from typing import Any, Final
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.errors import Unavailable
 from koordinator.node.features import Feature, FeatureState, Machine, Undetermined, Works, probe_machine
-from koordinator.node.host import Host
-from koordinator.node.node_programs import HOOK_SERVERS, probe_node_programs
+from koordinator.node.host import HOOK_SERVERS, Host
+from koordinator.node.node_programs import probe_node_programs
 
 _DESCRIPTION = """\
 Check the kernel features of this machine that koordlet uses, and the programs that it works with: the container
-runtime, kubelet, and its own hook server. For each, say whether it works; if not, say what is missing, what would
-provide it, and which part of koordlet is off without it. The command changes nothing, and it needs neither a cluster
-nor root. What only root can check is shown as unknown.
+runtime, kubelet, its own hook server, and koordlet itself, which says in which modes its runtime hooks are called. For
+each, say whether it works; if not, say what is missing, what would provide it, and which part of koordlet is off
+without it. The command changes nothing, and it needs neither a cluster nor root. What only root can check is shown as
+unknown.
 """
 _EPILOG = """\
 examples:
@@ -50,6 +51,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--root", type=Path, metavar="DIR", help="the folder that the machine's root is mounted at (default: /)"
     )
+    parser.add_argument(
+        "--koordlet",
+        default="127.0.0.1:9316",
+        metavar="HOST:PORT",
+        help="where koordlet serves /metrics, as its --addr (default: %(default)s)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -57,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the report; 0, whatever is missing: a machine without a feature is not a broken one."""
     root = options.root or ""
     host = Host() if options.root is None else Host.below(options.root)
-    programs = asyncio.run(probe_node_programs(host, f"{root}{HOOK_SERVERS}"))
+    programs = asyncio.run(probe_node_programs(host, f"{root}{HOOK_SERVERS}", options.koordlet))
     machine = probe_machine(host)
     machine = replace(machine, features=(*machine.features, *programs))
     if options.output == "json":

@@ -155,39 +155,23 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_programs(parser: argparse.ArgumentParser) -> None:
-    scheduler = parser.add_argument_group("which scheduler to ask (default: the one that holds the Lease)")
-    scheduler.add_argument("--scheduler", metavar="URL", help="where it serves /healthz: http://HOST:PORT")
-    scheduler.add_argument(
-        "--lease",
-        default="koordinator-system/koord-scheduler",
-        metavar="NAMESPACE/NAME",
-        help="the Lease of the scheduler (default: %(default)s)",
+    programs = (
+        ("scheduler", "", "which scheduler to ask", "koord-scheduler", "healthz", 10251),
+        ("manager", "manager-", "which manager to ask about nodes", "koordinator-manager", "metrics", 8080),
+        ("descheduler", "descheduler-", "which descheduler to ask", "koord-descheduler", "metrics", 10251),
     )
-    scheduler.add_argument(
-        "--port", type=_port, default=10251, help="the port that it serves on (default: %(default)s)"
-    )
-    manager = parser.add_argument_group("which manager to ask about nodes (default: the one that holds the Lease)")
-    manager.add_argument("--manager", metavar="URL", help="where it serves /metrics: http://HOST:PORT")
-    manager.add_argument(
-        "--manager-lease",
-        default="koordinator-system/koordinator-manager",
-        metavar="NAMESPACE/NAME",
-        help="the Lease of the manager (default: %(default)s)",
-    )
-    manager.add_argument(
-        "--manager-port", type=_port, default=8080, help="the port of its metrics (default: %(default)s)"
-    )
-    descheduler = parser.add_argument_group("which descheduler to ask (default: the one that holds the Lease)")
-    descheduler.add_argument("--descheduler", metavar="URL", help="where it serves /metrics: http://HOST:PORT")
-    descheduler.add_argument(
-        "--descheduler-lease",
-        default="koordinator-system/koord-descheduler",
-        metavar="NAMESPACE/NAME",
-        help="the Lease of the descheduler (default: %(default)s)",
-    )
-    descheduler.add_argument(
-        "--descheduler-port", type=_port, default=10251, help="the port that it serves on (default: %(default)s)"
-    )
+    for name, prefix, title, lease, path, port in programs:
+        group = parser.add_argument_group(f"{title} (default: the one that holds the Lease)")
+        group.add_argument(f"--{name}", metavar="URL", help=f"where it serves /{path}: http://HOST:PORT")
+        group.add_argument(
+            f"--{prefix}lease",
+            default=f"koordinator-system/{lease}",
+            metavar="NAMESPACE/NAME",
+            help=f"the Lease of the {name} (default: %(default)s)",
+        )
+        group.add_argument(
+            f"--{prefix}port", type=_port, default=port, help=f"the port of its /{path} (default: %(default)s)"
+        )
 
 
 def run(options: argparse.Namespace) -> int:

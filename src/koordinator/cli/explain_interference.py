@@ -36,7 +36,8 @@ def print_interference(document: Mapping[str, Any], console: Console) -> None:
             indent=2,
         )
         return
-    print_text(console, f"[bold]{name}[/bold]  {len(victims)} findings, reported at {escape(document['reported'])}")
+    count = f"{len(victims)} finding{'' if len(victims) == 1 else 's'}"
+    print_text(console, f"[bold]{name}[/bold]  {count}, reported at {escape(document['reported'])}")
     for victim in victims:
         _print_victim(victim, console)
 

@@ -15,6 +15,7 @@ from koordinator.base.flag_types import Flag
 from koordinator.base.flags import FlagSet, FlagValues
 from koordinator.base.listen_address import ListenAddress, parse_listen_address
 from koordinator.base.unused_flags import LOG_FLAGS, LOG_SWITCHES, UnusedFlags
+from koordinator.node.host import HOOK_SERVERS
 
 _DESCRIPTION: Final = """\
 Stands between kubelet and the container runtime: passes every call on, and asks hook servers such as koordlet before
@@ -85,7 +86,7 @@ class _Flags:
         )
         self.value = hooks.string("runtime-hook-server-val", "true", "The value of that label.")
         self.folder = hooks.string(
-            "hook-server-dir", "/etc/runtime/hookserver.d", "Where hook servers register.", placeholder="folder"
+            "hook-server-dir", HOOK_SERVERS, "Where hook servers register.", placeholder="folder"
         )
         self.timeout = hooks.duration(
             "hook-timeout",

@@ -19,6 +19,7 @@ from koordinator.cli.demo.report import (
     utilisation,
 )
 from koordinator.cli.demo.workloads import Workloads
+from tests.cli.demo.cooled_node import a_cooled_node
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -54,6 +55,7 @@ def a_good_day() -> Day:
         used=[(20.0, {"analytics": 24, "reports": 0}), (22.0, {"analytics": 8, "reports": 16})],
         rooms=[(4.0, "Available", "a"), (19.0, "Succeeded", "a")],
     )
+    day.hot_node = a_cooled_node()
     return day
 
 
@@ -166,7 +168,7 @@ def test_one_hot_report_is_not_held_against_the_scheduler() -> None:
 
 
 def test_a_day_without_observations_fails_nearly_everything() -> None:
-    assert failing(Day()) == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12]
+    assert failing(Day()) == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
 
 
 @pytest.mark.parametrize("hour", [None, 10.0, 14.0])

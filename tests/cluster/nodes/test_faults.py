@@ -19,8 +19,7 @@ from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.scenario import parse_scenario
 from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION
 from koordinator.kube.event_series import EVENTS_V1
-from koordinator.kube.interface import Client
-from tests.cluster.nodes.memory_api import Document, MemoryApi
+from tests.in_memory_api import Asked, Document, InMemoryApi
 
 MINUTE = 1.0
 """Of simulated time, in seconds of the clock: tests are short."""
@@ -30,7 +29,7 @@ NODE = "small-0"
 class Simulation:
     """Two nodes of which the first has the fault; ``metric`` is what it reported last."""
 
-    def __init__(self, api: MemoryApi, clock: ManualClock) -> None:
+    def __init__(self, api: InMemoryApi, clock: ManualClock) -> None:
         self.api = api
         self.clock = clock
 
@@ -62,13 +61,13 @@ class Simulation:
         self.api.put(NODES, {**document, "metadata": {**document["metadata"], "annotations": annotations}})
 
 
-def simulate(script: Callable[[Simulation], Awaitable[None]], faults: str = "") -> MemoryApi:
+def simulate(script: Callable[[Simulation], Awaitable[None]], faults: str = "") -> InMemoryApi:
     text = f"nodeGroups: [{{name: small, count: 2}}]\ntiming: {{speed: 60}}\n{faults}"
-    api = MemoryApi()
+    api = InMemoryApi()
 
     async def play() -> None:
-        clock = ManualClock()
-        fleet = Fleet(cast("Client", api), parse_scenario(text, "test"), clock=clock, random=Random(1))
+        clock = cast("ManualClock", api.clock)
+        fleet = Fleet(api.client(), parse_scenario(text, "test"), clock=clock, random=Random(1))
         running = asyncio.create_task(fleet.run())
         try:
             while not fleet.nodes and not running.done():
@@ -122,7 +121,7 @@ def test_an_agent_that_goes_missing_leaves_nothing() -> None:
         assert cluster.age() <= 2 * MINUTE
 
     api = simulate(script)
-    assert api.requests.count(("delete", "nodemetrics", NODE)) == 1
+    assert api.asked.count(Asked("delete", "nodemetrics", NODE)) == 1
 
 
 def test_usage_above_capacity() -> None:

@@ -19,20 +19,20 @@ from koordinator.cluster.nodes.pod_runtime import RUN_TIME_ANNOTATION
 from koordinator.cluster.nodes.registration import ForeignNodeError
 from koordinator.cluster.nodes.scenario import Scenario, default_scenario, parse_scenario, scale
 from koordinator.kube.errors import ApiStatusError, TransportError
-from koordinator.kube.interface import Client
-from tests.cluster.nodes.memory_api import Document, MemoryApi, pod_document
+from tests.cluster.nodes.bound_pods import pod_document
+from tests.in_memory_api import NO_FAULT, Asked, Document, InMemoryApi
 
-Script = Callable[[MemoryApi, Fleet, ManualClock], Awaitable[None]]
+Script = Callable[[InMemoryApi, Fleet, ManualClock], Awaitable[None]]
 
 
-def _play(script: Script, api: MemoryApi | None = None, scenario: Scenario | None = None) -> MemoryApi:
+def _play(script: Script, api: InMemoryApi | None = None, scenario: Scenario | None = None) -> InMemoryApi:
     """Run a fleet of three nodes from its registration to the end of the script."""
-    api = api or MemoryApi()
+    api = api or InMemoryApi()
 
     async def play() -> None:
-        clock = ManualClock()
+        clock = cast("ManualClock", api.clock)
         fleet = Fleet(
-            cast("Client", api), scenario or scale(default_scenario(), 3), clock=clock, random=Random(1), concurrency=8
+            api.client(), scenario or scale(default_scenario(), 3), clock=clock, random=Random(1), concurrency=8
         )
         running = asyncio.create_task(fleet.run())
         try:
@@ -49,15 +49,15 @@ def _play(script: Script, api: MemoryApi | None = None, scenario: Scenario | Non
     return api
 
 
-def _phase(api: MemoryApi, name: str) -> str:
-    return str(api.document(PODS, name)["status"]["phase"])
+def _phase(api: InMemoryApi, name: str) -> str:
+    return str(api.document(PODS, name, "default")["status"]["phase"])
 
 
-def _metric(api: MemoryApi, name: str) -> NodeMetric:
+def _metric(api: InMemoryApi, name: str) -> NodeMetric:
     return convert(api.document(NODE_METRICS, name), NodeMetric)
 
 
-async def _nothing(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+async def _nothing(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
     await clock.advance(1)
 
 
@@ -72,7 +72,7 @@ def test_nodes_are_registered_ready_with_their_sizes() -> None:
 def test_every_node_has_a_lease_that_is_renewed() -> None:
     renewed: list[str] = []
 
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         for _ in range(2):
             renewed.append(api.document(LEASES, "small-0", "kube-node-lease")["spec"]["renewTime"])
             await clock.advance(21)
@@ -83,16 +83,16 @@ def test_every_node_has_a_lease_that_is_renewed() -> None:
 
 
 def test_node_status_is_heard_of_every_five_minutes() -> None:
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
-        api.requests.clear()
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.asked.clear()
         await clock.advance(600)
 
     api = _play(script)
-    assert api.requests.count(("patch", "nodes", "small-0")) == 2
+    assert api.asked.count(Asked("patch", "nodes", "small-0", "status")) == 2
 
 
 def test_a_condition_that_somebody_else_wrote_is_put_right_soon() -> None:
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
         node = api.document(NODES, "small-0")
         api.put(NODES, {**node, **unknown})
@@ -103,11 +103,11 @@ def test_a_condition_that_somebody_else_wrote_is_put_right_soon() -> None:
 
 
 def test_a_bound_pod_becomes_running_and_ready() -> None:
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         api.put(PODS, pod_document("web", "small-0"))
         await clock.advance(5)
 
-    status = _play(script).document(PODS, "web")["status"]
+    status = _play(script).document(PODS, "web", "default")["status"]
     assert (status["phase"], status["podIP"]) == ("Running", "10.128.0.1")
     assert {c["type"] for c in status["conditions"] if c["status"] == "True"} >= {
         "PodScheduled",
@@ -118,7 +118,7 @@ def test_a_bound_pod_becomes_running_and_ready() -> None:
 
 
 def test_a_pod_waits_for_its_start_latency() -> None:
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         api.put(PODS, pod_document("web", "small-0"))
         await clock.advance(0.9)
 
@@ -126,7 +126,7 @@ def test_a_pod_waits_for_its_start_latency() -> None:
 
 
 def test_pods_of_other_nodes_are_left_alone() -> None:
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         api.put(NODES, {"metadata": {"name": "real"}})
         api.put(PODS, pod_document("web", "real"))
         await clock.advance(120)
@@ -136,7 +136,7 @@ def test_pods_of_other_nodes_are_left_alone() -> None:
 
 @pytest.mark.parametrize(("seconds", "phase"), [(55, "Running"), (65, "Succeeded")])
 def test_a_pod_succeeds_after_its_annotated_run_time(seconds: float, phase: str) -> None:
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         pod = pod_document("job", "small-0", restartPolicy="Never")
         pod["metadata"]["annotations"] = {RUN_TIME_ANNOTATION: "1m"}
         api.put(PODS, pod)
@@ -146,7 +146,7 @@ def test_a_pod_succeeds_after_its_annotated_run_time(seconds: float, phase: str)
 
 
 def test_a_batch_pod_succeeds_after_the_run_time_of_the_model() -> None:
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         api.put(PODS, pod_document("job", "small-0", restartPolicy="Never", priority=5500))
         await clock.advance(16 * 60)
 
@@ -154,34 +154,34 @@ def test_a_batch_pod_succeeds_after_the_run_time_of_the_model() -> None:
 
 
 def test_a_deleted_pod_disappears() -> None:
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         api.put(PODS, pod_document("web", "small-0"))
         await clock.advance(5)
-        await api.delete(PODS, "web")
+        await api.client().delete(PODS, "web", "default")
         await clock.advance(5)
 
     assert _play(script).names(PODS) == []
 
 
 def test_a_deleted_pod_with_a_finalizer_ends_failed_and_is_confirmed_once() -> None:
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         pod = pod_document("web", "small-0")
         pod["metadata"]["finalizers"] = ["example.com/hold"]
         api.put(PODS, pod)
         await clock.advance(5)
-        await api.delete(PODS, "web")
+        await api.client().delete(PODS, "web", "default")
         await clock.advance(60)
 
     api = _play(script)
     assert _phase(api, "web") == "Failed"
-    assert api.requests.count(("delete", "pods", "web")) == 2
+    assert api.asked.count(Asked("delete", "pods", "web")) == 2
 
 
 def test_pods_of_a_deleted_node_are_removed() -> None:
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         api.put(PODS, pod_document("web", "small-0"))
         await clock.advance(5)
-        await api.delete(NODES, "small-0")
+        await api.client().delete(NODES, "small-0")
         await clock.advance(45)
 
     api = _play(script)
@@ -189,20 +189,20 @@ def test_pods_of_a_deleted_node_are_removed() -> None:
 
 
 def test_a_restart_adopts_nodes_and_running_pods() -> None:
-    async def first(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def first(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         api.put(PODS, pod_document("web", "small-0", cpu="4"))
         await clock.advance(5)
 
     running: list[int] = []
 
-    async def second(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
-        api.requests.clear()
+    async def second(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.asked.clear()
         await clock.advance(5)
         running.append(fleet.running_pods)
 
     api = _play(second, _play(first))
     assert running == [1]
-    assert ("patch", "pods", "web") not in api.requests
+    assert Asked("patch", "pods", "web", "status") not in api.asked
 
 
 def test_nodes_that_the_scenario_no_longer_has_are_removed() -> None:
@@ -211,7 +211,7 @@ def test_nodes_that_the_scenario_no_longer_has_are_removed() -> None:
 
 
 def test_a_node_that_is_not_ours_stops_the_registration() -> None:
-    api = MemoryApi()
+    api = InMemoryApi()
     api.put(NODES, {"metadata": {"name": "small-0"}})
     with pytest.raises(ExceptionGroup) as raised:
         _play(_nothing, api)
@@ -223,14 +223,15 @@ def test_what_others_wrote_on_a_node_survives_adoption() -> None:
     node = api.document(NODES, "small-0")
     node["metadata"]["labels"]["mine"] = "yes"
     node["status"]["allocatable"]["kubernetes.io/batch-cpu"] = "4000"
+    api.put(NODES, node)
     node = _play(_nothing, api).document(NODES, "small-0")
     assert node["metadata"]["labels"]["mine"] == "yes"
-    assert node["status"]["allocatable"]["kubernetes.io/batch-cpu"] == "4000"
+    assert node["status"]["allocatable"]["kubernetes.io/batch-cpu"] == "4k"
     assert node["metadata"]["annotations"][FLEET_ANNOTATION] == "default"
 
 
 def test_node_metrics_are_written_with_node_system_and_pods() -> None:
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         api.put(PODS, pod_document("web", "small-0", cpu="4", priority=9500))
         await clock.advance(300)
 
@@ -238,21 +239,22 @@ def test_node_metrics_are_written_with_node_system_and_pods() -> None:
     assert status.node_metric is not None
     node, system = status.node_metric.node_usage.resources["cpu"], status.node_metric.system_usage.resources["cpu"]
     [pod] = status.pods_metric
-    assert (pod.namespace, pod.name, pod.priority, pod.qos) == ("", "web", "koord-prod", "LS")
+    assert (pod.namespace, pod.name, pod.priority, pod.qos) == ("default", "web", "koord-prod", "LS")
     assert 0 < pod.pod_usage.resources["cpu"].milli < 4000
     assert system.milli < node.milli
 
 
 def test_a_node_metric_without_a_manager_gets_the_default_policy() -> None:
-    metric = _metric(_play(_nothing), "small-0")
+    api = _play(_nothing)
+    metric = _metric(api, "small-0")
     policy = metric.spec.metric_collect_policy
     assert policy is not None
     assert (policy.aggregate_duration_seconds, policy.report_interval_seconds) == (300, 60)
-    assert metric.metadata.owner_references[0].uid == "uid-small-0"
+    assert metric.metadata.owner_references[0].uid == api.document(NODES, "small-0")["metadata"]["uid"]
 
 
-def _managed(spec: Document) -> MemoryApi:
-    api = MemoryApi()
+def _managed(spec: Document) -> InMemoryApi:
+    api = InMemoryApi()
     api.put(NODE_METRICS, {"metadata": {"name": "small-0"}, "spec": {"metricCollectPolicy": spec}})
     return api
 
@@ -260,7 +262,7 @@ def _managed(spec: Document) -> MemoryApi:
 def test_the_policy_of_a_manager_is_kept_and_followed() -> None:
     spec = {"nodeAggregatePolicy": {"durations": ["2m0s"]}, "aggregateDurationSeconds": 120}
 
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         await clock.advance(200)
 
     api = _play(script, _managed(spec))
@@ -271,21 +273,22 @@ def test_the_policy_of_a_manager_is_kept_and_followed() -> None:
 
 
 def test_reports_are_as_rare_as_the_manager_wants() -> None:
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         await clock.advance(601)
 
     api = _play(script, _managed({"reportIntervalSeconds": 180}))
     # At once, by the default policy, then after 180, 360 and 540 seconds.
-    assert api.requests.count(("patch", "nodemetrics", "small-0")) == 4
+    assert api.asked.count(Asked("patch", "nodemetrics", "small-0", "status")) == 4
 
 
 def test_node_metrics_begin_when_their_kind_is_served() -> None:
-    api = MemoryApi()
-    api.unserved.add("nodemetrics")
+    api = InMemoryApi()
+    not_found = ApiStatusError(404, "NotFound", "the server could not find the requested resource")
+    api.fault = lambda asked, done: not_found if asked.plural == "nodemetrics" else None
 
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         await clock.advance(60)
-        api.unserved.clear()
+        api.fault = NO_FAULT
         await clock.advance(60)
 
     assert _play(script, api).names(NODE_METRICS) == ["large-0", "medium-0", "small-0"]
@@ -295,41 +298,38 @@ def test_node_metrics_begin_when_their_kind_is_served() -> None:
     "error", [TransportError("connection refused"), ApiStatusError(503, "ServiceUnavailable", "starting")]
 )
 def test_an_outage_only_delays(error: Exception) -> None:
-    def refuse(verb: str, plural: str, name: str) -> None:
-        raise error
-
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
-        healthy = api.fail
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         api.put(PODS, pod_document("web", "small-0"))
         await clock.advance(0.5)
-        api.fail = refuse
+        api.fault = lambda asked, done: error
         await clock.advance(120)
-        api.fail = healthy
-        api.requests.clear()
+        api.fault = NO_FAULT
+        api.asked.clear()
         await clock.advance(60)
 
     api = _play(script)
     assert _phase(api, "web") == "Running"
-    assert {name for verb, plural, name in api.requests if plural == "leases"} == {"large-0", "medium-0", "small-0"}
+    assert {asked.name for asked in api.asked if asked.plural == "leases"} == {"large-0", "medium-0", "small-0"}
 
 
 def test_registration_waits_for_a_server_that_is_not_well() -> None:
-    api = MemoryApi()
+    api = InMemoryApi()
     left = [5]
 
-    def refuse(verb: str, plural: str, name: str) -> None:
-        if (verb, plural) == ("create", "nodes") and left[0]:
-            left[0] -= 1
-            raise ApiStatusError(500, "InternalError", "not yet")
+    def refuse(asked: Asked, done: bool) -> Exception | None:
+        if (asked.verb, asked.plural) != ("create", "nodes") or not left[0]:
+            return None
+        left[0] -= 1
+        return ApiStatusError(500, "InternalError", "not yet")
 
-    api.fail = refuse
+    api.fault = refuse
     assert _play(_nothing, api).names(NODES) == ["large-0", "medium-0", "small-0"]
 
 
 def test_usage_of_a_node_is_that_of_its_parts() -> None:
     usages: list[Any] = []
 
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         api.put(PODS, pod_document("web", "small-0", cpu="4", priority=9500))
         api.put(PODS, pod_document("crunch", "small-0", cpu="2", priority=5500))
         await clock.advance(120)
@@ -348,7 +348,7 @@ def test_a_fast_simulation_passes_a_day_in_a_minute() -> None:
     )
     loads: list[float] = []
 
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         api.put(PODS, pod_document("web", "a-0", cpu="8"))
         for _ in range(12):
             await clock.advance(5)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -13,8 +12,7 @@ from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.main import main, run_until
 from koordinator.cluster.nodes.registration import ForeignNodeError
 from koordinator.cluster.nodes.scenario import default_scenario
-from koordinator.kube.interface import Client
-from tests.cluster.nodes.memory_api import MemoryApi
+from tests.in_memory_api import InMemoryApi
 
 
 def test_a_missing_kubeconfig_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,11 +34,11 @@ def test_a_bad_flag_is_named(flag: str, message: str, capsys: pytest.CaptureFixt
 
 
 def test_what_ends_the_fleet_is_a_plain_error() -> None:
-    api = MemoryApi()
+    api = InMemoryApi()
     api.put(NODES, {"metadata": {"name": "small-0"}})
 
     async def run() -> None:
-        await run_until(asyncio.Event(), Fleet(cast("Client", api), default_scenario()))
+        await run_until(asyncio.Event(), Fleet(api.client(), default_scenario()))
 
     with pytest.raises(ForeignNodeError, match="node small-0 exists and is not simulated"):
         asyncio.run(run())
@@ -49,7 +47,7 @@ def test_what_ends_the_fleet_is_a_plain_error() -> None:
 def test_a_signal_ends_the_fleet_quietly() -> None:
     async def run() -> None:
         stop = asyncio.Event()
-        fleet = Fleet(cast("Client", MemoryApi()), default_scenario())
+        fleet = Fleet(InMemoryApi().client(), default_scenario())
         async with asyncio.TaskGroup() as group:
             group.create_task(run_until(stop, fleet))
             await fleet.wait_registered()

@@ -10,7 +10,7 @@ from koordinator.api.kubernetes_types.table import kind_type
 from koordinator.api.pod import Pod
 from koordinator.cluster.nodes import pod_status
 from koordinator.cluster.patch import apply_strategic_patch
-from tests.cluster.nodes.memory_api import long_ago, pod_document
+from tests.cluster.nodes.bound_pods import long_ago, pod_document
 
 
 def _apply(patch: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:

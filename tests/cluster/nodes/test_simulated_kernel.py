@@ -23,7 +23,6 @@ from koordinator.cluster.nodes.scenario import default_scenario, scale
 from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION
 from koordinator.cluster.nodes.simulated_kernel import PodDemand, SimulatedKernel
 from koordinator.koordlet.pods import NodePod, node_pods
-from koordinator.kube.interface import Client
 from koordinator.node.cgroup_layout import CgroupVersion, detect_driver, detect_version
 from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.cpu_time import read_cpu_times
@@ -31,10 +30,11 @@ from koordinator.node.cpu_topology import read_cpu_topology
 from koordinator.node.features import probe_machine
 from koordinator.node.memory import read_machine_memory, read_numa_memory
 from koordinator.node.resctrl import probe_allocation, probe_monitoring, read_monitors, read_schemata
-from tests.cluster.nodes.memory_api import Document, MemoryApi, pod_document
+from tests.cluster.nodes.bound_pods import pod_document
+from tests.in_memory_api import Document, InMemoryApi
 
 GIB = 1 << 30
-Script = Callable[[MemoryApi, Fleet, ManualClock], Awaitable[None]]
+Script = Callable[[InMemoryApi, Fleet, ManualClock], Awaitable[None]]
 
 
 def _pod(name: str, *, qos: str = "Burstable", label: str = "LS", limit: str | None = None) -> Pod:
@@ -142,6 +142,26 @@ def test_cpus_of_best_effort_pods_hold_them_down_and_are_in_force(node: _Node) -
     assert (node.cpu_seconds(job.cgroup), node.meter.cpu_count(best_effort)) == (10, 1)
 
 
+def _pressure(node: _Node, pod: NodePod) -> float:
+    """The percentage of the time in which it waits for CPUs."""
+    some = Path(node.kernel.layout.folder("", pod.cgroup), "cpu.pressure").read_text()
+    return float(some.removeprefix("some avg10=").split()[0])
+
+
+@pytest.mark.parametrize(("cores_of_job", "waits"), [(2.0, 0.0), (3.5, 100.0), (2.4, 20.0)])
+def test_a_pod_waits_for_cpus_that_others_keep_busy(node: _Node, cores_of_job: float, waits: float) -> None:
+    """A core that the pod itself uses aside, others begin to be in the way at three quarters of the CPUs."""
+    web, job = node.pods(_pod("web"), _pod("job", qos="BestEffort", label="BE"))
+    node.run(10, [PodDemand(web, 1.0, GIB), PodDemand(job, cores_of_job, GIB)])
+    assert _pressure(node, web) == pytest.approx(waits)
+
+
+def test_what_a_pod_itself_keeps_busy_is_in_nobodys_way(node: _Node) -> None:
+    (web,) = node.pods(_pod("web"))
+    node.run(10, [PodDemand(web, 4.0, GIB)])
+    assert _pressure(node, web) == 0.0
+
+
 def test_kubelets_limit_is_the_quota_of_a_new_pod(node: _Node) -> None:
     (web,) = node.pods(_pod("web", limit="2"))
     node.run(1, [PodDemand(web, 1.0, GIB)])
@@ -185,14 +205,14 @@ def test_counters_never_go_back_and_no_quota_is_exceeded(
 # The whole of it.
 
 
-def _play(tmp_path: Path, script: Script, koordlets: int, api: MemoryApi | None = None) -> MemoryApi:
+def _play(tmp_path: Path, script: Script, koordlets: int, api: InMemoryApi | None = None) -> InMemoryApi:
     """A fleet of three nodes, of which the first so many run koordlet."""
-    api = api or MemoryApi()
+    api = api or InMemoryApi()
 
     async def play() -> None:
-        clock = ManualClock()
+        clock = cast("ManualClock", api.clock)
         fleet = Fleet(
-            cast("Client", api), scale(default_scenario(), 3),
+            api.client(), scale(default_scenario(), 3),
             clock=clock, random=Random(1), concurrency=8, koordlets=koordlets, kernels=tmp_path,
         )  # fmt: skip
         running = asyncio.create_task(fleet.run())
@@ -208,7 +228,7 @@ def _play(tmp_path: Path, script: Script, koordlets: int, api: MemoryApi | None 
     return api
 
 
-async def _busy_minutes(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+async def _busy_minutes(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
     api.put(PODS, pod_document("web", "small-0", cpu="4", memory="8Gi", priority=9500))
     job = pod_document("job", "small-0", cpu="2", memory="2Gi", priority=5500)
     job["metadata"]["labels"] = {"koordinator.sh/qosClass": "BE"}
@@ -229,12 +249,12 @@ def _usage(metric: NodeMetric) -> dict[str, float]:
 
 
 @pytest.fixture(scope="module")
-def reported(tmp_path_factory: pytest.TempPathFactory) -> MemoryApi:
+def reported(tmp_path_factory: pytest.TempPathFactory) -> InMemoryApi:
     """What there is after some minutes with koordlet on small-0."""
     return _play(tmp_path_factory.mktemp("kernels"), _busy_minutes, 1)
 
 
-def test_the_coarse_model_reports_what_koordlet_measures(reported: MemoryApi, tmp_path: Path) -> None:
+def test_the_coarse_model_reports_what_koordlet_measures(reported: InMemoryApi, tmp_path: Path) -> None:
     modelled_api = _play(tmp_path, _busy_minutes, 0)
     real, coarse = (convert(api.document(NODE_METRICS, "small-0"), NodeMetric) for api in (reported, modelled_api))
     measured, modelled = _usage(real), _usage(coarse)
@@ -246,7 +266,7 @@ def test_the_coarse_model_reports_what_koordlet_measures(reported: MemoryApi, tm
         assert amount == pytest.approx(modelled[name], rel=0.05 if name == "job memory" else 0.03), name
 
 
-def test_koordlet_reports_the_topology_of_its_node_alone(reported: MemoryApi) -> None:
+def test_koordlet_reports_the_topology_of_its_node_alone(reported: InMemoryApi) -> None:
     """The coarse model reports none: what the other test compares with it came from koordlet."""
     assert reported.names(NODE_RESOURCE_TOPOLOGIES) == ["small-0"]
 
@@ -254,7 +274,7 @@ def test_koordlet_reports_the_topology_of_its_node_alone(reported: MemoryApi) ->
 def test_a_fault_stops_the_agent_and_its_end_starts_it_again(tmp_path: Path) -> None:
     reports: list[Any] = []
 
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         async def annotate(fault: str | None) -> None:
             document = api.document(NODES, "small-0")
             kept = {**document["metadata"], "annotations": {FAULT_ANNOTATION: fault} if fault else {}}
@@ -279,10 +299,10 @@ def test_a_fault_stops_the_agent_and_its_end_starts_it_again(tmp_path: Path) -> 
 def test_what_koordlet_does_about_best_effort_pods_shows_in_what_it_reports(tmp_path: Path) -> None:
     """The job would use all of its 6 CPUs; suppression leaves best-effort pods 30 % of 8, less what others use."""
     strategy = {"enable": True, "cpuSuppressThresholdPercent": 30, "cpuSuppressPolicy": "cfsQuota"}
-    api = MemoryApi()
+    api = InMemoryApi()
     api.put(NODE_SLOS, {"metadata": {"name": "small-0"}, "spec": {"resourceUsedThresholdWithBE": strategy}})
 
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         amounts = {"kubernetes.io/batch-cpu": "6000", "kubernetes.io/batch-memory": "2Gi"}
         job = pod_document("job", "small-0", cpu="", priority=5500)
         job["metadata"]["labels"] = {"koordinator.sh/qosClass": "BE"}
@@ -298,7 +318,7 @@ def test_what_koordlet_does_about_best_effort_pods_shows_in_what_it_reports(tmp_
 def test_an_agent_that_cannot_start_is_said_and_starts_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "small-0").write_text("in the way")
 
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         api.put(PODS, pod_document("web", "small-0"))
         await clock.advance(65)
         # The coarse model reports meanwhile.
@@ -312,7 +332,7 @@ def test_an_agent_that_cannot_start_is_said_and_starts_later(tmp_path: Path, cap
 
 
 def test_a_node_without_pods_has_no_agent_and_its_system_is_reported(tmp_path: Path) -> None:
-    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         await clock.advance(130)
 
     api = _play(tmp_path, script, 3)
@@ -322,4 +342,4 @@ def test_a_node_without_pods_has_no_agent_and_its_system_is_reported(tmp_path: P
 
 def test_koordlets_without_a_folder_for_their_kernels_are_refused() -> None:
     with pytest.raises(ValueError, match="their kernels need a folder"):
-        Fleet(cast("Client", MemoryApi()), default_scenario(), koordlets=1)
+        Fleet(InMemoryApi().client(), default_scenario(), koordlets=1)

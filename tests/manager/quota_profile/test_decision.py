@@ -13,9 +13,9 @@ from koordinator.api.codec import convert
 from koordinator.api.elastic_quota import ElasticQuota
 from koordinator.api.elastic_quota_profile import ElasticQuotaProfile
 from koordinator.api.node import Node
+from koordinator.cluster.patch import apply_merge_patch
 from koordinator.manager.quota_profile.decision import Plan, decide, tree_id
 from koordinator.model.label_selector import SelectorError
-from tests.kube.fake_client import _merge as merge_patch
 
 P = "quota.scheduling.koordinator.sh"
 ZONE = "topology.kubernetes.io/zone"
@@ -160,7 +160,8 @@ def test_what_others_wrote_on_the_quota_stays() -> None:
         "spec": {"min": {"cpu": "5", "gpu": "1"}, "max": {"cpu": "7"}},
     }
     patch = decide(profile(), stored(known), NODES).quota_patch
-    after = merge_patch(known, patch)
+    assert patch is not None
+    after = apply_merge_patch(known, patch)
     assert (after["metadata"]["labels"]["a"], after["metadata"]["annotations"]["b"]) == ("a", "b")
     assert after["spec"] == {"min": {"cpu": "20", "memory": "2k"}, "max": {"cpu": NO_LIMIT, "memory": NO_LIMIT}}
 
@@ -187,7 +188,7 @@ def test_a_patch_leads_to_what_would_be_created_and_then_nothing_is_left_to_writ
     wanted: ElasticQuotaProfile, before: list[Node], now: list[Node]
 ) -> None:
     old = created(decide(wanted, None, before))
-    patched = merge_patch(old, decide(wanted, stored(old), now).quota_patch or {})
+    patched = apply_merge_patch(old, decide(wanted, stored(old), now).quota_patch or {})
     fresh = created(decide(wanted, None, now))
     assert stored(patched).spec == stored(fresh).spec
     assert patched["metadata"] == fresh["metadata"]

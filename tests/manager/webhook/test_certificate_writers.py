@@ -4,156 +4,146 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from koordinator.api.kinds import SECRETS
+from koordinator.api.kinds import NAMESPACES, SECRETS
 from koordinator.base.clock import ManualClock
 from koordinator.kube.errors import ApiStatusError
 from koordinator.manager.missing import NotInstalledError
 from koordinator.manager.webhook.certificate_files import from_files, to_files, write_files
 from koordinator.manager.webhook.certificate_writers import FileWriter, SecretWriter
 from koordinator.manager.webhook.certificates import Certificates, fault
-from tests.kube.fake_client import MemoryClient, as_client
-from tests.manager.webhook.making import NAME, NOW, certificates
+from tests.in_memory_api import Asked, InMemoryApi
+from tests.manager.webhook.making import NAME, NOW, certificates, reuse_keys
 
-KEY = (SECRETS.qualified, "system", "certificates")
 OLD = NOW + timedelta(days=3650 - 100)
 
 
-def writer(client: MemoryClient, clock: ManualClock | None = None) -> SecretWriter:
-    return SecretWriter(as_client(client), "system", "certificates", NAME, clock or ManualClock(NOW))
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    reuse_keys(monkeypatch)
 
 
-def store(client: MemoryClient, held: Certificates, **more: Any) -> None:
+def writer(api: InMemoryApi) -> SecretWriter:
+    return SecretWriter(api.client(), "system", "certificates", NAME, api.clock)
+
+
+def holding(held: Certificates, now: datetime = NOW, **more: Any) -> InMemoryApi:
+    """An API server that has the Secret."""
+    api = InMemoryApi(ManualClock(now))
     data = {name: base64.b64encode(content).decode() for name, content in to_files(held).items()}
-    metadata = {"name": "certificates", "namespace": "system", "resourceVersion": "0", "labels": {"mine": "yes"}}
-    client.objects[KEY] = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data, **more}
+    metadata = {"name": "certificates", "namespace": "system", "labels": {"mine": "yes"}}
+    api.put(SECRETS, {"metadata": metadata, "type": "Opaque", "data": data, **more})
+    return api
 
 
-def stored(client: MemoryClient) -> Certificates:
-    data = client.objects[KEY]["data"]
-    return from_files({name: base64.b64decode(text) for name, text in data.items()})
+def secret(api: InMemoryApi) -> dict[str, Any]:
+    return api.document(SECRETS, "certificates", "system")
 
 
-def writes(client: MemoryClient) -> list[str]:
-    return [verb for verb, _, _ in client.calls if verb != "get"]
+def stored(api: InMemoryApi) -> Certificates:
+    return from_files({name: base64.b64decode(text) for name, text in secret(api)["data"].items()})
+
+
+def asked_to_write(api: InMemoryApi) -> list[str]:
+    return [asked.verb for asked in api.asked if asked.verb != "get"]
 
 
 def test_without_a_secret_one_is_made() -> None:
-    client = MemoryClient()
-    made = asyncio.run(writer(client).ensure())
-    assert stored(client) == made
+    api = InMemoryApi(ManualClock(NOW))
+    api.put(NAMESPACES, {"metadata": {"name": "system"}})
+    made = asyncio.run(writer(api).ensure())
+    assert stored(api) == made
     assert fault(made, NAME, NOW) == ""
 
 
 def test_a_namespace_that_does_not_exist_is_named_with_the_command_that_makes_it() -> None:
-    client = MemoryClient()
-
-    async def refuse(verb: str, name: str) -> None:
-        if verb == "create":
-            raise ApiStatusError(404, "NotFound", 'namespaces "system" not found')
-
-    client.before = refuse
     with pytest.raises(NotInstalledError) as raised:
-        asyncio.run(writer(client).ensure())
+        asyncio.run(writer(InMemoryApi(ManualClock(NOW))).ensure())
     assert str(raised.value) == (
         "namespace system, where the Secret certificates is kept, does not exist: kubectl create namespace system"
     )
 
 
 def test_a_good_secret_is_left_alone() -> None:
-    client = MemoryClient()
-    store(client, certificates())
-    assert asyncio.run(writer(client).ensure()) == certificates()
-    assert writes(client) == []
+    api = holding(certificates())
+    assert asyncio.run(writer(api).ensure()) == certificates()
+    assert asked_to_write(api) == []
 
 
 def test_a_leaf_that_nears_its_end_is_renewed_with_a_new_authority_when_that_does_too() -> None:
-    client = MemoryClient()
-    store(client, certificates())
-    made = asyncio.run(writer(client, ManualClock(OLD)).ensure())
-    assert stored(client) == made
+    api = holding(certificates(), OLD)
+    made = asyncio.run(writer(api).ensure())
+    assert stored(api) == made
     assert made.authority != certificates().authority
     assert fault(made, NAME, OLD) == ""
 
 
 def test_a_leaf_for_another_name_is_renewed_under_the_same_authority() -> None:
-    client = MemoryClient()
-    store(client, certificates("old.example"))
-    made = asyncio.run(writer(client).ensure())
+    api = holding(certificates("old.example"))
+    made = asyncio.run(writer(api).ensure())
     assert made.authority == certificates("old.example").authority
     assert fault(made, NAME, NOW) == ""
 
 
 def test_renewing_changes_the_data_and_nothing_else() -> None:
-    client = MemoryClient()
-    store(client, certificates("old.example"), type="Opaque")
-    client.objects[KEY]["data"]["other"] = "eA=="
-    asyncio.run(writer(client).ensure())
-    secret = client.objects[KEY]
-    assert (secret["type"], secret["data"]["other"], secret["metadata"]["labels"]) == (
-        "Opaque",
-        "eA==",
-        {"mine": "yes"},
-    )
+    api = holding(certificates("old.example"))
+    before = secret(api)
+    api.put(SECRETS, {**before, "data": {**before["data"], "other": "eA=="}})
+    asyncio.run(writer(api).ensure())
+    after = secret(api)
+    assert (after["type"], after["data"]["other"], after["metadata"]["labels"]) == ("Opaque", "eA==", {"mine": "yes"})
 
 
 @pytest.mark.parametrize("data", [None, {}, {"tls.crt": "?"}, {"cert.pem": "AAAA"}])
 def test_a_secret_without_usable_data_is_filled(data: dict[str, str] | None) -> None:
-    client = MemoryClient()
-    store(client, certificates())
-    client.objects[KEY]["data"] = data
-    made = asyncio.run(writer(client).ensure())
-    assert stored(client) == made
+    api = holding(certificates(), data=data)
+    made = asyncio.run(writer(api).ensure())
+    assert stored(api) == made
 
 
 def test_of_two_who_create_at_once_one_wins_and_both_have_the_same() -> None:
     async def scenario() -> None:
-        client = MemoryClient()
-        both = await asyncio.gather(writer(client).ensure(), writer(client).ensure())
-        assert both[0] == both[1] == stored(client)
-        assert writes(client) == ["create", "create"]
+        api = InMemoryApi(ManualClock(NOW))
+        api.put(NAMESPACES, {"metadata": {"name": "system"}})
+        both = await asyncio.gather(writer(api).ensure(), writer(api).ensure())
+        assert both[0] == both[1] == stored(api)
+        assert asked_to_write(api) == ["create", "create"]
 
     asyncio.run(scenario())
 
 
 def test_of_two_who_renew_at_once_one_wins_and_both_have_the_same() -> None:
     async def scenario() -> None:
-        client = MemoryClient()
-        store(client, certificates("old.example"))
-        both = await asyncio.gather(writer(client).ensure(), writer(client).ensure())
-        assert both[0] == both[1] == stored(client)
-        assert writes(client) == ["patch", "patch"]
+        api = holding(certificates("old.example"))
+        both = await asyncio.gather(writer(api).ensure(), writer(api).ensure())
+        assert both[0] == both[1] == stored(api)
+        assert asked_to_write(api) == ["patch", "patch"]
 
     asyncio.run(scenario())
 
 
 def test_a_conflict_over_something_that_is_still_bad_is_an_error() -> None:
-    client = MemoryClient()
-    store(client, certificates("old.example"))
+    api = holding(certificates("old.example"))
 
-    async def touch(verb: str, name: str) -> None:
-        if verb == "patch":
-            client._write(KEY, client.objects[KEY])
+    def touch(asked: Asked, done: bool) -> None:
+        if asked.verb == "patch" and not done:
+            api.put(SECRETS, secret(api))
 
-    client.before = touch
+    api.fault = touch
     with pytest.raises(ApiStatusError, match="modified"):
-        asyncio.run(writer(client).ensure())
+        asyncio.run(writer(api).ensure())
 
 
 def test_a_secret_that_may_not_be_read_is_an_error() -> None:
-    client = MemoryClient()
-
-    async def forbid(verb: str, name: str) -> None:
-        raise ApiStatusError(403, "Forbidden", "secrets is forbidden")
-
-    client.before = forbid
+    api = InMemoryApi()
+    api.fault = lambda asked, done: ApiStatusError(403, "Forbidden", "secrets is forbidden")
     with pytest.raises(ApiStatusError, match="forbidden"):
-        asyncio.run(writer(client).ensure())
+        asyncio.run(writer(api).ensure())
 
 
 def test_files_are_made_when_absent_and_the_same_until_somebody_writes_them(tmp_path: Path) -> None:

@@ -13,14 +13,12 @@ import itertools
 import ssl
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 import uvloop
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from koordinator.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, SECRETS, VALIDATING_WEBHOOK_CONFIGURATIONS
 from koordinator.base.clock import ManualClock
@@ -28,26 +26,24 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.manager.environment import WebhookEnvironment
-from koordinator.manager.webhook import certificates
 from koordinator.manager.webhook.admission import ALLOWED
 from koordinator.manager.webhook.certificate_files import to_files
 from koordinator.manager.webhook.certificate_writers import SecretWriter
 from koordinator.manager.webhook.configuration_sync import ConfigurationSync
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.server import WebhookServer
-from tests.kube.fake_client import MemoryClient, ScriptedClient, as_client
-from tests.manager.webhook import making
+from tests.in_memory_api import Asked, InMemoryApi
 from tests.manager.webhook.asking import HOST
-from tests.manager.webhook.installed import MUTATING, VALIDATING, mutating, validating
-from tests.manager.webhook.making import NAME, NOW
+from tests.manager.webhook.installed import MUTATING, mutating, validating
+from tests.manager.webhook.making import NAME, NOW, certificates, reuse_keys
 from tests.manager.webhook.reviews import Handler, answered, review
 from tests.waiting import InlineExecutor
 
 LAG = 0.9
 """Seconds after which a configuration is in force."""
 STEP = 0.5
-CONFIGURATION = (MUTATING_WEBHOOK_CONFIGURATIONS.qualified, "", MUTATING)
-SECRET = (SECRETS.qualified, "koordinator-system", "koordinator-webhook-certs")
+SECRET = ("koordinator-webhook-certs", "koordinator-system")
+"""The name and the namespace."""
 REQUEST = b"POST /mutate-pod HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
 
 
@@ -55,36 +51,28 @@ class Cluster:
     """An API server in memory with two replicas of the manager."""
 
     def __init__(self, folder: Path) -> None:
-        self.client = MemoryClient()
-        self.client.after = self._changed
         self.clock = ManualClock(NOW)
+        self.api = InMemoryApi(self.clock)
+        self.api.fault = self._note
         self.asked = 0
         self._bundles: list[tuple[float, str]] = []
-        for key, document in (
-            (CONFIGURATION, mutating()),
-            ((VALIDATING_WEBHOOK_CONFIGURATIONS.qualified, "", VALIDATING), validating()),
-        ):
-            document["metadata"]["resourceVersion"] = "0"
-            self.client.objects[key] = document
-        data = {name: base64.b64encode(content).decode() for name, content in to_files(making.certificates()).items()}
-        metadata = {"name": SECRET[2], "namespace": SECRET[1], "resourceVersion": "0"}
-        self.client.objects[SECRET] = {"metadata": metadata, "data": data}
+        self.api.put(MUTATING_WEBHOOK_CONFIGURATIONS, mutating())
+        self.api.put(VALIDATING_WEBHOOK_CONFIGURATIONS, validating())
+        data = {name: base64.b64encode(content).decode() for name, content in to_files(certificates()).items()}
+        metadata = {"name": SECRET[0], "namespace": SECRET[1]}
+        self.api.put(SECRETS, {"metadata": metadata, "type": "Opaque", "data": data})
         self.replicas = [Replica(self, folder / str(number)) for number in range(2)]
         self._turns = itertools.cycle(self.replicas)
 
-    async def _changed(self, verb: str, name: str) -> None:
-        if verb != "get":
-            self.tell()
-
-    def tell(self) -> None:
-        """Have watchers hear of a change, and note what is to be trusted from a moment later on."""
-        self._bundles.append((self.clock.monotonic(), self.bundle))
-        for replica in self.replicas:
-            replica.hear()
+    def _note(self, asked: Asked, done: bool) -> None:
+        """What is to be trusted from a moment later on."""
+        if (asked.verb, asked.name, done) == ("patch", MUTATING, True):
+            self._bundles.append((self.clock.monotonic(), self.bundle))
 
     @property
     def bundle(self) -> str:
-        stored: str = self.client.objects[CONFIGURATION]["webhooks"][0]["clientConfig"].get("caBundle", "")
+        configuration = self.api.document(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)
+        stored: str = configuration["webhooks"][0]["clientConfig"]["caBundle"]
         return stored
 
     @property
@@ -125,7 +113,7 @@ class Replica:
     """What one process does about certificates."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
-        client, metrics = as_client(cluster.client), Metrics()
+        client, metrics = cluster.api.client(), Metrics()
         environment = WebhookEnvironment(certificate_folder=folder)
         self.server = WebhookServer(
             [Handler("/mutate-pod", lambda _: ALLOWED)],
@@ -146,25 +134,21 @@ class Replica:
             metrics=metrics,
         )
         self.folder = folder
-        informers = InformerSet(as_client(ScriptedClient()))
-        self.sync.watch(informers)
-        self._handlers = next(iter(informers)).cache.handlers
-
-    def hear(self) -> None:
-        obj: Any = object()
-        self._handlers.updated("key", obj, obj)
+        self.informers = InformerSet(client)
+        self.sync.watch(self.informers)
 
     @property
     def certificate(self) -> bytes:
         return (self.folder / "tls.crt").read_bytes()
 
 
-def delete(secret: dict[str, Any], cluster: Cluster) -> None:
-    del cluster.client.objects[SECRET]
+def delete(api: InMemoryApi) -> None:
+    api.remove(SECRETS, *SECRET)
 
 
-def spoil(secret: dict[str, Any], cluster: Cluster) -> None:
-    secret["data"]["cert.pem"] = ""
+def spoil(api: InMemoryApi) -> None:
+    secret = api.document(SECRETS, *SECRET)
+    api.put(SECRETS, {**secret, "data": {**secret["data"], "cert.pem": ""}})
 
 
 @pytest.mark.parametrize(
@@ -174,38 +158,31 @@ def test_no_request_fails_while_replicas_change_over(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     loop: Any,
-    damage: Callable[[dict[str, Any], Cluster], None],
+    damage: Callable[[InMemoryApi], None],
     authorities: int,
 ) -> None:
     """A Secret that is deleted takes its authority along; for a certificate that is spoilt a new one is signed."""
-    for number in range(4):
-        _key(number)
-    numbers = itertools.count()
-    monkeypatch.setattr(certificates, "_make_key", lambda: _key(next(numbers)))
+    certificates()
+    reuse_keys(monkeypatch)
     with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(story(tmp_path, partial(damage), authorities))
+        runner.run(story(tmp_path, damage, authorities))
 
 
-@cache
-def _key(number: int) -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(65537, 2048)
-
-
-async def story(folder: Path, damage: Callable[[dict[str, Any], Cluster], None], authorities: int) -> None:
+async def story(folder: Path, damage: Callable[[InMemoryApi], None], authorities: int) -> None:
     asyncio.get_running_loop().set_default_executor(InlineExecutor())
     cluster = Cluster(folder)
-    async with AsyncExitStack() as servers, asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+    async with AsyncExitStack() as running, asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         rounds = []
         for replica in cluster.replicas:
-            servers.push_async_callback(replica.server.stop)
+            running.push_async_callback(replica.server.stop)
+            await running.enter_async_context(replica.informers.started(5))
             rounds.append(tasks.create_task(replica.sync.run()))
         while not all(replica.sync.succeeded.is_set() for replica in cluster.replicas):
             await cluster.clock.advance(STEP)
         before = [replica.certificate for replica in cluster.replicas]
         assert before[0] == before[1]
         await cluster.clock.advance(300)
-        damage(cluster.client.objects[SECRET], cluster)
-        cluster.tell()
+        damage(cluster.api)
         await cluster.ask_until(lambda: all(replica.certificate != before[0] for replica in cluster.replicas))
         assert cluster.replicas[0].certificate == cluster.replicas[1].certificate
         assert base64.b64decode(cluster.bundle).count(b"BEGIN") == authorities

@@ -15,7 +15,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from koordinator.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS
+from koordinator.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, SECRETS, VALIDATING_WEBHOOK_CONFIGURATIONS, Kind
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import TransportError
@@ -25,15 +25,16 @@ from koordinator.manager.missing import NotInstalledError
 from koordinator.manager.webhook.certificate_files import read_files
 from koordinator.manager.webhook.certificates import Certificates
 from koordinator.manager.webhook.configuration_sync import ConfigurationSync, OvertakenError
-from tests.kube.fake_client import MemoryClient, ScriptedClient, as_client
+from tests.in_memory_api import NO_FAULT, Asked, Document, InMemoryApi
 from tests.manager.webhook.installed import MUTATING, VALIDATING, mutating, validating
 from tests.manager.webhook.making import NOW, certificates
 from tests.waiting import InlineExecutor, wait_for
 
-MUTATING_KEY = (MUTATING_WEBHOOK_CONFIGURATIONS.qualified, "", MUTATING)
-VALIDATING_KEY = (VALIDATING_WEBHOOK_CONFIGURATIONS.qualified, "", VALIDATING)
-
-
+CONFIGURATIONS: dict[str, Kind[Any]] = {
+    MUTATING: MUTATING_WEBHOOK_CONFIGURATIONS,
+    VALIDATING: VALIDATING_WEBHOOK_CONFIGURATIONS,
+}
+SECRET, NAMESPACE = "koordinator-webhook-certs", "koordinator-system"
 INSTALL = "koord manifests --only webhook | kubectl apply -f -"
 
 
@@ -48,20 +49,25 @@ class Writer:
 
 
 class Bench:
-    """A sync over memory."""
+    """A sync over an API server in memory."""
 
-    def __init__(self, folder: Path, paths: frozenset[str] = frozenset({"/mutate-pod", "/validate-pod"})) -> None:
-        self.client = MemoryClient()
+    def __init__(self, folder: Path) -> None:
         self.clock = ManualClock(NOW)
+        self.api = InMemoryApi()
+        """With a clock of its own, so that nothing but the sync is asleep on this one."""
         self.writer = Writer()
-        self.folder = folder
         self.served: list[Certificates | None] = []
         self.install()
+        self.start_process(WebhookEnvironment(certificate_folder=folder))
+
+    def start_process(self, environment: WebhookEnvironment) -> None:
+        """One that knows nothing of what was before."""
+        self.folder = environment.certificate_folder
         self.sync = ConfigurationSync(
-            as_client(self.client),
+            self.api.client(),
             self.writer,
-            WebhookEnvironment(certificate_folder=folder),
-            paths,
+            environment,
+            frozenset({"/mutate-pod", "/validate-pod"}),
             self._serve,
             clock=self.clock,
             random=Random(1),
@@ -69,27 +75,54 @@ class Bench:
         )
 
     def install(self) -> None:
-        for key, document in ((MUTATING_KEY, mutating()), (VALIDATING_KEY, validating())):
-            document["metadata"]["resourceVersion"] = "0"
-            self.client.objects[key] = document
+        for document in (mutating(), validating()):
+            self.put(document)
+
+    def put(self, configuration: Document) -> None:
+        self.api.put(CONFIGURATIONS[configuration["metadata"]["name"]], configuration)
+
+    def stored(self, name: str) -> Document:
+        return self.api.document(CONFIGURATIONS[name], name)
+
+    def remove(self, name: str) -> None:
+        self.api.remove(CONFIGURATIONS[name], name)
 
     async def _serve(self) -> None:
         self.served.append(read_files(self.folder))
         assert self.writes() == [] or len(self.served) > 1, "configurations were written before anybody answers"
 
     def writes(self) -> list[str]:
-        return [name for verb, name, _ in self.client.calls if verb != "get"]
+        return [asked.name for asked in self.api.asked if asked.verb not in ("get", "list", "watch")]
 
     def trusted(self) -> list[bytes]:
         """The authorities in each entry's bundle."""
         bundles = {
-            entry["clientConfig"]["caBundle"]
-            for key in (MUTATING_KEY, VALIDATING_KEY)
-            for entry in self.client.objects[key]["webhooks"]
+            entry["clientConfig"]["caBundle"] for name in CONFIGURATIONS for entry in self.stored(name)["webhooks"]
         }
         assert len(bundles) == 1
         found = x509.load_pem_x509_certificates(base64.b64decode(bundles.pop()))
         return [certificate.public_bytes(Encoding.PEM) for certificate in found]
+
+    def put_secret(self, note: str) -> None:
+        metadata = {"name": SECRET, "namespace": NAMESPACE, "annotations": {"note": note}}
+        self.api.put(SECRETS, {"metadata": metadata, "type": "Opaque"})
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[list[Any]]:
+        """With everything in line, so that the next rounds write nothing, which would be heard of as well. Yields
+        what is heard of the Secret from then on."""
+        await self.sync.round()
+        informers, heard = InformerSet(self.api.client()), list[Any]()
+        self.sync.watch(informers)
+        informer = informers.informer(SECRETS, namespace=NAMESPACE, field_selector=f"metadata.name={SECRET}")
+        informer.add_handlers(
+            name="test",
+            on_add=lambda obj, initial: heard.append(obj),
+            on_update=lambda old, new: heard.append(new),
+        )
+        async with informers.started(5):
+            heard.clear()
+            yield heard
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -129,24 +162,27 @@ def test_a_second_round_writes_nothing(tmp_path: Path) -> None:
 
 def test_what_others_wrote_survives(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    bench.client.objects[MUTATING_KEY]["metadata"]["ownerReferences"] = [{"uid": "somebody's"}]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "somebody", "uid": "somebody's"}
+    document = bench.stored(MUTATING)
+    document["metadata"]["ownerReferences"] = [owner]
+    bench.put(document)
     asyncio.run(bench.sync.round())
-    metadata = bench.client.objects[MUTATING_KEY]["metadata"]
+    metadata = bench.stored(MUTATING)["metadata"]
     assert metadata["labels"] == {"installed-by": "somebody"}
     assert metadata["annotations"]["note"] == "keep me"
-    assert metadata["ownerReferences"] == [{"uid": "somebody's"}]
+    assert metadata["ownerReferences"] == [owner]
 
 
 @pytest.mark.parametrize(
     ("missing", "said"),
     [
-        (MUTATING_KEY, f"MutatingWebhookConfiguration {MUTATING} does not exist: {INSTALL}"),
-        (VALIDATING_KEY, f"ValidatingWebhookConfiguration {VALIDATING} does not exist: {INSTALL}"),
+        (MUTATING, f"MutatingWebhookConfiguration {MUTATING} does not exist: {INSTALL}"),
+        (VALIDATING, f"ValidatingWebhookConfiguration {VALIDATING} does not exist: {INSTALL}"),
     ],
 )
-def test_both_configurations_have_to_be_there(tmp_path: Path, missing: Any, said: str) -> None:
+def test_both_configurations_have_to_be_there(tmp_path: Path, missing: str, said: str) -> None:
     bench = Bench(tmp_path)
-    del bench.client.objects[missing]
+    bench.remove(missing)
     with pytest.raises(NotInstalledError) as raised:
         asyncio.run(bench.sync.round())
     assert str(raised.value) == said
@@ -155,7 +191,8 @@ def test_both_configurations_have_to_be_there(tmp_path: Path, missing: Any, said
 
 def test_both_are_named_where_both_are_missing(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    bench.client.objects.clear()
+    for name in CONFIGURATIONS:
+        bench.remove(name)
     with pytest.raises(NotInstalledError) as raised:
         asyncio.run(bench.sync.round())
     assert str(raised.value) == (
@@ -170,10 +207,10 @@ def test_what_is_missing_is_said_once_and_again_when_it_is_missing_again(
     async def scenario() -> None:
         bench = Bench(tmp_path)
         for _ in range(2):
-            kept = bench.client.objects.pop(MUTATING_KEY)
+            bench.remove(MUTATING)
             for _ in range(3):
                 await bench.sync.attempt()
-            bench.client.objects[MUTATING_KEY] = kept
+            bench.put(mutating())
             await bench.sync.attempt()
             assert bench.sync.last_error == ""
 
@@ -221,9 +258,11 @@ def test_what_another_replica_announced_during_a_round_is_not_taken_back(tmp_pat
         async def changed_meanwhile() -> None:
             """The Secret changes, and the other replica tells, while this one is busy with what was before."""
             bench.writer.held = told
-            for key in (MUTATING_KEY, VALIDATING_KEY):
-                for entry in bench.client.objects[key]["webhooks"]:
+            for name in CONFIGURATIONS:
+                configuration = bench.stored(name)
+                for entry in configuration["webhooks"]:
                     entry["clientConfig"]["caBundle"] = "told"
+                bench.put(configuration)
 
         bench.sync._serve = changed_meanwhile
         with pytest.raises(OvertakenError):
@@ -248,15 +287,8 @@ def test_a_new_certificate_of_the_same_authority_is_served_at_once(tmp_path: Pat
 def test_a_failed_round_is_tried_again_and_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         bench = Bench(tmp_path)
-        away = 3
-
-        async def fail(verb: str, name: str) -> None:
-            nonlocal away
-            if away:
-                away -= 1
-                raise TransportError("connection refused")
-
-        bench.client.before = fail
+        failures = [TransportError("connection refused")] * 3
+        bench.api.fault = lambda asked, done: failures.pop() if failures else None
         running = asyncio.create_task(bench.sync.run())
         errors = set()
         while not bench.sync.succeeded.is_set():
@@ -299,12 +331,12 @@ def test_what_another_replica_wrote_at_the_same_time_is_looked_at_a_second_later
     async def scenario() -> None:
         bench = Bench(tmp_path)
 
-        async def forestall(verb: str, name: str) -> None:
-            if verb == "patch":
-                bench.client.before = None
-                bench.client._write(MUTATING_KEY, bench.client.objects[MUTATING_KEY])
+        def forestall(asked: Asked, done: bool) -> None:
+            if asked.verb == "patch":
+                bench.api.fault = NO_FAULT
+                bench.put(bench.stored(MUTATING))
 
-        bench.client.before = forestall
+        bench.api.fault = forestall
         running = asyncio.create_task(bench.sync.run())
         await wait_for(lambda: "modified" in bench.sync.last_error)
         await wait_for(lambda: bench.clock.sleepers == 1)
@@ -324,8 +356,8 @@ def test_the_first_round_of_a_process_trusts_what_others_may_serve_under_and_wai
         bench = Bench(tmp_path)
         bench.writer.held = certificates(which=1)
         await bench.sync.round()
-        bench.sync, before = Bench(tmp_path / "restarted").sync, bench
-        bench.sync._client = as_client(before.client)
+        bench.start_process(WebhookEnvironment(certificate_folder=tmp_path / "restarted"))
+        bench.writer.held = certificates()
         await bench.sync.round()
         assert bench.trusted() == [certificates().authority, certificates(which=1).authority]
         assert bench.clock.monotonic() == 0
@@ -336,8 +368,8 @@ def test_the_first_round_of_a_process_trusts_what_others_may_serve_under_and_wai
 @pytest.mark.parametrize("files_only", [True, False])
 def test_only_what_a_round_looks_at_is_watched(tmp_path: Path, files_only: bool) -> None:
     bench = Bench(tmp_path)
-    bench.sync._environment = WebhookEnvironment(host="h" if files_only else "")
-    informers = InformerSet(as_client(ScriptedClient()))
+    bench.start_process(WebhookEnvironment(host="h" if files_only else "", certificate_folder=tmp_path))
+    informers = InformerSet(bench.api.client())
     bench.sync.watch(informers)
     watched = [(each.selection.namespace, each.selection.field_selector) for each in informers]
     secret = [("koordinator-system", "metadata.name=koordinator-webhook-certs")]
@@ -345,30 +377,38 @@ def test_only_what_a_round_looks_at_is_watched(tmp_path: Path, files_only: bool)
     assert watched == ([] if files_only else secret) + configurations
 
 
-@pytest.mark.parametrize("event", ["on_add", "on_update", "on_delete"])
-def test_every_change_starts_a_round_but_no_more_than_one_a_second(tmp_path: Path, event: str) -> None:
+@pytest.mark.parametrize("change", ["add", "update", "delete"])
+def test_every_change_starts_a_round(tmp_path: Path, change: str) -> None:
     async def scenario() -> None:
         bench = Bench(tmp_path)
-        informers = InformerSet(as_client(ScriptedClient()))
-        bench.sync.watch(informers)
-        handlers = next(iter(informers)).cache.handlers
-        async with bench.running():
-            bench.install()
-            for _ in range(5):
-                _fire(handlers, event)
-            assert len(bench.served) == 1
+        if change != "add":
+            bench.put_secret("before")
+        async with bench.watching(), bench.running():
+            rounds = len(bench.served)
             await bench.clock.advance(1)
-            await wait_for(lambda: len(bench.writes()) == 4)
-            assert len(bench.served) == 2
+            assert len(bench.served) == rounds
+            if change == "delete":
+                bench.api.remove(SECRETS, SECRET, NAMESPACE)
+            else:
+                bench.put_secret("after")
+            await wait_for(lambda: len(bench.served) == rounds + 1)
 
     run(scenario)
 
 
-def _fire(handlers: Any, event: str) -> None:
-    obj = object()
-    if event == "on_add":
-        handlers.added("key", obj, False)
-    elif event == "on_update":
-        handlers.updated("key", obj, obj)
-    else:
-        handlers.deleted("key", obj)
+def test_changes_start_no_more_than_one_round_a_second(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        bench = Bench(tmp_path)
+        async with bench.watching() as heard, bench.running():
+            rounds = len(bench.served)
+            for number in range(5):
+                bench.put_secret(str(number))
+            await wait_for(lambda: len(heard) == 5)
+            await bench.clock.advance(0.9)
+            assert len(bench.served) == rounds
+            await bench.clock.advance(0.2)
+            await wait_for(lambda: len(bench.served) == rounds + 1)
+            await bench.clock.advance(30)
+            assert len(bench.served) == rounds + 1
+
+    run(scenario)

@@ -24,9 +24,9 @@ from koordinator.manager.webhook.configuration_sync import WebhookSetupError
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.program import LINGER_SECONDS, SETUP_SECONDS, SYNC_SECONDS, Webhooks, make_writer
 from tests.free_ports import free_ports
-from tests.kube.fake_client import MemoryClient, ScriptedClient, as_client
+from tests.in_memory_api import Hang, InMemoryApi
 from tests.manager.webhook.asking import HOST
-from tests.manager.webhook.installed import MUTATING, VALIDATING, mutating, validating
+from tests.manager.webhook.installed import MUTATING, mutating, validating
 from tests.manager.webhook.making import NOW, certificates
 from tests.waiting import wait_for
 
@@ -35,27 +35,23 @@ class Bench:
     """Webhooks without handlers, on loopback or behind a Service; their certificates are there already."""
 
     def __init__(self, folder: Path, host: str = HOST) -> None:
-        self.client = MemoryClient()
+        self.clock = ManualClock(NOW)
+        self.api = InMemoryApi(self.clock)
         if host:
             write_files(folder, certificates(host), NOW)
         else:
-            self.client.objects[SECRETS.qualified, "koordinator-system", "koordinator-webhook-certs"] = secret()
-        self.clock = ManualClock(NOW)
-        self.informers = InformerSet(as_client(ScriptedClient()), clock=self.clock)
+            self.api.put(SECRETS, secret())
+        self.informers = InformerSet(self.api.client(), clock=self.clock)
         self.environment = WebhookEnvironment(port=free_ports(1)[0], host=host, certificate_folder=folder)
 
     def install(self) -> None:
-        for kind, name, document in (
-            (MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING, mutating()),
-            (VALIDATING_WEBHOOK_CONFIGURATIONS, VALIDATING, validating()),
-        ):
-            document["metadata"]["resourceVersion"] = "0"
-            self.client.objects[kind.qualified, "", name] = document
+        self.api.put(MUTATING_WEBHOOK_CONFIGURATIONS, mutating())
+        self.api.put(VALIDATING_WEBHOOK_CONFIGURATIONS, validating())
 
     def webhooks(self) -> Webhooks:
         metrics = Metrics()
         return Webhooks(
-            as_client(self.client),
+            self.api.client(),
             self.informers,
             [],
             self.environment,
@@ -68,7 +64,8 @@ class Bench:
 
 def secret() -> dict[str, Any]:
     data = {name: base64.b64encode(content).decode() for name, content in to_files(certificates()).items()}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"resourceVersion": "0"}, "data": data}
+    metadata = {"name": "koordinator-webhook-certs", "namespace": "koordinator-system"}
+    return {"metadata": metadata, "type": "Opaque", "data": data}
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -147,6 +144,7 @@ def test_it_says_what_it_could_not_get_to_know(tmp_path: Path) -> None:
     async def scenario() -> None:
         bench = Bench(tmp_path)
         bench.informers.informer(NODES)
+        bench.api.fault = lambda asked, done: Hang() if asked.plural == "nodes" else None
         running = asyncio.create_task(bench.webhooks().run())
         await bench.clock.advance(SYNC_SECONDS)
         with pytest.raises(WebhookSetupError, match="webhooks need to know nodes"):
@@ -157,5 +155,5 @@ def test_it_says_what_it_could_not_get_to_know(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("host", "kept"), [("", SecretWriter), ("h", FileWriter)])
 def test_certificates_are_kept_where_the_environment_says(host: str, kept: type) -> None:
-    writer = make_writer(as_client(MemoryClient()), WebhookEnvironment(host=host), ManualClock())
+    writer = make_writer(InMemoryApi().client(), WebhookEnvironment(host=host), ManualClock())
     assert isinstance(writer, kept)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"koordinator/api/protobuf/nri.proto\x12\x14nri.pkg.api.v1alpha1\"V\n\x0cTtrpcRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x0f\n\x07payload\x18\x03 \x01(\x0c\x12\x14\n\x0ctimeout_nano\x18\x04 \x01(\x03\",\n\x0bTtrpcStatus\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"S\n\rTtrpcResponse\x12\x31\n\x06status\x18\x01 \x01(\x0b\x32!.nri.pkg.api.v1alpha1.TtrpcStatus\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\"@\n\x15RegisterPluginRequest\x12\x13\n\x0bplugin_name\x18\x01 \x01(\t\x12\x12\n\nplugin_idx\x18\x02 \x01(\t\"P\n\x17UpdateContainersRequest\x12\x35\n\x06update\x18\x01 \x03(\x0b\x32%.nri.pkg.api.v1alpha1.ContainerUpdate\"Q\n\x10\x43onfigureRequest\x12\x0e\n\x06\x63onfig\x18\x01 \x01(\t\x12\x14\n\x0cruntime_name\x18\x02 \x01(\t\x12\x17\n\x0fruntime_version\x18\x03 \x01(\t\"#\n\x11\x43onfigureResponse\x12\x0e\n\x06\x65vents\x18\x02 \x01(\x05\"\x87\x01\n\x12SynchronizeRequest\x12.\n\x04pods\x18\x01 \x03(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\x12\x33\n\ncontainers\x18\x02 \x03(\x0b\x32\x1f.nri.pkg.api.v1alpha1.Container\x12\x0c\n\x04more\x18\x03 \x01(\x08\"Z\n\x13SynchronizeResponse\x12\x35\n\x06update\x18\x01 \x03(\x0b\x32%.nri.pkg.api.v1alpha1.ContainerUpdate\x12\x0c\n\x04more\x18\x02 \x01(\x08\"{\n\x16\x43reateContainerRequest\x12-\n\x03pod\x18\x01 \x01(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\x12\x32\n\tcontainer\x18\x02 \x01(\x0b\x32\x1f.nri.pkg.api.v1alpha1.Container\"T\n\x17\x43reateContainerResponse\x12\x39\n\x06\x61\x64just\x18\x01 \x01(\x0b\x32).nri.pkg.api.v1alpha1.ContainerAdjustment\"\xba\x01\n\x16UpdateContainerRequest\x12-\n\x03pod\x18\x01 \x01(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\x12\x32\n\tcontainer\x18\x02 \x01(\x0b\x32\x1f.nri.pkg.api.v1alpha1.Container\x12=\n\x0flinux_resources\x18\x03 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.LinuxResources\"P\n\x17UpdateContainerResponse\x12\x35\n\x06update\x18\x01 \x03(\x0b\x32%.nri.pkg.api.v1alpha1.ContainerUpdate\"\xa1\x01\n\x10StateChangeEvent\x12*\n\x05\x65vent\x18\x01 \x01(\x0e\x32\x1b.nri.pkg.api.v1alpha1.Event\x12-\n\x03pod\x18\x02 \x01(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\x12\x32\n\tcontainer\x18\x03 \x01(\x0b\x32\x1f.nri.pkg.api.v1alpha1.Container\"E\n\x14RunPodSandboxRequest\x12-\n\x03pod\x18\x01 \x01(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\"\x07\n\x05\x45mpty\"\xe5\x02\n\nPodSandbox\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x11\n\tnamespace\x18\x04 \x01(\t\x12<\n\x06labels\x18\x05 \x03(\x0b\x32,.nri.pkg.api.v1alpha1.PodSandbox.LabelsEntry\x12\x46\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32\x31.nri.pkg.api.v1alpha1.PodSandbox.AnnotationsEntry\x12\x34\n\x05linux\x18\x08 \x01(\x0b\x32%.nri.pkg.api.v1alpha1.LinuxPodSandbox\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"(\n\x0fLinuxPodSandbox\x12\x15\n\rcgroup_parent\x18\x03 \x01(\t\"r\n\tContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12\x16\n\x0epod_sandbox_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x33\n\x05linux\x18\x0b \x01(\x0b\x32$.nri.pkg.api.v1alpha1.LinuxContainer\"I\n\x0eLinuxContainer\x12\x37\n\tresources\x18\x03 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.LinuxResources\"p\n\x0eLinuxResources\x12\x31\n\x06memory\x18\x01 \x01(\x0b\x32!.nri.pkg.api.v1alpha1.LinuxMemory\x12+\n\x03\x63pu\x18\x02 \x01(\x0b\x32\x1e.nri.pkg.api.v1alpha1.LinuxCPU\"A\n\x0bLinuxMemory\x12\x32\n\x05limit\x18\x01 \x01(\x0b\x32#.nri.pkg.api.v1alpha1.OptionalInt64\"\xb8\x01\n\x08LinuxCPU\x12\x34\n\x06shares\x18\x01 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.OptionalUInt64\x12\x32\n\x05quota\x18\x02 \x01(\x0b\x32#.nri.pkg.api.v1alpha1.OptionalInt64\x12\x34\n\x06period\x18\x03 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.OptionalUInt64\x12\x0c\n\x04\x63pus\x18\x06 \x01(\t\"\x1e\n\rOptionalInt64\x12\r\n\x05value\x18\x01 \x01(\x03\"\x1f\n\x0eOptionalUInt64\x12\r\n\x05value\x18\x01 \x01(\x04\"!\n\x10OptionalFileMode\x12\r\n\x05value\x18\x01 \x01(\r\"K\n\x05Mount\x12\x13\n\x0b\x64\x65stination\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x0f\n\x07options\x18\x04 \x03(\t\"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\x82\x01\n\x0bLinuxDevice\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\r\n\x05major\x18\x03 \x01(\x03\x12\r\n\x05minor\x18\x04 \x01(\x03\x12\x39\n\tfile_mode\x18\x05 \x01(\x0b\x32&.nri.pkg.api.v1alpha1.OptionalFileMode\"\xae\x01\n\x13\x43ontainerAdjustment\x12+\n\x06mounts\x18\x03 \x03(\x0b\x32\x1b.nri.pkg.api.v1alpha1.Mount\x12+\n\x03\x65nv\x18\x04 \x03(\x0b\x32\x1e.nri.pkg.api.v1alpha1.KeyValue\x12=\n\x05linux\x18\x06 \x01(\x0b\x32..nri.pkg.api.v1alpha1.LinuxContainerAdjustment\"\x87\x01\n\x18LinuxContainerAdjustment\x12\x32\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32!.nri.pkg.api.v1alpha1.LinuxDevice\x12\x37\n\tresources\x18\x02 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.LinuxResources\"z\n\x0f\x43ontainerUpdate\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x39\n\x05linux\x18\x02 \x01(\x0b\x32*.nri.pkg.api.v1alpha1.LinuxContainerUpdate\x12\x16\n\x0eignore_failure\x18\x03 \x01(\x08\"O\n\x14LinuxContainerUpdate\x12\x37\n\tresources\x18\x01 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.LinuxResources*\xcd\x01\n\x05\x45vent\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x13\n\x0fRUN_POD_SANDBOX\x10\x01\x12\x14\n\x10STOP_POD_SANDBOX\x10\x02\x12\x16\n\x12REMOVE_POD_SANDBOX\x10\x03\x12\x14\n\x10\x43REATE_CONTAINER\x10\x04\x12\x19\n\x15POST_CREATE_CONTAINER\x10\x05\x12\x13\n\x0fSTART_CONTAINER\x10\x06\x12\x18\n\x14POST_START_CONTAINER\x10\x07\x12\x14\n\x10UPDATE_CONTAINER\x10\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"koordinator/api/protobuf/nri.proto\x12\x14nri.pkg.api.v1alpha1\"V\n\x0cTtrpcRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x0f\n\x07payload\x18\x03 \x01(\x0c\x12\x14\n\x0ctimeout_nano\x18\x04 \x01(\x03\",\n\x0bTtrpcStatus\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"S\n\rTtrpcResponse\x12\x31\n\x06status\x18\x01 \x01(\x0b\x32!.nri.pkg.api.v1alpha1.TtrpcStatus\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\"@\n\x15RegisterPluginRequest\x12\x13\n\x0bplugin_name\x18\x01 \x01(\t\x12\x12\n\nplugin_idx\x18\x02 \x01(\t\"P\n\x17UpdateContainersRequest\x12\x35\n\x06update\x18\x01 \x03(\x0b\x32%.nri.pkg.api.v1alpha1.ContainerUpdate\"Q\n\x10\x43onfigureRequest\x12\x0e\n\x06\x63onfig\x18\x01 \x01(\t\x12\x14\n\x0cruntime_name\x18\x02 \x01(\t\x12\x17\n\x0fruntime_version\x18\x03 \x01(\t\"#\n\x11\x43onfigureResponse\x12\x0e\n\x06\x65vents\x18\x02 \x01(\x05\"\x87\x01\n\x12SynchronizeRequest\x12.\n\x04pods\x18\x01 \x03(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\x12\x33\n\ncontainers\x18\x02 \x03(\x0b\x32\x1f.nri.pkg.api.v1alpha1.Container\x12\x0c\n\x04more\x18\x03 \x01(\x08\"Z\n\x13SynchronizeResponse\x12\x35\n\x06update\x18\x01 \x03(\x0b\x32%.nri.pkg.api.v1alpha1.ContainerUpdate\x12\x0c\n\x04more\x18\x02 \x01(\x08\"{\n\x16\x43reateContainerRequest\x12-\n\x03pod\x18\x01 \x01(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\x12\x32\n\tcontainer\x18\x02 \x01(\x0b\x32\x1f.nri.pkg.api.v1alpha1.Container\"T\n\x17\x43reateContainerResponse\x12\x39\n\x06\x61\x64just\x18\x01 \x01(\x0b\x32).nri.pkg.api.v1alpha1.ContainerAdjustment\"\xba\x01\n\x16UpdateContainerRequest\x12-\n\x03pod\x18\x01 \x01(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\x12\x32\n\tcontainer\x18\x02 \x01(\x0b\x32\x1f.nri.pkg.api.v1alpha1.Container\x12=\n\x0flinux_resources\x18\x03 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.LinuxResources\"P\n\x17UpdateContainerResponse\x12\x35\n\x06update\x18\x01 \x03(\x0b\x32%.nri.pkg.api.v1alpha1.ContainerUpdate\"\xa1\x01\n\x10StateChangeEvent\x12*\n\x05\x65vent\x18\x01 \x01(\x0e\x32\x1b.nri.pkg.api.v1alpha1.Event\x12-\n\x03pod\x18\x02 \x01(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\x12\x32\n\tcontainer\x18\x03 \x01(\x0b\x32\x1f.nri.pkg.api.v1alpha1.Container\"E\n\x14RunPodSandboxRequest\x12-\n\x03pod\x18\x01 \x01(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\"\x07\n\x05\x45mpty\"\xe5\x02\n\nPodSandbox\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x11\n\tnamespace\x18\x04 \x01(\t\x12<\n\x06labels\x18\x05 \x03(\x0b\x32,.nri.pkg.api.v1alpha1.PodSandbox.LabelsEntry\x12\x46\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32\x31.nri.pkg.api.v1alpha1.PodSandbox.AnnotationsEntry\x12\x34\n\x05linux\x18\x08 \x01(\x0b\x32%.nri.pkg.api.v1alpha1.LinuxPodSandbox\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"(\n\x0fLinuxPodSandbox\x12\x15\n\rcgroup_parent\x18\x03 \x01(\t\"r\n\tContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12\x16\n\x0epod_sandbox_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x33\n\x05linux\x18\x0b \x01(\x0b\x32$.nri.pkg.api.v1alpha1.LinuxContainer\"I\n\x0eLinuxContainer\x12\x37\n\tresources\x18\x03 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.LinuxResources\"\xa9\x01\n\x0eLinuxResources\x12\x31\n\x06memory\x18\x01 \x01(\x0b\x32!.nri.pkg.api.v1alpha1.LinuxMemory\x12+\n\x03\x63pu\x18\x02 \x01(\x0b\x32\x1e.nri.pkg.api.v1alpha1.LinuxCPU\x12\x37\n\trdt_class\x18\x05 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.OptionalString\"A\n\x0bLinuxMemory\x12\x32\n\x05limit\x18\x01 \x01(\x0b\x32#.nri.pkg.api.v1alpha1.OptionalInt64\"\xb8\x01\n\x08LinuxCPU\x12\x34\n\x06shares\x18\x01 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.OptionalUInt64\x12\x32\n\x05quota\x18\x02 \x01(\x0b\x32#.nri.pkg.api.v1alpha1.OptionalInt64\x12\x34\n\x06period\x18\x03 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.OptionalUInt64\x12\x0c\n\x04\x63pus\x18\x06 \x01(\t\"\x1f\n\x0eOptionalString\x12\r\n\x05value\x18\x01 \x01(\t\"\x1e\n\rOptionalInt64\x12\r\n\x05value\x18\x01 \x01(\x03\"\x1f\n\x0eOptionalUInt64\x12\r\n\x05value\x18\x01 \x01(\x04\"!\n\x10OptionalFileMode\x12\r\n\x05value\x18\x01 \x01(\r\"K\n\x05Mount\x12\x13\n\x0b\x64\x65stination\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x0f\n\x07options\x18\x04 \x03(\t\"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\x82\x01\n\x0bLinuxDevice\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\r\n\x05major\x18\x03 \x01(\x03\x12\r\n\x05minor\x18\x04 \x01(\x03\x12\x39\n\tfile_mode\x18\x05 \x01(\x0b\x32&.nri.pkg.api.v1alpha1.OptionalFileMode\"\xae\x01\n\x13\x43ontainerAdjustment\x12+\n\x06mounts\x18\x03 \x03(\x0b\x32\x1b.nri.pkg.api.v1alpha1.Mount\x12+\n\x03\x65nv\x18\x04 \x03(\x0b\x32\x1e.nri.pkg.api.v1alpha1.KeyValue\x12=\n\x05linux\x18\x06 \x01(\x0b\x32..nri.pkg.api.v1alpha1.LinuxContainerAdjustment\"\x87\x01\n\x18LinuxContainerAdjustment\x12\x32\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32!.nri.pkg.api.v1alpha1.LinuxDevice\x12\x37\n\tresources\x18\x02 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.LinuxResources\"z\n\x0f\x43ontainerUpdate\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x39\n\x05linux\x18\x02 \x01(\x0b\x32*.nri.pkg.api.v1alpha1.LinuxContainerUpdate\x12\x16\n\x0eignore_failure\x18\x03 \x01(\x08\"O\n\x14LinuxContainerUpdate\x12\x37\n\tresources\x18\x01 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.LinuxResources*\xcd\x01\n\x05\x45vent\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x13\n\x0fRUN_POD_SANDBOX\x10\x01\x12\x14\n\x10STOP_POD_SANDBOX\x10\x02\x12\x16\n\x12REMOVE_POD_SANDBOX\x10\x03\x12\x14\n\x10\x43REATE_CONTAINER\x10\x04\x12\x19\n\x15POST_CREATE_CONTAINER\x10\x05\x12\x13\n\x0fSTART_CONTAINER\x10\x06\x12\x18\n\x14POST_START_CONTAINER\x10\x07\x12\x14\n\x10UPDATE_CONTAINER\x10\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,8 +35,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PODSANDBOX_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_PODSANDBOX_ANNOTATIONSENTRY']._loaded_options = None
   _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_options = b'8\001'
-  _globals['_EVENT']._serialized_start=3335
-  _globals['_EVENT']._serialized_end=3540
+  _globals['_EVENT']._serialized_start=3426
+  _globals['_EVENT']._serialized_end=3631
   _globals['_TTRPCREQUEST']._serialized_start=60
   _globals['_TTRPCREQUEST']._serialized_end=146
   _globals['_TTRPCSTATUS']._serialized_start=148
@@ -81,30 +81,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONTAINER']._serialized_end=2019
   _globals['_LINUXCONTAINER']._serialized_start=2021
   _globals['_LINUXCONTAINER']._serialized_end=2094
-  _globals['_LINUXRESOURCES']._serialized_start=2096
-  _globals['_LINUXRESOURCES']._serialized_end=2208
-  _globals['_LINUXMEMORY']._serialized_start=2210
-  _globals['_LINUXMEMORY']._serialized_end=2275
-  _globals['_LINUXCPU']._serialized_start=2278
-  _globals['_LINUXCPU']._serialized_end=2462
-  _globals['_OPTIONALINT64']._serialized_start=2464
-  _globals['_OPTIONALINT64']._serialized_end=2494
-  _globals['_OPTIONALUINT64']._serialized_start=2496
-  _globals['_OPTIONALUINT64']._serialized_end=2527
-  _globals['_OPTIONALFILEMODE']._serialized_start=2529
-  _globals['_OPTIONALFILEMODE']._serialized_end=2562
-  _globals['_MOUNT']._serialized_start=2564
-  _globals['_MOUNT']._serialized_end=2639
-  _globals['_KEYVALUE']._serialized_start=2641
-  _globals['_KEYVALUE']._serialized_end=2679
-  _globals['_LINUXDEVICE']._serialized_start=2682
-  _globals['_LINUXDEVICE']._serialized_end=2812
-  _globals['_CONTAINERADJUSTMENT']._serialized_start=2815
-  _globals['_CONTAINERADJUSTMENT']._serialized_end=2989
-  _globals['_LINUXCONTAINERADJUSTMENT']._serialized_start=2992
-  _globals['_LINUXCONTAINERADJUSTMENT']._serialized_end=3127
-  _globals['_CONTAINERUPDATE']._serialized_start=3129
-  _globals['_CONTAINERUPDATE']._serialized_end=3251
-  _globals['_LINUXCONTAINERUPDATE']._serialized_start=3253
-  _globals['_LINUXCONTAINERUPDATE']._serialized_end=3332
+  _globals['_LINUXRESOURCES']._serialized_start=2097
+  _globals['_LINUXRESOURCES']._serialized_end=2266
+  _globals['_LINUXMEMORY']._serialized_start=2268
+  _globals['_LINUXMEMORY']._serialized_end=2333
+  _globals['_LINUXCPU']._serialized_start=2336
+  _globals['_LINUXCPU']._serialized_end=2520
+  _globals['_OPTIONALSTRING']._serialized_start=2522
+  _globals['_OPTIONALSTRING']._serialized_end=2553
+  _globals['_OPTIONALINT64']._serialized_start=2555
+  _globals['_OPTIONALINT64']._serialized_end=2585
+  _globals['_OPTIONALUINT64']._serialized_start=2587
+  _globals['_OPTIONALUINT64']._serialized_end=2618
+  _globals['_OPTIONALFILEMODE']._serialized_start=2620
+  _globals['_OPTIONALFILEMODE']._serialized_end=2653
+  _globals['_MOUNT']._serialized_start=2655
+  _globals['_MOUNT']._serialized_end=2730
+  _globals['_KEYVALUE']._serialized_start=2732
+  _globals['_KEYVALUE']._serialized_end=2770
+  _globals['_LINUXDEVICE']._serialized_start=2773
+  _globals['_LINUXDEVICE']._serialized_end=2903
+  _globals['_CONTAINERADJUSTMENT']._serialized_start=2906
+  _globals['_CONTAINERADJUSTMENT']._serialized_end=3080
+  _globals['_LINUXCONTAINERADJUSTMENT']._serialized_start=3083
+  _globals['_LINUXCONTAINERADJUSTMENT']._serialized_end=3218
+  _globals['_CONTAINERUPDATE']._serialized_start=3220
+  _globals['_CONTAINERUPDATE']._serialized_end=3342
+  _globals['_LINUXCONTAINERUPDATE']._serialized_start=3344
+  _globals['_LINUXCONTAINERUPDATE']._serialized_end=3423
 # @@protoc_insertion_point(module_scope)

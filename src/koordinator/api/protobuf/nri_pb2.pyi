@@ -211,12 +211,14 @@ class LinuxContainer(_message.Message):
     def __init__(self, resources: _Optional[_Union[LinuxResources, _Mapping]] = ...) -> None: ...
 
 class LinuxResources(_message.Message):
-    __slots__ = ("memory", "cpu")
+    __slots__ = ("memory", "cpu", "rdt_class")
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     CPU_FIELD_NUMBER: _ClassVar[int]
+    RDT_CLASS_FIELD_NUMBER: _ClassVar[int]
     memory: LinuxMemory
     cpu: LinuxCPU
-    def __init__(self, memory: _Optional[_Union[LinuxMemory, _Mapping]] = ..., cpu: _Optional[_Union[LinuxCPU, _Mapping]] = ...) -> None: ...
+    rdt_class: OptionalString
+    def __init__(self, memory: _Optional[_Union[LinuxMemory, _Mapping]] = ..., cpu: _Optional[_Union[LinuxCPU, _Mapping]] = ..., rdt_class: _Optional[_Union[OptionalString, _Mapping]] = ...) -> None: ...
 
 class LinuxMemory(_message.Message):
     __slots__ = ("limit",)
@@ -235,6 +237,12 @@ class LinuxCPU(_message.Message):
     period: OptionalUInt64
     cpus: str
     def __init__(self, shares: _Optional[_Union[OptionalUInt64, _Mapping]] = ..., quota: _Optional[_Union[OptionalInt64, _Mapping]] = ..., period: _Optional[_Union[OptionalUInt64, _Mapping]] = ..., cpus: _Optional[str] = ...) -> None: ...
+
+class OptionalString(_message.Message):
+    __slots__ = ("value",)
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    value: str
+    def __init__(self, value: _Optional[str] = ...) -> None: ...
 
 class OptionalInt64(_message.Message):
     __slots__ = ("value",)

@@ -145,6 +145,7 @@ def _things_to_do(data: Path) -> str:
         "kubectl get pods -o wide",
         f"{koord} explain pod {script.TOO_LARGE}{folder}",
         f"{koord} explain node {script.FAULTY}{folder}",
+        f"{koord} explain rebalance{folder}",
         f"{koord} status{folder}",
     ]
     return "\n".join(f"  {command}" for command in commands)

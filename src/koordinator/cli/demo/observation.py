@@ -16,6 +16,7 @@ from koordinator.api.pod import Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.resource_names import BATCH_CPU
 from koordinator.cli.demo.day import FAULTY
+from koordinator.cli.demo.hot_node import HotNode
 from koordinator.cli.demo.workloads import Workloads
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.kube.event_series import EVENTS_V1
@@ -133,6 +134,7 @@ class Day:
     """What is said of the pod that no node can take."""
     workloads: Workloads = field(default_factory=Workloads)
     """What is seen of the gang, the quotas and the Reservation."""
+    hot_node: HotNode = field(default_factory=HotNode)
     kept_off_hot_nodes: int = 0
     """Pods that were placed while the load-aware filter kept them off at least one node."""
 

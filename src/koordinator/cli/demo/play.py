@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -17,12 +18,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from koordinator.api.installation import NAMESPACE
-from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS, RESERVATIONS
+from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, POD_MIGRATION_JOBS, PODS, RESERVATIONS
+from koordinator.api.pod import Pod
 from koordinator.api.slo_controller_config import DEFAULT_NAME
 from koordinator.base.clock import Clock
 from koordinator.cli.demo import day as script
-from koordinator.cli.demo import workloads
+from koordinator.cli.demo import hot_node, workloads
 from koordinator.cli.demo.day import FAULTY, FAULTY_FROM_HOUR, FAULTY_TO_HOUR
+from koordinator.cli.demo.hot_node import HOT, Crawler
 from koordinator.cli.demo.observation import Day, explain
 from koordinator.cli.local_cluster import programs
 from koordinator.cli.local_cluster.programs import LocalClusterOptions
@@ -81,6 +84,7 @@ _STARTED_NEXT: Final = {
     "manager": "koord-manager",
     "scheduler": "koord-scheduler",
     "nodes": f"{script.NODES} simulated nodes",
+    "descheduler": "koord-descheduler",
 }
 _HOURS: Final = 24.0
 _LINE_EVERY: Final = 3
@@ -113,8 +117,9 @@ async def play(cluster: LocalCluster, client: Client, clock: Clock, console: Con
     day = Day()
     day.see_nodes((await client.list(NODES)).items)
     faulty = FaultyNode(client)
+    crawler = Crawler(client, cluster.options.descheduler_port)
     with day_progress(console) as show:
-        await _run_script(client, clock, day, faulty, show)
+        await _run_script(client, clock, day, faulty, crawler, show)
     await _settle(client, clock, day, faulty)
     port = cluster.options.scheduler_port
     day.explained = await explain(client, port, script.NAMESPACE, script.TOO_LARGE)
@@ -139,11 +144,15 @@ def make_cluster(data: Path, seed: int, clock: Clock, say: Callable[[str], None]
             seed=seed,
             speed=script.SPEED,
         )
-    return LocalCluster(programs.with_free_ports(options), ("apiserver", *_STARTED_NEXT), clock, say, "koord demo")
+    options = programs.with_free_ports(options)
+    path = data / "descheduler.yaml"
+    path.write_text(yaml.safe_dump(hot_node.descheduler_configuration(options.descheduler_port)))
+    options = replace(options, descheduler_config=path)
+    return LocalCluster(options, ("apiserver", *_STARTED_NEXT), clock, say, "koord demo")
 
 
-async def _run_script(client: Client, clock: Clock, day: Day, faulty: FaultyNode, show: Show) -> None:
-    offers = sorted((*script.script(), *workloads.offers()), key=lambda offer: offer.hour)
+async def _run_script(client: Client, clock: Clock, day: Day, faulty: FaultyNode, crawler: Crawler, show: Show) -> None:
+    offers = sorted((*script.script(), *workloads.offers(), *hot_node.offers()), key=lambda offer: offer.hour)
     began = clock.monotonic()
     offered = 0
     while (hour := (clock.monotonic() - began) * 24 / script.DAY_SECONDS) < 24:
@@ -152,8 +161,9 @@ async def _run_script(client: Client, clock: Clock, day: Day, faulty: FaultyNode
                 await client.create(kind, document, script.NAMESPACE if kind.namespaced else "")
             await asyncio.gather(*(client.create(PODS, pod, script.NAMESPACE) for pod in offers[offered].pods))
             offered += 1
-        await _observe(client, day, hour)
+        pods = await _observe(client, day, hour)
         await faulty.follow(day, hour)
+        await crawler.follow(day.hot_node, hour, pods)
         show(hour, _description(day, hour))
         await clock.sleep(_OBSERVE_EVERY)
 
@@ -174,18 +184,26 @@ def _is_settled(day: Day) -> bool:
     return is_back and all(pod.node or pod.name == script.TOO_LARGE for pod in day.pods.values())
 
 
-async def _observe(client: Client, day: Day, hour: float) -> None:
-    metrics, nodes = await asyncio.gather(client.list(NODE_METRICS), client.list(NODES))
+async def _observe(client: Client, day: Day, hour: float) -> Sequence[Pod]:
+    """Look at everything; the pods that there are."""
+    metrics, nodes, jobs = await asyncio.gather(
+        client.list(NODE_METRICS), client.list(NODES), client.list(POD_MIGRATION_JOBS)
+    )
     day.see_metrics(hour, metrics.items)
     day.see_offers(hour, nodes.items)
     day.see_marks(hour, nodes.items)
-    await _observe_pods(client, day, hour)
+    pods = await _observe_pods(client, day, hour)
+    usage = day.moments[-1].nodes.get(HOT)
+    percent = usage.used * 100 // day.capacity[HOT] if usage is not None else None
+    day.hot_node.see(hour, percent, pods, jobs.items)
+    return pods
 
 
-async def _observe_pods(client: Client, day: Day, hour: float) -> None:
+async def _observe_pods(client: Client, day: Day, hour: float) -> Sequence[Pod]:
     pods, reservations = await asyncio.gather(client.list(PODS, script.NAMESPACE), client.list(RESERVATIONS))
     day.see_pods(pods.items)
     day.workloads.see(hour, pods.items, reservations.items)
+    return pods.items
 
 
 def _description(day: Day, hour: float) -> str:

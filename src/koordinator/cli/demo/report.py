@@ -15,6 +15,7 @@ from rich.table import Table
 from koordinator.api.priority import PriorityClass
 from koordinator.base.errors import ConfigurationError
 from koordinator.cli.demo.day import CPU_THRESHOLD_PERCENT, FAULTY, FIRST_BATCH_HOUR, SAFE_PERCENT
+from koordinator.cli.demo.hot_node import HOT, HOT_PERCENT, HotNode, availability_claim, cooling_claim, staying_claim
 from koordinator.cli.demo.observation import Day, Explained, Mark, NodeUsage, PlacedPod
 from koordinator.cli.demo.workloads import clock, gang_claim, quota_claim, reservation_claim
 
@@ -144,6 +145,9 @@ def claims(day: Day) -> list[Claim]:
         Claim(*gang_claim(day.workloads)),
         Claim(*quota_claim(day.workloads)),
         Claim(*reservation_claim(day.workloads)),
+        Claim(*cooling_claim(day.hot_node)),
+        Claim(*availability_claim(day.hot_node)),
+        Claim(*staying_claim(day.hot_node)),
     ]
 
 
@@ -191,6 +195,7 @@ def print_report(day: Day, judged: Sequence[Claim], console: Console | None = No
     )
     for name, marks in day.marks.items():
         console.print(_set_aside(name, marks), soft_wrap=wide)
+    _print_hot_node(day.hot_node, console)
     console.print("Nodes and usage are simulated; everything that decides is not.")
     if day.explained is not None:
         _print_explained(day.explained, console)
@@ -218,6 +223,25 @@ def _set_aside(name: str, marks: Sequence[Mark]) -> str:
         f"{name} was marked as abnormal ({first.reason}) from {clock(first.hour)} to {clock(back)}: nothing that its "
         "agent said was counted with."
     )
+
+
+def _print_hot_node(seen: HotNode, console: Console) -> None:
+    before, after = seen.before(), seen.after()
+    rows = [(before[0], "before", f"{before[1]} % used")]
+    for move in seen.moves.values():
+        went = f"moved to {move.target} as {move.replacement}" if move.target else f"its job: {move.phase}"
+        rows.append((move.hour, move.pod, went))
+    if after is not None:
+        rows.append((after[0], "after", f"{after[1]} % used"))
+    table = Table("when", f"{HOT}, hot above {HOT_PERCENT} % of its CPU", "what")
+    for hour, who, what in sorted(rows):
+        table.add_row(clock(hour), who, what)
+    console.print(table)
+    if seen.asked is not None:
+        table = Table("pods that stayed then", "why", "for example")
+        for each in seen.asked["stays"]:
+            table.add_row(str(each["pods"]), escape(each["why"]), escape(each["examples"][0]))
+        console.print(table)
 
 
 def _print_explained(explained: Explained, console: Console) -> None:

@@ -30,10 +30,12 @@ ASKING_HOUR: Final = 21.0
 _CPUS_A_POD: Final = 2
 _BORROWING_PODS: Final = 20
 _RUN_MINUTES: Final = 120
+_LENDER_MINUTES: Final = 600
+"""Until the day is over: its pods may be placed an hour apart, and all of them must be seen at once."""
 
 ROOM: Final = "release"
 RELEASE: Final = "checkout-next"
-ROOM_CPUS: Final = 8
+ROOM_CPUS: Final = 4
 ROOM_HOUR: Final = 3.5
 RELEASE_HOUR: Final = 18.0
 _LATE_HOURS: Final = 1.5
@@ -49,10 +51,14 @@ def offers() -> list[Offer]:
         Offer(
             _BORROWING_HOUR,
             f"pods of the quota {BORROWER}",
-            _of_quota(BORROWER, _BORROWING_PODS),
+            _of_quota(BORROWER, _BORROWING_PODS, _RUN_MINUTES),
             tuple((ELASTIC_QUOTAS, document) for document in _quotas()),
         ),
-        Offer(ASKING_HOUR, f"pods of the quota {LENDER}", _of_quota(LENDER, OWN_CPUS[LENDER] // _CPUS_A_POD)),
+        Offer(
+            ASKING_HOUR,
+            f"pods of the quota {LENDER}",
+            _of_quota(LENDER, OWN_CPUS[LENDER] // _CPUS_A_POD, _LENDER_MINUTES),
+        ),
     ]
 
 
@@ -80,8 +86,8 @@ def _quota(name: str, least: int, most: int, labels: Mapping[str, str]) -> dict[
     return {**document, "spec": amounts}
 
 
-def _of_quota(quota: str, count: int) -> tuple[dict[str, Any], ...]:
-    return tuple(batch_pod(f"{quota}-{number:02d}", _RUN_MINUTES, {QUOTA_NAME: quota}) for number in range(count))
+def _of_quota(quota: str, count: int, minutes: int) -> tuple[dict[str, Any], ...]:
+    return tuple(batch_pod(f"{quota}-{number:02d}", minutes, {QUOTA_NAME: quota}) for number in range(count))
 
 
 def _reservation() -> dict[str, Any]:

@@ -37,6 +37,9 @@ class LocalClusterOptions:
     webhook_port: int
     scenario: Path | None = None
     scheduler_config: Path | None = None
+    descheduler_config: Path | None = None
+    """Also says on which port koord-descheduler serves: ``descheduler_port``."""
+    descheduler_port: int = 0
     seed: int = 0
     speed: float | None = None
     """None: as the scenario says."""
@@ -61,13 +64,14 @@ def port_uses(options: LocalClusterOptions, names: Iterable[str]) -> list[PortUs
 
 def with_free_ports(options: LocalClusterOptions) -> LocalClusterOptions:
     """A free port for each program that was given 0; the API server finds one itself."""
-    free = iter(free_ports(4))
+    free = iter(free_ports(5))
     return replace(
         options,
         scheduler_port=options.scheduler_port or next(free),
         manager_port=options.manager_port or next(free),
         manager_health_port=options.manager_health_port or next(free),
         webhook_port=options.webhook_port or next(free),
+        descheduler_port=options.descheduler_port or next(free),
     )
 
 
@@ -75,6 +79,9 @@ def served(options: LocalClusterOptions, name: str) -> dict[str, str]:
     """What a program other than the API server serves -> URL, without the path."""
     if name == "scheduler":
         address = f"http://{ADDRESS}:{options.scheduler_port}"
+        return {"health": address, "metrics": address}
+    if name == "descheduler":
+        address = f"http://{ADDRESS}:{options.descheduler_port}"
         return {"health": address, "metrics": address}
     if name == "manager":
         return {
@@ -147,6 +154,17 @@ def manager(options: LocalClusterOptions) -> Program:
         "WEBHOOK_CERT_DIR": str(options.data / "webhook-certificates"),
     }
     return Program("manager", arguments, _http_ok(options.manager_health_port, "/readyz"), environment)
+
+
+def descheduler(options: LocalClusterOptions) -> Program:
+    """koord-descheduler, which needs a configuration; ready when its informers have synced."""
+    arguments = [
+        *_python("koordinator.descheduler"),
+        f"--config={options.descheduler_config}",
+        f"--kubeconfig={options.kubeconfig}",
+        f"-v={options.verbosity}",
+    ]
+    return Program("descheduler", arguments, _http_ok(options.descheduler_port, "/readyz"))
 
 
 def shipped_file(name: str) -> Path:

@@ -34,7 +34,7 @@ from koordinator.cli.cluster_record import (
     remove_record,
     write_record,
 )
-from koordinator.cli.data_folder import MANAGER, SCHEDULER, publish_address, withdraw_address
+from koordinator.cli.data_folder import DESCHEDULER, MANAGER, SCHEDULER, publish_address, withdraw_address
 from koordinator.cli.local_cluster import programs
 from koordinator.cli.local_cluster.programs import LocalClusterOptions, shipped_file
 from koordinator.cli.ports import check_ports
@@ -94,6 +94,7 @@ _PROGRAMS: Final = {
     "nodes": programs.simulated_nodes,
     "manager": programs.manager,
     "scheduler": programs.scheduler,
+    "descheduler": programs.descheduler,
 }
 
 
@@ -111,7 +112,7 @@ def clear_the_way(options: LocalClusterOptions, names: Sequence[str], report: Ca
         report(f"the last {left.command} here (process {left.pid}) was killed; cleaning up after it")
         end_left_programs(left, report)
         remove_record(options.data)
-        for program in (SCHEDULER, MANAGER):
+        for program in (SCHEDULER, MANAGER, DESCHEDULER):
             withdraw_address(options.data, program)
     check_ports(programs.port_uses(options, names))
 
@@ -155,6 +156,8 @@ class LocalCluster:
             publish_address(self.options.data, MANAGER, self.options.manager_port)
         elif name == "scheduler":
             publish_address(self.options.data, SCHEDULER, self.options.scheduler_port)
+        elif name == "descheduler":
+            publish_address(self.options.data, DESCHEDULER, self.options.descheduler_port)
         self._write_record()
 
     async def watch(self) -> None:
@@ -169,7 +172,7 @@ class LocalCluster:
     async def stop(self) -> None:
         """End everything, and with it what others knew."""
         self._phase = "stopping"
-        for program in (SCHEDULER, MANAGER):
+        for program in (SCHEDULER, MANAGER, DESCHEDULER):
             withdraw_address(self.options.data, program)
         await self.supervisor.stop()
         remove_record(self.options.data)

@@ -13,6 +13,7 @@ from koordinator.api.kinds import NODES, PODS
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock, SystemClock
+from koordinator.base.metrics import Metrics
 from koordinator.cluster.nodes.faults import Faults, said_fault
 from koordinator.cluster.nodes.metrics_reporter import MetricsReporter
 from koordinator.cluster.nodes.node_objects import SimulatedNode, expand
@@ -116,6 +117,10 @@ class Fleet:
     def usage_of(self, node: str) -> NodeUsage:
         """What the node uses in simulated present, as of the last sample. KeyError when it is not one of ours."""
         return self._population.usage_of(node, self.time.now())
+
+    def koordlet_metrics(self, node: str) -> Metrics | None:
+        """What koordlet of the node would serve; None where none runs."""
+        return None if self._agents is None else self._agents.metrics_of(node)
 
     async def wait_registered(self) -> None:
         """Wait until all nodes are in the API."""

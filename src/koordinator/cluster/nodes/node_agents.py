@@ -27,8 +27,11 @@ from koordinator.cluster.nodes.population import Population
 from koordinator.cluster.nodes.rotation import SimulatedTime
 from koordinator.cluster.nodes.scenario_checks import Fault
 from koordinator.cluster.nodes.simulated_kernel import PodDemand, SimulatedKernel
-from koordinator.koordlet.agent import Agent, Dependencies, KubeletConnection
+from koordinator.koordlet import features
+from koordinator.koordlet.agent import Agent, Dependencies
 from koordinator.koordlet.command_line import EnforcementOptions, Options
+from koordinator.koordlet.features import make_features
+from koordinator.koordlet.kubelet_connection import KubeletConnection
 from koordinator.koordlet.pods import node_pods
 from koordinator.koordlet.prediction.options import PredictionOptions
 from koordinator.kube.errors import ApiStatusError
@@ -92,6 +95,11 @@ class NodeAgents:
             return False
         measured = self._given.clock.monotonic() - running.since
         return measured >= running.agent.states.collect_policy.report_seconds
+
+    def metrics_of(self, name: str) -> Metrics | None:
+        """What koordlet of the node would serve; None where none runs."""
+        running = self._running.get(name)
+        return None if running is None else running.agent.metrics.both
 
     async def run(self) -> NoReturn:
         """Start and stop agents until cancelled."""
@@ -181,11 +189,17 @@ class NodeAgents:
 
 
 def _options(name: str, kernel: SimulatedKernel, root: Path) -> Options:
-    """Nothing is served, and what is done once a second elsewhere is done every five: many nodes share two cores."""
+    """Nothing is served, and what is done once a second elsewhere is done every five: many nodes share two cores.
+
+    Who disturbs whom is told, as the kernel shows who waits.
+    """
+    gates = make_features()
+    gates.set({features.PSI_COLLECTOR: True, features.INTERFERENCE_DETECTION: True})
     return Options(
         node_name=name,
         host=kernel.host,
         listen=ListenAddress("", 0),
+        features=gates,
         collect_interval=_COLLECT_SECONDS,
         topology_interval=_COLLECT_SECONDS,
         prediction=PredictionOptions(folder=root / "prediction-checkpoints"),

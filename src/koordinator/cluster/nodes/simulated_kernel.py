@@ -36,6 +36,9 @@ _L3_BYTES: Final = 32 << 20
 _BYTES_OF_CORE: Final = 1 << 30
 """Memory bandwidth that a busy core takes, in bytes a second."""
 _RESCTRL_GROUPS: Final = ("LSR", "LS", "BE")
+_LEAST_LEFT: Final = 0.001
+_CROWDED: Final = 0.75
+"""The share of busy CPUs from which on a task that wants to run may find none idle."""
 _IDLE: Final = "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
 _NEW_CGROUP: Final = {
     "cgroup.procs": "",
@@ -88,6 +91,13 @@ class _Share:
     cpu: float
     held_down: float = 0.0
     """By its own limit or that of its class: the share of its demand that it does not get."""
+    crowded: float = 0.0
+    """By other pods: the share of the time in which one of its tasks waits for a CPU that they keep busy."""
+
+    @property
+    def waiting(self) -> float:
+        """The share of the time in which one of its tasks waits, for either reason."""
+        return 1 - (1 - self.held_down) * (1 - self.crowded)
 
 
 class SimulatedKernel:
@@ -116,6 +126,7 @@ class SimulatedKernel:
         for demand in demands:
             self._make_pod(demand.pod)
         shares = self._shares(demands)
+        self._crowd(shares, system_cpu)
         for share in shares:
             self._count_pod(share, seconds)
         for folder in ("", *self._qos):
@@ -140,6 +151,16 @@ class SimulatedKernel:
             share.held_down = 1 - share.cpu / share.demand.cpu if share.demand.cpu > 0 else 0.0
         return shares
 
+    def _crowd(self, shares: Sequence[_Share], system_cpu: float) -> None:
+        """Pods wait for CPUs when others keep most of those busy that they leave, the more often the more they run.
+
+        They get what they want all the same: waiting makes them slow, not smaller.
+        """
+        busy = system_cpu + sum(share.cpu for share in shares)
+        for share in shares:
+            occupied = (busy - share.cpu) / max(self._cpus - share.cpu, _LEAST_LEFT)
+            share.crowded = min(1.0, share.cpu) * min(max((occupied - _CROWDED) / (1 - _CROWDED), 0.0), 1.0)
+
     def _limit(self, folder: str) -> float:
         """Cores that a cgroup may use by its quota and its CPUs."""
         quota, _, period = self._read(folder, "cpu.max").partition(" ")
@@ -163,16 +184,17 @@ class SimulatedKernel:
         cgroup = self._cgroups[folder]
         held_down = max((share.held_down for share in shares), default=0.0)
         cgroup.cpu += seconds * part * sum(share.cpu for share in shares)
-        cgroup.stalled += seconds * held_down
+        waiting = max((share.waiting for share in shares), default=0.0)
+        cgroup.stalled += seconds * waiting
         if not is_root and not self._read(folder, "cpu.max").startswith("max"):
             periods = seconds * 1_000_000 / PERIOD
             cgroup.periods += periods
             cgroup.throttled += periods if held_down else 0.0
             cgroup.throttled_seconds += seconds * held_down
         memory = round(part * sum(share.demand.memory for share in shares))
-        self._write_cgroup(folder, cgroup, memory, held_down)
+        self._write_cgroup(folder, cgroup, memory, waiting)
 
-    def _write_cgroup(self, folder: str, cgroup: _Cgroup, memory: int, held_down: float) -> None:
+    def _write_cgroup(self, folder: str, cgroup: _Cgroup, memory: int, waiting: float) -> None:
         cache = memory // _PAGE_CACHE_SHARE
         micros = round(cgroup.cpu * 1e6)
         files = {
@@ -183,7 +205,7 @@ class SimulatedKernel:
             "memory.numa_stat": f"anon N0={memory}\nfile N0={cache}\nunevictable N0=0\n",
             "memory.current": f"{memory + cache}\n",
             "cpuset.cpus.effective": f"{self._read(folder, 'cpuset.cpus') or self._all_cpus()}\n",
-            "cpu.pressure": _pressure(held_down, cgroup.stalled),
+            "cpu.pressure": _pressure(waiting, cgroup.stalled),
         }
         self._write_files(self.layout.folder("", folder), files)
 
@@ -211,13 +233,13 @@ class SimulatedKernel:
         amounts = {"MemTotal": total, "MemFree": total - used_kib - cache}
         files = {"Active(file)": 0, "Inactive(file)": cache, "SReclaimable": 0}
         meminfo = {**amounts, "MemAvailable": total - used_kib, **files}
-        held_down = max((share.held_down for share in shares), default=0.0)
+        waiting = max((share.waiting for share in shares), default=0.0)
         self._write_files(
             self.host.proc,
             {
                 "stat": "".join(lines),
                 "meminfo": "".join(f"{name}: {kib} kB\n" for name, kib in meminfo.items()),
-                "pressure/cpu": _pressure(held_down, self._cgroups[""].stalled),
+                "pressure/cpu": _pressure(waiting, self._cgroups[""].stalled),
             },
         )
         numa = "".join(f"Node 0 {name}: {kib} kB\n" for name, kib in {**amounts, **files}.items())

@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from koordinator.api.codec import convert
 from koordinator.api.document import Document
-from koordinator.api.elastic_quota import ElasticQuota
 from koordinator.api.kinds import ELASTIC_QUOTAS
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
@@ -26,15 +24,15 @@ from koordinator.manager.webhook.listers import watch_quotas
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler
 from koordinator.manager.webhook.quota_accounts import QuotaBatches, StoredAccounts
-from tests.kube.fake_client import MemoryClient, ScriptedClient, as_client, page
+from tests.in_memory_api import Asked, Hang, InMemoryApi
 from tests.manager.webhook.reviews import answered, review
 from tests.model.quota_tree.quota_objects import P, quota_document
 
 QUOTAS = (
-    quota_document("a", max={"cpu": 4, "nvidia.com/gpu": 1}, resourceVersion="5"),
-    quota_document("b", max={"cpu": 1}, resourceVersion="5"),
-    quota_document("twice", max={"cpu": 1}, resourceVersion="5"),
-    quota_document("twice", namespace="elsewhere", max={"cpu": 1}, resourceVersion="5"),
+    quota_document("a", max={"cpu": 4, "nvidia.com/gpu": 1}),
+    quota_document("b", max={"cpu": 1}),
+    quota_document("twice", max={"cpu": 1}),
+    quota_document("twice", namespace="elsewhere", max={"cpu": 1}),
 )
 
 
@@ -42,22 +40,27 @@ class Bench:
     """One pod webhook over an API server in memory; the watch shows nothing after its first list."""
 
     def __init__(self, settings: PodAdmissionSettings) -> None:
-        self.client = MemoryClient()
-        self.client.version = 5
-        for document in QUOTAS:
-            key = (ELASTIC_QUOTAS.qualified, document["metadata"]["namespace"], document["metadata"]["name"])
-            self.client.objects[key] = document
         clock = ManualClock()
-        watched = ScriptedClient()
-        watched.lists.append(page(*(convert(document, ElasticQuota) for document in QUOTAS), version=5))
-        self.informers = InformerSet(as_client(watched), clock=clock)
+        self.api = InMemoryApi(clock)
+        self.failure: Exception | None = None
+        """Of every write."""
+        self.api.fault = self._fault
+        for document in QUOTAS:
+            self.api.put(ELASTIC_QUOTAS, document)
+        client = self.api.client()
+        self.informers = InformerSet(client, clock=clock)
         quotas = QuotaAssumeCache(clock.monotonic)
         watch_quotas(self.informers, "", quotas)
-        accounts = StoredAccounts(as_client(self.client), self.informers, "")
+        accounts = StoredAccounts(client, self.informers, "")
         counting = QuotaBatches(accounts, QuotaUpdateOptions(), clock, Random(1))
         inner = PodValidatingHandler()
         handler = CountingPodHandler(inner, quotas, accounts, counting, settings)
         self.webhook = Webhook(handler, WebhookMetrics(Metrics()), clock)
+
+    def _fault(self, asked: Asked, done: bool) -> Exception | None:
+        if asked.verb == "watch":
+            return Hang()
+        return self.failure if asked.verb == "patch" else None
 
     async def refusal(self, new: Document, old: Document | None = None, *, dry_run: bool = False) -> str:
         operation = "CREATE" if old is None else "UPDATE"
@@ -67,10 +70,16 @@ class Bench:
         message: str = response["status"].get("message", "")
         return message
 
+    def metadata(self, name: str) -> Document:
+        metadata: Document = self.api.document(ELASTIC_QUOTAS, name, "kube-system")["metadata"]
+        return metadata
+
     def used(self, name: str) -> Any:
-        stored = self.client.objects[ELASTIC_QUOTAS.qualified, "kube-system", name]
-        text = stored["metadata"]["annotations"].get(f"{P}/child-request")
+        text = self.metadata(name)["annotations"].get(f"{P}/child-request")
         return json.loads(text) if text else None
+
+    def patches(self) -> list[Document]:
+        return [json.loads(asked.body) for asked in self.api.asked if asked.verb == "patch"]
 
 
 @asynccontextmanager
@@ -118,10 +127,11 @@ def test_pods_are_admitted_until_the_quota_is_used_up() -> None:
 def test_what_is_written_holds_for_the_version_that_was_counted_from() -> None:
     async def scenario() -> None:
         async with bench() as made:
-            await made.refusal(pod("a"))
-            await made.refusal(pod("a"))
-            versions = [body["metadata"]["resourceVersion"] for verb, _, body in made.client.calls if verb == "patch"]
-            assert versions == ["5", "6"]
+            counted_from = []
+            for _ in range(2):
+                counted_from.append(made.metadata("a")["resourceVersion"])
+                await made.refusal(pod("a"))
+            assert [patch["metadata"]["resourceVersion"] for patch in made.patches()] == counted_from
 
     run(scenario)
 
@@ -131,7 +141,7 @@ def test_a_dry_run_is_judged_and_not_counted() -> None:
         async with bench() as made:
             assert await made.refusal(pod("a"), dry_run=True) == ""
             assert (await made.refusal(pod("b"), dry_run=True)).startswith("exceeded quota: kube-system/b, ")
-            assert made.client.calls == []
+            assert made.patches() == []
 
     run(scenario)
 
@@ -142,7 +152,7 @@ def test_a_pod_that_is_refused_otherwise_takes_nothing() -> None:
             reserved = pod("a")
             reserved["metadata"]["annotations"]["scheduling.koordinator.sh/reserve-pod"] = "true"
             assert "cannot set in annotations" in await made.refusal(reserved)
-            assert made.client.calls == []
+            assert made.patches() == []
 
     run(scenario)
 
@@ -193,7 +203,7 @@ def test_replaced_resources_count_where_that_is_asked_for() -> None:
 def test_an_api_server_that_fails_refuses_the_pod_with_its_words() -> None:
     async def scenario() -> None:
         async with bench() as made:
-            del made.client.objects[ELASTIC_QUOTAS.qualified, "kube-system", "a"]
+            made.api.remove(ELASTIC_QUOTAS, "a", "kube-system")
             assert "not found" in await made.refusal(pod("a"))
 
     run(scenario)
@@ -220,14 +230,10 @@ def test_what_cannot_be_read_is_refused() -> None:
 def test_a_failure_that_nobody_foresaw_costs_one_request() -> None:
     async def scenario() -> None:
         async with bench() as made:
-
-            async def fail(verb: str, name: str) -> None:
-                raise RuntimeError("unforeseen")
-
-            made.client.before = fail
+            made.failure = RuntimeError("unforeseen")
             response = answered(await made.webhook.committed_answer(review(object=pod("a"))))
             assert (response["allowed"], response["status"]["code"]) == (False, 500)
-            made.client.before = None
+            made.failure = None
             assert await made.refusal(pod("a")) == ""
 
     run(scenario)

@@ -1,0 +1,236 @@
+"""A node of the day that runs hot, since somebody bound pods to it by hand: how koord-descheduler cools it, what is
+seen of that, and what is claimed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from koordinator.api.kinds import PODS, REPLICA_SETS
+from koordinator.api.meta import controller_of
+from koordinator.api.pod import Pod
+from koordinator.api.pod_migration_job import ABORTED, FAILED, SUCCEEDED, PodMigrationJob
+from koordinator.cli.demo.day import NAMESPACE, Offer, batch_pod
+from koordinator.cli.demo.workloads import clock
+from koordinator.cli.explain_failure import ExplainError
+from koordinator.cli.explain_source import ProgramEndpoint, fetch
+from koordinator.kube.interface import Client
+
+HOT: Final = "node-18"
+CRAWLER: Final = "crawler"
+REPLICAS: Final = 4
+HOT_PERCENT: Final = 40
+"""Of a node's CPU: above it the node is hot."""
+_COOL_PERCENT: Final = 30
+_HOUR: Final = 2.5
+_RUN_MINUTES: Final = 1440
+"""A pod of the crawler outlives the day."""
+
+
+def offers() -> list[Offer]:
+    """Pods that no scheduler has placed: whoever created them named the node."""
+    replica_set = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": CRAWLER},
+        "spec": {
+            "replicas": REPLICAS,
+            "selector": {"matchLabels": {"app": CRAWLER}},
+            "template": {"metadata": {"labels": {"app": CRAWLER}}, "spec": batch_pod(CRAWLER, _RUN_MINUTES)["spec"]},
+        },
+    }
+    return [Offer(_HOUR, f"the ReplicaSet {CRAWLER}", (), ((REPLICA_SETS, replica_set),))]
+
+
+def descheduler_configuration(port: int) -> dict[str, Any]:
+    """Relieves hot nodes every second, one pod of a workload at a time, a place for it first."""
+    migration = {
+        "maxMigratingPerWorkload": 1,
+        "maxUnavailablePerWorkload": 1,
+        # Five minutes between two pods of one workload are more than this day has.
+        "objectLimiters": {"workload": {"duration": "0s"}},
+        "coolDown": "10m",
+        "arbitrationArgs": {"interval": "100ms"},
+    }
+    load = {
+        "evictableNamespaces": {"include": [NAMESPACE]},
+        "lowThresholds": {"cpu": _COOL_PERCENT, "memory": 80},
+        "highThresholds": {"cpu": HOT_PERCENT, "memory": 95},
+        "anomalyCondition": {"consecutiveAbnormalities": 2},
+    }
+    migrating = {"enabled": [{"name": "MigrationController"}]}
+    return {
+        "apiVersion": "descheduler/v1alpha2",
+        "kind": "DeschedulerConfiguration",
+        "deschedulingInterval": "1s",
+        "leaderElection": {"leaderElect": False},
+        "healthzBindAddress": f"127.0.0.1:{port}",
+        "metricsBindAddress": f"127.0.0.1:{port}",
+        "profiles": [
+            {
+                "name": "koord-descheduler",
+                "plugins": {
+                    "balance": {"enabled": [{"name": "LowNodeLoad"}]},
+                    "evict": migrating,
+                    "filter": migrating,
+                },
+                "pluginConfig": [
+                    {"name": "LowNodeLoad", "args": load},
+                    {"name": "MigrationController", "args": migration},
+                ],
+            }
+        ],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A pod that koord-descheduler had leave its node."""
+
+    pod: str
+    hour: float
+    """When its job was seen to have ended."""
+    phase: str
+    replacement: str
+    reserved: str
+    """The node on which a place was reserved; empty when none was."""
+    target: str
+    """The node of the replacement; empty when there is none."""
+
+
+@dataclass(slots=True)
+class HotNode:
+    """What is seen of the node, of the crawler and of the descheduler. Hours are those of the day, CPU in percent."""
+
+    used: list[tuple[float, int]] = field(default_factory=list)
+    ready: list[tuple[float, int]] = field(default_factory=list)
+    """How many pods of the crawler were ready, since all of them were for the first time."""
+    moves: dict[str, Move] = field(default_factory=dict)
+    """By the name of the job."""
+    began: dict[str, float] = field(default_factory=dict)
+    """Job -> when it was first seen."""
+    asked: Mapping[str, Any] | None = None
+    """What koord explain rebalance said when the node had cooled and no pod was on its way."""
+
+    def see(self, hour: float, percent: int | None, pods: Sequence[Pod], jobs: Sequence[PodMigrationJob]) -> None:
+        if percent is not None:
+            self.used.append((hour, percent))
+        crawlers = {pod.metadata.name: pod for pod in pods if is_crawler(pod)}
+        ready = sum(1 for pod in crawlers.values() if _is_ready(pod))
+        if self.ready or ready == REPLICAS:
+            self.ready.append((hour, ready))
+        nodes = {name: pod.spec.node_name for name, pod in crawlers.items()}
+        for job in jobs:
+            self.began.setdefault(job.metadata.name, hour)
+            if job.status.phase in (SUCCEEDED, FAILED, ABORTED) and job.metadata.name not in self.moves:
+                self.moves[job.metadata.name] = _move(job, hour, nodes)
+
+    def before(self) -> tuple[float, int]:
+        """When the node used the most before a pod left it, and how much."""
+        first = min(self.began.values(), default=24.0)
+        seen = [each for each in self.used if each[0] <= first]
+        return max(seen, key=lambda each: each[1], default=(0.0, 0))
+
+    def after(self) -> tuple[float, int] | None:
+        """The first look at the node that shows it at or below its threshold when a pod has left and none is on its
+        way; None if there is none."""
+        first = min((move.hour for move in self.succeeded()), default=24.0)
+        seen = (each for each in self.used if each[0] > first and each[1] <= HOT_PERCENT)
+        return next((each for each in seen if not self._is_moving(each[0])), None)
+
+    def _is_moving(self, hour: float) -> bool:
+        ended = {name: move.hour for name, move in self.moves.items()}
+        return any(began <= hour < ended.get(name, 24.0) for name, began in self.began.items())
+
+    def succeeded(self) -> list[Move]:
+        return sorted((each for each in self.moves.values() if each.phase == SUCCEEDED), key=lambda each: each.hour)
+
+
+def is_crawler(pod: Pod) -> bool:
+    controller = controller_of(pod.metadata)
+    return controller is not None and (controller.kind, controller.name) == ("ReplicaSet", CRAWLER)
+
+
+def _is_ready(pod: Pod) -> bool:
+    is_leaving = pod.metadata.deletion_timestamp is not None
+    return not is_leaving and any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
+
+
+def _move(job: PodMigrationJob, hour: float, nodes: Mapping[str, str]) -> Move:
+    bound = job.status.pod_ref.name if job.status.pod_ref is not None else ""
+    pod = job.spec.pod_ref.name if job.spec.pod_ref is not None else ""
+    return Move(pod, hour, job.status.phase, bound, job.status.node_name, nodes.get(bound, ""))
+
+
+class Crawler:
+    """Keeps the number of its pods, as the ReplicaSet controller of Kubernetes would, which a demonstration has not.
+
+    The first pods are bound to the hot node; their replacements are koord-scheduler's to place.
+    """
+
+    def __init__(self, client: Client, descheduler_port: int) -> None:
+        self._client = client
+        self._port = descheduler_port
+        self._uid = ""
+        self._created = 0
+
+    async def follow(self, seen: HotNode, hour: float, pods: Sequence[Pod]) -> None:
+        """Create what lacks, when it is time; ask the descheduler once the node has cooled."""
+        if hour < _HOUR:
+            return
+        if not self._uid:
+            self._uid = (await self._client.get(REPLICA_SETS, CRAWLER, NAMESPACE)).metadata.uid
+        staying = sum(1 for pod in pods if is_crawler(pod) and pod.metadata.deletion_timestamp is None)
+        numbers = range(self._created, self._created + REPLICAS - staying)
+        await asyncio.gather(*(self._client.create(PODS, self._pod(number), NAMESPACE) for number in numbers))
+        self._created += len(numbers)
+        if seen.asked is None and seen.after() is not None and seen.began.keys() == seen.moves.keys():
+            seen.asked = await self._ask()
+
+    def _pod(self, number: int) -> dict[str, Any]:
+        document = batch_pod(f"{CRAWLER}-{number}", _RUN_MINUTES, {"app": CRAWLER})
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": CRAWLER, "uid": self._uid, "controller": True}
+        document["metadata"]["ownerReferences"] = [owner]
+        if number < REPLICAS:
+            document["spec"]["nodeName"] = HOT
+        return document
+
+    async def _ask(self) -> Mapping[str, Any] | None:
+        endpoint = ProgramEndpoint(f"http://127.0.0.1:{self._port}", None, ("", ""), 0, Path(), program="descheduler")
+        try:
+            document: Mapping[str, Any] = await fetch(endpoint, "/explain/rebalance")
+        except ExplainError:
+            # Asked again after the next look; a day without an answer fails its claim.
+            return None
+        return document
+
+
+def cooling_claim(seen: HotNode) -> tuple[str, bool]:
+    """What is said of the node, and whether it is so."""
+    moves, (hour, most), after = seen.succeeded(), seen.before(), seen.after()
+    cooled = "never cooled" if after is None else f"{after[1]} % at {clock(after[0])}"
+    count = sum(1 for move in moves if after is not None and move.hour <= after[0])
+    text = (
+        f"{HOT} used {most} % of its CPU at {clock(hour)}, and {cooled}, when koord-descheduler had moved {count} of "
+        f"{REPLICAS} pods that were bound to it by hand, each to the room that was reserved for it before"
+    )
+    are_reserved = all(move.reserved and move.target == move.reserved != HOT for move in moves)
+    return text, most > HOT_PERCENT and after is not None and bool(moves) and are_reserved
+
+
+def availability_claim(seen: HotNode) -> tuple[str, bool]:
+    least = min((ready for _, ready in seen.ready), default=0)
+    text = f"never more than one of these {REPLICAS} pods was away (the fewest that were ready: {least})"
+    return text, least >= REPLICAS - 1
+
+
+def staying_claim(seen: HotNode) -> tuple[str, bool]:
+    """Who stayed when the node had cooled: everybody, each for a reason."""
+    asked = seen.asked or {"pods": 0, "evictions": [], "stays": []}
+    stays = sum(each["pods"] for each in asked["stays"] if each["why"])
+    text = f"koord explain rebalance said why each of the other pods stayed ({stays} of {asked['pods']})"
+    others = [move.pod for move in seen.moves.values() if not move.pod.startswith(f"{CRAWLER}-")]
+    return text, stays > 0 and stays + len(asked["evictions"]) == asked["pods"] and not others
