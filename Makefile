@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # For two cores: the tests wait a fifth of their time for programs that they start.
 TEST_JOBS ?= 3
 # They wait most of the time, but some measure.
-REAL_JOBS ?= 2
+REAL_JOBS ?= 3
 # The seed of `make test-long`: a new one each time, unless a failure is to be seen again.
 SEED := $(or $(SEED),$(shell date +%s))
 
@@ -35,16 +35,18 @@ up: $(STAMP) ## start an embedded cluster and the programs; stop with Ctrl-C
 	$(BIN)/koord up
 
 test: $(STAMP) ## all tests that need nothing but Python
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --ignore=tests/real
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --ignore=tests/real --durations 10
 
 test-long: $(STAMP) ## property tests with fresh seeds, and tests that take minutes
 	@echo "The seed is $(SEED); to see a failure again: make test-long SEED=$(SEED)"
 	KOORDINATOR_EXAMPLES=10 $(BIN)/python -m pytest -n $(TEST_JOBS) --ignore=tests/real -m "hypothesis or slow" \
+		-o faulthandler_timeout=3600 \
 		--hypothesis-profile=exploring --hypothesis-seed=$(SEED)
 
 test-real: $(STAMP) ## tests against the real Kubernetes programs and the Go original
 	# What foreign programs do in time varies. A test that had to be run again is named in the summary.
-	$(BIN)/python -m pytest tests/real -m "real and not slow" -n $(REAL_JOBS) --dist loadfile --reruns 1 -rR --durations 40
+	$(BIN)/python -m pytest tests/real -m "real and not slow" -n $(REAL_JOBS) --reruns 1 -rR --durations 40 \
+		-o faulthandler_timeout=1200
 
 check: $(STAMP) ## format, lint, strict types, layers, generated files
 	$(BIN)/ruff format --check .
@@ -79,6 +81,7 @@ lock: $(STAMP) ## resolve pyproject.toml anew into requirements/*.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements/runtime.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev -o requirements/dev.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --extra nvidia -o requirements/nvidia.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --extra network -o requirements/network.txt
 
 clean: ## remove everything that was installed or generated locally
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .pytest_cache .data

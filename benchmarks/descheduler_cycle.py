@@ -57,12 +57,11 @@ def make_snapshot(nodes: int, pods: int, hot: float, random: Random) -> Snapshot
     by_node: dict[str, Sequence[Pod]] = {}
     metrics: dict[str, NodeMetric] = {}
     for index in range(nodes):
-        name = f"node-{index:05}"
-        mean = (0.8 if random.random() < hot else 0.2) * _CPU_OF_NODE / per_node
-        usages = {f"pod-{index:05}-{number}": int(mean * random.uniform(0.5, 1.5)) for number in range(per_node)}
-        made.append(_decoded(Node, _node(name)))
-        by_node[name] = [_decoded(Pod, _pod(pod, name, random)) for pod in usages]
-        metrics[name] = _decoded(NodeMetric, _metric(name, usages))
+        node, usages = describe_node(index), usages_of(index, per_node, hot, random)
+        name = node["metadata"]["name"]
+        made.append(_decoded(Node, node))
+        by_node[name] = [_decoded(Pod, describe_pod(pod, name, random)) for pod in usages]
+        metrics[name] = _decoded(NodeMetric, describe_report(name, usages))
     return Snapshot(nodes=made, pods_by_node=by_node, now=_NOW, node_metrics=metrics)
 
 
@@ -70,12 +69,19 @@ def _decoded(kind: type[Any], document: Mapping[str, Any]) -> Any:
     return decode(encode(document), kind)
 
 
-def _node(name: str) -> dict[str, Any]:
+def usages_of(index: int, pods: int, hot: float, random: Random) -> dict[str, int]:
+    """The milli-CPU that each pod of a node uses, by name."""
+    mean = (0.8 if random.random() < hot else 0.2) * _CPU_OF_NODE / pods
+    return {f"pod-{index:05}-{number}": int(mean * random.uniform(0.5, 1.5)) for number in range(pods)}
+
+
+def describe_node(index: int) -> dict[str, Any]:
+    name = f"node-{index:05}"
     amounts = {"cpu": str(_CPU_OF_NODE // 1000), "memory": "128Gi", "pods": "110"}
     return {"metadata": {"name": name, "labels": {"zone": "a"}}, "status": {"allocatable": amounts}}
 
 
-def _pod(name: str, node: str, random: Random) -> dict[str, Any]:
+def describe_pod(name: str, node: str, random: Random) -> dict[str, Any]:
     requests = {"cpu": f"{random.choice((100, 250, 500))}m", "memory": "1Gi"}
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "0123", "controller": True}
     return {
@@ -96,7 +102,7 @@ def _pod(name: str, node: str, random: Random) -> dict[str, Any]:
     }
 
 
-def _metric(name: str, usages: Mapping[str, int]) -> dict[str, Any]:
+def describe_report(name: str, usages: Mapping[str, int]) -> dict[str, Any]:
     return {
         "metadata": {"name": name},
         "status": {

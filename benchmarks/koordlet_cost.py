@@ -111,7 +111,7 @@ def _pod(number: int) -> dict[str, Any]:
 
 def _measure(node: EnforcedNode, command: Sequence[str], folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     before = _updated(node)
-    with _agent(node, command, folder) as process:
+    with agent(node, command, folder) as process:
         time.sleep(_WARM_UP_SECONDS)
         used, others, started = usage_of(process.pid).cpu_seconds, OtherLoad(), time.perf_counter()
         time.sleep(given.seconds)
@@ -136,7 +136,7 @@ def _updated(node: EnforcedNode) -> str:
 
 
 @contextmanager
-def _agent(node: EnforcedNode, command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def agent(node: EnforcedNode, command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """It runs in the block, with all that it keeps in ``folder``."""
     folder.mkdir()
     address, profiles = (f"127.0.0.1:{port}" for port in free_ports(2))
@@ -146,7 +146,7 @@ def _agent(node: EnforcedNode, command: Sequence[str], folder: Path) -> Iterator
         *(f"--runtime-hooks-addr={folder}/k.sock", f"--runtime-hooks-config-path={folder}"),
         "--enable-nri-runtime-hook=false",
     ]
-    environment = {**os.environ, "NODE_NAME": _NODE, "agent_mode": "hostMode"}
+    environment = {**os.environ, "NODE_NAME": node.name, "agent_mode": "hostMode"}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([*command, *flags], env=environment, stdout=log, stderr=log)
     try:

@@ -12,11 +12,11 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from random import Random
 from ssl import SSLContext
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
@@ -25,6 +25,7 @@ from aiohttp.http import HttpVersion11, RawRequestMessage
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from koordinator.api.codec import to_document
 from koordinator.api.kinds import NAMESPACES, Kind
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.base.clock import Clock, ManualClock
@@ -45,12 +46,32 @@ from koordinator.cluster.termination import Termination
 from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle, timestamp
 from koordinator.kube.client import KubeClient
 from koordinator.kube.credentials import fixed_credentials
-from koordinator.kube.errors import FencedError, TransportError
+from koordinator.kube.errors import ApiStatusError, FencedError, TransportError
 from koordinator.kube.kubeconfig import User
 from koordinator.kube.sender import RateLimiter, RequestMetrics, RetryPolicy, Sender
 from koordinator.kube.time_limits import TimeLimits
 
 Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request: the verb as Kubernetes names it, and what it is about."""
+
+    verb: str
+    plural: str
+    name: str = ""
+    subresource: str = ""
+    body: bytes = field(default=b"", compare=False, repr=False)
+
+
+class Hang(Exception):
+    """A fault: the request is never answered."""
+
+
+Fault = Callable[[Asked, bool], Exception | None]
+"""How a request fails, before it is done (False) or behind it (True), so that it took effect."""
+NO_FAULT: Final[Fault] = lambda asked, done: None  # noqa: E731
 
 _TOKEN = "token"
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -59,12 +80,14 @@ _READS = ("GET", "HEAD")
 
 class InMemoryApi:
     """``without_groups``: API groups that this server does not know. ``away``: connections are refused, and open
-    watches break. ``requests`` counts what was asked, ``writes`` what clients have changed, by verb and plural."""
+    watches break. ``asked`` is what clients have asked, ``writes`` counts what they have changed by verb and plural."""
 
     def __init__(self, clock: Clock | None = None, *, without_groups: frozenset[str] = frozenset()) -> None:
         self.clock = clock or ManualClock()
         self.away = False
-        self.requests = 0
+        self.asked: list[Asked] = []
+        self.fault = NO_FAULT
+        """Of requests that have an answer; of watches, before they begin."""
         self.writes: Counter[tuple[str, str]] = Counter()
         self._storage = _Storage()
         builtin = (*BUILTIN_RESOURCES, *REVIEW_RESOURCES)
@@ -129,8 +152,11 @@ class InMemoryApi:
 
     def put(self, kind: Kind[Any], document: Document) -> None:
         """Store a whole document, whatever is in it, as if a client had written it and its status. Of its metadata,
-        what the server gives is filled in; the generation grows with each change beyond metadata and status."""
+        what the server gives is filled in; the generation grows with each change beyond metadata and status. Its
+        namespace is made if need be."""
         name, namespace = document["metadata"]["name"], document["metadata"].get("namespace", "")
+        if namespace and self.found(NAMESPACES, namespace) is None:
+            self.put(NAMESPACES, {"metadata": {"name": namespace}, "spec": {"finalizers": ["kubernetes"]}})
         before = self.found(kind, name, namespace)
         known = before["metadata"] if before is not None else {}
         generation = known.get("generation", 0) + (before is None or _desired(before) != _desired(document))
@@ -154,6 +180,15 @@ class InMemoryApi:
         stored = self._storage.get(self._key(kind, namespace, name))
         return None if stored is None else _document(self._resource(kind), stored)
 
+    def document(self, kind: Kind[Any], name: str, namespace: str = "") -> Document:
+        """Of what must be there."""
+        found = self.found(kind, name, namespace)
+        assert found is not None, f"there are no {kind.plural} {name}"
+        return found
+
+    def names(self, kind: Kind[Any]) -> list[str]:
+        return sorted(document["metadata"]["name"] for document in self.all(kind))
+
     def all(self, kind: Kind[Any]) -> list[Document]:
         resource = self._resource(kind)
         return [_document(resource, stored) for stored in self._storage.list(resource.storage_prefix()).items]
@@ -166,14 +201,12 @@ class InMemoryApi:
     def _key(self, kind: Kind[Any], namespace: str, name: str) -> str:
         return self._resource(kind).storage_key(namespace or None, name)
 
-    async def _exchange(self, request: web.BaseRequest, writer: _Writer) -> InMemoryAnswer:
+    async def answer(self, asked: Asked, request: web.BaseRequest, writer: Writer) -> InMemoryAnswer:
         response = await self._application.handle(request)
         written = bytes(writer.body) or getattr(response, "body", None) or b""
-        status = response.status
-        path = parse_resource_path(request.path)
-        if status < 300 and request.method in _VERBS and path is not None:
-            self.writes[_VERBS[request.method], path.plural] += 1
-        return InMemoryAnswer(status, response.headers, written)
+        if response.status < 300 and request.method in _VERBS:
+            self.writes[asked.verb, asked.plural] += 1
+        return InMemoryAnswer(response.status, response.headers, written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,15 +237,21 @@ class InMemoryConnection:
     ) -> InMemoryAnswer:
         if may_send is not None and not may_send():
             raise FencedError(f"{method} {target}: not sent, the right to write is lost")
-        self._reach(method, target)
-        writer = _Writer(lambda: None)
-        return await self._api._exchange(_request(method, target, headers, body, writer), writer)
+        asked = self._reach(method, target, body)
+        if (failure := await self._failure(asked, done=False)) is not None:
+            return failure
+        writer = Writer(lambda: None)
+        answer = await self._api.answer(asked, _request(method, target, headers, body, writer), writer)
+        return await self._failure(asked, done=True) or answer
 
     async def stream(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
     ) -> InMemoryStream:
-        self._reach(method, target)
+        asked = self._reach(method, target, body)
         stream = InMemoryStream(self._api._streams)
+        if (failure := await self._failure(asked, done=False)) is not None:
+            stream.answer(failure)
+            return stream
         request = _request(method, target, headers, body, stream.writer)
         await stream.begin(self._api._application.handle(request))
         return stream
@@ -223,12 +262,27 @@ class InMemoryConnection:
     async def close(self) -> None:
         """Nothing is open but streams, which their readers abort."""
 
-    def _reach(self, method: str, target: str) -> None:
+    def _reach(self, method: str, target: str, body: bytes | None) -> Asked:
         if self.dead:
             raise TransportError(f"{method} {target}: the process has ended")
-        self._api.requests += 1
+        asked = _asked(method, URL(target, encoded=True), body or b"")
+        self._api.asked.append(asked)
         if self._api.away:
             raise TransportError(f"{method} {target}: connection refused", maybe_applied=False)
+        return asked
+
+    async def _failure(self, asked: Asked, *, done: bool) -> InMemoryAnswer | None:
+        """What an API server answers comes as an answer; what else a fault is, is raised."""
+        error = self._api.fault(asked, done)
+        if isinstance(error, ApiStatusError):
+            status: Document = {"kind": "Status", "status": "Failure", "message": error.message, "reason": error.reason}
+            status |= {"details": to_document(error.details), "code": error.code}
+            return InMemoryAnswer(error.code, {}, json.dumps(status).encode())
+        if isinstance(error, Hang):
+            await asyncio.Event().wait()
+        if error is not None:
+            raise error
+        return None
 
 
 class InMemoryStream:
@@ -238,7 +292,7 @@ class InMemoryStream:
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self._news = asyncio.Event()
-        self.writer = _Writer(self._news.set)
+        self.writer = Writer(self._news.set)
         self._streams = streams
         self._task: asyncio.Task[web.StreamResponse] | None = None
         self._broken = ""
@@ -260,6 +314,11 @@ class InMemoryStream:
             response = task.result()
             self.status, self.headers = response.status, response.headers
             self.writer.body += getattr(response, "body", None) or b""
+
+    def answer(self, answer: InMemoryAnswer) -> None:
+        """With what is whole already."""
+        self.status, self.headers = answer.status, answer.headers
+        self.writer.body += answer.body
 
     async def chunks(self) -> AsyncIterator[bytes]:
         while True:
@@ -295,7 +354,7 @@ class InMemoryStream:
         self._news.clear()
 
 
-class _Writer(AbstractStreamWriter):
+class Writer(AbstractStreamWriter):
     """Keeps what the server writes until it is taken."""
 
     def __init__(self, written: Callable[[], None]) -> None:
@@ -325,6 +384,15 @@ class _Writer(AbstractStreamWriter):
     async def write_headers(self, status_line: str, headers: CIMultiDict[str]) -> None:
         self.status, self.headers = int(status_line.split(" ")[1]), headers
         self._written()
+
+
+def _asked(method: str, url: URL, body: bytes) -> Asked:
+    path = parse_resource_path(url.path)
+    if path is None:
+        return Asked(method.lower(), url.path)
+    read = "watch" if "watch" in url.query else "get" if path.name else "list"
+    name = path.name or json.loads(body or b"{}").get("metadata", {}).get("name", "")
+    return Asked(_VERBS.get(method, read), path.plural, name, path.subresource, body)
 
 
 class _Protocol:

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from koordinator.api.kinds import NODE_METRICS, PODS, STORAGE_CLASSES
+from koordinator.api.kinds import NAMESPACES, NODE_METRICS, PODS, STORAGE_CLASSES
 from koordinator.api.meta import StatusDetails
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.base.clock import ManualClock
@@ -18,7 +18,8 @@ from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.informer import Informer
 from koordinator.kube.lacks import lack_for_kind, lack_for_lease, lack_for_write
 from koordinator.kube.leader_election import LeaderElectionConfig, LeaderElector
-from tests.kube.fake_client import HANG, MemoryClient, ScriptedClient, as_client, bookmark, page
+from tests.in_memory_api import InMemoryApi
+from tests.kube.fake_client import HANG, ScriptedClient, as_client, bookmark, page
 
 NO_KIND = ApiStatusError(404, "NotFound", "the server could not find the requested resource")
 FORBIDDEN = ApiStatusError(
@@ -135,22 +136,16 @@ def test_a_list_that_is_allowed_does_not_make_up_for_a_watch_that_is_not(caplog:
 
 
 def test_a_namespace_that_is_missing_for_the_lease_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    client, clock = MemoryClient(), ManualClock()
-    missing = True
-
-    async def no_namespace(verb: str, name: str) -> None:
-        if missing and verb == "create":
-            raise NO_NAMESPACE
-
-    client.before = no_namespace
+    clock = ManualClock()
+    api = InMemoryApi(clock)
+    api.remove(NAMESPACES, "koordinator-system")
 
     async def run() -> None:
-        nonlocal missing
         config = LeaderElectionConfig("koord-scheduler", "koordinator-system", "me")
-        elector = LeaderElector(as_client(client), config, clock=clock, random=Random(1))
+        elector = LeaderElector(api.client(), config, clock=clock, random=Random(1))
         running = asyncio.create_task(elector.run(asyncio.Event().wait))  # type: ignore[arg-type]
         await clock.advance(60)
-        missing = False
+        api.put(NAMESPACES, {"metadata": {"name": "koordinator-system"}})
         await clock.advance(10)
         assert elector.is_leading
         running.cancel()

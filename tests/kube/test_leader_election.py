@@ -16,19 +16,19 @@ from koordinator.base.errors import ConfigurationError
 from koordinator.kube.errors import TransportError
 from koordinator.kube.leader_election import LeaderElector
 from koordinator.kube.leader_election_config import LeaderElectionConfig
-from tests.kube.fake_client import MemoryClient, as_client
+from tests.in_memory_api import Asked, Hang, InMemoryApi
 from tests.kube.fake_watchdog import FakeWatchdog
 
-KEY = ("leases.v1.coordination.k8s.io", "kube-system", "koord-scheduler")
+NAME, NAMESPACE = "koord-scheduler", "koordinator-system"
 
 
 class Contender:
     """An elector and what became of its work."""
 
-    def __init__(self, client: MemoryClient, clock: ManualClock, identity: str = "one", **options: Any) -> None:
+    def __init__(self, api: InMemoryApi, clock: ManualClock, identity: str = "one", **options: Any) -> None:
         release = options.pop("release_on_cancel", False)
-        config = LeaderElectionConfig(KEY[2], KEY[1], identity, release_on_cancel=release)
-        self.elector = LeaderElector(as_client(client), config, clock=clock, random=Random(1), **options)
+        config = LeaderElectionConfig(NAME, NAMESPACE, identity, release_on_cancel=release)
+        self.elector = LeaderElector(api.client(), config, clock=clock, random=Random(1), **options)
         self.log: list[str] = []
 
     async def work(self) -> None:
@@ -48,14 +48,19 @@ class Contender:
             await asyncio.gather(task, return_exceptions=True)
 
 
-def lease(client: MemoryClient) -> dict[str, Any]:
-    spec: dict[str, Any] = client.objects[KEY]["spec"]
+def server() -> tuple[InMemoryApi, ManualClock]:
+    clock = ManualClock()
+    return InMemoryApi(clock), clock
+
+
+def lease(api: InMemoryApi) -> dict[str, Any]:
+    spec: dict[str, Any] = api.document(LEASES, NAME, NAMESPACE)["spec"]
     return spec
 
 
-def put_lease(client: MemoryClient, **spec: Any) -> None:
-    document = {"metadata": {"name": KEY[2], "namespace": KEY[1], "labels": {"kept": "yes"}}, "spec": spec}
-    client._write(KEY, document)
+def put_lease(api: InMemoryApi, **spec: Any) -> None:
+    metadata = {"name": NAME, "namespace": NAMESPACE, "labels": {"kept": "yes"}}
+    api.put(LEASES, {"metadata": metadata, "spec": spec})
 
 
 OTHER = {
@@ -69,10 +74,10 @@ OTHER = {
 
 def test_new_lease_is_written_as_client_go_writes_it() -> None:
     async def scenario() -> dict[str, Any]:
-        client, clock = MemoryClient(), ManualClock()
-        async with Contender(client, clock).running():
+        api, clock = server()
+        async with Contender(api, clock).running():
             await clock.advance(0)
-            return lease(client)
+            return lease(api)
 
     assert asyncio.run(scenario()) == {
         "holderIdentity": "one",
@@ -85,10 +90,10 @@ def test_new_lease_is_written_as_client_go_writes_it() -> None:
 
 def test_renewal_keeps_the_acquire_time_and_takes_one_request() -> None:
     async def scenario() -> tuple[dict[str, Any], list[str]]:
-        client, clock = MemoryClient(), ManualClock()
-        async with Contender(client, clock).running():
+        api, clock = server()
+        async with Contender(api, clock).running():
             await clock.advance(4.5)
-            return lease(client), [verb for verb, _, _ in client.calls]
+            return lease(api), [asked.verb for asked in api.asked]
 
     spec, verbs = asyncio.run(scenario())
     assert (spec["acquireTime"], spec["renewTime"]) == ("2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:04.000000Z")
@@ -97,58 +102,58 @@ def test_renewal_keeps_the_acquire_time_and_takes_one_request() -> None:
 
 def test_held_lease_is_taken_only_when_unchanged_for_its_duration() -> None:
     async def scenario() -> list[int]:
-        client, clock = MemoryClient(), ManualClock()
-        put_lease(client, **OTHER)
-        async with Contender(client, clock).running():
+        api, clock = server()
+        put_lease(api, **OTHER)
+        async with Contender(api, clock).running():
             await clock.advance(14.9)
-            before = lease(client)["holderIdentity"]
+            before = lease(api)["holderIdentity"]
             await clock.advance(5)
-            return [before, lease(client)["holderIdentity"], lease(client)["leaseTransitions"]]
+            return [before, lease(api)["holderIdentity"], lease(api)["leaseTransitions"]]
 
     assert asyncio.run(scenario()) == ["other", "one", 4]
 
 
 def test_renewals_of_the_holder_are_waited_out_whatever_their_times_say() -> None:
     async def scenario() -> str:
-        client, clock = MemoryClient(), ManualClock()
-        async with Contender(client, clock).running():
+        api, clock = server()
+        async with Contender(api, clock).running():
             for second in range(60):
-                put_lease(client, **{**OTHER, "renewTime": f"2020-01-01T00:00:00.{second:06d}Z"})
+                put_lease(api, **{**OTHER, "renewTime": f"2020-01-01T00:00:00.{second:06d}Z"})
                 await clock.advance(1)
-            return str(lease(client)["holderIdentity"])
+            return str(lease(api)["holderIdentity"])
 
     assert asyncio.run(scenario()) == "other"
 
 
 def test_released_lease_is_taken_at_the_next_try() -> None:
     async def scenario() -> str:
-        client, clock = MemoryClient(), ManualClock()
-        put_lease(client, **{**OTHER, "holderIdentity": ""})
-        async with Contender(client, clock).running():
+        api, clock = server()
+        put_lease(api, **{**OTHER, "holderIdentity": ""})
+        async with Contender(api, clock).running():
             await clock.advance(0)
-            return str(lease(client)["holderIdentity"])
+            return str(lease(api)["holderIdentity"])
 
     assert asyncio.run(scenario()) == "one"
 
 
 def test_labels_of_the_lease_are_kept() -> None:
     async def scenario() -> Any:
-        client, clock = MemoryClient(), ManualClock()
-        put_lease(client, **{**OTHER, "holderIdentity": ""})
-        async with Contender(client, clock).running():
+        api, clock = server()
+        put_lease(api, **{**OTHER, "holderIdentity": ""})
+        async with Contender(api, clock).running():
             await clock.advance(0)
-            return client.objects[KEY]["metadata"]["labels"]
+            return api.document(LEASES, NAME, NAMESPACE)["metadata"]["labels"]
 
     assert asyncio.run(scenario()) == {"kept": "yes"}
 
 
 def test_cancelled_leader_releases_when_asked() -> None:
     async def scenario() -> tuple[dict[str, Any], list[str]]:
-        client, clock = MemoryClient(), ManualClock()
-        contender = Contender(client, clock, release_on_cancel=True)
+        api, clock = server()
+        contender = Contender(api, clock, release_on_cancel=True)
         async with contender.running():
             await clock.advance(1)
-        return lease(client), contender.log
+        return lease(api), contender.log
 
     spec, log = asyncio.run(scenario())
     assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("", 1, 0)
@@ -157,36 +162,33 @@ def test_cancelled_leader_releases_when_asked() -> None:
 
 def test_cancelled_leader_keeps_the_lease_by_default() -> None:
     async def scenario() -> str:
-        client, clock = MemoryClient(), ManualClock()
-        async with Contender(client, clock).running():
+        api, clock = server()
+        async with Contender(api, clock).running():
             await clock.advance(1)
-        return str(lease(client)["holderIdentity"])
+        return str(lease(api)["holderIdentity"])
 
     assert asyncio.run(scenario()) == "one"
 
 
 def test_release_leaves_another_holder_alone() -> None:
     async def scenario() -> str:
-        client, clock = MemoryClient(), ManualClock()
-        async with Contender(client, clock, release_on_cancel=True).running():
+        api, clock = server()
+        async with Contender(api, clock, release_on_cancel=True).running():
             await clock.advance(1)
-            put_lease(client, **OTHER)
-        return str(lease(client)["holderIdentity"])
+            put_lease(api, **OTHER)
+        return str(lease(api)["holderIdentity"])
 
     assert asyncio.run(scenario()) == "other"
 
 
 def test_lost_api_server_ends_the_term_by_the_renew_deadline() -> None:
     async def scenario() -> tuple[list[str], list[str]]:
-        client, clock = MemoryClient(), ManualClock()
+        api, clock = server()
 
-        async def refuse(verb: str, name: str) -> None:
-            raise TransportError("connection refused")
-
-        contender = Contender(client, clock)
+        contender = Contender(api, clock)
         async with contender.running():
             await clock.advance(1)
-            client.before = refuse
+            api.go_away()
             await clock.advance(8.9)
             early = list(contender.log)
             await clock.advance(0.2)
@@ -197,15 +199,12 @@ def test_lost_api_server_ends_the_term_by_the_renew_deadline() -> None:
 
 def test_hanging_requests_end_the_term_by_the_renew_deadline() -> None:
     async def scenario() -> list[str]:
-        client, clock = MemoryClient(), ManualClock()
+        api, clock = server()
 
-        async def hang(verb: str, name: str) -> None:
-            await asyncio.Event().wait()
-
-        contender = Contender(client, clock)
+        contender = Contender(api, clock)
         async with contender.running():
             await clock.advance(1)
-            client.before = hang
+            api.fault = lambda asked, done: Hang()
             await clock.advance(9.1)
             return contender.log
 
@@ -214,14 +213,10 @@ def test_hanging_requests_end_the_term_by_the_renew_deadline() -> None:
 
 def test_short_loss_is_survived() -> None:
     async def scenario() -> list[str]:
-        client, clock = MemoryClient(), ManualClock()
-
-        async def refuse(verb: str, name: str) -> None:
-            if 1 < clock.monotonic() < 9:
-                raise TransportError("connection refused")
-
-        client.before = refuse
-        contender = Contender(client, clock)
+        api, clock = server()
+        refused = TransportError("connection refused")
+        api.fault = lambda asked, done: refused if 1 < clock.monotonic() < 9 else None
+        contender = Contender(api, clock)
         async with contender.running():
             await clock.advance(60)
             return list(contender.log)
@@ -231,11 +226,11 @@ def test_short_loss_is_survived() -> None:
 
 def test_leader_steps_down_at_once_when_another_holds_the_lease() -> None:
     async def scenario() -> list[str]:
-        client, clock = MemoryClient(), ManualClock()
-        contender = Contender(client, clock)
+        api, clock = server()
+        contender = Contender(api, clock)
         async with contender.running():
             await clock.advance(1)
-            put_lease(client, **OTHER)
+            put_lease(api, **OTHER)
             await clock.advance(1.1)
             return contender.log
 
@@ -244,16 +239,17 @@ def test_leader_steps_down_at_once_when_another_holds_the_lease() -> None:
 
 def test_lost_answer_of_a_renewal_is_no_loss() -> None:
     async def scenario() -> list[str]:
-        client, clock = MemoryClient(), ManualClock()
+        api, clock = server()
         lost: list[str] = []
 
-        async def lose_one_answer(verb: str, name: str) -> None:
-            if verb == "update" and not lost:
-                lost.append(verb)
-                raise TransportError("connection reset")
+        def lose_one_answer(asked: Asked, done: bool) -> Exception | None:
+            if not done or asked.verb != "update" or lost:
+                return None
+            lost.append(asked.verb)
+            return TransportError("connection reset")
 
-        client.after = lose_one_answer
-        contender = Contender(client, clock)
+        api.fault = lose_one_answer
+        contender = Contender(api, clock)
         async with contender.running():
             await clock.advance(30)
             return list(contender.log)
@@ -263,8 +259,8 @@ def test_lost_answer_of_a_renewal_is_no_loss() -> None:
 
 def test_work_that_ends_ends_the_run() -> None:
     async def scenario() -> list[str]:
-        client, clock = MemoryClient(), ManualClock()
-        contender = Contender(client, clock)
+        api, clock = server()
+        contender = Contender(api, clock)
 
         async def work() -> None:
             contender.log.append("worked")
@@ -280,7 +276,7 @@ def test_error_of_the_work_comes_out() -> None:
         raise RuntimeError("no")
 
     async def scenario() -> None:
-        await Contender(MemoryClient(), ManualClock()).elector.run(work)
+        await Contender(*server()).elector.run(work)
 
     with pytest.raises(ExceptionGroup) as raised:
         asyncio.run(scenario())
@@ -289,7 +285,7 @@ def test_error_of_the_work_comes_out() -> None:
 
 def test_work_that_does_not_stop_is_reported_before_another_may_lead() -> None:
     async def scenario() -> list[float]:
-        client, clock = MemoryClient(), ManualClock()
+        api, clock = server()
         release = asyncio.Event()
 
         async def stubborn() -> None:
@@ -299,14 +295,11 @@ def test_work_that_does_not_stop_is_reported_before_another_may_lead() -> None:
                 except asyncio.CancelledError:
                     continue
 
-        async def refuse(verb: str, name: str) -> None:
-            raise TransportError("connection refused")
-
         watchdog = FakeWatchdog(clock)
-        contender = Contender(client, clock, watchdog=watchdog)
+        contender = Contender(api, clock, watchdog=watchdog)
         async with contender.running(stubborn):
             await clock.advance(1)
-            client.before = refuse
+            api.go_away()
             await clock.advance(20)
             release.set()
             await clock.advance(0)
@@ -317,10 +310,10 @@ def test_work_that_does_not_stop_is_reported_before_another_may_lead() -> None:
 
 def test_every_renewal_gives_the_watchdog_a_later_time_and_the_end_stops_it() -> None:
     async def scenario() -> tuple[list[float | None], list[float]]:
-        client, clock = MemoryClient(), ManualClock()
+        api, clock = server()
         watchdog = FakeWatchdog(clock)
         deadlines: list[float | None] = [watchdog.deadline]
-        async with Contender(client, clock, watchdog=watchdog).running():
+        async with Contender(api, clock, watchdog=watchdog).running():
             for _ in range(3):
                 await clock.advance(2)
                 deadlines.append(watchdog.deadline)
@@ -331,8 +324,8 @@ def test_every_renewal_gives_the_watchdog_a_later_time_and_the_end_stops_it() ->
 
 def test_term_is_over_for_the_work_even_while_it_has_not_been_cancelled() -> None:
     async def scenario() -> list[bool]:
-        client, clock = MemoryClient(), ManualClock()
-        contender = Contender(client, clock)
+        api, clock = server()
+        contender = Contender(api, clock)
         elector = contender.elector
         async with contender.running():
             await clock.advance(1)
@@ -346,10 +339,10 @@ def test_term_is_over_for_the_work_even_while_it_has_not_been_cancelled() -> Non
 
 def test_new_leaders_are_reported() -> None:
     async def scenario() -> list[str]:
-        client, clock = MemoryClient(), ManualClock()
-        put_lease(client, **OTHER)
+        api, clock = server()
+        put_lease(api, **OTHER)
         leaders: list[str] = []
-        async with Contender(client, clock, on_new_leader=leaders.append).running():
+        async with Contender(api, clock, on_new_leader=leaders.append).running():
             await clock.advance(30)
         return leaders
 
@@ -368,7 +361,3 @@ def test_new_leaders_are_reported() -> None:
 def test_durations_that_are_not_safe_are_refused(field: str, options: dict[str, float]) -> None:
     with pytest.raises(ConfigurationError, match=field):
         LeaderElectionConfig("name", "namespace", "me", **options)  # type: ignore[arg-type]
-
-
-def test_memory_client_files_leases_as_the_test_expects() -> None:
-    assert LEASES.qualified == KEY[0]

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from koordinator.base.clock import ManualClock
 from koordinator.kube.errors import TransportError
+from koordinator.kube.interface import Client
 from koordinator.kube.leader_election import LeaderElector
 from koordinator.kube.leader_election_config import LeaderElectionConfig
 from tests.examples import examples
-from tests.kube.fake_client import MemoryClient, as_client
+from tests.in_memory_api import InMemoryApi
+from tests.kube.fake_client import as_client
 
 
 class OffsetClock:
@@ -40,7 +42,7 @@ class OffsetClock:
 class UnreliableClient:
     """Requests travel, are carried out even when their sender gave up, and their answers get lost."""
 
-    def __init__(self, server: MemoryClient, clock: ManualClock, random: Random, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, server: Client, clock: ManualClock, random: Random, tasks: asyncio.TaskGroup) -> None:
         self._server = server
         self._clock = clock
         self._random = random
@@ -87,7 +89,7 @@ class Simulation:
     def __init__(self, seed: int, electors: int) -> None:
         self.random = Random(seed)
         self.clock = ManualClock()
-        self.server = MemoryClient()
+        self.server = InMemoryApi(self.clock).client()
         self.leaders: set[str] = set()
         self.terms = 0
         self.electors = electors
@@ -118,7 +120,7 @@ class Simulation:
             release = self.random.random() < 0.5
             # As close to the lease's duration as can be: what is wrong by a second shows.
             config = LeaderElectionConfig(
-                "lease", "kube-system", identity, renew_deadline=14.5, release_on_cancel=release
+                "lease", "koordinator-system", identity, renew_deadline=14.5, release_on_cancel=release
             )
             elector = LeaderElector(as_client(client), config, clock=clock, random=self.random)
             await elector.run(lambda: self._work(identity))

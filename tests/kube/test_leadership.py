@@ -9,33 +9,31 @@ from random import Random
 
 import pytest
 
+from koordinator.api.kinds import LEASES
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
-from koordinator.kube.errors import TransportError
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.leader_election import LeaderElectionConfig
 from koordinator.kube.leadership import Leadership, LeadershipLostError
-from tests.kube.fake_client import MemoryClient, as_client
+from tests.in_memory_api import InMemoryApi
 from tests.kube.fake_watchdog import FakeWatchdog
 
 
 class Bench:
-    """A leadership over memory; ``terms`` counts how often the work began, ``working`` is whether it runs."""
+    """``terms`` counts how often the work began, ``working`` is whether it runs."""
 
     def __init__(self, *, elected: bool = True, again: bool = True) -> None:
         self.clock = ManualClock()
-        self.client = MemoryClient()
+        self.api = InMemoryApi(self.clock)
         self.metrics = Metrics()
-        self.away = False
-        self.client.before = self._fail
         self.terms = 0
         self.working = False
         self.done = asyncio.Event()
         self.stop = asyncio.Event()
-        config = LeaderElectionConfig("koordinator-manager", "system", "me", release_on_cancel=True)
+        config = LeaderElectionConfig("koordinator-manager", "koordinator-system", "me", release_on_cancel=True)
         self.watchdog = FakeWatchdog(self.clock)
         self.leadership = Leadership(
-            as_client(self.client),
+            self.api.client(),
             config if elected else None,
             clock=self.clock,
             random=Random(1),
@@ -44,10 +42,6 @@ class Bench:
             is_leader_metric="is_leader",
             watchdog=self.watchdog,
         )
-
-    async def _fail(self, verb: str, name: str) -> None:
-        if self.away:
-            raise TransportError("connection refused")
 
     async def _work(self) -> None:
         self.terms += 1
@@ -102,11 +96,11 @@ def test_a_lease_that_is_lost_is_tried_for_anew() -> None:
     async def scenario() -> None:
         bench = Bench()
         async with bench.running():
-            bench.away = True
+            bench.api.go_away()
             await bench.clock.advance(300)
             assert (bench.working, bench.gauge) == (False, 0.0)
             assert not bench.leadership.is_leading
-            bench.away = False
+            bench.api.come_back()
             await bench.clock.advance(30)
             assert (bench.terms, bench.working, bench.gauge) == (2, True, 1.0)
         assert not bench.watchdog.strikes
@@ -119,7 +113,7 @@ def test_at_the_end_the_lease_is_given_up() -> None:
         bench = Bench()
         async with bench.running():
             await bench.clock.advance(5)
-        lease = next(iter(bench.client.objects.values()))
+        (lease,) = bench.api.all(LEASES)
         assert not lease["spec"].get("holderIdentity")
 
     asyncio.run(scenario())
@@ -149,7 +143,7 @@ def test_without_another_try_a_lease_that_is_lost_is_an_error() -> None:
     async def scenario() -> None:
         bench = Bench(again=False)
         async with bench.running() as task:
-            bench.away = True
+            bench.api.go_away()
             await bench.clock.advance(300)
             assert not bench.working
             with pytest.raises(LeadershipLostError):
@@ -162,7 +156,7 @@ def test_a_lease_that_is_lost_at_the_end_is_no_error() -> None:
     async def scenario() -> None:
         bench = Bench(again=False)
         async with bench.running() as task:
-            bench.away = True
+            bench.api.go_away()
             bench.stop.set()
             await bench.clock.advance(300)
             await task
@@ -188,7 +182,7 @@ def test_who_leads_is_told_as_events_of_the_lease() -> None:
     async def scenario() -> None:
         bench = Bench()
         events = EventBroadcaster(
-            as_client(bench.client), instance="me", clock=bench.clock, random=Random(1), metrics=bench.metrics
+            bench.api.client(), instance="me", clock=bench.clock, random=Random(1), metrics=bench.metrics
         )
         bench.leadership.announce_by(events, "koordinator-manager")
         async with bench.running():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -56,9 +55,8 @@ def how_it_ends(process: subprocess.Popen[str]) -> int:
 def test_a_leader_that_stands_still_is_killed_when_its_lease_ends() -> None:
     process = leader("0.2")
     process.send_signal(signal.SIGSTOP)
-    # It is never told to go on.
-    _, status = os.waitpid(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    # It is never told to go on. On a busy machine it may have ended before it could be stopped.
+    process.wait()
     process.communicate()
     assert process.returncode == -signal.SIGKILL
 

@@ -12,9 +12,14 @@ import sys
 from koordinator.base.clock import SystemClock
 from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.executor.wishes import Wish
+from koordinator.node.block_devices import read_block_devices
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_version
 from koordinator.node.host import Host
 from koordinator.node.kernel_files import (
+    BLOCK_READ_BPS,
+    BLOCK_READ_IOPS,
+    BLOCK_WRITE_BPS,
+    BLOCK_WRITE_IOPS,
     CPU_BURST,
     CPU_QUOTA,
     CPU_SHARES,
@@ -46,19 +51,34 @@ _STEPS: list[dict[Target, Value]] = [
 ]
 
 
+_LIMITS = (BLOCK_READ_IOPS, BLOCK_READ_BPS, BLOCK_WRITE_IOPS, BLOCK_WRITE_BPS)
+
+
+def _block_steps(host: Host) -> list[dict[Target, Value]]:
+    """Limits of the first disk, one of them changed, and none; no steps on a machine without disks."""
+    for number in sorted(read_block_devices(host).disks.values())[:1]:
+        targets = [Target(file, _CHILD, number) for file in _LIMITS]
+        return [
+            dict.fromkeys(targets, 1 << 20),
+            {targets[0]: 2048, targets[1]: 0, targets[2]: (1 << 32) - 2, targets[3]: 1 << 40},
+            dict.fromkeys(targets, 0),
+        ]
+    return []
+
+
 def main() -> int:
     host, version = Host(), detect_version(Host())
     layout = CgroupLayout(host.cgroup, version, CgroupDriver.CGROUPFS)
-    controllers = ("cpu", "memory") if version is CgroupVersion.V1 else ("",)
+    controllers = ("cpu", "memory", "blkio") if version is CgroupVersion.V1 else ("",)
     folders = [layout.folder(controller, folder) for controller in controllers for folder in (_PARENT, _CHILD)]
     for folder in folders:
         os.mkdir(folder)
         if version is CgroupVersion.V2 and folder.endswith(_PARENT):
-            MachineFiles().write(f"{folder}/cgroup.subtree_control", "+cpu +memory")
+            MachineFiles().write(f"{folder}/cgroup.subtree_control", "+cpu +memory +io")
     executor = Executor(MachineFiles(), KernelFileCodec(host, layout, os.sysconf("SC_PAGESIZE")), SystemClock())
     steps = []
     try:
-        for number, step in enumerate(_STEPS):
+        for number, step in enumerate([*_STEPS, *_block_steps(host)]):
             executor.submit("test", [Wish("test", target, value, f"step {number}") for target, value in step.items()])
             executor.apply()
             steps.append(

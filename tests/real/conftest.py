@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
@@ -14,10 +17,40 @@ from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
 _HERE = Path(__file__).resolve().parent
 
 
+_REAL_NODE = "real node"
+_ON_THE_REAL_NODE = (
+    "cpu_suppress", "critest", "koordlet", "koordlet_roles", "koordlet_steps", "nri", "runtime_hooks",
+    "runtime_proxy_kubelet",
+)  # fmt: skip
+"""A machine has one: these wait for each other, and one worker at most shall."""
+_LONG = ("quotas", "reservations", "gangs", "migration", "manager_controllers")
+_PART = re.compile(r"\bpart \d+")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest is begun with."""
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.real)
+    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in _ON_THE_REAL_NODE + _LONG)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    config.option.loadscopereorder = False
+    return _Scheduling(config, log)
+
+
+class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """One worker runs the tests of a file, since they share fixtures; or the tests of a part of it, where their names
+    say "part 0"."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, test = nodeid.partition("::")
+        if Path(file).stem.removeprefix("test_") in _ON_THE_REAL_NODE:
+            return _REAL_NODE
+        part = _PART.search(test)
+        return f"{file} {part[0]}" if part else file
 
 
 @pytest.fixture(scope="session", autouse=True)

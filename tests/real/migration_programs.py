@@ -1,5 +1,5 @@
-"""A cluster in which pods can move: the original's koord-scheduler, simulated nodes, Kubernetes' controllers, and a
-descheduler, ours or the original's."""
+"""A cluster in which pods can move: a koord-scheduler and a descheduler, each ours or the original's, simulated nodes
+and Kubernetes' controllers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ _READY_SECONDS: Final = 60.0
 
 
 @contextmanager
-def cluster_of_moving_pods(programs: RealPrograms, folder: Path) -> Iterator[ControlPlane]:
+def cluster_of_moving_pods(
+    programs: RealPrograms, folder: Path, *, our_scheduler: bool = False
+) -> Iterator[ControlPlane]:
     """Without a descheduler; a few nodes are ready."""
     plane = ControlPlane(programs.kubernetes, folder / "cluster")
     plane.start()
@@ -58,7 +60,7 @@ def cluster_of_moving_pods(programs: RealPrograms, folder: Path) -> Iterator[Con
                 ],
             ),
             ("nodes", [sys.executable, "-m", "koordinator.cluster.nodes", f"--kubeconfig={plane.kubeconfig}"]),
-            ("scheduler", _scheduler(programs, plane.kubeconfig, folder)),
+            ("scheduler", _scheduler(programs, plane.kubeconfig, folder, ours=our_scheduler)),
         ):
             extra = ["--nodes", str(_NODES)] if name == "nodes" else []
             stack.enter_context(running([*command, *extra], folder / f"{name}.log"))
@@ -144,9 +146,11 @@ def _ready_nodes(plane: ControlPlane) -> list[Document]:
     return [node for node in items(plane, "/api/v1/nodes") if is_ready(node)]
 
 
-def _scheduler(programs: RealPrograms, kubeconfig: Path, folder: Path) -> list[str]:
+def _scheduler(programs: RealPrograms, kubeconfig: Path, folder: Path, *, ours: bool) -> list[str]:
     profile = {**PLAIN, "plugins": _SCHEDULER_PLUGINS}
     configuration = write_configuration(folder / "scheduler.yaml", kubeconfig=kubeconfig, profile=profile)
+    if ours:
+        return [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0"]
     return [
         str(programs.original / "koord-scheduler"),
         f"--config={configuration}",

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from koordinator.api.codec import encode
 from koordinator.api.elastic_quota import ElasticQuota
-from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, ELASTIC_QUOTAS, NAMESPACES, NODES, PODS
+from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, ELASTIC_QUOTAS, NAMESPACES, NODES, PODS, Kind
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.api.pod import ResourceList
 from koordinator.kube.client import KubeClient
@@ -158,9 +158,11 @@ def chain(*parts: Any) -> list[Step]:
 
 
 @contextmanager
-def our_scheduler(plane: ControlPlane, configuration: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ours until the end of the block."""
-    command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0"]
+def our_scheduler(
+    plane: ControlPlane, configuration: Path, log: Path, *arguments: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ours until the end of the block, with more arguments."""
+    command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0", *arguments]
     with log.open("ab") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file)
     try:
@@ -173,9 +175,10 @@ def our_scheduler(plane: ControlPlane, configuration: Path, log: Path) -> Iterat
 
 @contextmanager
 def running(
-    who: str, programs: RealPrograms, plane: ControlPlane, folder: Path, **args: Any
+    who: str, programs: RealPrograms, plane: ControlPlane, folder: Path, *, gates: str = "", **args: Any
 ) -> Iterator[subprocess.Popen[bytes] | None]:
-    """The scheduler ``ours`` or ``original``, with arguments of the plugin."""
+    """The scheduler ``ours`` or ``original``, with feature gates and arguments of the plugin."""
+    arguments = (f"--feature-gates={gates}",) if gates else ()
     configuration = write_configuration(
         folder / "scheduler.yaml",
         kubeconfig=plane.kubeconfig,
@@ -184,10 +187,10 @@ def running(
         podMaxBackoffSeconds=1,
     )
     if who == "ours":
-        with our_scheduler(plane, configuration, folder / "ours.log") as process:
+        with our_scheduler(plane, configuration, folder / "ours.log", *arguments) as process:
             yield process
     else:
-        with original_scheduler(programs, plane, configuration, folder / "original.log"):
+        with original_scheduler(programs, plane, configuration, folder / "original.log", *arguments):
             yield None
 
 
@@ -300,10 +303,19 @@ async def settled(client: KubeClient, expected: Outcome | None) -> Outcome:
     return last
 
 
+async def delete_if_there(client: KubeClient, kind: Kind[Any], name: str, namespace: str) -> None:
+    """A scheduler that preempts, or collects garbage, may be faster."""
+    try:
+        await client.delete(kind, name, namespace, grace_period_seconds=0)
+    except ApiStatusError as error:
+        if not error.is_not_found:
+            raise
+
+
 async def clean(client: KubeClient) -> None:
     """Remove what a scenario has left, children before their parents."""
     for each in (await client.list(PODS, "default")).items:
-        await client.delete(PODS, each.metadata.name, "default", grace_period_seconds=0)
+        await delete_if_there(client, PODS, each.metadata.name, "default")
     for other in reversed((await client.list(ELASTIC_QUOTAS)).items):
         if other.metadata.name not in BUILT_IN:
             await client.delete(ELASTIC_QUOTAS, other.metadata.name, other.metadata.namespace)

@@ -24,6 +24,10 @@ def pods(of: str, count: int, **more: Any) -> list[dict[str, Any]]:
     return [pod(f"{of or 'none'}-{number}", of, **more) for number in range(count)]
 
 
+def awaited(of: str, count: int) -> list[Await]:
+    return [Await(f"{of}-{number}") for number in range(count)]
+
+
 SCENARIOS: Final = (
     Scenario("one quota up to its max", chain(quota("a", {}, {"cpu": "2", "memory": "8Gi"}), *pods("a", 4))),
     Scenario("memory is the limit", chain(quota("a", {}, {"cpu": "20", "memory": "3Gi"}), *pods("a", 4))),
@@ -224,6 +228,65 @@ SCENARIOS: Final = (
             pod("x-0", "a", memory="2Gi"),
             Change("a", {"spec": {"max": {"memory": "1Gi"}}}),
             pod("x-1", "a", memory=""),
+        ),
+    ),
+    Scenario(
+        "pods of a parent", chain(TOP, child("a"), *[pod(f"x-{number}", "top") for number in range(3)], *pods("a", 8))
+    ),
+    Scenario(
+        "a weight of zero for one resource",
+        chain(
+            TOP,
+            child("a", "2", "10", weight='{"cpu":"0","memory":"1"}'),
+            child("b", "2", "10"),
+            *pods("a", 4),
+            *pods("b", 3),
+        ),
+    ),
+    Scenario(
+        "lent to a cousin",
+        chain(
+            TOP,
+            quota("left", {"cpu": "4", "memory": "20Gi"}, CPU10, parent="top", is_parent="true"),
+            quota("right", {"cpu": "4", "memory": "20Gi"}, CPU10, parent="top", is_parent="true"),
+            child("a", "2", "10", parent="left"),
+            child("b", "2", "10", parent="right"),
+            *pods("a", 10),
+            *awaited("a", 10),
+            *pods("b", 5),
+        ),
+    ),
+    Scenario(
+        "the least important of the quota leaves",
+        chain(
+            quota("a", {}, {"cpu": "2", "memory": "9Gi"}),
+            pod("middle", "a", priority=5),
+            pod("low", "a"),
+            Await("low"),
+            pod("vip", "a", priority=10),
+            Await("vip"),
+        ),
+    ),
+    Scenario(
+        "preemption for memory",
+        chain(
+            quota("a", {}, {"cpu": "9", "memory": "2Gi"}),
+            pod("low", "a", memory="2Gi"),
+            Await("low"),
+            pod("vip", "a", priority=10),
+            Await("vip"),
+        ),
+    ),
+    Scenario(
+        "min goes up at the cost of a borrower",
+        chain(
+            TOP,
+            child("a", "2", "10"),
+            child("b", "2", "10"),
+            *pods("a", 8),
+            *awaited("a", 8),
+            Change("b", {"spec": {"min": {"cpu": "6"}}}),
+            *pods("b", 3),
         ),
     ),
 )

@@ -16,17 +16,20 @@ from koordinator.api.annotations import (
     RESERVATION_ALLOCATED,
     RESERVATION_OWNERS,
 )
-from koordinator.api.kinds import PODS, RESERVATIONS
+from koordinator.api.kinds import NODES, POD_DISRUPTION_BUDGETS, PODS, RESERVATIONS, Kind
 from koordinator.api.reservation import Reservation
 from koordinator.kube.client import KubeClient
+from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.interface import PatchType
 from koordinator.scheduler.cycle.failure_report import scheduled_condition
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
-from tests.real.quota_runs import our_scheduler
+from tests.real.quota_runs import delete_if_there, our_scheduler
 from tests.real.scheduler_configuration import write_configuration
 from tests.real.verdicts.original import original_scheduler
 
+LASTING_NODES: Final = ("node-0", "node-1")
+"""Of all scenarios; others are deleted at the end of the scenario that has added them."""
 _DECIDED: Final = 60.0
 _SETTLED: Final = 40.0
 _QUIET: Final = 2.5
@@ -62,18 +65,20 @@ def reservation(
     owner: Mapping[str, Any] | None = None,
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
+    template: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A Reservation for pods with the label app=web; ``node`` is the only one that its template selects."""
-    template: dict[str, Any] = {"schedulerName": "koord-scheduler", "containers": [_container(cpu, memory)]}
+    """A Reservation for pods with the label app=web; ``node`` is the only one that its template selects, ``template``
+    what else is in the spec of that."""
+    pod_spec = {"schedulerName": "koord-scheduler", "containers": [_container(cpu, memory)], **(template or {})}
     if node:
-        template["nodeSelector"] = {"kubernetes.io/hostname": node}
+        pod_spec["nodeSelector"] = {"kubernetes.io/hostname": node}
     owners = [owner if owner is not None else {"labelSelector": {"matchLabels": {"app": "web"}}}]
     return {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "Reservation",
         "metadata": {"name": name, "labels": dict(labels or {}), "annotations": dict(annotations or {})},
-        "spec": {"template": {"spec": template}, "owners": owners, **spec},
+        "spec": {"template": {"spec": pod_spec}, "owners": owners, **spec},
     }
 
 
@@ -87,10 +92,13 @@ def pod(
     affinity: Mapping[str, Any] | None = None,
     exact: Sequence[str] = (),
     owners: Sequence[Mapping[str, Any]] | None = None,
+    priority: int | None = None,
+    leaves_in: int = 0,
     **labels: str,
 ) -> dict[str, Any]:
     """A pod; ``affinity`` is its reservation affinity, ``node`` the only one that it selects, ``owners`` those of an
-    operating-mode pod."""
+    operating-mode pod; ``priority`` 0, 5 or 10. ``leaves_in``: not 0, it stays until the step that deletes it, since
+    there is no kubelet."""
     annotations = {}
     if affinity is not None:
         annotations[RESERVATION_AFFINITY] = json.dumps(affinity)
@@ -102,10 +110,12 @@ def pod(
     spec: dict[str, Any] = {
         "schedulerName": "koord-scheduler",
         "containers": [_container(cpu, memory)],
-        "terminationGracePeriodSeconds": 0,
+        "terminationGracePeriodSeconds": leaves_in,
     }
     if node:
         spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+    if priority is not None:
+        spec["priorityClassName"] = f"p{priority}"
     return {
         "metadata": {"name": name, "labels": {"app": app, **known}, "annotations": annotations},
         "spec": spec,
@@ -114,7 +124,7 @@ def pod(
 
 @dataclass(frozen=True)
 class Delete:
-    """A pod, or a Reservation if ``kind`` says so."""
+    """A pod, or a Reservation or Node if ``kind`` says so."""
 
     name: str
     kind: str = "Pod"
@@ -135,7 +145,22 @@ class Ready:
     name: str
 
 
-Step = Mapping[str, Any] | Delete | Change | Ready
+@dataclass(frozen=True)
+class Protect:
+    """From now on, no pod with the label app=``app`` may be disrupted."""
+
+    app: str
+
+
+@dataclass(frozen=True)
+class AddNode:
+    """Of 4 CPUs and 8 GiB."""
+
+    name: str
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+Step = Mapping[str, Any] | Delete | Change | Ready | Protect | AddNode
 """A document is created and waited for until it is decided about."""
 
 
@@ -148,10 +173,12 @@ class Scenario:
 @dataclass
 class Outcome:
     """``pods``: name -> (why it has no node, or "", the Reservation that it takes from). ``reservations``: name -> what
-    its status says, without times."""
+    its status says, without times. ``events``: name -> (type, reason) of its events, but for those
+    that only ours has, see differences.md."""
 
     pods: dict[str, tuple[str, str]] = field(default_factory=dict)
     reservations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    events: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
 
 
 @contextmanager
@@ -176,6 +203,10 @@ async def play(client: KubeClient, scenario: Scenario) -> Outcome:
     """Run the scenario and clean up behind it."""
     try:
         for step in scenario.steps:
+            if step is not scenario.steps[0]:
+                # What follows from the step before is heard of by watches, and nothing shows that it has been;
+                # controllers look each second.
+                await asyncio.sleep(1.2)
             await _take(client, step)
         return await _settled(client)
     finally:
@@ -183,23 +214,44 @@ async def play(client: KubeClient, scenario: Scenario) -> Outcome:
 
 
 async def _take(client: KubeClient, step: Step) -> None:
-    if isinstance(step, Delete) and step.kind == "Pod":
-        await client.delete(PODS, step.name, "default", grace_period_seconds=0)
+    if isinstance(step, AddNode):
+        await _add_node(client, step)
     elif isinstance(step, Delete):
-        await client.delete(RESERVATIONS, step.name)
+        await _delete(client, step)
     elif isinstance(step, Change):
         await client.patch(RESERVATIONS, step.name, step.patch, PatchType.MERGE)
     elif isinstance(step, Ready):
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         await client.patch(PODS, step.name, {"status": status}, PatchType.STRATEGIC, "default", subresource="status")
+    elif isinstance(step, Protect):
+        selector = {"matchLabels": {"app": step.app}}
+        document = {"metadata": {"name": step.app}, "spec": {"minAvailable": 1, "selector": selector}}
+        # There is no disruption controller, and none allowed is what the status says without one.
+        await client.create(POD_DISRUPTION_BUDGETS, document, "default")
     elif step.get("kind") == "Reservation":
         await client.create(RESERVATIONS, dict(step))
         await _until_reserved(client, step["metadata"]["name"])
     else:
         await client.create(PODS, dict(step), "default")
         await _until_decided(client, step["metadata"]["name"])
-    # What follows from it is heard of by watches, and nothing shows that it has been; controllers look each second.
-    await asyncio.sleep(1.2)
+
+
+async def _add_node(client: KubeClient, step: AddNode) -> None:
+    labels = {"kubernetes.io/hostname": step.name}
+    metadata = {"name": step.name, "labels": labels, "annotations": dict(step.annotations)}
+    resources = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    status = {"capacity": resources, "allocatable": resources}
+    await client.create(NODES, {"metadata": metadata, "status": status})
+
+
+async def _delete(client: KubeClient, step: Delete) -> None:
+    match step.kind:
+        case "Pod":
+            await client.delete(PODS, step.name, "default", grace_period_seconds=0)
+        case "Node":
+            await client.delete(NODES, step.name)
+        case _:
+            await client.delete(RESERVATIONS, step.name)
 
 
 async def _until_reserved(client: KubeClient, name: str) -> None:
@@ -220,14 +272,21 @@ async def _until_decided(client: KubeClient, name: str) -> None:
 
 async def outcome(client: KubeClient) -> Outcome:
     """How pods and Reservations look now."""
-    found = Outcome()
+    found, there = Outcome(), set[tuple[str, str]]()
     for each in (await client.list(PODS, "default")).items:
+        there.add((each.metadata.name, each.metadata.uid))
         condition = scheduled_condition(each)
         message = condition.message if condition is not None else "not decided"
         record = json.loads(each.metadata.annotations.get(RESERVATION_ALLOCATED, "{}"))
         found.pods[each.metadata.name] = "" if each.spec.node_name else message, record.get("name", "")
     for other in (await client.list(RESERVATIONS)).items:
         found.reservations[other.metadata.name] = _shown(other)
+        there.add((other.metadata.name, other.metadata.uid))
+    for event in json.loads(await client.raw("GET", EVENTS_V1.path("default")))["items"]:
+        about = event["regarding"]
+        # The original has more about pods that are named by the uid of a Reservation, and are not there.
+        if (about["name"], about.get("uid")) in there and event["reason"] != "InvalidReservation":
+            found.events.setdefault(about["name"], set()).add((event["type"], event["reason"]))
     return found
 
 
@@ -256,8 +315,12 @@ async def _settled(client: KubeClient) -> Outcome:
 
 
 async def _clean(client: KubeClient) -> None:
-    for each in (await client.list(PODS, "default")).items:
-        await client.delete(PODS, each.metadata.name, "default", grace_period_seconds=0)
-    for other in (await client.list(RESERVATIONS)).items:
-        await client.delete(RESERVATIONS, other.metadata.name)
+    kinds: Sequence[tuple[Kind[Any], str]] = (
+        *((PODS, "default"), (RESERVATIONS, "")),
+        *((POD_DISRUPTION_BUDGETS, "default"), (NODES, "")),
+    )
+    for kind, namespace in kinds:
+        for each in (await client.list(kind, namespace)).items:
+            if kind is not NODES or each.metadata.name not in LASTING_NODES:
+                await delete_if_there(client, kind, each.metadata.name, namespace)
     await asyncio.sleep(1)

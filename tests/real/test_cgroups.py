@@ -89,4 +89,4 @@ def test_features_that_each_version_has(version_1: dict[str, Any], version_2: di
     assert "memory protection (min, low, high)" not in version_1["works"]
     assert "memory protection (min, low, high)" in version_2["works"]
     assert "out-of-memory kills by group" in version_2["works"]
-    assert "block I/O limits" not in version_2["works"]
+    assert "block I/O limits" in version_2["works"]

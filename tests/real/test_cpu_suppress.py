@@ -184,6 +184,23 @@ def test_an_agent_that_is_killed_converges_when_it_is_started_again(
         _stop(agent, log)
 
 
+def test_what_a_killed_agent_enforced_is_taken_back(
+    node: EnforcedNode, online: list[int], quiet: QuietMachine, tmp_path: Path
+) -> None:
+    _set_policy(node, enable=True, cpuSuppressThresholdPercent=65)
+    log = tmp_path / "koordlet.log"
+    agent = node.start_koordlet(log, f"--proc-root-dir={quiet.folder}")
+    try:
+        until(lambda: _quota() != NO_LIMIT, 60)
+    finally:
+        agent.kill()
+        agent.wait(5)
+    assert _quota() != NO_LIMIT
+    cleanup = node.start_koordlet(log, f"--proc-root-dir={quiet.folder}", "--cleanup")
+    assert cleanup.wait(60) == 0, log.read_text()
+    assert _quota() == NO_LIMIT
+
+
 def test_an_agent_that_only_observes_writes_nothing(
     node: EnforcedNode, online: list[int], quiet: QuietMachine, tmp_path: Path
 ) -> None:

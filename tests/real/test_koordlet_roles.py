@@ -38,7 +38,7 @@ NODE = "n1"
 NODE_SLO = f"{SLO}/nodeslos/{NODE}"
 TOPOLOGY = f"/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies/{NODE}"
 DEVICE = f"/apis/scheduling.koordinator.sh/v1alpha1/devices/{NODE}"
-GATES = "Accelerators=true,BEMemoryEvict=true"
+GATES = "Accelerators=true,BEMemoryEvict=true,BlkIOReconcile=true"
 OF_KUBELET = {("get", "", "nodes/pods"), ("get", "", "nodes/configz")}
 SECONDS = 60.0
 
@@ -59,10 +59,13 @@ def give_it_work(books: Audited, machine: FakeMachine) -> dict[str, Any]:
     books.create(f"{CORE}/nodes", {"metadata": {"name": NODE}, "status": status})
     books.create(f"{SLO}/nodemetrics", {**of_slo("NodeMetric"), "spec": {}})
     books.create(f"{SLO}/nodeslos", {**of_slo("NodeSLO"), "spec": {"resourceUsedThresholdWithBE": thresholds(40)}})
-    spec = {"nodeName": NODE, "containers": [{"name": "c", "image": "i"}]}
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    spec = {"nodeName": NODE, "containers": [{"name": "c", "image": "i"}], "volumes": volumes}
+    annotations = {"koordinator.sh/blkioQOS": json.dumps({"blocks": [{"name": "data", "type": "podvolume"}]})}
     labels = {"koordinator.sh/qosClass": "BE"}
+    metadata = {"name": "batch", "labels": labels, "annotations": annotations}
     path = f"{CORE}/namespaces/default/pods"
-    code, pod = books.plane.request("POST", path, {"metadata": {"name": "batch", "labels": labels}, "spec": spec})
+    code, pod = books.plane.request("POST", path, {"metadata": metadata, "spec": spec})
     assert code == 201, pod.get("message")
     uid = pod["metadata"]["uid"]
     machine.write_cpus([(0, cpu, 0) for cpu in range(4)])

@@ -14,6 +14,7 @@ import pytest
 
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
+from tests.real.quota_other_settings import REVOKED, TREES, WITHOUT_SCALING
 from tests.real.quota_runs import Outcome, Scenario, clean, connected, play, prepare, running
 from tests.real.quota_scenarios import BY_MAX, SCENARIOS, WITH_PARENTS
 
@@ -60,11 +61,16 @@ def _comparable(message: str, *, whole: bool) -> str:
 @pytest.mark.parametrize(
     ("scenarios", "args"),
     [
-        (SCENARIOS, {}),
-        (BY_MAX, {"enableRuntimeQuota": False}),
-        (WITH_PARENTS, {"enableRuntimeQuota": False, "enableCheckParentQuota": True}),
+        # They mostly wait: in parts, they are played side by side.
+        pytest.param(SCENARIOS[::3], {}, id="by runtime, part 0"),
+        pytest.param(SCENARIOS[1::3], {}, id="by runtime, part 1"),
+        pytest.param(SCENARIOS[2::3], {}, id="by runtime, part 2"),
+        pytest.param(BY_MAX, {"enableRuntimeQuota": False}, id="by max"),
+        pytest.param(WITH_PARENTS, {"enableRuntimeQuota": False, "enableCheckParentQuota": True}, id="with parents"),
+        pytest.param(WITHOUT_SCALING, {"enableMinQuotaScale": False}, id="without scaling", marks=pytest.mark.slow),
+        pytest.param(TREES, {"gates": "MultiQuotaTree=true"}, id="trees, part 3"),
+        pytest.param(REVOKED, {"monitorAllQuotas": True, "delayEvictTime": "1s"}, id="revoked", marks=pytest.mark.slow),
     ],
-    ids=["by runtime", "by max", "with parents"],
 )
 def test_pods_and_quotas_end_as_with_the_original(
     scenarios: Sequence[Scenario],

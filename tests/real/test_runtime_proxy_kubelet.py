@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -20,7 +21,6 @@ from tests.real.programs import RealPrograms
 from tests.real.real_node import REPOSITORY, started_node
 
 _NODE = "proxy-node"
-_NAMESPACE = "runtime-proxy"
 _PODS = 30
 _BETWEEN_KILLS = 3.0
 _HOOKS = ("PreRunPodSandbox", "PreCreateContainer")
@@ -34,6 +34,7 @@ exec {kubelet} "$@"
 class Node:
     kubeconfig: Path
     proxy: ProxyProcess
+    namespace: str
 
     def kubectl(self, *arguments: str, given: str = "") -> str:
         command = ["kubectl", "--kubeconfig", str(self.kubeconfig), *arguments]
@@ -43,7 +44,7 @@ class Node:
 
     def pods(self) -> list[Any]:
         """What the API server has of them."""
-        pods: list[Any] = json.loads(self.kubectl("get", "pods", "-n", _NAMESPACE, "-o", "json"))["items"]
+        pods: list[Any] = json.loads(self.kubectl("get", "pods", "-n", self.namespace, "-o", "json"))["items"]
         return pods
 
     def running(self) -> list[str]:
@@ -73,7 +74,8 @@ def node(real_programs: RealPrograms, real_cluster: Path) -> Iterator[Node]:
         proxy = ProxyProcess(folder, folder / "node/containerd.sock")
         link_programs(real_programs.kubernetes, folder / "bin", proxy.socket)
         hooks = [sys.executable, "-m", "tests.real.hook_server_process", str(folder / "hook.sock"), str(folder / "log")]
-        real = Node(real_cluster, proxy)
+        # Of its own: a run that has failed leaves pods in the one before.
+        real = Node(real_cluster, proxy, f"runtime-proxy-{uuid4().hex[:8]}")
         with subprocess.Popen(hooks, cwd=REPOSITORY) as hook_server:
             until((folder / "hook.sock").exists, 30, "the hook server serves")
             proxy.register("a.json", folder / "hook.sock", _HOOKS)
@@ -81,9 +83,9 @@ def node(real_programs: RealPrograms, real_cluster: Path) -> Iterator[Node]:
                 proxy.launch()
                 programs = {"KBIN": str(folder / "bin"), "CRI_SOCKET": str(proxy.socket)}
                 with started_node(real_cluster, folder / "node", _NODE, **programs):
-                    real.kubectl("create", "namespace", _NAMESPACE)
+                    real.kubectl("create", "namespace", real.namespace)
                     yield real
-                    real.kubectl("delete", "namespace", _NAMESPACE, "--wait=false")
+                    real.kubectl("delete", "namespace", real.namespace, "--wait=false")
             finally:
                 proxy.stop()
                 hook_server.terminate()
@@ -100,13 +102,13 @@ def link_programs(programs: Path, folder: Path, socket: Path) -> None:
     kubelet.chmod(0o755)
 
 
-def _manifest(number: int) -> str:
+def _manifest(number: int, namespace: str) -> str:
     container = {"name": "c", "image": "docker.io/library/pause:latest", "imagePullPolicy": "Never"}
     return json.dumps(
         {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": f"p{number}", "namespace": _NAMESPACE},
+            "metadata": {"name": f"p{number}", "namespace": namespace},
             "spec": {
                 "nodeName": _NODE,
                 "hostNetwork": True,
@@ -120,7 +122,7 @@ def _manifest(number: int) -> str:
 
 def test_thirty_pods_start_while_the_proxy_is_killed_for_a_minute(node: Node) -> None:
     """Half of them run before it is killed for the first time, the others start meanwhile."""
-    first, second = ([_manifest(number) for number in range(start, _PODS, 2)] for start in range(2))
+    first, second = ([_manifest(number, node.namespace) for number in range(start, _PODS, 2)] for start in range(2))
     node.kubectl("apply", "-f", "-", given="\n".join(first))
     until(lambda: len(node.running()) >= len(first) // 2, 120, "the first pods run")
     node.kubectl("apply", "-f", "-", given="\n".join(second))

@@ -15,6 +15,9 @@ from tests.real.installation import eventually
 NODES: Final = "/api/v1/nodes"
 PODS: Final = "/api/v1/namespaces/default/pods"
 BUDGETS: Final = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+REPLICA_SETS: Final = "/apis/apps/v1/namespaces/default/replicasets"
+JOBS: Final = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
+EVENTS: Final = "/apis/events.k8s.io/v1/namespaces/default/events"
 METRICS: Final = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
 DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -45,8 +48,18 @@ class PodCase:
     annotations: Mapping[str, str] = field(default_factory=dict)
     priority: int | None = None
     owned: bool = True
+    workload: str = "web"
+    """The ReplicaSet that owns it. If the cluster has none of that name, nothing but its name and a UID exist."""
     spec: Mapping[str, Any] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    name: str
+    matching: Mapping[str, str]
+    allowed: int
+    """How many of these pods may be disrupted."""
 
 
 class Cluster:
@@ -55,6 +68,8 @@ class Cluster:
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
         self._priorities: set[int] = set()
+        self._uids: dict[str, str] = {}
+        """Of ReplicaSets."""
 
     def install(self) -> None:
         """Make the custom resources known, as an installation does."""
@@ -63,17 +78,35 @@ class Cluster:
             assert code in (201, 409), answer.get("message")
         eventually(lambda: self.plane.request("GET", METRICS)[0] == 200, "NodeMetrics")
 
-    def set_up(self, nodes: Sequence[NodeCase], pods: Sequence[PodCase]) -> None:
-        """Exactly these, whatever was there before."""
-        for path in (PODS, NODES, METRICS, BUDGETS):
+    def set_up(
+        self, nodes: Sequence[NodeCase], pods: Sequence[PodCase], workloads: Mapping[str, int] | None = None
+    ) -> None:
+        """Exactly these, whatever was there before; ``workloads`` are ReplicaSets with their numbers of replicas."""
+        for path in (PODS, NODES, METRICS, BUDGETS, EVENTS, REPLICA_SETS, JOBS):
             self.plane.request("DELETE", path)
         eventually(lambda: not self._names(PODS) and not self._names(NODES), "empty cluster")
+        self._uids = {name: self._create_replica_set(name, replicas) for name, replicas in (workloads or {}).items()}
         for node in nodes:
             self._create_node(node)
         for pod in pods:
             self._create_pod(pod)
         for node in nodes:
             self.report(node, [pod for pod in pods if pod.node == node.name])
+
+    def guard(self, budget: Budget) -> None:
+        """As Kubernetes' controller would, which does not run here."""
+        spec: Mapping[str, Any] = {"selector": {"matchLabels": dict(budget.matching)}, "minAvailable": 0}
+        code, answer = self.plane.request("POST", BUDGETS, {"metadata": {"name": budget.name}, "spec": spec})
+        assert code == 201, answer.get("message")
+        status = {
+            "disruptionsAllowed": budget.allowed,
+            "expectedPods": 100,
+            "currentHealthy": 100,
+            "desiredHealthy": 100 - budget.allowed,
+            "observedGeneration": answer["metadata"]["generation"],
+        }
+        code, answer = self.plane.request("PATCH", f"{BUDGETS}/{budget.name}/status", {"status": status})
+        assert code == 200, answer.get("message")
 
     def report(self, node: NodeCase, pods: Sequence[PodCase]) -> None:
         """What the agent of the node would write."""
@@ -101,6 +134,20 @@ class Cluster:
         items = self.plane.request("GET", PODS)[1]["items"]
         return {item["metadata"]["name"] for item in items if "deletionTimestamp" not in item["metadata"]}
 
+    def events(self) -> frozenset[tuple[str, str, str, str]]:
+        """Those of pods: the name, the type, the reason and the note."""
+        items = self.plane.request("GET", EVENTS)[1]["items"]
+        return frozenset(
+            (item["regarding"]["name"], item["type"], item["reason"], item.get("note", ""))
+            for item in items
+            if item["regarding"].get("kind") == "Pod"
+        )
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """The PodMigrationJobs."""
+        items: list[dict[str, Any]] = self.plane.request("GET", JOBS)[1]["items"]
+        return items
+
     def _names(self, path: str) -> list[str]:
         return [item["metadata"]["name"] for item in self.plane.request("GET", path)[1]["items"]]
 
@@ -118,12 +165,27 @@ class Cluster:
         code, answer = self.plane.request("POST", NODES, document)
         assert code == 201, answer.get("message")
 
+    def _create_replica_set(self, name: str, replicas: int) -> str:
+        """Its UID."""
+        labels = {"workload": name}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "web"}]}}
+        spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+        code, answer = self.plane.request("POST", REPLICA_SETS, {"metadata": {"name": name}, "spec": spec})
+        assert code == 201, answer.get("message")
+        return str(answer["metadata"]["uid"])
+
     def _create_pod(self, pod: PodCase) -> None:
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "0123", "controller": True}
+        owner = {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "name": pod.workload,
+            "uid": self._uids.get(pod.workload, f"uid-of-{pod.workload}"),
+            "controller": True,
+        }
         document = {
             "metadata": {
                 "name": pod.name,
-                "labels": {"app": "web", **pod.labels},
+                "labels": {"app": "web", "workload": pod.workload, **pod.labels},
                 "annotations": dict(pod.annotations),
                 "ownerReferences": [owner] if pod.owned else [],
             },
@@ -137,11 +199,17 @@ class Cluster:
                 **pod.spec,
             },
         }
-        code, answer = self.plane.request("POST", PODS, document)
-        assert code == 201, answer.get("message")
+        eventually(lambda: self._is_admitted(document), f"pod {pod.name}")
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], **pod.status}
         code, answer = self.plane.request("PATCH", f"{PODS}/{pod.name}/status", {"status": status})
         assert code == 200, answer.get("message")
+
+    def _is_admitted(self, document: Mapping[str, Any]) -> bool:
+        code, answer = self.plane.request("POST", PODS, document)
+        message = answer.get("message", "")
+        # Admission learns of a new class by a watch.
+        assert code == 201 or "no PriorityClass" in message, message
+        return code == 201
 
     def _priority(self, pod: PodCase) -> dict[str, Any]:
         """Admission takes priorities from classes only."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +42,10 @@ class Outcome:
     evicted: Mapping[str, tuple[str, str]]
     left: frozenset[str]
     """Pods that are not there any more, by the API server."""
+    events: frozenset[tuple[str, str, str, str]]
+    """Of pods: the name, the type, the reason and the note."""
+    jobs: Sequence[Mapping[str, Any]]
+    """The PodMigrationJobs."""
     log: str
 
 
@@ -88,55 +93,62 @@ def run_both(
 ) -> tuple[Outcome, Outcome]:
     """Ours and the original's, on the same cluster; ``prepare`` adds to it. They run until no pod has left for
     ``quiet`` seconds."""
-    cluster = Cluster(plane)
-    cluster.install()
-    started = _Started(cluster, nodes, pods, settings, prepare, quiet)
-    original = str(programs.original / "koord-descheduler")
-    return (
-        _run([str(_OURS), "-v=5"], _EVICTED_HERE, started, folder / "ours"),
-        _run([original, "-v=5", "--secure-port=0"], _EVICTED, started, folder / "original"),
-    )
+    trial = Trial(Cluster(plane), nodes, pods, settings, prepare, quiet)
+    trial.cluster.install()
+    return trial.ours(folder / "ours"), trial.original(programs, folder / "original")
 
 
 @dataclass(frozen=True, slots=True)
-class _Started:
-    """What a program finds."""
+class Trial:
+    """What a program finds, each time anew."""
 
     cluster: Cluster
     nodes: Sequence[NodeCase]
     pods: Sequence[PodCase]
     settings: Mapping[str, Any]
-    prepare: Callable[[], None]
-    quiet: float
+    prepare: Callable[[], None] = lambda: None
+    quiet: float = 1.5
+    workloads: Mapping[str, int] = field(default_factory=dict)
+
+    def ours(self, folder: Path) -> Outcome:
+        return _run([str(_OURS), "-v=5"], _EVICTED_HERE, self, folder)
+
+    def original(self, programs: RealPrograms, folder: Path) -> Outcome:
+        return _run([str(programs.original / "koord-descheduler"), "-v=5", "--secure-port=0"], _EVICTED, self, folder)
 
 
-def _run(command: Sequence[str], pattern: re.Pattern[str], started: _Started, folder: Path) -> Outcome:
-    cluster = started.cluster
-    cluster.set_up(started.nodes, started.pods)
-    started.prepare()
+def _run(command: Sequence[str], pattern: re.Pattern[str], trial: Trial, folder: Path) -> Outcome:
+    cluster = trial.cluster
+    cluster.set_up(trial.nodes, trial.pods, trial.workloads)
+    trial.prepare()
     folder.mkdir(parents=True)
     written, log = folder / "configuration.yaml", folder / "log"
     connection = {"kubeconfig": str(cluster.plane.kubeconfig), "qps": 200, "burst": 400}
-    written.write_text(yaml.safe_dump({**started.settings, "clientConnection": connection}))
+    written.write_text(yaml.safe_dump({**trial.settings, "clientConnection": connection}))
     with program([*command, f"--config={written}"], log) as process:
-        _wait_until_quiet(log, cluster, started.quiet)
-        assert process.poll() is None, log.read_text()[-3000:]
+        _wait_until_quiet(process, log, cluster, trial.quiet)
     text = log.read_text(errors="replace")
     lines = [found for line in text.splitlines() if (found := pattern.search(line))]
     evicted = {found["pod"]: (found["plugin"], found["reason"]) for found in lines}
-    return Outcome(evicted, frozenset({pod.name for pod in started.pods} - cluster.pods()), text)
+    left = frozenset({pod.name for pod in trial.pods} - cluster.pods())
+    return Outcome(evicted, left, cluster.events(), cluster.jobs(), text)
 
 
-def _wait_until_quiet(log: Path, cluster: Cluster, quiet: float) -> None:
-    """Until a cycle is over, and for a while no pod has left any more."""
+def _wait_until_quiet(process: subprocess.Popen[bytes], log: Path, cluster: Cluster, quiet: float) -> None:
+    """Until a cycle is over, and for a while no pod has left any more and no job has gone on."""
     deadline = time.monotonic() + _SECONDS
-    seen, since = cluster.pods(), time.monotonic()
+    seen, since = _progress(cluster), time.monotonic()
     while time.monotonic() < deadline:
         time.sleep(0.2)
+        assert process.poll() is None, log.read_text()[-3000:]
         text = log.read_text(errors="replace")
-        now = cluster.pods()
+        now = _progress(cluster)
         if now != seen or not any(done in text for done in _DONE):
             seen, since = now, time.monotonic()
         if time.monotonic() - since > quiet:
             return
     raise AssertionError(f"no cycle in {_SECONDS:.0f}s: {log.read_text(errors='replace')[-3000:]}")
+
+
+def _progress(cluster: Cluster) -> tuple[set[str], list[str]]:
+    return cluster.pods(), [job["metadata"]["resourceVersion"] for job in cluster.jobs()]

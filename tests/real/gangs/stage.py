@@ -83,11 +83,14 @@ class Stage:
         await self.client.delete(PODS, name, NAMESPACE, grace_period_seconds=0)
 
     async def pod(self, gang: str, number: int, *, by: str = "label", cpu: str = "1", **changes: Any) -> None:
-        """One pod of a gang, ``by`` a label for a PodGroup's or by ``annotation``, which ``annotations`` add to."""
+        """One pod of a gang, ``by`` a label for a PodGroup's or by ``annotation``, which ``annotations`` add to. The
+        names of ``labels`` lack the prefix of PodGroups'."""
         name = f"{gang}-{number}"
-        metadata: dict[str, Any] = {"name": name, "annotations": _annotations(changes.pop("annotations", {}))}
+        labels = {f"{POD_GROUP}/{key}": value for key, value in changes.pop("labels", {}).items()}
+        annotations = _annotations(changes.pop("annotations", {}))
+        metadata: dict[str, Any] = {"name": name, "labels": labels, "annotations": annotations}
         if by == "label":
-            metadata["labels"] = {POD_GROUP: gang}
+            labels[POD_GROUP] = gang
         elif by == "annotation":
             metadata["annotations"][f"{GANG}/name"] = gang
         requests = {"cpu": cpu, "memory": "64Mi"}

@@ -29,14 +29,17 @@ class Said:
 
 
 @contextmanager
-def original_scheduler(programs: RealPrograms, plane: ControlPlane, configuration: Path, log: Path) -> Iterator[None]:
-    """Run the original until the end of the block."""
+def original_scheduler(
+    programs: RealPrograms, plane: ControlPlane, configuration: Path, log: Path, *arguments: str
+) -> Iterator[None]:
+    """Run the original until the end of the block, with more arguments."""
     command = [
         str(programs.original / "koord-scheduler"),
         f"--config={configuration}",
         f"--authentication-kubeconfig={plane.kubeconfig}",
         f"--authorization-kubeconfig={plane.kubeconfig}",
         *("--secure-port=0", "--port=0", "--debug-scores=1000", "--debug-diagnosis", "--debug-diagnosis-blocking"),
+        *arguments,
     ]
     with log.open("wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file)

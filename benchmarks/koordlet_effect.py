@@ -1,0 +1,251 @@
+"""What koordlet does for an online pod on a real node, beside the Go original on the same node with the same pods.
+
+An online pod serves a request every 40 ms, each of some 11 ms of work, while four best-effort pods burn all the CPU
+that they get. ``p99_ms`` is that of its response times: alone, with the burners and no agent, and with each agent;
+``times_alone`` is the ratio to the first. Then a second online pod wakes up and burns a CPU. ``seconds_to_hold_down``
+is the time until the quota of the best-effort pods is smaller, the median of several times.
+
+usage, as root: python -m benchmarks.koordlet_effect [--seconds 20] [--repeat 5] [--only ours]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.koordlet_cost import agent
+from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
+from koordinator.node.cgroup_reader import NO_LIMIT, CgroupReader
+from tests.real.control_plane import ControlPlane
+from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
+from tests.real.real_node import EnforcedNode, real_node
+
+_NODE: Final = "koordlet-effect"
+_NAMESPACE: Final = "koordlet-effect"
+_BURNERS: Final = 4
+_LAYOUT: Final = CgroupLayout("/sys/fs/cgroup", CgroupVersion.V1, CgroupDriver.CGROUPFS)
+_READER: Final = CgroupReader(_LAYOUT, os.sysconf("SC_PAGESIZE"))
+_BEST_EFFORT: Final = _LAYOUT.qos("BestEffort")
+_QUOTA_FILE: Final = Path(f"/sys/fs/cgroup/cpu/{_BEST_EFFORT}/cpu.cfs_quota_us")
+_LESS: Final = 30_000
+"""Microseconds of a quota: more than noise on the machine makes of it."""
+_SETTLE_SECONDS: Final = 10.0
+_LIMIT_SECONDS: Final = 60.0
+_SERVER: Final = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#define SECOND 1000000000L
+/* usage: server ITERATIONS PERIOD_NANOSECONDS FILE: a line for each request: when it came, and how long it took */
+static long now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * SECOND + t.tv_nsec;
+}
+int main(int argc, char **argv) {
+  long iterations = atol(argv[1]), period = atol(argv[2]);
+  FILE *out = fopen(argv[3], "w");
+  if (argc != 4 || !out) return 1;
+  for (long due = now() + period;; due += period) {
+    struct timespec t = {due / SECOND, due % SECOND};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, 0);
+    for (volatile long i = 0; i < iterations; i++);
+    fprintf(out, "%ld %ld\n", due, now() - due);
+    fflush(out);
+  }
+}
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print one JSON line; 1 when the programs are absent."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of requests, in each phase")
+    parser.add_argument("--repeat", type=int, default=5, help="how often the second online pod wakes up")
+    parser.add_argument(
+        "--iterations", type=int, default=34_000_000, help="of each request; some 3,000 take a microsecond"
+    )
+    parser.add_argument("--period", type=int, default=40, help="from one request to the next, in milliseconds")
+    parser.add_argument("--only", choices=("ours", "original"), default="")
+    given = parser.parse_args(arguments)
+    programs = find_real_programs()
+    if programs is None:
+        sys.stderr.write(f"{HOW_TO_GET}\n")
+        return 1
+    with tempfile.TemporaryDirectory(prefix="keffect", ignore_cleanup_errors=True) as folder:
+        figures = _compare(programs, Path(folder), given)
+    print(json.dumps({"benchmark": "koordlet_effect", **vars(given), **figures}))
+    return 0
+
+
+def _compare(programs: RealPrograms, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    commands = {
+        "ours": [sys.executable, "-m", "koordinator.koordlet"],
+        "original": [str(programs.original / "koordlet"), "--logtostderr=true"],
+    }
+    cluster = ControlPlane(programs.kubernetes, folder / "cluster")
+    cluster.start()
+    try:
+        with real_node(cluster.kubeconfig, folder / "node", _NODE, _NAMESPACE) as node:
+            stage = _Stage(node, folder, given)
+            alone = stage.percentile(given.seconds)
+            with stage.burning():
+                figures = {"alone": _ratio(alone, alone), "no_agent": _ratio(stage.percentile(given.seconds), alone)}
+            for name, command in commands.items():
+                if Path(command[0]).is_file() and name == (given.only or name):
+                    with agent(node, command, folder / name):
+                        figures[name] = stage.protected(alone, given)
+                    stage.clear()
+            return figures
+    finally:
+        cluster.stop()
+
+
+def _ratio(milliseconds: float, alone: float) -> dict[str, Any]:
+    return {"p99_ms": round(milliseconds, 2), "times_alone": round(milliseconds / alone, 2)}
+
+
+class _Stage:
+    """The pods, whose burners stand still unless they are told to burn."""
+
+    def __init__(self, node: EnforcedNode, folder: Path, given: argparse.Namespace) -> None:
+        self._node = node
+        self._requests = _server(folder)
+        amounts = {"kubernetes.io/batch-cpu": "4000"}
+        status = json.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
+        node.kubectl("patch", "node", _NODE, "--subresource=status", "--type=merge", "-p", status)
+        for kind, spec in (("NodeMetric", {}), ("NodeSLO", _POLICY)):
+            version = "slo.koordinator.sh/v1alpha1"
+            node.apply({"apiVersion": version, "kind": kind, "metadata": {"name": _NODE}, "spec": spec})
+        mounted = f"/served/{self._requests.name}"
+        command = ["/served/server", str(given.iterations), str(given.period * 1_000_000), mounted]
+        node.run_pod(_pod("online", "LS", command, self._requests.parent))
+        burn = ["/pause", "burn"]
+        self._batch = [self._burner(_pod(f"batch-{number}", "BE", burn)) for number in range(_BURNERS)]
+        self._second = self._burner(_pod("second", "LS", burn))
+
+    def _burner(self, document: dict[str, Any]) -> int:
+        pod = self._node.run_pod(document)
+        folder = _LAYOUT.pod(pod["metadata"]["uid"], pod["status"]["qosClass"])
+        containers = [entry.name for entry in Path(f"/sys/fs/cgroup/cpu/{folder}").iterdir() if entry.is_dir()]
+        processes = [number for name in containers for number in _READER.processes(f"{folder}/{name}")]
+        burning = [number for number in processes if b"burn" in Path(f"/proc/{number}/cmdline").read_bytes()]
+        if len(burning) != 1:
+            raise RuntimeError(f"the pod {document['metadata']['name']} has not one process that burns: {burning}")
+        os.kill(burning[0], signal.SIGSTOP)
+        return burning[0]
+
+    @contextmanager
+    def burning(self) -> Iterator[None]:
+        """The best-effort pods do, in the block."""
+        for number in self._batch:
+            os.kill(number, signal.SIGCONT)
+        try:
+            yield
+        finally:
+            for number in self._batch:
+                os.kill(number, signal.SIGSTOP)
+
+    def percentile(self, seconds: float) -> float:
+        """The 99th of the response times from now on, in milliseconds."""
+        begun = time.monotonic_ns()
+        time.sleep(seconds)
+        lines = (line.split() for line in self._requests.read_text().splitlines()[:-1])
+        times = sorted(int(took) for due, took in lines if int(due) >= begun)
+        if len(times) < 50:
+            raise RuntimeError(f"{len(times)} requests in {seconds:.0f} s")
+        return times[len(times) * 99 // 100] / 1e6
+
+    def protected(self, alone: float, given: argparse.Namespace) -> dict[str, Any]:
+        """With an agent that has just been started."""
+        with self.burning():
+            _until(lambda: _quota() != NO_LIMIT)
+            time.sleep(_SETTLE_SECONDS)
+            times = self.percentile(given.seconds)
+            held = [self._held_down() for _ in range(given.repeat)]
+        return {**_ratio(times, alone), "seconds_to_hold_down": round(median(held), 2)}
+
+    def _held_down(self) -> float:
+        time.sleep(_SETTLE_SECONDS)
+        before, begun = _quota(), time.monotonic()
+        os.kill(self._second, signal.SIGCONT)
+        try:
+            _until(lambda: _quota() <= before - _LESS)
+            return time.monotonic() - begun
+        finally:
+            os.kill(self._second, signal.SIGSTOP)
+
+    def clear(self) -> None:
+        """Take back what an agent has left."""
+        _QUOTA_FILE.write_text("-1")
+
+
+_POLICY: Final = {
+    "resourceUsedThresholdWithBE": {
+        "enable": True,
+        "cpuSuppressPolicy": "cfsQuota",
+        "cpuSuppressThresholdPercent": 65,
+    }
+}
+
+
+def _server(folder: Path) -> Path:
+    """Build the program that the online pod runs; the file that it writes, beside it."""
+    work = folder / "work"
+    work.mkdir()
+    source = work / "server.c"
+    source.write_text(_SERVER)
+    subprocess.run(["gcc", "-O1", "-static", "-o", str(work / "server"), str(source)], check=True)
+    return work / "requests"
+
+
+def _pod(name: str, qos: str, command: Sequence[str], folder: Path | None = None) -> dict[str, Any]:
+    batch = {"kubernetes.io/batch-cpu": "500"}
+    container = {
+        "name": "main",
+        "image": "docker.io/library/pause:latest",
+        "imagePullPolicy": "Never",
+        "command": list(command),
+        "resources": {"requests": batch, "limits": batch} if qos == "BE" else {"requests": {"cpu": "500m"}},
+        "volumeMounts": [{"name": "work", "mountPath": "/served"}] if folder else [],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": _NAMESPACE, "labels": {"koordinator.sh/qosClass": qos}},
+        "spec": {
+            "nodeName": _NODE,
+            "hostNetwork": True,
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+            "volumes": [{"name": "work", "hostPath": {"path": str(folder)}}] if folder else [],
+        },
+    }
+
+
+def _quota() -> int:
+    return _READER.cpu_quota(_BEST_EFFORT)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    given_up = time.monotonic() + _LIMIT_SECONDS
+    while not condition():
+        if time.monotonic() > given_up:
+            raise RuntimeError(f"the quota of best-effort pods is {_quota()} us after {_LIMIT_SECONDS:.0f} s")
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""Generated worlds on a real API server: our descheduler evicts the pods that the original evicts, for its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.free_ports import free_ports
+from tests.real.control_plane import ControlPlane
+from tests.real.descheduling.cluster import Cluster
+from tests.real.descheduling.running import Outcome, Trial
+from tests.real.descheduling.worlds import World, generated
+from tests.real.programs import RealPrograms
+
+TOGETHER = 50
+"""Worlds in one cluster, each with a profile of its own."""
+WITH_JOBS = 20
+"""Worlds in one cluster, all of one profile: there is one MigrationController in a process."""
+FURTHER_RUNS = 3
+"""Of the original, where it gave something else than ours: what is scarce, it gives to whom it meets first."""
+LEFT_TO_CHANCE = 0.05
+"""The largest share of worlds in which the original did otherwise in each of its runs, and not the same in all."""
+WITH_REASONS = ("LowNodeLoad", "CustomPriority", "FragmentationAware")
+"""Upstream's plugins of the original evict for no reason."""
+EVICT = "koordinator.sh/evict-"
+"""Begins the annotations that both write."""
+Verdict = Mapping[str, Any]
+
+EVICTOR = {"enabled": [{"name": "DefaultEvictor"}], "disabled": [{"name": "*"}]}
+LAST = {
+    "name": "last",
+    "plugins": {"evict": EVICTOR, "filter": EVICTOR, "balance": {"enabled": [{"name": "LowNodeLoad"}]}},
+    "pluginConfig": [
+        {
+            "name": "LowNodeLoad",
+            "args": {"apiVersion": "descheduler/v1alpha2", "kind": "LowNodeLoadArgs", "paused": True},
+        }
+    ],
+}
+"""Its line in the log says that the cycle is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Worlds in one cluster."""
+
+    cluster: Cluster
+    worlds: Sequence[World]
+    profiles: Callable[[Sequence[World]], Sequence[Mapping[str, Any]]]
+
+    def trial(self) -> Trial:
+        (port,) = free_ports(1)
+        settings = {
+            "apiVersion": "descheduler/v1alpha2",
+            "kind": "DeschedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            "healthzBindAddress": f"127.0.0.1:{port}",
+            "metricsBindAddress": f"127.0.0.1:{port}",
+            "profiles": [*self.profiles(self.worlds), LAST],
+        }
+        return Trial(
+            self.cluster,
+            [node for world in self.worlds for node in world.nodes],
+            [pod for world in self.worlds for pod in world.pods],
+            settings,
+            self._guard,
+            workloads={name: replicas for world in self.worlds for name, replicas in world.workloads().items()},
+        )
+
+    def _guard(self) -> None:
+        for world in self.worlds:
+            for budget in world.budgets:
+                self.cluster.guard(budget)
+
+
+@pytest.fixture
+def cluster(real_control_plane: ControlPlane) -> Cluster:
+    made = Cluster(real_control_plane)
+    made.install()
+    return made
+
+
+@pytest.mark.parametrize("first", range(0, 100, TOGETHER))
+def test_the_same_pods_for_the_same_reasons(
+    first: int, real_programs: RealPrograms, cluster: Cluster, tmp_path: Path
+) -> None:
+    worlds = [generated(seed) for seed in range(first, first + TOGETHER)]
+    together = Together(cluster, worlds, lambda some: [world.profile() for world in some])
+    ours = together.trial().ours(tmp_path / "ours")
+    assert {(event[0], event[3].removeprefix("pod evicted by ")) for event in ours.events} == {
+        (pod, reason) for pod, (_, reason) in ours.evicted.items()
+    }
+    assert len(ours.left) > TOGETHER
+    _hold_against_the_original(together, ours, real_programs, tmp_path, _evictions)
+
+
+@pytest.mark.parametrize(
+    ("first", "settings"),
+    [
+        (200, {"evictLocalStoragePods": True, "skipCheckExpectedReplicas": True}),
+        (300, {"maxMigratingPerNode": 1, "maxUnavailablePerWorkload": "50%", "priorityThreshold": {"value": 9000}}),
+    ],
+    ids=["few limits", "limits"],
+)
+def test_the_same_jobs_come_to_the_same_end(
+    first: int, settings: Mapping[str, Any], real_programs: RealPrograms, cluster: Cluster, tmp_path: Path
+) -> None:
+    worlds = [generated(seed) for seed in range(first, first + 2 * WITH_JOBS, 2)]
+    together = Together(cluster, worlds, lambda some: [_migrating(some, settings)])
+    ours = together.trial().ours(tmp_path / "ours")
+    assert len(ours.jobs) > WITH_JOBS / 2
+    _hold_against_the_original(together, ours, real_programs, tmp_path, _jobs)
+
+
+def _migrating(worlds: Sequence[World], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """LowNodeLoad over all worlds, which asks MigrationController for jobs."""
+    controller = {"enabled": [{"name": "MigrationController"}], "disabled": [{"name": "*"}]}
+    pools = [world.node_pool() for world in worlds]
+    arguments = {
+        "LowNodeLoad": {"nodePools": pools},
+        "MigrationController": {"defaultJobMode": "EvictDirectly", "evictQPS": "100", "evictBurst": 100, **settings},
+    }
+    return {
+        "name": "koord-descheduler",
+        "plugins": {"evict": controller, "filter": controller, "balance": {"enabled": [{"name": "LowNodeLoad"}]}},
+        "pluginConfig": [
+            {"name": name, "args": {"apiVersion": "descheduler/v1alpha2", "kind": f"{name}Args", **given}}
+            for name, given in arguments.items()
+        ],
+    }
+
+
+def _hold_against_the_original(
+    together: Together,
+    ours: Outcome,
+    programs: RealPrograms,
+    folder: Path,
+    verdict: Callable[[World, Outcome], Verdict],
+) -> None:
+    """In each world the same; where the original once does this and once that, at most as different as these are."""
+    runs: list[Outcome] = []
+    differing = together.worlds
+    while differing and len(runs) <= FURTHER_RUNS:
+        trial = replace(together, worlds=differing).trial()
+        runs.append(trial.original(programs, folder / f"original-{len(runs)}"))
+        differing = [world for world in differing if verdict(world, ours) != verdict(world, runs[-1])]
+    for world in differing:
+        theirs = [verdict(world, run) for run in runs]
+        differences = f"{world.plugin} {world.arguments}\nours: {verdict(world, ours)}\ntheirs: {theirs}"
+        assert any(each != theirs[0] for each in theirs), f"the original always does otherwise in {differences}"
+        assert verdict(world, ours) or not all(theirs), f"the original always does something in {differences}"
+        assert not verdict(world, ours) or any(theirs), f"the original never does anything in {differences}"
+    assert len(differing) <= len(together.worlds) * LEFT_TO_CHANCE
+    for world in together.worlds:
+        for budget in world.budgets:
+            guarded = {pod.name for pod in world.pods if budget.matching.items() <= pod.labels.items()}
+            assert len(guarded & ours.left) <= budget.allowed, f"{world.name}: {guarded & ours.left}"
+
+
+def _evictions(world: World, outcome: Outcome) -> Verdict:
+    """By pod: the plugin, and the reason if both have one."""
+    names = world.names()
+    assert outcome.left & names == outcome.evicted.keys() & names
+    return {
+        name: (plugin, reason if plugin in WITH_REASONS else "")
+        for name, (plugin, reason) in outcome.evicted.items()
+        if name in names
+    }
+
+
+def _jobs(world: World, outcome: Outcome) -> Verdict:
+    """By pod: what its job says, and whether the pod is there."""
+    names = world.names()
+    verdicts = {}
+    for job in outcome.jobs:
+        name, spec, status = job["spec"]["podRef"]["name"], job["spec"], job.get("status", {})
+        if name in names:
+            annotations = job["metadata"]["annotations"]
+            verdicts[name] = {
+                "mode": spec["mode"],
+                "ttl": spec["ttl"],
+                "annotations": {key: value for key, value in annotations.items() if key.startswith(EVICT)},
+                "end": [status.get(key) for key in ("phase", "status", "reason", "message")],
+                "conditions": {
+                    (each["type"], each["status"], each.get("reason"), each.get("message"))
+                    for each in status.get("conditions", ())
+                },
+                "left": name in outcome.left,
+            }
+    return verdicts
