@@ -27,7 +27,6 @@ from koordinator.koordlet.cleanup import SECONDS, Cleanup, CleanupError, switch_
 from koordinator.koordlet.collectors.gpu import GPUCollector
 from koordinator.koordlet.collectors.node_info import NodeInfo
 from koordinator.koordlet.collectors.scan import Scanner
-from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.devices.reporter import DeviceReporter, DeviceSources
 from koordinator.koordlet.devices.xpu_files import XPUFiles
 from koordinator.koordlet.evictor import Evictor, EvictorDependencies, count_evictions
@@ -43,6 +42,7 @@ from koordinator.koordlet.metrics_advisor import MetricsAdvisor
 from koordinator.koordlet.node_metric_reporter import Measured, NodeMetricReporter
 from koordinator.koordlet.node_snapshot import RecentUsage, SnapshotSources
 from koordinator.koordlet.node_topology.reporter import TopologyReporter, TopologyReporting
+from koordinator.koordlet.options import Options
 from koordinator.koordlet.periodic_collectors import Observed, PeriodicCollectors
 from koordinator.koordlet.pleg import PodLifecycleEvents
 from koordinator.koordlet.pod_resources_proxy import PodResourcesProxy
@@ -70,7 +70,7 @@ from koordinator.node.cpu_time import ticks_per_second
 from koordinator.node.errors import Unavailable
 from koordinator.node.grpc_client import GrpcClient
 from koordinator.node.host import Host
-from koordinator.node.kernel_files import KernelFileCodec
+from koordinator.node.kernel_file_codec import KernelFileCodec
 from koordinator.node.kernel_writer import MachineFiles
 from koordinator.node.kubelet import Kubelet
 from koordinator.node.nvml import GPU, NVML, open_nvml

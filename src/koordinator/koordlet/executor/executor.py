@@ -21,16 +21,8 @@ from koordinator.base.clock import Clock
 from koordinator.koordlet.executor.arbiter import Step, allows, ancestors, decide, order
 from koordinator.koordlet.executor.wishes import Explanation, Outcome, Verdict, Wish
 from koordinator.node.errors import FileError, MissingFileError
-from koordinator.node.kernel_files import (
-    Format,
-    InvalidValueError,
-    KernelFile,
-    KernelFileCodec,
-    Root,
-    Target,
-    Value,
-    devices_of,
-)
+from koordinator.node.kernel_file_codec import InvalidValueError, KernelFileCodec, devices_of
+from koordinator.node.kernel_files import Format, KernelFile, Root, Target, Value
 from koordinator.node.kernel_writer import KernelFiles
 
 logger = logging.getLogger(__name__)
