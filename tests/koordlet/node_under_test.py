@@ -15,7 +15,8 @@ from koordinator.api.node import Node
 from koordinator.base.clock import ManualClock
 from koordinator.base.listen_address import NOWHERE
 from koordinator.base.metrics import Metrics
-from koordinator.koordlet.agent import Agent, Dependencies
+from koordinator.koordlet.agent import Agent
+from koordinator.koordlet.agent_context import Dependencies
 from koordinator.koordlet.features import make_features
 from koordinator.koordlet.hooks.options import HookOptions
 from koordinator.koordlet.kubelet_connection import KubeletConnection

@@ -11,7 +11,8 @@ from typing import Final
 from koordinator.api.node import Node
 from koordinator.base import logs
 from koordinator.base.program import Process, Run, greet, run_program
-from koordinator.koordlet.agent import Agent, Dependencies
+from koordinator.koordlet.agent import Agent
+from koordinator.koordlet.agent_context import Dependencies
 from koordinator.koordlet.command_line import parse_options
 from koordinator.koordlet.kubelet_connection import KubeletConnection
 from koordinator.koordlet.options import Options
