@@ -21,8 +21,9 @@ from tests.free_ports import free_ports
 from tests.real.container_runtime import CriClient
 from tests.real.node_pods import NodePods, offer_batch
 from tests.real.nri_containerd import containerd_with_nri, put_before_path
+from tests.real.polling import until
 from tests.real.programs import RealPrograms
-from tests.real.real_node import EnforcedNode, real_node, until
+from tests.real.real_node import EnforcedNode, real_node
 
 pytestmark = pytest.mark.slow
 

@@ -22,8 +22,9 @@ from koordinator.node.grpc_client import GrpcClient
 from tests.free_ports import free_ports
 from tests.real.container_runtime import ProxyProcess
 from tests.real.node_pods import BATCH, NodePods, offer_batch
+from tests.real.polling import until
 from tests.real.programs import RealPrograms
-from tests.real.real_node import EnforcedNode, real_node, until
+from tests.real.real_node import EnforcedNode, real_node
 from tests.real.test_runtime_proxy_kubelet import link_programs
 
 _NAMESPACE = "runtime-hooks"
