@@ -25,6 +25,7 @@ from typing import Any, Final
 from benchmarks.process_usage import OtherLoad, usage_of
 from tests.free_ports import free_ports
 from tests.real.control_plane import ControlPlane
+from tests.real.node_pods import pod_document
 from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
 from tests.real.real_node import EnforcedNode, real_node
 
@@ -89,24 +90,10 @@ def _prepare(node: EnforcedNode, pods: int) -> None:
 def _pod(number: int) -> dict[str, Any]:
     burns = number % 10 == 0
     container = {
-        "name": "main",
-        "image": "docker.io/library/pause:latest",
-        "imagePullPolicy": "Never",
         "command": ["/pause", "burn"] if burns else ["/pause"],
         "resources": {"requests": {"cpu": "1m"}, "limits": {"cpu": _LIMIT}},
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"p{number}", "namespace": _NAMESPACE},
-        "spec": {
-            "nodeName": _NODE,
-            "hostNetwork": True,
-            "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": 0,
-            "containers": [container],
-        },
-    }
+    return pod_document(_NODE, _NAMESPACE, f"p{number}", container)
 
 
 def _measure(node: EnforcedNode, command: Sequence[str], folder: Path, given: argparse.Namespace) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from benchmarks.koordlet_cost import agent
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import NO_LIMIT, CgroupReader
 from tests.real.control_plane import ControlPlane
+from tests.real.node_pods import offer_batch, pod_document
 from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
 from tests.real.real_node import EnforcedNode, real_node
 
@@ -122,9 +123,7 @@ class _Stage:
     def __init__(self, node: EnforcedNode, folder: Path, given: argparse.Namespace) -> None:
         self._node = node
         self._requests = _server(folder)
-        amounts = {"kubernetes.io/batch-cpu": "4000"}
-        status = json.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
-        node.kubectl("patch", "node", _NODE, "--subresource=status", "--type=merge", "-p", status)
+        offer_batch(node, "4000")
         for kind, spec in (("NodeMetric", {}), ("NodeSLO", _POLICY)):
             version = "slo.koordinator.sh/v1alpha1"
             node.apply({"apiVersion": version, "kind": kind, "metadata": {"name": _NODE}, "spec": spec})
@@ -213,26 +212,13 @@ def _server(folder: Path) -> Path:
 def _pod(name: str, qos: str, command: Sequence[str], folder: Path | None = None) -> dict[str, Any]:
     batch = {"kubernetes.io/batch-cpu": "500"}
     container = {
-        "name": "main",
-        "image": "docker.io/library/pause:latest",
-        "imagePullPolicy": "Never",
         "command": list(command),
         "resources": {"requests": batch, "limits": batch} if qos == "BE" else {"requests": {"cpu": "500m"}},
         "volumeMounts": [{"name": "work", "mountPath": "/served"}] if folder else [],
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": _NAMESPACE, "labels": {"koordinator.sh/qosClass": qos}},
-        "spec": {
-            "nodeName": _NODE,
-            "hostNetwork": True,
-            "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": 0,
-            "containers": [container],
-            "volumes": [{"name": "work", "hostPath": {"path": str(folder)}}] if folder else [],
-        },
-    }
+    pod = pod_document(_NODE, _NAMESPACE, name, container, {"koordinator.sh/qosClass": qos})
+    pod["spec"]["volumes"] = [{"name": "work", "hostPath": {"path": str(folder)}}] if folder else []
+    return pod
 
 
 def _quota() -> int:

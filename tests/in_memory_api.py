@@ -39,9 +39,9 @@ from koordinator.cluster.http.endpoints import Health
 from koordinator.cluster.http.request import parse_resource_path
 from koordinator.cluster.limits import MAX_BODY
 from koordinator.cluster.resource import Registry, Resource
-from koordinator.cluster.server import create_system_objects
 from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.storage.interface import Change, Stored
+from koordinator.cluster.system_objects import create_system_objects
 from koordinator.cluster.termination import Termination
 from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle, timestamp
 from koordinator.kube.client import KubeClient

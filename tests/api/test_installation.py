@@ -16,8 +16,8 @@ import koordinator
 from koordinator.api.manifests.installation import PARTS, Installation, deletion_order, kustomization, manifest_files
 from koordinator.api.priority import PRIORITY_RANGES, PriorityClass
 from koordinator.device_daemon.options import parse_options as device_daemon_options
-from koordinator.koordlet.command_line import Options as KoordletOptions
 from koordinator.koordlet.command_line import parse_options as koordlet_options
+from koordinator.koordlet.options import Options as KoordletOptions
 from koordinator.manager.command_line import parse_options as manager_options
 from koordinator.manager.environment import read_environment
 from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest

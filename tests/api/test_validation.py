@@ -5,13 +5,11 @@ from typing import Any
 import pytest
 
 from koordinator.api.codec import convert
-from koordinator.api.cpu_burst import CPUBurstStrategy
 from koordinator.api.kinds import Kind
-from koordinator.api.resource_qos import MemoryQoS, NetworkQoSConfig, ResctrlQoS
+from koordinator.api.resource_qos import NetworkQoSConfig
 from koordinator.api.resource_threshold import ResourceThresholdStrategy
-from koordinator.api.system_strategy import SystemStrategy
-from koordinator.api.validation import validate, validate_admission
-from tests.api.sample_objects import CUSTOM_KINDS, load_sample
+from koordinator.api.validation import validate
+from tests.api.sample_objects import CUSTOM_KINDS
 
 _INVALID: list[tuple[str, dict[str, Any], str]] = [
     (
@@ -99,44 +97,7 @@ def test_every_error_is_reported() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("struct", "message"),
-    [
-        (
-            CPUBurstStrategy(cfs_quota_burst_percent=99),
-            "cfsQuotaBurstPercent: Invalid value: 99: must be 100 or greater",
-        ),
-        (CPUBurstStrategy(cpu_burst_percent=0), "cpuBurstPercent: Invalid value: 0: must be from 1 to 10000"),
-        (SystemStrategy(watermark_scale_factor=401), "watermarkScaleFactor: Invalid value: 401: must be from 1 to 400"),
-        (MemoryQoS(low_limit_percent=101), "lowLimitPercent: Invalid value: 101: must be from 0 to 100"),
-        (
-            ResourceThresholdStrategy(cpu_evict_be_usage_threshold_percent=101),
-            "cpuEvictBEUsageThresholdPercent: Invalid value: 101: must be from 0 to 100",
-        ),
-        (
-            ResourceThresholdStrategy(memory_evict_threshold_percent=70),
-            "memoryEvictThresholdPercent: Invalid value: 70: "
-            "must be greater than memoryEvictLowerPercent, which is unset",
-        ),
-    ],
-)
-def test_admission_is_stricter_than_the_schema(struct: Any, message: str) -> None:
-    assert ([str(error) for error in validate_admission(struct)], validate(struct)) == ([message], [])
-
-
-def test_the_two_fields_of_a_pair_must_be_in_order() -> None:
-    errors = validate_admission(ResctrlQoS(cat_range_start_percent=50, cat_range_end_percent=50))
-    assert [str(error) for error in errors] == [
-        "catRangeStartPercent: Invalid value: 50: must be less than catRangeEndPercent, which is 50",
-        "catRangeEndPercent: Invalid value: 50: must be greater than catRangeStartPercent, which is 50",
-    ]
-
-
 @pytest.mark.parametrize("bandwidth", [-1, 101, "fast", "-5M"])
 def test_a_bandwidth_is_a_percentage_or_a_quantity(bandwidth: int | str) -> None:
     errors = validate(NetworkQoSConfig(ingress_limit=bandwidth))
     assert [error.path for error in errors] == ["ingressLimit"]
-
-
-def test_the_strategies_of_the_sample_pass_admission() -> None:
-    assert validate_admission(_convert(CUSTOM_KINDS["nodeslo"], load_sample("nodeslo"))) == []

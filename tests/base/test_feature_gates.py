@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koordinator.base.errors import ConfigurationError
-from koordinator.base.feature_gates import Feature, FeatureGates, Stage
+from koordinator.base.feature_gates import Feature, FeatureGates, Stage, parse_gates
 from koordinator.base.metrics import Metrics
 
 
@@ -25,18 +25,18 @@ def test_defaults(gates: FeatureGates) -> None:
     assert [gates.enabled(name) for name in gates] == [False, True, True, False]
 
 
-def test_set_from_text(gates: FeatureGates) -> None:
-    gates.set_from_text("Young=true, Grown=false,")
+def test_set_from_a_text(gates: FeatureGates) -> None:
+    gates.set(parse_gates("Young=true, Grown=false,"))
     assert (gates.enabled("Young"), gates.enabled("Grown")) == (True, False)
 
 
 def test_all_alpha_sets_alpha_only(gates: FeatureGates) -> None:
-    gates.set_from_text("AllAlpha=true")
+    gates.set(parse_gates("AllAlpha=true"))
     assert (gates.enabled("Young"), gates.enabled("Old")) == (True, False)
 
 
 def test_name_wins_over_all_whatever_the_order(gates: FeatureGates) -> None:
-    gates.set_from_text("Grown=true,AllBeta=false")
+    gates.set(parse_gates("Grown=true,AllBeta=false"))
     assert gates.enabled("Grown")
 
 
@@ -51,18 +51,18 @@ def test_name_wins_over_all_whatever_the_order(gates: FeatureGates) -> None:
 )
 def test_what_is_wrong_is_named(gates: FeatureGates, text: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        gates.set_from_text(text)
+        gates.set(parse_gates(text))
     assert message in str(raised.value)
 
 
 def test_refused_text_changes_nothing(gates: FeatureGates) -> None:
     with pytest.raises(ConfigurationError):
-        gates.set_from_text("Young=true,Missing=true")
+        gates.set(parse_gates("Young=true,Missing=true"))
     assert not gates.enabled("Young")
 
 
 def test_deprecated_gate_is_warned_of(gates: FeatureGates, caplog: pytest.LogCaptureFixture) -> None:
-    gates.set_from_text("Old=true")
+    gates.set(parse_gates("Old=true"))
     assert "setting DEPRECATED feature gate Old" in caplog.text
 
 
@@ -78,7 +78,7 @@ def test_gate_is_not_added_with_another_default(gates: FeatureGates) -> None:
 
 def test_each_gate_is_a_gauge(gates: FeatureGates) -> None:
     metrics = Metrics()
-    gates.set_from_text("Young=true")
+    gates.set(parse_gates("Young=true"))
     gates.export(metrics)
     value = metrics.registry.get_sample_value
     found = {

@@ -15,17 +15,12 @@ from koordinator.api.node import Node
 from koordinator.base.clock import ManualClock
 from koordinator.base.listen_address import NOWHERE
 from koordinator.base.metrics import Metrics
-from koordinator.koordlet.agent import Agent, Dependencies
-from koordinator.koordlet.command_line import (
-    AuditOptions,
-    CollectorOptions,
-    EnforcementOptions,
-    KubeletOptions,
-    Options,
-)
+from koordinator.koordlet.agent import Agent
+from koordinator.koordlet.agent_context import Dependencies
 from koordinator.koordlet.features import make_features
 from koordinator.koordlet.hooks.options import HookOptions
 from koordinator.koordlet.kubelet_connection import KubeletConnection
+from koordinator.koordlet.options import AuditOptions, CollectorOptions, EnforcementOptions, KubeletOptions, Options
 from koordinator.koordlet.prediction.options import PredictionOptions
 from koordinator.kube.errors import TransportError
 from koordinator.node.core_scheduling import Prctl

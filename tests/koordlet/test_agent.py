@@ -17,7 +17,7 @@ import pytest
 
 from koordinator.api.kinds import EVENTS, NAMESPACES, NODE_METRICS, NODES
 from koordinator.koordlet.audit.log import AuditEvent
-from koordinator.koordlet.command_line import CollectorOptions
+from koordinator.koordlet.options import CollectorOptions
 from koordinator.kube.errors import ApiStatusError
 from koordinator.node.errors import MissingFileError
 from tests.in_memory_api import Asked, Hang

@@ -16,7 +16,8 @@ from koordinator.koordlet.executor.wishes import Wish
 from koordinator.koordlet.qos_manager import account_for_rounds
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.host import Host
-from koordinator.node.kernel_files import CPU_SHARES, KernelFileCodec, Target
+from koordinator.node.kernel_file_codec import KernelFileCodec
+from koordinator.node.kernel_files import CPU_SHARES, Target
 from koordinator.node.kernel_writer import MachineFiles
 
 

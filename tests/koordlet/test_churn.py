@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from koordinator.koordlet.agent import Agent
-from koordinator.koordlet.command_line import EnforcementOptions
 from koordinator.koordlet.metric_cache.ring import RingMetricCache
+from koordinator.koordlet.options import EnforcementOptions
 from tests.koordlet.node_under_test import MEMORY_STAT, NodeUnderTest, pod
 
 _PODS = 8

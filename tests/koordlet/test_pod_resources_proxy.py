@@ -17,15 +17,20 @@ from hypothesis import strategies as st
 from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
 from koordinator.base.clock import ManualClock, SystemClock
+from koordinator.base.protobuf_wire import (
+    MalformedMessageError,
+    encode_message,
+    encode_number,
+    encode_text,
+    encoded_fields,
+)
 from koordinator.koordlet.command_line import parse_options
 from koordinator.koordlet.pod_resources_proxy import SOCKET, PodResourcesProxy, with_devices
 from koordinator.kube.errors import TransportError
-from koordinator.node.errors import NodeError
 from koordinator.node.grpc_client import GrpcClient
 from koordinator.node.grpc_messages import GrpcError
 from koordinator.node.grpc_server import GrpcServer
 from koordinator.node.pod_resources import ContainerAllocation, ContainerDevices, PodAllocation, list_pod_resources
-from koordinator.node.protobuf_wire import encode_integer, encode_message, encode_text, encoded_fields
 
 _GPUS = {"gpu": [{"minor": 1, "id": "GPU-1"}, {"minor": 0, "id": "GPU-0"}]}
 _VIRTUAL_FUNCTIONS = {"rdma": [{"id": "card", "extension": {"vfs": [{"minor": -1, "busID": "0000:01:00.2"}]}}]}
@@ -186,14 +191,14 @@ def test_its_flag_and_its_gate_are_no_longer_without_effect() -> None:
 
 @given(st.binary(max_size=80))
 def test_no_answer_of_kubelet_raises_anything_else(answer: bytes) -> None:
-    with contextlib.suppress(NodeError):
+    with contextlib.suppress(MalformedMessageError):
         with_devices(answer, {("", ""): {"nvidia.com/gpu": ["GPU-0"]}})
 
 
 @given(st.lists(st.tuples(st.integers(1, 99), st.one_of(st.integers(0, 1 << 40), st.binary(max_size=9)))))
 def test_encoded_fields_put_together_are_the_message(made: list[tuple[int, int | bytes]]) -> None:
     message = b"".join(
-        encode_integer(number, value) if isinstance(value, int) else encode_message(number, value)
+        encode_number(number, value) if isinstance(value, int) else encode_message(number, value)
         for number, value in made
     )
     assert b"".join(field for _, field in encoded_fields(message)) == message

@@ -112,16 +112,6 @@ def test_late_handler_is_told_what_is_there(client: ScriptedClient) -> None:
     assert seen == [("a", True)]
 
 
-def test_removed_handlers_are_not_called(client: ScriptedClient) -> None:
-    client.lists.append(page(pod("a", 1), version=5))
-    bench = Bench(client)
-    seen: list[str] = []
-    registration = bench.informer.add_handlers(on_add=lambda obj, initial: seen.append(obj.metadata.name))
-    bench.informer.remove_handlers(registration)
-    asyncio.run(bench.play())
-    assert seen == []
-
-
 def test_not_synced_before_the_last_page(client: ScriptedClient) -> None:
     client.lists.append(page(pod("a", 1), version=5, token="next"))
     bench = Bench(client)

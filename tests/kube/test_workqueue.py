@@ -122,23 +122,6 @@ def test_shut_down_wakes_those_that_wait() -> None:
     run(scenario())
 
 
-def test_drain_waits_for_the_work_in_hand_and_what_it_added() -> None:
-    async def scenario() -> None:
-        queue: WorkQueue[str] = WorkQueue(ManualClock())
-        queue.add("a")
-        await queue.get()
-        queue.add("a")
-        draining = asyncio.ensure_future(queue.shut_down_with_drain())
-        queue.done("a")
-        await asyncio.sleep(0)
-        assert not draining.done()
-        assert await queue.get() == "a"
-        queue.done("a")
-        await asyncio.wait_for(draining, 5)
-
-    run(scenario())
-
-
 def test_cancelled_getter_passes_its_wake_up_on() -> None:
     async def scenario() -> None:
         queue: WorkQueue[str] = WorkQueue(ManualClock())

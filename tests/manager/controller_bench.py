@@ -75,12 +75,9 @@ class ControllerBench:
                 known.set()
 
         informer = self.informers.informer(kind, namespace=namespace)
-        registration = informer.add_handlers(on_add=lambda new, _: look(new), on_update=lambda _, new: look(new))
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                await known.wait()
-        finally:
-            informer.remove_handlers(registration)
+        informer.add_handlers(on_add=lambda new, _: look(new), on_update=lambda _, new: look(new))
+        async with asyncio.timeout(_PATIENCE):
+            await known.wait()
 
 
 @asynccontextmanager

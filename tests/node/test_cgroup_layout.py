@@ -15,7 +15,6 @@ from koordinator.node.cgroup_layout import (
     UnknownCgroupError,
     detect_driver,
     detect_version,
-    is_anolis_kernel,
     kubernetes_qos_of,
     parse_container_id,
 )
@@ -121,12 +120,3 @@ def test_driver_by_the_folder_that_kubelet_made(tmp_path: Path, path: str, drive
     machine = FakeMachine(tmp_path)
     machine.write(f"/sys/fs/cgroup/{path}", "1\n")
     assert detect_driver(machine.host, CgroupVersion.V1) is driver
-
-
-@pytest.mark.parametrize("path", ["cpu/cpu.bvt_warp_ns", "memory/kubepods.slice/memory.wmark_ratio"])
-def test_an_anolis_kernel_by_its_files(tmp_path: Path, path: str) -> None:
-    machine = FakeMachine(tmp_path)
-    machine.write("/sys/fs/cgroup/memory/kubepods.slice/memory.stat", "")
-    assert not is_anolis_kernel(machine.host, CgroupVersion.V1)
-    machine.write(f"/sys/fs/cgroup/{path}", "0\n")
-    assert is_anolis_kernel(machine.host, CgroupVersion.V1)

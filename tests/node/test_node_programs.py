@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from koordinator.base.protobuf_wire import encode_message, encode_text
 from koordinator.node.errors import Unavailable
 from koordinator.node.features import FeatureState, Works
 from koordinator.node.grpc_server import GrpcServer, Handler
 from koordinator.node.host import Host
 from koordinator.node.node_programs import probe_node_programs
-from koordinator.node.protobuf_wire import encode_message, encode_text
 
 RUNTIME, PODS, HOOKS = "container runtime (CRI)", "pod-resources API of kubelet", "hook server of koordlet"
 
@@ -55,6 +55,18 @@ def register(root: Path, content: str) -> None:
     folder = root / "etc/runtime/hookserver.d"
     folder.mkdir(parents=True)
     (folder / "koordlet.json").write_text(content)
+
+
+def test_a_runtime_whose_answer_is_no_message(root: Path) -> None:
+    path = root / "var/run/containerd/containerd.sock"
+
+    async def ask() -> dict[str, FeatureState]:
+        async with serving(path, "/runtime.v1.RuntimeService/Version", b"\x0a\x7f"):
+            return await states(root)
+
+    state = asyncio.run(ask())[RUNTIME]
+    assert isinstance(state, Unavailable)
+    assert state.reason.endswith("a field of 127 bytes is cut off after 0")
 
 
 def test_a_runtime_says_what_it_is(root: Path) -> None:

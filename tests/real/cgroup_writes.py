@@ -15,6 +15,7 @@ from koordinator.koordlet.executor.wishes import Wish
 from koordinator.node.block_devices import read_block_devices
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_version
 from koordinator.node.host import Host
+from koordinator.node.kernel_file_codec import KernelFileCodec
 from koordinator.node.kernel_files import (
     BLOCK_READ_BPS,
     BLOCK_READ_IOPS,
@@ -28,7 +29,6 @@ from koordinator.node.kernel_files import (
     MEMORY_LOW,
     MEMORY_MIN,
     MEMORY_OOM_GROUP,
-    KernelFileCodec,
     Target,
     Value,
 )

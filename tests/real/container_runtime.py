@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.real.container_images import Image, busybox_layer, registry, write_archive
+from tests.real.polling import until
 from tests.real.programs import RealPrograms
 
 IMAGE = "docker.io/library/busybox:latest"
@@ -26,14 +26,6 @@ _SANDBOX_IMAGE = "registry.k8s.io/pause:3.10"
 NEEDED = ("containerd", "runc", "ctr", "busybox")
 _PORTS = {"type": "portmap", "capabilities": {"portMappings": True}}
 HOW_TO_GET = "apt-get install containerd runc containernetworking-plugins busybox-static: {} is absent"
-
-
-def until(is_so: Callable[[], bool], seconds: float, what: str) -> None:
-    """Wait for a condition."""
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end, f"{what}: not within {seconds:.0f} s"
-        time.sleep(0.05)
 
 
 def busybox_image() -> Image:

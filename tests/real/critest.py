@@ -19,7 +19,8 @@ from subprocess import PIPE, STDOUT, Popen, run
 from xml.etree import ElementTree
 
 from tests.real.container_images import File, Image, busybox_layer, compiled, layer_of, set_user_id
-from tests.real.container_runtime import ProxiedRuntime, proxied_runtime, until
+from tests.real.container_runtime import ProxiedRuntime, proxied_runtime
+from tests.real.polling import until
 from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
 from tests.real.real_node import only_node
 from tests.runtime_proxy.proxied import ALL_HOOKS

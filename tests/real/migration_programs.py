@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +15,7 @@ import yaml
 from koordinator.api.document import Document
 from koordinator.api.manifests import custom_resource_definitions
 from tests.real.control_plane import ControlPlane
+from tests.real.polling import until
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import PLAIN, write_configuration
 
@@ -32,7 +32,6 @@ _SCHEDULER_PLUGINS: Final = {
     "bind": {"disabled": [{"name": "*"}], "enabled": [_RESERVATION, {"name": "DefaultBinder"}]},
 }
 _NODES: Final = 4
-_READY_SECONDS: Final = 60.0
 
 
 @contextmanager
@@ -64,7 +63,7 @@ def cluster_of_moving_pods(
         ):
             extra = ["--nodes", str(_NODES)] if name == "nodes" else []
             stack.enter_context(running([*command, *extra], folder / f"{name}.log"))
-        until(lambda: len(_ready_nodes(plane)) == _NODES, "nodes to be ready")
+        until(lambda: len(_ready_nodes(plane)) == _NODES, 60, "nodes to be ready")
         yield plane
 
 
@@ -128,13 +127,6 @@ def items(plane: ControlPlane, path: str) -> list[Document]:
     assert status == 200, answer
     found: list[Document] = answer["items"]
     return found
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = _READY_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.1)
 
 
 def is_ready(obj: Document) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import jsonpatch
 
 from koordinator.api.document import Document, copied
+from koordinator.base.feature_gates import parse_gates
 from koordinator.base.metrics import Metrics
 from koordinator.manager.features import make_features
 from koordinator.manager.webhook.dispatch import Webhook
@@ -87,7 +88,7 @@ def both_programs(programs: RealPrograms, plane: ControlPlane, folder: Path, gat
 def our_program(gates: str = "") -> tuple[QuotaBench, dict[str, Webhook]]:
     features = make_features()
     if gates:
-        features.set_from_text(gates)
+        features.set(parse_gates(gates))
     settings = QuotaSettings.from_gates(features)
     bench = QuotaBench(settings)
     bench.observe(*QUOTAS)

@@ -9,14 +9,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.real.polling import until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -109,12 +110,3 @@ def _node_script() -> Path:
     if missing := [program for program in ("containerd", "runc", "gcc") if shutil.which(program) is None]:
         pytest.skip(f"apt-get install containerd runc containernetworking-plugins gcc: {missing[0]} is absent")
     return script
-
-
-def until(condition: Callable[[], bool], seconds: float) -> float:
-    """Wait for it; how many seconds that took."""
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() < started + seconds, "not within the time limit"
-        time.sleep(0.05)
-    return time.monotonic() - started

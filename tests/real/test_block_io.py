@@ -21,7 +21,8 @@ from koordinator.koordlet.qos.snapshot import PodUsage
 from koordinator.node.block_devices import BlockDevices, read_block_devices
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_version
 from koordinator.node.host import Host
-from koordinator.node.kernel_files import BLOCK_WEIGHT, KernelFileCodec, Target
+from koordinator.node.kernel_file_codec import KernelFileCodec
+from koordinator.node.kernel_files import BLOCK_WEIGHT, Target
 from koordinator.node.kernel_writer import MachineFiles
 from tests.koordlet.qos.qos_fixtures import pod_usage, policy, snapshot
 

@@ -16,7 +16,8 @@ import pytest
 
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import NO_LIMIT, CgroupReader
-from tests.real.real_node import EnforcedNode, real_node, until
+from tests.real.polling import until
+from tests.real.real_node import EnforcedNode, real_node
 
 _NAMESPACE = "suppress-test"
 _LAYOUT = CgroupLayout("/sys/fs/cgroup", CgroupVersion.V1, CgroupDriver.CGROUPFS)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,7 @@ import yaml
 
 from tests.real.audited import NAMESPACE, Audited, Right, audited
 from tests.real.manager_cluster import prepare
+from tests.real.polling import until, until_nothing_is_left
 from tests.real.programs import RealPrograms
 
 CORE: Final = "/api/v1"
@@ -141,7 +141,7 @@ def give_it_nodes_and_pods(books: Audited) -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"replicas": 4, "selector": {"matchLabels": {"a": "b"}}, "template": template}
     books.create(REPLICA_SETS, {"metadata": {"name": "web"}, "spec": spec})
-    wait_for(lambda: books.plane.request("GET", ROLLOUTS)[0] == 200, "Rollouts")
+    until(lambda: books.plane.request("GET", ROLLOUTS)[0] == 200, SECONDS, "Rollouts")
     rollout = {"apiVersion": "example.com/v1", "kind": "Rollout", "metadata": {"name": "web"}, "spec": {"replicas": 4}}
     books.create(ROLLOUTS, rollout)
     web = owner_of(books, "apps/v1", "ReplicaSet", f"{REPLICA_SETS}/web")
@@ -194,12 +194,16 @@ def give_it_drains(books: Audited) -> None:
 
 def give_up(books: Audited) -> None:
     """The room that was reserved is not found, and the drains are called off."""
-    wait_for(lambda: reservation_of(books, "reserved") and reservation_of_drain(books), "Reservations")
+    until(lambda: reservation_of(books, "reserved") and reservation_of_drain(books), SECONDS, "Reservations")
     conditions = [{"type": "Scheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}]
     path = f"{RESERVATIONS}/{reservation_of(books, 'reserved')}/status"
     status, answer = books.plane.request("PATCH", path, {"status": {"phase": "Failed", "conditions": conditions}})
     assert status == 200, answer
-    wait_for(lambda: any(each["metadata"]["name"].startswith("blocked-") for each in jobs(books)), "job of a drain")
+
+    def blocked_jobs() -> list[dict[str, Any]]:
+        return [each for each in jobs(books) if each["metadata"]["name"].startswith("blocked-")]
+
+    until(blocked_jobs, SECONDS, "job of a drain")
     for name in ("reserving", "blocked"):
         assert books.plane.request("PATCH", f"{DRAINS}/{name}", {"spec": {"confirmState": "Aborted"}})[0] == 200
 
@@ -224,23 +228,6 @@ def used(books: Audited) -> set[Right]:
     return {SCALE if right[2].endswith("/scale") else right for right in books.used()}
 
 
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.1)
-
-
-def until(left: Callable[[], object], process: subprocess.Popen[bytes], log: Path) -> None:
-    """Until nothing of ``left`` is left."""
-    deadline = time.monotonic() + SECONDS
-    while missing := left():
-        text = log.read_text(errors="replace")[-3000:]
-        assert process.poll() is None, text
-        assert time.monotonic() < deadline, f"missing: {missing}: {text}"
-        time.sleep(0.1)
-
-
 def test_every_right_is_used_and_none_is_missing(books: Audited, tmp_path: Path) -> None:
     prepare(books.plane)
     books.install()
@@ -250,7 +237,7 @@ def test_every_right_is_used_and_none_is_missing(books: Audited, tmp_path: Path)
         give_it_drains(books)
         give_up(books)
         expected = {right for right in books.granted() if right[0] != "watch"}
-        until(lambda: expected - used(books), process, tmp_path / "descheduler.log")
+        until_nothing_is_left(lambda: expected - used(books), SECONDS, process, tmp_path / "descheduler.log")
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     assert books.refused() == []

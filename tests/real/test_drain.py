@@ -6,7 +6,8 @@ from pathlib import Path
 
 from koordinator.api.document import Document
 from tests.real.control_plane import ControlPlane
-from tests.real.migration_programs import cluster_of_moving_pods, created, descheduler, is_ready, items, until
+from tests.real.migration_programs import cluster_of_moving_pods, created, descheduler, is_ready, items
+from tests.real.polling import until
 from tests.real.programs import RealPrograms
 
 _DRAINS = "/apis/scheduling.koordinator.sh/v1alpha1/drainnodes"
@@ -24,29 +25,29 @@ _ARGS = {
 def test_a_node_is_drained_and_given_back(real_programs: RealPrograms, tmp_path: Path) -> None:
     with cluster_of_moving_pods(real_programs, tmp_path) as plane:
         created(plane, "/apis/apps/v1/namespaces/default/deployments", _deployment())
-        until(lambda: sum(map(is_ready, _pods(plane))) == 6, "pods")
+        until(lambda: sum(map(is_ready, _pods(plane))) == 6, 60, "pods")
         with descheduler(
             real_programs, plane.kubeconfig, tmp_path, _ARGS, ours=True, flags=["--feature-gates=NodeDrain=true"]
         ):
             before = {pod["metadata"]["name"] for pod in _on_node(plane)}
             assert before
             created(plane, _DRAINS, _drain())
-            until(lambda: _status(plane).get("phase") == "Complete", "the drain to be complete", 120)
+            until(lambda: _status(plane).get("phase") == "Complete", 120, "the drain to be complete")
             assert not _on_node(plane)
             entries = {entry["podName"]: entry["phase"] for entry in _status(plane)["podMigrations"]}
             assert entries == dict.fromkeys(before, "Succeed")
             assert _node(plane)["spec"]["unschedulable"] is True
-            until(lambda: sum(map(is_ready, _pods(plane))) == 6, "all pods to be ready again")
+            until(lambda: sum(map(is_ready, _pods(plane))) == 6, 60, "all pods to be ready again")
             _give_back(plane)
 
 
 def _give_back(plane: ControlPlane) -> None:
     plane.request("PATCH", f"{_DRAINS}/drain", {"spec": {"confirmState": "Aborted"}})
-    until(lambda: _status(plane).get("phase") == "Aborted", "the drain to be rolled back")
+    until(lambda: _status(plane).get("phase") == "Aborted", 60, "the drain to be rolled back")
     assert "unschedulable" not in _node(plane)["spec"]
     assert not [each for each in items(plane, _RESERVATIONS) if each["status"].get("phase") == "Available"]
     plane.request("DELETE", f"{_DRAINS}/drain")
-    until(lambda: not items(plane, _DRAINS), "the DrainNode to be gone")
+    until(lambda: not items(plane, _DRAINS), 60, "the DrainNode to be gone")
 
 
 def _pods(plane: ControlPlane) -> list[Document]:

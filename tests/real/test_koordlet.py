@@ -18,10 +18,10 @@ from typing import Any
 import grpc
 import pytest
 
+from koordinator.base.protobuf_wire import contents, text, texts
 from koordinator.koordlet.pod_resources_proxy import SOCKET
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader
-from koordinator.node.protobuf_wire import contents, text, texts
 from tests.free_ports import free_ports
 from tests.real.programs import RealPrograms
 from tests.real.real_node import EnforcedNode, real_node

@@ -13,7 +13,8 @@ import pytest
 
 from koordinator.api.document import Document
 from tests.real.control_plane import ControlPlane
-from tests.real.migration_programs import cluster_of_moving_pods, created, descheduler, is_ready, items, until
+from tests.real.migration_programs import cluster_of_moving_pods, created, descheduler, is_ready, items
+from tests.real.polling import until
 from tests.real.programs import RealPrograms
 
 _ARGS: Final = {
@@ -124,7 +125,7 @@ def _prepare(plane: ControlPlane, prefix: str) -> None:
             created(plane, f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets", budget)
     for case in CASES:
         namespace = f"{prefix}-{case.name}"
-        until(lambda: sum(map(is_ready, _pods(plane, namespace))) == case.replicas, f"pods of {namespace}")  # noqa: B023
+        until(lambda: sum(map(is_ready, _pods(plane, namespace))) == case.replicas, 60, f"pods of {namespace}")  # noqa: B023
 
 
 def _tell(plane: ControlPlane, prefix: str) -> dict[str, Story]:

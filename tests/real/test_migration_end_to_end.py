@@ -16,7 +16,8 @@ from koordinator.api.document import Document
 from tests.real.control_plane import ControlPlane
 from tests.real.manager_cluster import gates, install
 from tests.real.manager_process import OURS, manager
-from tests.real.migration_programs import cluster_of_moving_pods, created, descheduler, is_ready, items, until
+from tests.real.migration_programs import cluster_of_moving_pods, created, descheduler, is_ready, items
+from tests.real.polling import until
 from tests.real.programs import RealPrograms
 
 _REPLICAS: Final = 3
@@ -65,7 +66,7 @@ def _cluster(programs: RealPrograms, folder: Path) -> Iterator[ControlPlane]:
             running.wait_ready()
             created(plane, "/apis/apps/v1/namespaces/default/deployments", _deployment())
             created(plane, "/apis/policy/v1/namespaces/default/poddisruptionbudgets", _budget())
-            until(lambda: sum(map(is_ready, items(plane, _PODS))) == _REPLICAS, "pods")
+            until(lambda: sum(map(is_ready, items(plane, _PODS))) == _REPLICAS, 60, "pods")
             with descheduler(programs, plane.kubeconfig, folder, _ARGS, ours=True):
                 yield plane
 

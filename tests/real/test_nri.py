@@ -19,17 +19,18 @@ import pytest
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from tests.free_ports import free_ports
 from tests.real.container_runtime import CriClient
+from tests.real.node_pods import NodePods, offer_batch
 from tests.real.nri_containerd import containerd_with_nri, put_before_path
+from tests.real.polling import until
 from tests.real.programs import RealPrograms
-from tests.real.real_node import EnforcedNode, real_node, until
+from tests.real.real_node import EnforcedNode, real_node
 
 pytestmark = pytest.mark.slow
 
 _NAMESPACE = "nri"
 _NODE = "nri-node"
 _LAYOUT = CgroupLayout("/sys/fs/cgroup", CgroupVersion.V1, CgroupDriver.CGROUPFS)
-_BATCH = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
-_CAPACITY = {"kubernetes.io/batch-cpu": "4000", "kubernetes.io/batch-memory": "1Gi"}
+_PODS = NodePods(_NODE, _NAMESPACE)
 _MEMORY = 64 << 20
 _GATES = "--feature-gates=GPUEnvInject=true"
 _LIMITS = ("512", "50000", str(_MEMORY))
@@ -173,48 +174,11 @@ def nri(real_cluster: Path, real_programs: RealPrograms) -> Iterator[NRINode]:
         folder = Path(name)
         path = put_before_path(programs, folder / "bin", folder / "nri.sock")
         with real_node(real_cluster, folder / "node", _NODE, _NAMESPACE, PATH=path) as node:
-            status = json.dumps({"status": {"capacity": _CAPACITY, "allocatable": _CAPACITY}})
-            node.kubectl("patch", "node", node.name, "--subresource=status", "--type=merge", "-p", status)
+            offer_batch(node, "4000")
             crictl = CriClient(real_programs.kubernetes / "crictl", folder / "node/containerd.sock")
             # A kubelet without any pod is taken for one that does not know of its pods yet.
-            node.run_pod(_pod("first", "LS", {}))
+            node.run_pod(_PODS.pod("first", "LS", {}))
             yield NRINode(node, folder, programs, crictl)
-
-
-def _pod(name: str, qos: str, resources: dict[str, str], **annotations: Any) -> dict[str, Any]:
-    container = {
-        "name": "main",
-        "image": "docker.io/library/pause:latest",
-        "imagePullPolicy": "Never",
-        "resources": {"requests": resources, "limits": resources},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": _NAMESPACE,
-            "labels": {"koordinator.sh/qosClass": qos},
-            "annotations": {key.replace("__", "/"): json.dumps(value) for key, value in annotations.items()},
-        },
-        "spec": {
-            "nodeName": _NODE,
-            "hostNetwork": True,
-            "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": 0,
-            "containers": [container],
-        },
-    }
-
-
-def _batch_pod(name: str) -> dict[str, Any]:
-    specification = {"containers": {"main": {"requests": _BATCH, "limits": _BATCH}}}
-    return _pod(name, "BE", _BATCH, **{"node.koordinator.sh__extended-resource-spec": specification})
-
-
-def _pinned_pod(name: str) -> dict[str, Any]:
-    amounts = {"cpu": "500m", "memory": "64Mi"}
-    return _pod(name, "LSR", amounts, **{"scheduling.koordinator.sh__resource-status": {"cpuset": "1"}})
 
 
 def _container(pod: dict[str, Any]) -> str:
@@ -234,8 +198,8 @@ def _shown(pod: dict[str, Any], level: str = "container") -> tuple[str, str, str
 def test_a_container_is_made_with_what_the_hooks_want(nri: NRINode) -> None:
     gpus = {"gpu": [{"minor": 1}, {"minor": 3}]}
     with nri.koordlet(_GATES) as koordlet:
-        sort, db = nri.node.run_pod(_batch_pod("sort")), nri.node.run_pod(_pinned_pod("db"))
-        train = nri.node.run_pod(_pod("train", "LS", {}, **{"scheduling.koordinator.sh__device-allocated": gpus}))
+        sort, db = nri.node.run_pod(_PODS.batch("sort")), nri.node.run_pod(_PODS.pinned("db"))
+        train = nri.node.run_pod(_PODS.pod("train", "LS", {}, **{"scheduling.koordinator.sh__device-allocated": gpus}))
         until(lambda: _shown(sort, "pod") == _LIMITS, 10)
         assert koordlet.asked("PreRunPodSandbox") >= 3
     # They were in the request to create the container, not written afterwards.
@@ -250,7 +214,7 @@ def test_a_container_is_made_with_what_the_hooks_want(nri: NRINode) -> None:
 
 def test_an_update_of_the_runtime_gets_what_the_hooks_want(nri: NRINode) -> None:
     with nri.koordlet():
-        pod = nri.node.run_pod(_batch_pod("updated"))
+        pod = nri.node.run_pod(_PODS.batch("updated"))
         nri.crictl("update", "--cpu-quota", "20000", "--cpu-share", "100", _container(pod))
         assert _shown(pod) == _LIMITS
         # What the hooks do not care for is as it was asked for.
@@ -263,7 +227,7 @@ def test_a_container_that_kubelet_resizes_keeps_its_cpus_and_gets_no_quota(nri: 
     amounts = {"cpu": "700m", "memory": "64Mi"}
     patch = {"spec": {"containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}]}}
     with nri.koordlet():
-        pod = nri.node.run_pod(_pinned_pod("resized"))
+        pod = nri.node.run_pod(_PODS.pinned("resized"))
         nri.node.kubectl("patch", "pod", "resized", "-n", _NAMESPACE, "--subresource=resize", "-p", json.dumps(patch))
         # kubelet writes the pod's own cgroup itself: that is for the reconciler, which looks again once a minute.
         until(lambda: _shown(pod)[0] == "716", 30)
@@ -274,16 +238,16 @@ def test_a_container_that_kubelet_resizes_keeps_its_cpus_and_gets_no_quota(nri: 
 
 def test_a_runtime_that_crashed_asks_again(nri: NRINode) -> None:
     with nri.koordlet() as koordlet:
-        before, known = nri.node.run_pod(_batch_pod("before")), nri.synchronized()
+        before, known = nri.node.run_pod(_PODS.batch("before")), nri.synchronized()
         nri.restart_containerd()
         until(lambda: koordlet.connections == 2 and nri.synchronized() == known + 1, 60)
-        after = nri.node.run_pod(_batch_pod("after"))
+        after = nri.node.run_pod(_PODS.batch("after"))
         assert nri.specification(after)["linux"]["resources"]["cpu"]["quota"] == 50_000
         assert _shown(before) == _LIMITS
 
 
 def test_a_koordlet_that_was_away_catches_up(nri: NRINode) -> None:
-    pod = nri.node.run_pod(_batch_pod("missed"))
+    pod = nri.node.run_pod(_PODS.batch("missed"))
     assert _shown(pod)[:2] == ("2", "-1")
     with nri.koordlet():
         until(lambda: _shown(pod) == _shown(pod, "pod") == _LIMITS, 30)
@@ -292,11 +256,11 @@ def test_a_koordlet_that_was_away_catches_up(nri: NRINode) -> None:
 def test_a_pod_that_a_hook_cannot_read_starts_only_where_that_is_wanted(nri: NRINode) -> None:
     broken, complaint = {"scheduling.koordinator.sh__resource-status": ["no object"]}, "sh/resource-status]: Expected"
     with nri.koordlet("--runtime-hooks-plugin-failure-policy=Fail"):
-        nri.node.apply(_pod("refused", "LSR", {"cpu": "100m"}, **broken))
+        nri.node.apply(_PODS.pod("refused", "LSR", {"cpu": "100m"}, **broken))
         until(lambda: complaint in _events(nri.node, "refused"), 30)
         nri.node.kubectl("delete", "pod", "refused", "-n", _NAMESPACE, "--wait=false")
     with nri.koordlet():
-        nri.node.run_pod(_pod("ignored", "LSR", {"cpu": "100m"}, **broken))
+        nri.node.run_pod(_PODS.pod("ignored", "LSR", {"cpu": "100m"}, **broken))
 
 
 def _events(node: EnforcedNode, pod: str) -> str:
@@ -308,7 +272,7 @@ def _events(node: EnforcedNode, pod: str) -> str:
 def test_a_koordlet_that_hangs_holds_up_no_pod(nri: NRINode) -> None:
     with nri.koordlet() as koordlet:
         with koordlet.hanging():
-            pod = nri.node.run_pod(_batch_pod("hurried"))
+            pod = nri.node.run_pod(_PODS.batch("hurried"))
             assert _shown(pod)[:2] == ("2", "-1")
         # containerd has ended the connection.
         until(lambda: koordlet.connections == 2 and _shown(pod) == _LIMITS, 60)
@@ -327,11 +291,11 @@ def test_containers_are_made_as_the_original_has_them_made(nri: NRINode, real_pr
 def _pods(whose: str) -> list[dict[str, Any]]:
     gpus = {"gpu": [{"minor": 1}, {"minor": 3}]}
     return [
-        _batch_pod(f"batch-{whose}"),
-        _pinned_pod(f"pinned-{whose}"),
-        _pod(f"gpus-{whose}", "LS", {}, **{"scheduling.koordinator.sh__device-allocated": gpus}),
-        _pod(f"plain-{whose}", "LS", {"cpu": "200m", "memory": "64Mi"}),
-        _pod(f"best-effort-{whose}", "BE", {}),
+        _PODS.batch(f"batch-{whose}"),
+        _PODS.pinned(f"pinned-{whose}"),
+        _PODS.pod(f"gpus-{whose}", "LS", {}, **{"scheduling.koordinator.sh__device-allocated": gpus}),
+        _PODS.pod(f"plain-{whose}", "LS", {"cpu": "200m", "memory": "64Mi"}),
+        _PODS.pod(f"best-effort-{whose}", "BE", {}),
     ]
 
 

@@ -27,7 +27,8 @@ import yaml
 from tests.real.control_plane import ControlPlane
 from tests.real.manager_cluster import create, install, prepare
 from tests.real.manager_process import OURS, manager
-from tests.real.migration_programs import is_ready, items, running, until
+from tests.real.migration_programs import is_ready, items, running
+from tests.real.polling import until
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import write_configuration
 
@@ -114,7 +115,7 @@ def _start_cluster(stack: ExitStack, plane: ControlPlane, programs: RealPrograms
     stack.enter_context(running(controllers, folder / "controllers.log"))
     nodes = [sys.executable, "-m", "koordinator.cluster.nodes", f"--kubeconfig={plane.kubeconfig}"]
     stack.enter_context(running([*nodes, "--nodes", str(_NODES)], folder / "nodes.log"))
-    until(lambda: sum(is_ready(node) for node in items(plane, "/api/v1/nodes")) == _NODES, "nodes to be ready")
+    until(lambda: sum(is_ready(node) for node in items(plane, "/api/v1/nodes")) == _NODES, 60, "nodes to be ready")
 
 
 def _original_scheduler(programs: RealPrograms, plane: ControlPlane) -> list[str]:

@@ -21,15 +21,16 @@ from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVer
 from koordinator.node.grpc_client import GrpcClient
 from tests.free_ports import free_ports
 from tests.real.container_runtime import ProxyProcess
+from tests.real.node_pods import BATCH, NodePods, offer_batch
+from tests.real.polling import until
 from tests.real.programs import RealPrograms
-from tests.real.real_node import EnforcedNode, real_node, until
+from tests.real.real_node import EnforcedNode, real_node
 from tests.real.test_runtime_proxy_kubelet import link_programs
 
 _NAMESPACE = "runtime-hooks"
 _NODE = "hooks-node"
 _LAYOUT = CgroupLayout("/sys/fs/cgroup", CgroupVersion.V1, CgroupDriver.CGROUPFS)
-_BATCH = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
-_CAPACITY = {"kubernetes.io/batch-cpu": "2000", "kubernetes.io/batch-memory": "1Gi"}
+_PODS = NodePods(_NODE, _NAMESPACE)
 _MEMORY = 64 << 20
 _FILES = ("cpu.shares", "cpu.cfs_quota_us", "memory.limit_in_bytes", "cpuset.cpus")
 _CONTROLLERS = {"cpu.shares": "cpu", "cpu.cfs_quota_us": "cpu", "memory.limit_in_bytes": "memory"}
@@ -95,47 +96,10 @@ def hooked(real_cluster: Path, real_programs: RealPrograms) -> Iterator[HookedNo
         proxy.launch()
         try:
             with real_node(real_cluster, folder / "node", _NODE, _NAMESPACE, **settings) as node:
-                status = json.dumps({"status": {"capacity": _CAPACITY, "allocatable": _CAPACITY}})
-                node.kubectl("patch", "node", node.name, "--subresource=status", "--type=merge", "-p", status)
+                offer_batch(node, "2000")
                 yield HookedNode(node, proxy, folder)
         finally:
             proxy.stop()
-
-
-def _pod(name: str, qos: str, resources: dict[str, str], **annotations: Any) -> dict[str, Any]:
-    container = {
-        "name": "main",
-        "image": "docker.io/library/pause:latest",
-        "imagePullPolicy": "Never",
-        "resources": {"requests": resources, "limits": resources},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": _NAMESPACE,
-            "labels": {"koordinator.sh/qosClass": qos},
-            "annotations": {key.replace("__", "/"): json.dumps(value) for key, value in annotations.items()},
-        },
-        "spec": {
-            "nodeName": _NODE,
-            "hostNetwork": True,
-            "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": 0,
-            "containers": [container],
-        },
-    }
-
-
-def _batch_pod(name: str) -> dict[str, Any]:
-    spec = {"containers": {"main": {"requests": _BATCH, "limits": _BATCH}}}
-    return _pod(name, "BE", _BATCH, **{"node.koordinator.sh__extended-resource-spec": spec})
-
-
-def _pinned_pod(name: str) -> dict[str, Any]:
-    amounts = {"cpu": "500m", "memory": "64Mi"}
-    return _pod(name, "LSR", amounts, **{"scheduling.koordinator.sh__resource-status": {"cpuset": "1"}})
 
 
 def _folders(pod: dict[str, Any]) -> dict[str, str]:
@@ -162,7 +126,7 @@ def test_a_batch_pod_starts_with_its_batch_resources(hooked: HookedNode) -> None
     with hooked.koordlet("--runtime-hooks-reconcile-interval=1h"):
         until((hooked.proxy.hooks / "koordlet.json").exists, 60)
         until(lambda: "hook server koordlet.json" in hooked.proxy.log.read_text(), 10)
-        pods = [hooked.node.run_pod(_batch_pod("sort")), hooked.node.run_pod(_pinned_pod("db"))]
+        pods = [hooked.node.run_pod(_PODS.batch("sort")), hooked.node.run_pod(_PODS.pinned("db"))]
         shown = {key: value for pod in pods for key, value in _shown(pod).items()}
         containers = [json.loads(_inspect(hooked, pod)) for pod in pods]
     limits = ("512", "50000", str(_MEMORY))
@@ -193,7 +157,7 @@ def test_the_files_of_running_pods_are_those_that_the_original_writes(
         "spec": {"resourceUsedThresholdWithBE": {"enable": False}},
     }
     hooked.node.apply({"apiVersion": "slo.koordinator.sh/v1alpha1", **policy})
-    pods = [hooked.node.run_pod(_batch_pod("sort2")), hooked.node.run_pod(_pinned_pod("db2"))]
+    pods = [hooked.node.run_pod(_PODS.batch("sort2")), hooked.node.run_pod(_PODS.pinned("db2"))]
 
     def shown() -> dict[str, str]:
         return {key: value for pod in pods for key, value in _shown(pod).items()}
@@ -226,7 +190,7 @@ async def _answers(socket: Path) -> list[str]:
     """What a hook server answers about containers that do not exist, of pods of several kinds."""
     client = GrpcClient(socket)
     found = []
-    amounts = {"requests": _BATCH, "limits": _BATCH}
+    amounts = {"requests": BATCH, "limits": BATCH}
     batch = json.dumps({"containers": {"main": amounts}})
     cases = [
         ("BE", {"node.koordinator.sh/extended-resource-spec": batch}, "/kubepods/besteffort/podx"),

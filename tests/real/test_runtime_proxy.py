@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.container_runtime import IMAGE, CriClient, ProxiedRuntime, proxied_runtime, until
+from tests.real.container_runtime import IMAGE, CriClient, ProxiedRuntime, proxied_runtime
 from tests.real.hook_server_process import SHARES, VARIABLE
+from tests.real.polling import until
 from tests.real.programs import RealPrograms
 
 _REPOSITORY = Path(__file__).resolve().parents[2]

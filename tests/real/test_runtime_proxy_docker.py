@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.real.container_images import write_archive
-from tests.real.container_runtime import IMAGE, ProxyProcess, busybox_image, until
+from tests.real.container_runtime import IMAGE, ProxyProcess, busybox_image
 from tests.real.hook_server_process import SHARES, VARIABLE
+from tests.real.polling import until
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _NEEDED = ("dockerd", "docker", "busybox")

@@ -15,8 +15,9 @@ from uuid import uuid4
 
 import pytest
 
-from tests.real.container_runtime import ProxyProcess, until
+from tests.real.container_runtime import ProxyProcess
 from tests.real.hook_server_process import SHARES
+from tests.real.polling import until
 from tests.real.programs import RealPrograms
 from tests.real.real_node import REPOSITORY, started_node
 

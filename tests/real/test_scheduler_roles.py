@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 from tests.real.audited import NAMESPACE, Audited, audited
 from tests.real.manager_cluster import prepare
+from tests.real.polling import until_nothing_is_left
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import API_VERSION, LOAD_AWARE, write_configuration
 
@@ -140,16 +140,6 @@ def create_claims(books: Audited) -> None:
     assert books.plane.request("PATCH", f"{CORE}/persistentvolumes/disk/status", available)[0] == 200
 
 
-def until(left: Callable[[], object], process: subprocess.Popen[bytes], log: Path) -> None:
-    """Until nothing of ``left`` is left."""
-    deadline = time.monotonic() + SECONDS
-    while missing := left():
-        text = log.read_text(errors="replace")[-2000:]
-        assert process.poll() is None, text
-        assert time.monotonic() < deadline, f"missing: {missing}: {text}"
-        time.sleep(0.1)
-
-
 def test_every_right_is_used_and_none_is_missing(books: Audited, tmp_path: Path) -> None:
     prepare(books.plane)
     books.install()
@@ -160,13 +150,13 @@ def test_every_right_is_used_and_none_is_missing(books: Audited, tmp_path: Path)
         return "" if "nodeName" in books.plane.request("GET", f"{PODS}/{name}")[1].get("spec", {}) else name
 
     with scheduler(books, tmp_path) as process:
-        until(lambda: not_bound("unimportant"), process, log)
-        until(lambda: not_bound("revoked"), process, log)
+        until_nothing_is_left(lambda: not_bound("unimportant"), SECONDS, process, log)
+        until_nothing_is_left(lambda: not_bound("revoked"), SECONDS, process, log)
         books.plane.request("PATCH", f"{QUOTAS}/shrinks", {"spec": {"max": {"cpu": "0"}}})
-        until(lambda: not_bound("member-1"), process, log)
+        until_nothing_is_left(lambda: not_bound("member-1"), SECONDS, process, log)
         books.create(PODS, pod("important", "3", priorityClassName="important"))
-        until(lambda: not_bound("important"), process, log)
-        until(lambda: books.idle() - {LOST_ANSWER}, process, log)
+        until_nothing_is_left(lambda: not_bound("important"), SECONDS, process, log)
+        until_nothing_is_left(lambda: books.idle() - {LOST_ANSWER}, SECONDS, process, log)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     assert books.refused() == []

@@ -264,10 +264,6 @@ class ContainerStatus(WireStruct):
     allocated_resources: ResourceList = {}
 
 
-class PodIP(WireStruct):
-    ip: str = ""
-
-
 class PodStatus(WireStruct):
     phase: str = ""
     reason: str = ""

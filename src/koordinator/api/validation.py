@@ -1,13 +1,12 @@
 """Checks objects against what their types say is allowed, and reports every field that is wrong.
 
-``validate`` is what an API server enforces by the CRD, plus what a program needs to make sense of the object;
-``validate_admission`` is the stricter check that configuration must pass before it is written into a CRD.
+That is what an API server enforces by the CRD, plus what a program needs to make sense of the object.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -18,35 +17,28 @@ from koordinator.api.field_error import FieldError, child_path
 from koordinator.api.semantic_checks import SEMANTIC_CHECKS
 from koordinator.api.struct_fields import StructField, struct_fields
 
-_Check = Callable[[msgspec.Struct, str], Iterator[FieldError]]
-
 
 def validate(struct: msgspec.Struct, path: str = "") -> list[FieldError]:
     """Everything about the object that its kind does not allow; ``path`` is put before the fields' own."""
-    return list(_walk(struct, path, _schema_errors))
+    return list(_walk(struct, path))
 
 
-def validate_admission(struct: msgspec.Struct, path: str = "") -> list[FieldError]:
-    """Everything for which configuration is refused: bounds, and pairs of fields that need each other."""
-    return list(_walk(struct, path, _admission_errors))
-
-
-def _walk(struct: msgspec.Struct, path: str, check: _Check) -> Iterator[FieldError]:
-    yield from check(struct, path)
+def _walk(struct: msgspec.Struct, path: str) -> Iterator[FieldError]:
+    yield from _schema_errors(struct, path)
     for field in struct_fields(type(struct)):
         if not field.schema.schemaless and not field.schema.preserve_unknown_fields:
-            yield from _walk_value(getattr(struct, field.name), child_path(path, field.wire_name), check)
+            yield from _walk_value(getattr(struct, field.name), child_path(path, field.wire_name))
 
 
-def _walk_value(value: Any, path: str, check: _Check) -> Iterator[FieldError]:
+def _walk_value(value: Any, path: str) -> Iterator[FieldError]:
     if isinstance(value, msgspec.Struct):
-        yield from _walk(value, path, check)
+        yield from _walk(value, path)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _walk_value(item, f"{path}[{index}]", check)
+            yield from _walk_value(item, f"{path}[{index}]")
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _walk_value(item, f"{path}[{key}]", check)
+            yield from _walk_value(item, f"{path}[{key}]")
 
 
 def _schema_errors(struct: msgspec.Struct, path: str) -> Iterator[FieldError]:
@@ -85,28 +77,6 @@ def _text_error(rules: Schema, value: str, path: str) -> FieldError | None:
     if rules.pattern is not None and not _compiled(rules.pattern).search(value):
         return FieldError.invalid(path, value, f"must match {rules.pattern}")
     return None
-
-
-def _admission_errors(struct: msgspec.Struct, path: str) -> Iterator[FieldError]:
-    for field in struct_fields(type(struct)):
-        value = getattr(struct, field.name)
-        if not isinstance(value, int):
-            continue
-        rules = field.admission
-        if not _in_bounds(value, rules.minimum, rules.maximum):
-            yield FieldError.invalid(child_path(path, field.wire_name), value, _bounds(rules.minimum, rules.maximum))
-        other_name = rules.less_than or rules.greater_than
-        if other_name:
-            yield from _pair_error(struct, path, field, other_name)
-
-
-def _pair_error(struct: msgspec.Struct, path: str, field: StructField, other_name: str) -> Iterator[FieldError]:
-    value, other = getattr(struct, field.name), getattr(struct, other_name)
-    other_field = next(candidate for candidate in struct_fields(type(struct)) if candidate.name == other_name)
-    relation = "less" if field.admission.less_than else "greater"
-    if other is None or not (value < other if relation == "less" else value > other):
-        allowed = f"must be {relation} than {other_field.wire_name}, which is {'unset' if other is None else other}"
-        yield FieldError.invalid(child_path(path, field.wire_name), value, allowed)
 
 
 def _given(struct: msgspec.Struct) -> int:

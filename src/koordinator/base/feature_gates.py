@@ -81,10 +81,6 @@ class FeatureGates:
             self._check(name, value, field)
         self._set.update(values)
 
-    def set_from_text(self, text: str, field: str = "--feature-gates") -> None:
-        """Set gates from ``A=true,B=false``. Raises ConfigurationError naming the part that is wrong."""
-        self.set(parse_gates(text, field), field)
-
     def export(self, metrics: Metrics) -> None:
         """One gauge for each gate, as component-base has it; for when all gates are set."""
         gauge = metrics.gauge(

@@ -19,6 +19,8 @@ from pathlib import PurePath
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final, NamedTuple, Self
 
+from koordinator.base.protobuf_wire import encode_message, encode_number, varint
+
 MOST_FRAMES: Final = 128
 """Of one stack; deeper ones lose what called the rest."""
 
@@ -87,14 +89,14 @@ class Profile:
     def encode(self) -> bytes:
         """The file that a tool is given."""
         tables = _Tables()
-        parts = [_message(1, tables.unit(unit)) for unit in self.units]
+        parts = [encode_message(1, tables.unit(unit)) for unit in self.units]
         for stack, values in self.samples.items():
             locations = [tables.location(frame) for frame in stack]
-            parts.append(_message(2, _packed(1, locations) + _packed(2, values)))
+            parts.append(encode_message(2, _packed(1, locations) + _packed(2, values)))
         if self.period_unit is not None:
-            parts += [_message(11, tables.unit(self.period_unit)), _number(12, self.period)]
-        parts.append(_number(9, int(self.taken_at.timestamp() * 1e9)))
-        parts.append(_number(10, int(self.seconds * 1e9)))
+            parts += [encode_message(11, tables.unit(self.period_unit)), encode_number(12, self.period)]
+        parts.append(encode_number(9, int(self.taken_at.timestamp() * 1e9)))
+        parts.append(encode_number(10, int(self.seconds * 1e9)))
         return gzip.compress(b"".join([*parts, *tables.encoded()]), mtime=0)
 
 
@@ -107,7 +109,7 @@ class _Tables:
         self._locations: dict[Frame, int] = {}
 
     def unit(self, unit: Unit) -> bytes:
-        return _number(1, self._text(unit.kind)) + _number(2, self._text(unit.unit))
+        return encode_number(1, self._text(unit.kind)) + encode_number(2, self._text(unit.unit))
 
     def location(self, frame: Frame) -> int:
         self._functions.setdefault((frame.function, frame.file, frame.first_line), len(self._functions) + 1)
@@ -116,36 +118,26 @@ class _Tables:
     def encoded(self) -> Iterable[bytes]:
         for frame, number in self._locations.items():
             function = self._functions[frame.function, frame.file, frame.first_line]
-            yield _message(4, _number(1, number) + _message(4, _number(1, function) + _number(2, frame.line)))
+            yield encode_message(
+                4,
+                encode_number(1, number) + encode_message(4, encode_number(1, function) + encode_number(2, frame.line)),
+            )
         for (name, file, first_line), number in self._functions.items():
-            named = _number(2, self._text(name)) + _number(3, self._text(name)) + _number(4, self._text(file))
-            yield _message(5, _number(1, number) + named + _number(5, first_line))
+            named = (
+                encode_number(2, self._text(name))
+                + encode_number(3, self._text(name))
+                + encode_number(4, self._text(file))
+            )
+            yield encode_message(5, encode_number(1, number) + named + encode_number(5, first_line))
         for text in self._texts:
-            yield _message(6, text.encode("utf-8", "replace"))
+            yield encode_message(6, text.encode("utf-8", "replace"))
 
     def _text(self, text: str) -> int:
         return self._texts.setdefault(text, len(self._texts))
 
 
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _message(field: int, body: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(body)) + body
-
-
 def _packed(field: int, values: Iterable[int]) -> bytes:
-    return _message(field, b"".join(map(_varint, values)))
+    return encode_message(field, b"".join(map(varint, values)))
 
 
 # What every thread and every task of a program is doing at this moment.

@@ -39,6 +39,46 @@ KLOG_SWITCHES: Final = LOG_SWITCHES | {
     "skip-headers",
     "skip-log-headers",
 }
+_SECURE_SERVING: Final = (
+    "secure-port",
+    "bind-address",
+    "cert-dir",
+    "tls-cert-file",
+    "tls-private-key-file",
+    "tls-cipher-suites",
+    "tls-min-version",
+    "tls-sni-cert-key",
+    "disable-http2-serving",
+    "http2-max-streams-per-connection",
+    "permit-address-sharing",
+    "permit-port-sharing",
+)
+_METRICS: Final = "metrics are exported as they are"
+_AT_ONCE: Final = "log lines are written at once"
+COMPONENT_SWITCHES: Final = LOG_SWITCHES | {
+    "disable-http2-serving",
+    "permit-address-sharing",
+    "permit-port-sharing",
+    "log-text-split-stream",
+}
+
+
+def component_flags(no_secure_port: str) -> dict[str, str]:
+    """Those of every component of Kubernetes that serves over TLS and has options for its metrics and logs;
+    ``no_secure_port`` says what is served instead."""
+    return {
+        **LOG_FLAGS,
+        **dict.fromkeys(_SECURE_SERVING, no_secure_port),
+        "leader-elect-resource-lock": "leases are the only lock",
+        "allow-metric-labels": _METRICS,
+        "allow-metric-labels-manifest": _METRICS,
+        "disabled-metrics": _METRICS,
+        "show-hidden-metrics-for-version": _METRICS,
+        "log-flush-frequency": _AT_ONCE,
+        "log-text-info-buffer-size": _AT_ONCE,
+        "log-text-split-stream": TO_STDERR,
+        "logging-format": "log lines are text",
+    }
 
 
 class UnusedFlags:

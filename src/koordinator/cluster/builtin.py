@@ -7,7 +7,7 @@ from typing import Final
 
 from koordinator.api.names import path_segment
 from koordinator.cluster.resource import ALL_VERBS, Resource, ScalePaths, Strategy
-from koordinator.cluster.strategy import tables
+from koordinator.cluster.strategy import tables, workload_tables
 from koordinator.cluster.strategy.cluster_kinds import (
     DisruptionBudgetStrategy,
     NamespaceStrategy,
@@ -23,7 +23,6 @@ from koordinator.cluster.strategy.pod import PodStrategy
 from koordinator.cluster.strategy.priority_class import PriorityClassStrategy
 from koordinator.cluster.strategy.secret import ConfigMapStrategy, SecretStrategy
 from koordinator.cluster.strategy.table import NAME_AND_AGE, lookup
-from koordinator.cluster.strategy.tables import ENDPOINT_SLICE, ENDPOINTS, INGRESS
 from koordinator.cluster.strategy.webhook_configuration import WebhookConfigurationStrategy
 from koordinator.cluster.strategy.workload import DaemonSetStrategy, JobStrategy, WorkloadStrategy
 
@@ -81,7 +80,9 @@ def _core() -> list[Resource]:
     volumes = VolumeStrategy(tables.PERSISTENT_VOLUME)
     claims = ObjectStrategy(v1, "PersistentVolumeClaim", table=tables.PERSISTENT_VOLUME_CLAIM, status=True)
     accounts = ObjectStrategy(v1, "ServiceAccount", table=tables.SERVICE_ACCOUNT)
-    controllers = ObjectStrategy(v1, "ReplicationController", table=tables.REPLICA_SET, generation=True, status=True)
+    controllers = ObjectStrategy(
+        v1, "ReplicationController", table=workload_tables.REPLICA_SET, generation=True, status=True
+    )
     status = ("status",)
     return [
         _resource(
@@ -100,7 +101,7 @@ def _core() -> list[Resource]:
         ),
         _resource(
             v1, "endpoints", "Endpoints", "ep",
-            strategy=ObjectStrategy(v1, "Endpoints", table=ENDPOINTS),
+            strategy=ObjectStrategy(v1, "Endpoints", table=tables.ENDPOINTS),
         ),
         _resource(v1, "events", "Event", "ev", strategy=events),
         _resource(v1, "configmaps", "ConfigMap", "cm", strategy=ConfigMapStrategy()),
@@ -127,11 +128,11 @@ def _workloads() -> list[Resource]:
     apps, batch = "apps/v1", "batch/v1"
     replicas = {"status.replicas": lambda obj: str(lookup(obj, ("status", "replicas")) or 0)}
     succeeded = {"status.successful": lambda obj: str(lookup(obj, ("status", "succeeded")) or 0)}
-    replica_sets = WorkloadStrategy(apps, "ReplicaSet", table=tables.REPLICA_SET, field_labels=replicas)
+    replica_sets = WorkloadStrategy(apps, "ReplicaSet", table=workload_tables.REPLICA_SET, field_labels=replicas)
     return [
         _resource(
             apps, "deployments", "Deployment", "deploy",
-            strategy=WorkloadStrategy(apps, "Deployment", table=tables.DEPLOYMENT),
+            strategy=WorkloadStrategy(apps, "Deployment", table=workload_tables.DEPLOYMENT),
             categories=_ALL, subresources=_SCALED,
         ),
         _resource(
@@ -139,28 +140,30 @@ def _workloads() -> list[Resource]:
         ),
         _resource(
             apps, "daemonsets", "DaemonSet", "ds",
-            strategy=DaemonSetStrategy(apps, "DaemonSet", table=tables.DAEMON_SET),
+            strategy=DaemonSetStrategy(apps, "DaemonSet", table=workload_tables.DAEMON_SET),
             categories=_ALL, subresources=("status",),
         ),
         _resource(
             apps, "statefulsets", "StatefulSet", "sts",
-            strategy=WorkloadStrategy(apps, "StatefulSet", table=tables.STATEFUL_SET),
+            strategy=WorkloadStrategy(apps, "StatefulSet", table=workload_tables.STATEFUL_SET),
             categories=_ALL, subresources=_SCALED,
         ),
         _resource(apps, "controllerrevisions", "ControllerRevision"),
         _resource(
             batch, "jobs", "Job",
-            strategy=JobStrategy(table=tables.JOB, field_labels=succeeded), categories=_ALL, subresources=("status",),
+            strategy=JobStrategy(table=workload_tables.JOB, field_labels=succeeded),
+            categories=_ALL, subresources=("status",),
         ),
         _resource(
             batch, "cronjobs", "CronJob", "cj",
-            strategy=ObjectStrategy(batch, "CronJob", table=tables.CRON_JOB, generation=True, status=True),
+            strategy=ObjectStrategy(batch, "CronJob", table=workload_tables.CRON_JOB, generation=True, status=True),
             categories=_ALL, subresources=("status",),
         ),
         _resource(
             "autoscaling/v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa",
             strategy=ObjectStrategy(
-                "autoscaling/v1", "HorizontalPodAutoscaler", table=tables.HORIZONTAL_POD_AUTOSCALER, status=True
+                "autoscaling/v1", "HorizontalPodAutoscaler", status=True,
+                table=workload_tables.HORIZONTAL_POD_AUTOSCALER,
             ),
             categories=_ALL, subresources=("status",),
         ),
@@ -245,12 +248,12 @@ def _access_and_network() -> list[Resource]:
         ),
         _resource(
             slices, "endpointslices", "EndpointSlice",
-            strategy=ObjectStrategy(slices, "EndpointSlice", table=ENDPOINT_SLICE, generation=True),
+            strategy=ObjectStrategy(slices, "EndpointSlice", table=tables.ENDPOINT_SLICE, generation=True),
         ),
         _resource(
             network, "ingresses", "Ingress", "ing",
             strategy=ObjectStrategy(
-                network, "Ingress", table=INGRESS, generation=True, status=True
+                network, "Ingress", table=tables.INGRESS, generation=True, status=True
             ),
             subresources=("status",),
         ),

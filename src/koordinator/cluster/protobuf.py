@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -18,85 +18,9 @@ from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Typ
 from koordinator.api.timestamps import format_micro_time, format_time
 from koordinator.base.durations import format_duration
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.protobuf_wire import MalformedMessageError, fields, signed
 from koordinator.cluster.errors import bad_request, unsupported_media_type
 from koordinator.cluster.resource import Resource
-
-# The protobuf wire format: numbered fields of varints, fixed-size numbers and byte strings.
-
-
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_MAX_VARINT_BYTES = 10
-
-
-class WireError(KoordinatorError):
-    """Bytes that end too early or hold a wire type that Kubernetes never writes."""
-
-
-def read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of one message in the order in which they stand; fixed-size numbers come as their bytes."""
-    position = 0
-    while position < len(data):
-        key, position = read_varint(data, position)
-        number, wire_type = key >> 3, key & 7
-        if wire_type == _VARINT:
-            value, position = read_varint(data, position)
-            yield number, value
-            continue
-        if wire_type == _BYTES:
-            length, position = read_varint(data, position)
-        elif wire_type in (_FIXED64, _FIXED32):
-            length = 8 if wire_type == _FIXED64 else 4
-        else:
-            raise WireError(f"field {number} has the unknown wire type {wire_type}")
-        end = position + length
-        if end > len(data):
-            raise WireError(f"field {number} is {end - len(data)} bytes longer than its message")
-        yield number, data[position:end]
-        position = end
-
-
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint and the position after it."""
-    value = 0
-    for index in range(_MAX_VARINT_BYTES):
-        if position + index >= len(data):
-            raise WireError("a number is cut off")
-        byte = data[position + index]
-        value |= (byte & 0x7F) << (7 * index)
-        if not byte & 0x80:
-            return value & (2**64 - 1), position + index + 1
-    raise WireError("a number has more than ten bytes")
-
-
-def signed(value: int) -> int:
-    """Kubernetes writes negative numbers in two's complement of 64 bits."""
-    return value - 2**64 if value >= 2**63 else value
-
-
-def write_varint(value: int) -> bytes:
-    """An unsigned varint."""
-    written = bytearray()
-    while value > 0x7F:
-        written.append(value & 0x7F | 0x80)
-        value >>= 7
-    written.append(value)
-    return bytes(written)
-
-
-def write_number(number: int, value: int) -> bytes:
-    """A field that holds a number or a boolean; negative ones in two's complement of 64 bits."""
-    return write_varint(number << 3 | _VARINT) + write_varint(value % 2**64)
-
-
-def write_double(number: int, value: float) -> bytes:
-    """A field that holds a floating point number."""
-    return write_varint(number << 3 | _FIXED64) + struct.pack("<d", value)
-
-
-def write_bytes(number: int, value: bytes) -> bytes:
-    """A field that holds a text or a message."""
-    return write_varint(number << 3 | _BYTES) + write_varint(len(value)) + value
-
 
 # Messages of Kubernetes' types as the JSON that Go would print for the decoded struct.
 #
@@ -115,14 +39,14 @@ class NoTable(KoordinatorError):
 
 
 def decode_message(data: bytes, of: ObjectType) -> Document:
-    """One message. Unknown field numbers are skipped, as protobuf demands. Raises WireError."""
+    """One message. Unknown field numbers are skipped, as protobuf demands. Raises MalformedMessageError."""
     document: Document = {}
-    fields = of.by_number
-    for number, value in read_fields(data):
+    known = of.by_number
+    for number, value in fields(data):
         if number in of.embedded:
             document.update(decode_message(_bytes(value), named(of.embedded[number])))
             continue
-        field = fields.get(number)
+        field = known.get(number)
         if field is not None:
             _add(document, field, value)
     return document
@@ -145,7 +69,7 @@ def _add(document: Document, field: Field, value: int | bytes) -> None:
 
 
 def _map_entry(data: bytes, of: Type) -> tuple[str, Any]:
-    entry = dict(read_fields(data))
+    entry = dict(fields(data))
     default: int | bytes = b"" if of.shape is not Shape.SCALAR or of.name in _FROM_BYTES else 0
     return _bytes(entry.get(1, b"")).decode(), _decode(entry.get(2, default), of)
 
@@ -154,12 +78,12 @@ def _decode(value: int | bytes, of: Type) -> Any:
     if of.shape is Shape.OBJECT:
         return decode_message(_bytes(value), of.members)
     if of.shape is Shape.LIST:
-        return [_decode(item, of.of) for number, item in read_fields(_bytes(value)) if number == 1]
+        return [_decode(item, of.of) for number, item in fields(_bytes(value)) if number == 1]
     if of.name == "bool":
         return bool(value)
     if of.name in ("int32", "int64"):
         if isinstance(value, bytes):
-            raise WireError("bytes where a number was expected")
+            raise MalformedMessageError("bytes where a number was expected")
         return signed(value)
     if of.name not in _FROM_BYTES:
         raise NoTable(of.name)
@@ -168,16 +92,16 @@ def _decode(value: int | bytes, of: Type) -> Any:
 
 def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise WireError("a number where bytes were expected")
+        raise MalformedMessageError("a number where bytes were expected")
     return value
 
 
 def _numbers(data: bytes) -> dict[int, int]:
-    return {number: signed(value) for number, value in read_fields(data) if isinstance(value, int)}
+    return {number: signed(value) for number, value in fields(data) if isinstance(value, int)}
 
 
 def _first(data: bytes) -> bytes:
-    return next((value for number, value in read_fields(data) if number == 1 and isinstance(value, bytes)), b"")
+    return next((value for number, value in fields(data) if number == 1 and isinstance(value, bytes)), b"")
 
 
 def _moment(data: bytes) -> datetime | None:
@@ -188,7 +112,7 @@ def _moment(data: bytes) -> datetime | None:
     try:
         return _EPOCH + timedelta(seconds=parts.get(1, 0), microseconds=parts.get(2, 0) // 1000)
     except OverflowError as error:
-        raise WireError("a time lies outside the years 1 to 9999") from error
+        raise MalformedMessageError("a time lies outside the years 1 to 9999") from error
 
 
 def _time(data: bytes) -> str | None:
@@ -206,7 +130,7 @@ def _duration(data: bytes) -> str:
 
 
 def _int_or_string(data: bytes) -> int | str:
-    parts = dict(read_fields(data))
+    parts = dict(fields(data))
     if parts.get(1) == _TYPE_STRING:
         return _bytes(parts.get(3, b"")).decode()
     number = parts.get(2, 0)
@@ -215,7 +139,7 @@ def _int_or_string(data: bytes) -> int | str:
 
 def _double(data: bytes) -> float:
     if len(data) != _DOUBLE.size:
-        raise WireError(f"{len(data)} bytes where a double was expected")
+        raise MalformedMessageError(f"{len(data)} bytes where a double was expected")
     number: float = _DOUBLE.unpack(data)[0]
     return number
 
@@ -225,7 +149,7 @@ def _json(data: bytes) -> Any:
     try:
         return msgspec.json.decode(raw) if raw else None
     except msgspec.DecodeError as error:
-        raise WireError(f"embedded JSON is malformed: {error}") from error
+        raise MalformedMessageError(f"embedded JSON is malformed: {error}") from error
 
 
 _FROM_BYTES: Final[dict[str, Callable[[bytes], Any]]] = {
@@ -268,7 +192,7 @@ def decode(body: bytes, resource: Resource | None) -> Document:
         return {"apiVersion": api_version, "kind": kind, **decode_message(raw, object_type)}
     except NoTable as error:
         raise unsupported_media_type(_JSON_TYPES) from error
-    except (WireError, UnicodeDecodeError) as error:
+    except (MalformedMessageError, UnicodeDecodeError) as error:
         raise bad_request(f"unable to decode the protobuf body: {error}") from error
 
 
@@ -280,11 +204,11 @@ def _core_alias(api_version: str, kind: str) -> str:
 def _envelope(data: bytes) -> tuple[str, str, bytes]:
     api_version = kind = ""
     raw = b""
-    for number, value in read_fields(data):
+    for number, value in fields(data):
         if number == _RAW and isinstance(value, bytes):
             raw = value
         elif number == _TYPE_META and isinstance(value, bytes):
-            names = {inner: text for inner, text in read_fields(value) if isinstance(text, bytes)}
+            names = {inner: text for inner, text in fields(value) if isinstance(text, bytes)}
             api_version = names.get(_API_VERSION, b"").decode()
             kind = names.get(_KIND, b"").decode()
     return api_version, kind, raw

@@ -9,17 +9,15 @@ import socket
 import sqlite3
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import Any, Final
 
 from aiohttp import web
 
-from koordinator.api.document import Document
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.cluster import kubeconfig_file
@@ -29,7 +27,6 @@ from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import CustomResources
 from koordinator.cluster.data_folder import FolderLock, claim_folder, write_private
 from koordinator.cluster.disruption import DisruptionController
-from koordinator.cluster.errors import ApiError
 from koordinator.cluster.http.application import Application, HttpLimits
 from koordinator.cluster.http.authentication import GROUPS, REVIEW_RESOURCES, USER, TokenAuthenticator
 from koordinator.cluster.http.endpoints import PING, Health, HealthCheck
@@ -42,52 +39,9 @@ from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.storage.sqlite import SqliteStorage
 from koordinator.cluster.storage.watch_cache import HistoryLimits
+from koordinator.cluster.system_objects import create_system_objects
 from koordinator.cluster.termination import Termination
-from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle
-from koordinator.cluster.verbs.target import Target
-
-# What every cluster has before its first client comes.
-
-
-_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
-_PRIORITY_CLASSES: Final = (
-    ("system-node-critical", 2_000_001_000, "must not be moved from their current node."),
-    (
-        "system-cluster-critical",
-        2_000_000_000,
-        "must run in the cluster, but can be moved to another node if necessary.",
-    ),
-)
-
-
-async def create_system_objects(environment: Environment) -> None:
-    """Creates those that are missing."""
-    for group, plural, namespace, obj in _objects():
-        resource = environment.registry.stored(group, plural)
-        assert resource is not None
-        target = Target(resource, namespace, obj["metadata"]["name"])
-        if environment.storage.get(target.key) is None:
-            try:
-                await create(environment, target, obj)
-            except ApiError as error:
-                error.add_note(f"while creating {plural} {target.name}")
-                raise
-
-
-def _objects() -> Iterable[tuple[str, str, str | None, Document]]:
-    for name in _NAMESPACES:
-        yield "", "namespaces", None, _named(name)
-    # Programs with delegated authentication do not start without it; nobody's certificates are trusted here.
-    yield "", "configmaps", "kube-system", _named("extension-apiserver-authentication", namespace="kube-system")
-    for name, value, purpose in _PRIORITY_CLASSES:
-        description = f"Used for system critical pods that {purpose}"
-        yield "scheduling.k8s.io", "priorityclasses", None, {**_named(name), "value": value, "description": description}
-
-
-def _named(name: str, **metadata: Any) -> Document:
-    return {"metadata": {"name": name, **metadata}}
-
 
 _BACKLOG = 1024
 _SHUTDOWN_SECONDS = 2.0

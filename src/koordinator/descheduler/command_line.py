@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from koordinator.base.feature_gates import parse_gates
 from koordinator.base.flag_types import FlagGroup
 from koordinator.base.flags import FlagSet
 from koordinator.base.listen_address import ListenAddress
-from koordinator.base.unused_flags import LOG_FLAGS, LOG_SWITCHES, UnusedFlags
+from koordinator.base.unused_flags import COMPONENT_SWITCHES, UnusedFlags, component_flags
 from koordinator.descheduler.configuration.document import DEFAULT_PORT, DeschedulerLeaderElection
 from koordinator.descheduler.features import GATES, enabled_gates
 from koordinator.kube.component_options import ClientFlags, LeaderElectionFlags
@@ -28,40 +28,6 @@ Examples:
       Run a cycle every deschedulingInterval, once the lease that it names is ours.
   koord-descheduler --config=descheduler.yaml --kubeconfig=$HOME/.kube/config --leader-elect=false --dry-run -v=2
       Say what would be evicted and why, and evict nothing."""
-
-_NO_SECURE_PORT: Final = "only the plain port is served"
-_METRICS: Final = "metrics are exported as they are"
-_AT_ONCE: Final = "log lines are written at once"
-_UNUSED: Final[Mapping[str, str]] = {
-    **LOG_FLAGS,
-    "secure-port": _NO_SECURE_PORT,
-    "bind-address": _NO_SECURE_PORT,
-    "cert-dir": _NO_SECURE_PORT,
-    "tls-cert-file": _NO_SECURE_PORT,
-    "tls-private-key-file": _NO_SECURE_PORT,
-    "tls-cipher-suites": _NO_SECURE_PORT,
-    "tls-min-version": _NO_SECURE_PORT,
-    "tls-sni-cert-key": _NO_SECURE_PORT,
-    "disable-http2-serving": _NO_SECURE_PORT,
-    "http2-max-streams-per-connection": _NO_SECURE_PORT,
-    "permit-address-sharing": _NO_SECURE_PORT,
-    "permit-port-sharing": _NO_SECURE_PORT,
-    "leader-elect-resource-lock": "leases are the only lock",
-    "allow-metric-labels": _METRICS,
-    "allow-metric-labels-manifest": _METRICS,
-    "disabled-metrics": _METRICS,
-    "show-hidden-metrics-for-version": _METRICS,
-    "log-flush-frequency": _AT_ONCE,
-    "log-text-info-buffer-size": _AT_ONCE,
-    "log-text-split-stream": "all log lines go to stderr",
-    "logging-format": "log lines are text",
-}
-_SWITCHES: Final = LOG_SWITCHES | {
-    "disable-http2-serving",
-    "permit-address-sharing",
-    "permit-port-sharing",
-    "log-text-split-stream",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +68,7 @@ class _Flags:
         )
         self.port = serving.integer("port", DEFAULT_PORT, "Its port; 0 serves nothing.", minimum=0, maximum=65535)
         self.verbosity = serving.integer("v", 2, "How much to log; 0 leaves out why nothing is done.", minimum=0)
-        self.unused = UnusedFlags(self.set, _UNUSED, _SWITCHES)
+        self.unused = UnusedFlags(self.set, component_flags("only the plain port is served"), COMPONENT_SWITCHES)
 
     def _configuration(self, group: FlagGroup) -> None:
         self.config = group.string(

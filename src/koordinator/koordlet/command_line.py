@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 import koordinator
 from koordinator.base.errors import ConfigurationError
-from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.flag_types import Flag, FlagGroup
 from koordinator.base.flags import FlagSet
 from koordinator.base.listen_address import NOWHERE, ListenAddress
 from koordinator.base.unused_flags import KLOG_FLAGS, KLOG_SWITCHES, UnusedFlags
 from koordinator.koordlet.features import WITHOUT_EFFECT, make_features
-from koordinator.koordlet.hooks.options import HookFlags, HookOptions
-from koordinator.koordlet.prediction.options import PredictionFlags, PredictionOptions
+from koordinator.koordlet.hooks.options import HookFlags
+from koordinator.koordlet.options import (
+    AuditOptions,
+    CollectorOptions,
+    EnforcementOptions,
+    KubeletOptions,
+    Options,
+)
+from koordinator.koordlet.prediction.options import PredictionFlags
 from koordinator.node.host import Host
 
 _DESCRIPTION: Final = """\
@@ -83,96 +88,6 @@ _SWITCHES: Final = KLOG_SWITCHES | {
     "enable-pod-taskids",
     "tsdb-enable-prometheus-metric",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class KubeletOptions:
-    """How kubelet is asked. Intervals are in seconds; one that is not above 0 never asks."""
-
-    address_type: str = "InternalIP"
-    sync_interval: float = 10.0
-    sync_timeout: float = 3.0
-    insecure: bool = False
-    """Plain HTTP on the read-only port."""
-    read_only_port: int = 10255
-    query_configuration: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class CollectorOptions:
-    """When what is measured more rarely is measured, in seconds; feature gates switch all but ``resctrl`` on."""
-
-    pressure_interval: float = 10.0
-    cycles_interval: float = 60.0
-    cycles_window: float = 10.0
-    cold_pages_interval: float = 5.0
-    with_resctrl: bool = False
-    resctrl_interval: float = 10.0
-    storage_interval: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class AuditOptions:
-    """Where the audit log is, and its bounds; events above ``verbosity`` are left out, none at 0 or less."""
-
-    folder: str = "/var/log/koordlet"
-    verbosity: int = 3
-    disk_bytes: int = 16 << 20
-    readers: int = 4
-    events_per_page: int = 2048
-
-
-@dataclass(frozen=True, slots=True)
-class EnforcementOptions:
-    """How often each strategy decides, in seconds (not above 0: never), and what may be done about it."""
-
-    reconcile_interval: float = 1.0
-    cpu_suppress_interval: float = 1.0
-    cpu_evict_interval: float = 1.0
-    memory_evict_interval: float = 1.0
-    cpu_evict_cool_down: float = 20.0
-    memory_evict_cool_down: float = 4.0
-    reassert_interval: float = 60.0
-    observe_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the command line and the environment say. Intervals are in seconds."""
-
-    node_name: str
-    host: Host
-    listen: ListenAddress
-    profiles: ListenAddress = NOWHERE
-    """Where profiles of koordlet are served."""
-    kubeconfig: str = ""
-    qps: float = 20.0
-    burst: int = 30
-    kubelet: KubeletOptions = field(default_factory=KubeletOptions)
-    collect_interval: float = 1.0
-    node_info_interval: float = 60.0
-    topology_interval: float = 3.0
-    """Of the Device, too."""
-    device_files: str = "/var/run/koordlet/xpu-device-infos"
-    only_device_files: bool = False
-    with_page_cache: bool = False
-    pod_resources_folder: Path = Path("/var/run/koordlet/pod-resources")
-    """Where kubelet's pod-resources API is served with devices of koord-scheduler, if its gate is on."""
-    collectors: CollectorOptions = field(default_factory=CollectorOptions)
-    prediction: PredictionOptions = field(default_factory=PredictionOptions)
-    audit: AuditOptions = field(default_factory=AuditOptions)
-    enforcement: EnforcementOptions = field(default_factory=EnforcementOptions)
-    hooks: HookOptions = field(default_factory=HookOptions)
-    report: bool = True
-    cleanup: bool = False
-    """Take back what is enforced, and end."""
-    cache_bytes: int = 100 << 20
-    cache_folder: Path | None = None
-    """Where samples are kept over restarts; None: nowhere."""
-    verbosity: int = 0
-    features: FeatureGates = field(default_factory=make_features)
-    remarks: tuple[str, ...] = ()
-    """What of the command line will not have the expected effect, in sentences."""
 
 
 class _Flags:

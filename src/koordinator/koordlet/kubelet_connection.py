@@ -14,7 +14,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics, exponential_buckets
 from koordinator.koordlet.agent_metrics import PREFIX
-from koordinator.koordlet.command_line import Options
+from koordinator.koordlet.options import Options
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.errors import ApiStatusError
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupVersion, detect_driver

@@ -11,9 +11,11 @@ from typing import Final
 from koordinator.api.node import Node
 from koordinator.base import logs
 from koordinator.base.program import Process, Run, greet, run_program
-from koordinator.koordlet.agent import Agent, Dependencies
-from koordinator.koordlet.command_line import Options, parse_options
+from koordinator.koordlet.agent import Agent
+from koordinator.koordlet.agent_context import Dependencies
+from koordinator.koordlet.command_line import parse_options
 from koordinator.koordlet.kubelet_connection import KubeletConnection
+from koordinator.koordlet.options import Options
 from koordinator.kube.connect import ClientOptions, connect, connected, user_agent
 from koordinator.node import netlink_traffic_control
 from koordinator.node.core_scheduling import kernel_prctl

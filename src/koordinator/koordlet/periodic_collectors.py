@@ -23,9 +23,9 @@ from koordinator.koordlet.collectors.node_info import NodeInfo
 from koordinator.koordlet.collectors.pressure import PressureCollector, PressureRound
 from koordinator.koordlet.collectors.resctrl import ResctrlCollector, ResctrlRound
 from koordinator.koordlet.collectors.scan import Scan
-from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.metric_cache.kinds import Series
 from koordinator.koordlet.metric_cache.samples import MetricCache
+from koordinator.koordlet.options import Options
 from koordinator.koordlet.pods import NodePod
 from koordinator.node import kidled, perf_events, pressure, resctrl
 from koordinator.node.cgroup_layout import CgroupLayout

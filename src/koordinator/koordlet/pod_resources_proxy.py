@@ -18,13 +18,13 @@ from koordinator.api.pod import Pod
 from koordinator.api.resource_names import NVIDIA_GPU, RDMA
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.protobuf_wire import contents, encode_message, encode_text, encoded_fields, text
 from koordinator.koordlet.hooks.gpu_environment import AllocatedDevice
 from koordinator.koordlet.hooks.registration import RegistrationError, clear_socket
 from koordinator.node import grpc_messages
 from koordinator.node.container_runtime import UnaryCalls
 from koordinator.node.grpc_messages import GrpcError
 from koordinator.node.grpc_server import GrpcServer, Handler
-from koordinator.node.protobuf_wire import contents, encode_message, encode_text, encoded_fields, text
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ from koordinator.koordlet import features, terway_files
 from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics, Rows
 from koordinator.koordlet.audit.log import AuditEvent, AuditLog
 from koordinator.koordlet.claim_volumes import ClaimVolumes
-from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.evictor import Evictor
 from koordinator.koordlet.executor.executor import Round
 from koordinator.koordlet.executor.wishes import Outcome
@@ -35,6 +34,7 @@ from koordinator.koordlet.node_snapshot import (
     shared_cpu_average,
     take_snapshot,
 )
+from koordinator.koordlet.options import Options
 from koordinator.koordlet.qos import (
     block_io,
     class_resctrl,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from koordinator.base.clock import Clock
-from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.metric_cache.sqlite import SQLiteMetricCache
+from koordinator.koordlet.options import Options
 
 _NODE_SECONDS: Final = 1830.0
 """The longest window of the default policy, and a little."""

@@ -37,7 +37,7 @@ MalformedHandler = Callable[[Malformed], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Registration(Generic[T]):
-    """One set of handlers; give it to ``remove_handlers`` to stop them."""
+    """One set of handlers."""
 
     name: str
     on_add: AddHandler[T] | None
@@ -77,12 +77,6 @@ class HandlerSet(Generic[T]):
 
     def add(self, registration: Registration[T]) -> None:
         self._registrations.append(registration)
-        self._rebuild()
-
-    def remove(self, registration: Registration[T]) -> None:
-        """Raises ValueError when it is not registered."""
-        self._registrations.remove(registration)
-        self._missed = {pair: missed for pair, missed in self._missed.items() if pair[0] is not registration}
         self._rebuild()
 
     def added(self, key: str, obj: T, initial: bool) -> None:

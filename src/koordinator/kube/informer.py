@@ -189,7 +189,7 @@ class Informer(Generic[T]):
         on_update: UpdateHandler[T] | None = None,
         on_delete: DeleteHandler[T] | None = None,
         on_malformed: MalformedHandler | None = None,
-    ) -> Registration[T]:
+    ) -> None:
         """Register handlers; they are called in the order of registration. What is here already is added at once."""
         registration = Registration(name or self.kind.plural, on_add, on_update, on_delete, on_malformed)
         self.cache.handlers.add(registration)
@@ -200,11 +200,6 @@ class Informer(Generic[T]):
         if on_malformed:
             for malformed in self.malformed:
                 self.cache.handlers.notify_malformed(registration, malformed.name, malformed)
-        return registration
-
-    def remove_handlers(self, registration: Registration[T]) -> None:
-        """Stop calling these handlers; ValueError when they are not registered."""
-        self.cache.handlers.remove(registration)
 
     async def run(self) -> None:
         """Keep the cache current until cancelled. Survives any failure of the API server."""

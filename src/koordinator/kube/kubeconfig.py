@@ -133,7 +133,6 @@ class Kubeconfig:
 
 
 NamedT = TypeVar("NamedT", _NamedCluster, _NamedUser, _NamedContext)
-EntryT = TypeVar("EntryT")
 
 
 def search_paths(environment: Mapping[str, str]) -> list[Path]:

@@ -90,14 +90,6 @@ class Store(Generic[T]):
         bucket = self._indexes[name].buckets.get(value)
         return list(bucket.values()) if bucket else []
 
-    def index_size(self, name: str, value: str) -> int:
-        """How many objects ``by_index`` would return, without building the list."""
-        return len(self._indexes[name].buckets.get(value, ()))
-
-    def index_values(self, name: str) -> list[str]:
-        """Every value that index ``name`` has objects for."""
-        return list(self._indexes[name].buckets)
-
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
         """Index the objects in another way; ValueError when the name is taken by a different function."""
         if name in self._indexes:

@@ -39,10 +39,7 @@ class WorkQueue(Generic[K]):
         self._order = itertools.count()
         self._earlier = asyncio.Event()
         self._getters: deque[asyncio.Future[None]] = deque()
-        self._idle = asyncio.Event()
         self._shutting_down = False
-        self.added = 0
-        self.retried = 0
 
     def __len__(self) -> int:
         """How many items are ready (not those that wait out a pause, nor those being worked on)."""
@@ -53,19 +50,10 @@ class WorkQueue(Generic[K]):
         """How many items wait out a pause."""
         return len(self._due)
 
-    @property
-    def processing(self) -> int:
-        return len(self._processing)
-
-    @property
-    def is_shut_down(self) -> bool:
-        return self._shutting_down
-
     def add(self, item: K) -> None:
         """Make the item ready, unless it is already, or the queue was shut down."""
         if self._shutting_down or item in self._dirty:
             return
-        self.added += 1
         self._dirty.add(item)
         if item not in self._processing:
             self._push(item)
@@ -86,7 +74,6 @@ class WorkQueue(Generic[K]):
 
     def add_rate_limited(self, item: K) -> None:
         """Add the item after the pause that the rate limiter decides on."""
-        self.retried += 1
         self.add_after(item, self._limiter.when(item))
 
     def forget(self, item: K) -> None:
@@ -120,23 +107,14 @@ class WorkQueue(Generic[K]):
         self._processing.discard(item)
         if item in self._dirty:
             self._push(item)
-        elif self._shutting_down and not self._queue and not self._processing:
-            self._idle.set()
 
     def shut_down(self) -> None:
         """Accept no more; ``get`` hands out what is ready and then raises. Items in a pause are dropped."""
         self._shutting_down = True
         self._waiting.clear()
         self._due.clear()
-        if not self._queue and not self._processing:
-            self._idle.set()
         while self._getters:
             self._wake_one()
-
-    async def shut_down_with_drain(self) -> None:
-        """Shut down and wait until everything that was ready has been worked on."""
-        self.shut_down()
-        await self._idle.wait()
 
     async def run_timers(self) -> None:
         """Add the items whose pause is over; runs until cancelled."""

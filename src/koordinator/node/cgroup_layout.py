@@ -18,8 +18,8 @@ from koordinator.api.host_application import (
     HostApplicationSpec,
 )
 from koordinator.api.qos import KubernetesQoS, QoSClass
-from koordinator.node.errors import MissingFileError, NodeError, UnreadableFileError
-from koordinator.node.host import Host, exists, list_folder
+from koordinator.node.errors import MissingFileError, NodeError
+from koordinator.node.host import Host, exists
 
 
 class CgroupVersion(Enum):
@@ -92,18 +92,6 @@ def detect_driver(host: Host, version: CgroupVersion) -> CgroupDriver | None:
     if exists(f"{root}/kubepods"):
         return CgroupDriver.CGROUPFS
     return None
-
-
-def is_anolis_kernel(host: Host, version: CgroupVersion) -> bool:
-    """Whether the kernel has the cgroup files of Anolis OS: group identity or memory watermarks."""
-    cpu, memory = (f"{host.cgroup}/cpu", f"{host.cgroup}/memory") if version is CgroupVersion.V1 else (host.cgroup,) * 2
-    if exists(f"{cpu}/cpu.bvt_warp_ns"):
-        return True
-    try:
-        folders = list_folder(memory)
-    except (MissingFileError, UnreadableFileError):
-        return False
-    return any(exists(f"{memory}/{folder}/memory.wmark_ratio") for folder in folders)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ import stat
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from koordinator.base.protobuf_wire import text
 from koordinator.node.errors import Unavailable
 from koordinator.node.host import Host
-from koordinator.node.protobuf_wire import text
 
 _SECONDS: Final = 5.0
 _SOCKETS: Final = ("containerd/containerd.sock", "containerd.sock", "crio/crio.sock", "crio.sock", "pouchcri.sock")

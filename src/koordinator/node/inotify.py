@@ -56,7 +56,6 @@ class FolderWatcher:
             raise InotifyError(f"inotify: {os.strerror(ctypes.get_errno())} (limit: fs.inotify.max_user_instances)")
         self._descriptor: int = descriptor
         self._folders: dict[int, str] = {}
-        self._watches: dict[str, int] = {}
 
     def fileno(self) -> int:
         return self._descriptor
@@ -73,13 +72,6 @@ class FolderWatcher:
             raise file_error(folder, OSError(code, os.strerror(code)))
         # The same folder again has the same number, and a folder that was made anew has another one.
         self._folders[watch] = folder
-        self._watches[folder] = watch
-
-    def unwatch(self, folder: str) -> None:
-        """No harm if it is not watched, or gone: the kernel ends the watch of a folder that is removed."""
-        watch = self._watches.pop(folder, None)
-        if watch is not None and self._folders.pop(watch, None) is not None:
-            self._libc.inotify_rm_watch(self._descriptor, watch)
 
     def read(self) -> list[FolderEvent]:
         """What has happened since, in order; empty if nothing has."""
@@ -105,9 +97,7 @@ class FolderWatcher:
             if mask & _QUEUE_OVERFLOW:
                 events.append(Overflow())
             elif mask & _IGNORED:
-                folder = self._folders.pop(watch, None)
-                if folder is not None and self._watches.get(folder) == watch:
-                    del self._watches[folder]
+                self._folders.pop(watch, None)
             elif mask & _IS_FOLDER and (folder := self._folders.get(watch)) is not None:
                 events.append(Created(folder, name) if mask & _CREATE else Deleted(folder, name))
         return events

@@ -15,6 +15,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Final
 
+from koordinator.base.protobuf_wire import MalformedMessageError
 from koordinator.node.container_runtime import runtime_socket, runtime_version
 from koordinator.node.errors import FileError, NodeError, Unavailable
 from koordinator.node.features import Feature, FeatureState, Undetermined, Works, probe_socket
@@ -68,7 +69,7 @@ async def _answer(path: str, ask: Callable[[GrpcClient], Awaitable[str]], needs:
     client = GrpcClient(Path(path))
     try:
         return Works(await ask(client))
-    except NodeError as error:
+    except (NodeError, MalformedMessageError) as error:
         return Unavailable(f"{path}: {error}", needs)
     finally:
         client.close()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from koordinator.base.protobuf_wire import contents, integers, text, texts
 from koordinator.node.container_runtime import UnaryCalls
 from koordinator.node.host import Host
-from koordinator.node.protobuf_wire import contents, integers, text, texts
 
 _SECONDS: Final = 5.0
 

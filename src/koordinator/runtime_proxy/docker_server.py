@@ -17,10 +17,9 @@ from typing import Final
 from koordinator.runtime_proxy import http_streams
 from koordinator.runtime_proxy.buffer_budget import BufferBudget, BufferLease
 from koordinator.runtime_proxy.docker_interceptor import DockerCall, DockerInterceptor
-from koordinator.runtime_proxy.errors import ListenError
 from koordinator.runtime_proxy.hook_dispatcher import HookError
 from koordinator.runtime_proxy.http_streams import Head, HttpError
-from koordinator.runtime_proxy.server import prepare_socket
+from koordinator.runtime_proxy.server import listen
 
 logger = logging.getLogger(__name__)
 
@@ -43,12 +42,7 @@ class DockerServer:
 
     async def start(self, path: Path) -> None:
         """Listen at ``path``. ListenError if that fails."""
-        prepare_socket(path)
-        try:
-            self._server = await asyncio.get_running_loop().create_unix_server(self._accept, str(path), backlog=128)
-            os.chmod(path, 0o600)
-        except OSError as error:
-            raise ListenError(path, error) from error
+        self._server = await listen(path, self._accept)
         logger.info("serving docker at %s on %s", self._runtime, path)
 
     async def stop(self, path: Path, grace: float) -> None:

@@ -36,6 +36,18 @@ def prepare_socket(path: Path) -> None:
         raise ListenError(path, error) from error
 
 
+async def listen(path: Path, accept: Callable[[], asyncio.Protocol]) -> asyncio.Server:
+    """Serve at a socket for root alone. ListenError if that fails."""
+    prepare_socket(path)
+    try:
+        server = await asyncio.get_running_loop().create_unix_server(accept, str(path), backlog=128)
+        # As containerd's and docker's: whoever may speak to it is root on the node.
+        os.chmod(path, 0o600)
+    except OSError as error:
+        raise ListenError(path, error) from error
+    return server
+
+
 class RelayServer:
     """Listens on a unix socket from ``start`` to ``stop``."""
 
@@ -51,13 +63,7 @@ class RelayServer:
 
     async def start(self, path: Path) -> None:
         """Listen at ``path``. ListenError if that fails."""
-        prepare_socket(path)
-        try:
-            self._server = await asyncio.get_running_loop().create_unix_server(self._accept, str(path), backlog=128)
-            # As containerd's: whoever may speak to it is root on the node.
-            os.chmod(path, 0o600)
-        except OSError as error:
-            raise ListenError(path, error) from error
+        self._server = await listen(path, self._accept)
         logger.info("serving the container runtime at %s on %s", self._runtime, path)
 
     async def stop(self, path: Path, grace: float) -> None:

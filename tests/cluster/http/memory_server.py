@@ -18,8 +18,8 @@ from koordinator.cluster.http.application import Application, HttpLimits
 from koordinator.cluster.http.authentication import REVIEW_RESOURCES, TokenAuthenticator
 from koordinator.cluster.http.endpoints import Health
 from koordinator.cluster.resource import Registry
-from koordinator.cluster.server import create_system_objects
 from koordinator.cluster.storage.indexed import MemoryStorage
+from koordinator.cluster.system_objects import create_system_objects
 from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle
 
 TOKEN = "token"

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from koordinator.base.protobuf_wire import fields
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.openapi import v2
 from koordinator.cluster.openapi.protobuf import CONTENT_TYPE, encode_document
-from koordinator.cluster.protobuf import read_fields
 from tests.cluster.embedded import HttpResponse, embedded_api
 from tests.cluster.openapi.reading import definitions, named
 
@@ -87,8 +87,8 @@ def schema_of(*fields: tuple[int, object]) -> list[tuple[int, object]]:
 def test_the_patch_operation_says_that_fields_are_validated() -> None:
     """kubectl looks for the parameter before it leaves validation to the server."""
     document = encode_document(v2(BUILTIN_RESOURCES))
-    (paths,) = (value for number, value in read_fields(document) if number == 8 and isinstance(value, bytes))
-    item = dict(read_fields(named(paths, 2)["/api/v1/nodes/{name}"]))
+    (paths,) = (value for number, value in fields(document) if number == 8 and isinstance(value, bytes))
+    item = dict(fields(named(paths, 2)["/api/v1/nodes/{name}"]))
     patch = item[8]
     assert isinstance(patch, bytes)
     assert b"fieldValidation" in patch

@@ -12,7 +12,8 @@ from koordinator.koordlet.executor.executor import Executor
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.errors import MissingFileError
 from koordinator.node.host import Host
-from koordinator.node.kernel_files import CPU_PERIOD, Format, KernelFileCodec, Target, Value
+from koordinator.node.kernel_file_codec import KernelFileCodec
+from koordinator.node.kernel_files import CPU_PERIOD, Format, Target, Value
 from koordinator.node.kernel_writer import RefusedWriteError
 
 PAGE = 4096

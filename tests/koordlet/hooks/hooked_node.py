@@ -20,7 +20,7 @@ from koordinator.kube.events import EventBroadcaster, EventRecorder
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.errors import MissingFileError
-from koordinator.node.kernel_files import KernelFileCodec
+from koordinator.node.kernel_file_codec import KernelFileCodec
 from koordinator.node.kernel_writer import KernelFiles, MachineFiles
 from koordinator.node.rdma import DeviceFile
 from tests.koordlet.hooks.hook_fixtures import node_pod, rules

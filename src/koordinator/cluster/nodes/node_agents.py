@@ -28,10 +28,11 @@ from koordinator.cluster.nodes.rotation import SimulatedTime
 from koordinator.cluster.nodes.scenario_checks import Fault
 from koordinator.cluster.nodes.simulated_kernel import PodDemand, SimulatedKernel
 from koordinator.koordlet import features
-from koordinator.koordlet.agent import Agent, Dependencies
-from koordinator.koordlet.command_line import EnforcementOptions, Options
+from koordinator.koordlet.agent import Agent
+from koordinator.koordlet.agent_context import Dependencies
 from koordinator.koordlet.features import make_features
 from koordinator.koordlet.kubelet_connection import KubeletConnection
+from koordinator.koordlet.options import EnforcementOptions, Options
 from koordinator.koordlet.pods import node_pods
 from koordinator.koordlet.prediction.options import PredictionOptions
 from koordinator.kube.errors import ApiStatusError

@@ -23,8 +23,9 @@ from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.cluster.nodes.usage import running_containers
 from koordinator.koordlet.pods import NodePod
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
+from koordinator.node.cgroup_reader import weight_of_shares
 from koordinator.node.host import Host
-from koordinator.node.kernel_files import PERIOD, quota_of_milli, shares_of_milli, weight_of_shares
+from koordinator.node.kernel_files import PERIOD, quota_of_milli, shares_of_milli
 
 _TICKS: Final = 100
 """Of /proc/stat in a second."""

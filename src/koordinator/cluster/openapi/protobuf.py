@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from koordinator.api.document import Document
-from koordinator.cluster.protobuf import write_bytes, write_double, write_number
+from koordinator.base.protobuf_wire import encode_double, encode_message, encode_number
 
 CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 """What the answer is called."""
@@ -44,11 +44,11 @@ def _message(value: Document, fields: Message, *, extensions: int = 0) -> bytes:
 
 def _named(number: int, name: str, value: bytes) -> bytes:
     """An entry of what is a map in JSON."""
-    return write_bytes(number, write_bytes(1, name.encode()) + write_bytes(2, value))
+    return encode_message(number, encode_message(1, name.encode()) + encode_message(2, value))
 
 
 def _text(number: int, value: str) -> bytes:
-    return write_bytes(number, value.encode())
+    return encode_message(number, value.encode())
 
 
 def _texts(number: int, values: list[str]) -> bytes:
@@ -57,11 +57,11 @@ def _texts(number: int, values: list[str]) -> bytes:
 
 def _any_value(value: Any) -> bytes:
     """Readers parse it as YAML, of which JSON is a part."""
-    return write_bytes(2, msgspec.json.encode(value))
+    return encode_message(2, msgspec.json.encode(value))
 
 
 def _any(number: int, value: Any) -> bytes:
-    return write_bytes(number, _any_value(value))
+    return encode_message(number, _any_value(value))
 
 
 def _anys(number: int, values: list[Any]) -> bytes:
@@ -69,55 +69,54 @@ def _anys(number: int, values: list[Any]) -> bytes:
 
 
 def _schema(number: int, value: Document) -> bytes:
-    return write_bytes(number, _message(value, _SCHEMA, extensions=31))
+    return encode_message(number, _message(value, _SCHEMA, extensions=31))
 
 
 def _type(number: int, value: str) -> bytes:
-    return write_bytes(number, _text(1, value))
+    return encode_message(number, _text(1, value))
 
 
 def _items(number: int, value: Document) -> bytes:
-    return write_bytes(number, _schema(1, value))
+    return encode_message(number, _schema(1, value))
 
 
 def _schema_or_boolean(number: int, value: Document | bool) -> bytes:
-    return write_bytes(number, write_number(2, value) if isinstance(value, bool) else _schema(1, value))
+    return encode_message(number, encode_number(2, value) if isinstance(value, bool) else _schema(1, value))
 
 
 def _schemas(number: int, values: Document) -> bytes:
     """Properties and Definitions."""
     entries = (_named(1, name, _message(value, _SCHEMA, extensions=31)) for name, value in values.items())
-    return write_bytes(number, b"".join(entries))
+    return encode_message(number, b"".join(entries))
 
 
 def _info(number: int, value: Document) -> bytes:
-    return write_bytes(number, _message(value, {"title": (1, _text), "version": (2, _text)}))
+    return encode_message(number, _message(value, {"title": (1, _text), "version": (2, _text)}))
 
 
 def _paths(number: int, values: Document) -> bytes:
     entries = (_named(2, path, _message(item, _PATH_ITEM, extensions=10)) for path, item in values.items())
-    return write_bytes(number, b"".join(entries))
+    return encode_message(number, b"".join(entries))
 
 
 def _operation(number: int, value: Document) -> bytes:
-    return write_bytes(number, _message(value, _OPERATION, extensions=13))
+    return encode_message(number, _message(value, _OPERATION, extensions=13))
 
 
 def _query_parameters(number: int, values: list[Document]) -> bytes:
     """ParametersItem, Parameter, NonBodyParameter and its variant for queries, one within the other."""
-    return b"".join(
-        write_bytes(number, write_bytes(1, write_bytes(2, write_bytes(3, _message(value, _QUERY_PARAMETER)))))
-        for value in values
-    )
+    entries = (encode_message(2, encode_message(3, _message(value, _QUERY_PARAMETER))) for value in values)
+    return b"".join(encode_message(number, encode_message(1, entry)) for entry in entries)
 
 
 def _responses(number: int, values: Document) -> bytes:
     """Of each response only the description is ever written; a ResponseValue holds a Response."""
     described = {code: _message(value, {"description": (1, _text)}) for code, value in values.items()}
-    return write_bytes(number, b"".join(_named(1, code, write_bytes(1, value)) for code, value in described.items()))
+    entries = (_named(1, code, encode_message(1, value)) for code, value in described.items())
+    return encode_message(number, b"".join(entries))
 
 
-_SCALARS: Final = (_text, write_double, write_number)
+_SCALARS: Final = (_text, encode_double, encode_number)
 """Of these proto3 writes no zero, no false and no empty text; readers cannot tell them from what is absent."""
 _SCHEMA: Final[Message] = {
     "$ref": (1, _text),
@@ -125,19 +124,19 @@ _SCHEMA: Final[Message] = {
     "title": (3, _text),
     "description": (4, _text),
     "default": (5, _any),
-    "multipleOf": (6, write_double),
-    "maximum": (7, write_double),
-    "exclusiveMaximum": (8, write_number),
-    "minimum": (9, write_double),
-    "exclusiveMinimum": (10, write_number),
-    "maxLength": (11, write_number),
-    "minLength": (12, write_number),
+    "multipleOf": (6, encode_double),
+    "maximum": (7, encode_double),
+    "exclusiveMaximum": (8, encode_number),
+    "minimum": (9, encode_double),
+    "exclusiveMinimum": (10, encode_number),
+    "maxLength": (11, encode_number),
+    "minLength": (12, encode_number),
     "pattern": (13, _text),
-    "maxItems": (14, write_number),
-    "minItems": (15, write_number),
-    "uniqueItems": (16, write_number),
-    "maxProperties": (17, write_number),
-    "minProperties": (18, write_number),
+    "maxItems": (14, encode_number),
+    "minItems": (15, encode_number),
+    "uniqueItems": (16, encode_number),
+    "maxProperties": (17, encode_number),
+    "minProperties": (18, encode_number),
     "required": (19, _texts),
     "enum": (20, _anys),
     "additionalProperties": (21, _schema_or_boolean),
@@ -150,7 +149,7 @@ _QUERY_PARAMETER: Final[Message] = {
     "in": (2, _text),
     "name": (4, _text),
     "type": (6, _text),
-    "uniqueItems": (20, write_number),
+    "uniqueItems": (20, encode_number),
 }
 _OPERATION: Final[Message] = {
     "description": (3, _text),

@@ -12,7 +12,7 @@ from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy.causes import forbidden, invalid, not_supported, required
 from koordinator.cluster.strategy.containers import default_each, defaults_of
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
-from koordinator.cluster.strategy.tables import CUSTOM_RESOURCE_DEFINITION
+from koordinator.cluster.strategy.table import NAME_AND_AGE
 from koordinator.cluster.strategy.webhook_configuration import validate_client
 from koordinator.cluster.structural_schema.definition_check import definition_causes, definition_warnings
 
@@ -286,7 +286,7 @@ class CustomResourceDefinitionStrategy(ObjectStrategy):
             "apiextensions.k8s.io/v1",
             "CustomResourceDefinition",
             namespaced=False,
-            table=CUSTOM_RESOURCE_DEFINITION,
+            table=NAME_AND_AGE,
             generation=True,
             status=True,
         )

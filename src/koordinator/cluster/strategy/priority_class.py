@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
@@ -16,7 +17,24 @@ from koordinator.cluster.strategy.table import AGE, NAME, boolean, integer, tabl
 
 
 SCHEDULING_GROUP: Final = "scheduling.k8s.io"
-SYSTEM_PRIORITY_CLASSES: Final = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+
+
+class SystemPriorityClass(NamedTuple):
+    """One of those that every cluster has."""
+
+    value: int
+    description: str
+
+
+SYSTEM_PRIORITY_CLASSES: Final[Mapping[str, SystemPriorityClass]] = {
+    "system-node-critical": SystemPriorityClass(
+        2_000_001_000, "Used for system critical pods that must not be moved from their current node."
+    ),
+    "system-cluster-critical": SystemPriorityClass(
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+}
 _TOLERATION_SECONDS: Final = 300
 _LOST_NODE_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PREEMPT: Final = "PreemptLowerPriority"
@@ -57,7 +75,7 @@ def _named_class(pod: Document, name: str, context: RequestContext) -> Document:
     if found is not None:
         return found
     if name in SYSTEM_PRIORITY_CLASSES:
-        return {"metadata": {"name": name}, "value": SYSTEM_PRIORITY_CLASSES[name]}
+        return {"metadata": {"name": name}, "value": SYSTEM_PRIORITY_CLASSES[name].value}
     raise _forbidden(pod, f"no PriorityClass with name {name} was found")
 
 
@@ -84,12 +102,6 @@ def _forbidden(pod: Document, why: str) -> ApiError:
 
 
 _HIGHEST_USER_VALUE: Final = 1_000_000_000
-_DESCRIPTIONS: Final = {
-    "system-node-critical": "Used for system critical pods that must not be moved from their current node.",
-    "system-cluster-critical": (
-        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."
-    ),
-}
 _TABLE: Final = table(
     NAME,
     integer("Value", "value"),
@@ -131,26 +143,13 @@ def _immutable(obj: Document, name: str) -> Cause:
 
 def _check_name(name: str, value: int) -> list[Cause]:
     if name.startswith("system-"):
-        if SYSTEM_PRIORITY_CLASSES.get(name) == value:
+        system_class = SYSTEM_PRIORITY_CLASSES.get(name)
+        if system_class is not None and system_class.value == value:
             return []
         detail = "priority class names with 'system-' prefix are reserved for system use only"
-        known = "is not a known system priority class" if name not in SYSTEM_PRIORITY_CLASSES else "value is not known"
+        known = "is not a known system priority class" if system_class is None else "value is not known"
         return [forbidden("metadata.name", f"{detail}. error: {name} {known}")]
     if value > _HIGHEST_USER_VALUE:
         detail = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_VALUE}"
         return [forbidden("value", detail)]
     return []
-
-
-def system_priority_classes() -> list[Document]:
-    """The two classes that every cluster has from its first second."""
-    return [
-        {
-            "apiVersion": f"{SCHEDULING_GROUP}/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": name},
-            "value": value,
-            "description": _DESCRIPTIONS[name],
-        }
-        for name, value in SYSTEM_PRIORITY_CLASSES.items()
-    ]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from koordinator.api.document import Document
 from koordinator.cluster.resource import Column
 
+NONE: Final = "<none>"
+UNSET: Final = "<unset>"
 Cell = Callable[[Document, datetime], Any]
 
 
@@ -72,6 +74,21 @@ AGE: tuple[Column, Cell] = (Column("Age"), lambda obj, now: age(obj["metadata"].
 CREATED_AT = (Column("Created At", "date"), at("metadata.creationTimestamp", None))
 NAME_AND_AGE = table(NAME, CREATED_AT)
 """What the real server shows of a kind without columns of its own."""
+
+
+def selector_text(selector: Document) -> str:
+    """A label selector as kubectl shows it, in the syntax of ``kubectl get -l``."""
+    parts = [labels_text(selector["matchLabels"])] if selector.get("matchLabels") else []
+    for requirement in selector.get("matchExpressions") or []:
+        key, operator = requirement["key"], requirement["operator"]
+        values = ",".join(sorted(requirement.get("values") or []))
+        simple = {"Exists": key, "DoesNotExist": f"!{key}"}
+        parts.append(simple.get(operator) or f"{key} {operator.lower()} ({values})")
+    return ",".join(parts) or NONE
+
+
+def labels_text(labels: Document) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or NONE
 
 
 # Durations as kubectl shows them: about two digits of precision, so that a column stays narrow.

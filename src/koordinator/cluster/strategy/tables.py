@@ -1,182 +1,30 @@
-"""The ``kubectl get`` columns of the kinds that need nothing but their own fields."""
+"""The ``kubectl get`` columns of volumes, services, quotas and other kinds that need nothing but their own fields."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Any, Final
 
 from koordinator.api.document import Document
-from koordinator.cluster.resource import Column
-from koordinator.cluster.strategy.table import AGE, NAME, age, computed, human_duration, integer, lookup, table, text
+from koordinator.cluster.strategy.table import (
+    AGE,
+    NAME,
+    NONE,
+    UNSET,
+    computed,
+    integer,
+    labels_text,
+    lookup,
+    selector_text,
+    table,
+    text,
+)
 
-_NONE: Final = "<none>"
-_UNSET: Final = "<unset>"
 _MODES: Final = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 
 
 def _size(*fields: str) -> Callable[[Document], int]:
     return lambda obj: sum(len(obj.get(field) or {}) for field in fields)
-
-
-def _containers(obj: Document) -> str:
-    return ",".join(c.get("name") or "" for c in _pod_spec(obj).get("containers") or [])
-
-
-def _images(obj: Document) -> str:
-    return ",".join(c.get("image") or "" for c in _pod_spec(obj).get("containers") or [])
-
-
-def _pod_spec(obj: Document) -> Document:
-    spec = lookup(obj, ("spec", "template", "spec")) or lookup(obj, ("template", "spec"))
-    return spec or lookup(obj, ("spec", "jobTemplate", "spec", "template", "spec")) or {}
-
-
-def _selector(obj: Document) -> str:
-    selector = lookup(obj, ("spec", "selector"))
-    if selector is None:
-        return _NONE
-    if not selector.keys() & {"matchLabels", "matchExpressions"}:
-        return _labels(selector)
-    return _label_selector(selector)
-
-
-def _label_selector(selector: Document) -> str:
-    parts = [_labels(selector["matchLabels"])] if selector.get("matchLabels") else []
-    for requirement in selector.get("matchExpressions") or []:
-        key, operator = requirement["key"], requirement["operator"]
-        values = ",".join(sorted(requirement.get("values") or []))
-        simple = {"Exists": key, "DoesNotExist": f"!{key}"}
-        parts.append(simple.get(operator) or f"{key} {operator.lower()} ({values})")
-    return ",".join(parts) or _NONE
-
-
-def _labels(labels: Document) -> str:
-    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or _NONE
-
-
-_TEMPLATE = (
-    computed("Containers", _containers, wide=True),
-    computed("Images", _images, wide=True),
-    computed("Selector", _selector, wide=True),
-)
-
-
-def _ratio(ready: str, wanted: str) -> Callable[[Document], str]:
-    def read(obj: Document) -> str:
-        return f"{lookup(obj, ready.split('.')) or 0}/{lookup(obj, wanted.split('.')) or 0}"
-
-    return read
-
-
-def _counted(name: str, path: str) -> Any:
-    return computed(name, lambda obj: lookup(obj, path.split(".")) or 0)
-
-
-DEPLOYMENT = table(
-    NAME,
-    computed("Ready", _ratio("status.readyReplicas", "spec.replicas")),
-    _counted("Up-to-date", "status.updatedReplicas"),
-    _counted("Available", "status.availableReplicas"),
-    AGE,
-    *_TEMPLATE,
-)
-REPLICA_SET = table(
-    NAME,
-    integer("Desired", "spec.replicas"),
-    integer("Current", "status.replicas"),
-    integer("Ready", "status.readyReplicas"),
-    AGE,
-    *_TEMPLATE,
-)
-DAEMON_SET = table(
-    NAME,
-    integer("Desired", "status.desiredNumberScheduled"),
-    integer("Current", "status.currentNumberScheduled"),
-    integer("Ready", "status.numberReady"),
-    integer("Up-to-date", "status.updatedNumberScheduled"),
-    integer("Available", "status.numberAvailable"),
-    computed("Node Selector", lambda obj: _labels(_pod_spec(obj).get("nodeSelector") or {})),
-    AGE,
-    *_TEMPLATE,
-)
-STATEFUL_SET = table(NAME, computed("Ready", _ratio("status.readyReplicas", "spec.replicas")), AGE, *_TEMPLATE[:2])
-
-
-def _job_status(job: Document) -> str:
-    true = {c.get("type") for c in lookup(job, ("status", "conditions")) or [] if c.get("status") == "True"}
-    for condition in ("Complete", "Failed"):
-        if condition in true:
-            return condition
-    if job["metadata"].get("deletionTimestamp"):
-        return "Terminating"
-    return next((c for c in ("Suspended", "FailureTarget", "SuccessCriteriaMet") if c in true), "Running")
-
-
-def _completions(job: Document) -> str:
-    succeeded = lookup(job, ("status", "succeeded")) or 0
-    if job["spec"].get("completions") is not None:
-        return f"{succeeded}/{job['spec']['completions']}"
-    parallelism = job["spec"].get("parallelism") or 0
-    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
-
-
-def _job_duration(job: Document, now: datetime) -> str:
-    status = job.get("status") or {}
-    if not status.get("startTime"):
-        return ""
-    end = datetime.fromisoformat(status["completionTime"]) if status.get("completionTime") else now
-    return human_duration(end - datetime.fromisoformat(status["startTime"]))
-
-
-JOB = table(
-    NAME,
-    computed("Status", _job_status),
-    computed("Completions", _completions),
-    (Column("Duration"), _job_duration),
-    AGE,
-    *_TEMPLATE,
-)
-CRON_JOB = table(
-    NAME,
-    text("Schedule", "spec.schedule"),
-    text("Timezone", "spec.timeZone", absent=_NONE),
-    computed("Suspend", lambda obj: str(bool(obj["spec"].get("suspend"))), "boolean"),
-    computed("Active", lambda obj: len(lookup(obj, ("status", "active")) or []), "integer"),
-    (Column("Last Schedule"), lambda obj, now: _last_schedule(obj, now)),
-    AGE,
-    *_TEMPLATE,
-)
-
-
-def _last_schedule(obj: Document, now: datetime) -> str:
-    last = lookup(obj, ("status", "lastScheduleTime"))
-    return age(last, now) if last else _NONE
-
-
-def _scale_target(obj: Document) -> str:
-    reference = obj["spec"].get("scaleTargetRef") or {}
-    return f"{reference.get('kind') or ''}/{reference.get('name') or ''}"
-
-
-def _cpu_target(obj: Document) -> str:
-    """Only version 1's one metric, in the real server's words."""
-    wanted = obj["spec"].get("targetCPUUtilizationPercentage")
-    if wanted is None:
-        return "<none>"
-    current = lookup(obj, ("status", "currentCPUUtilizationPercentage"))
-    return f"cpu: {'<unknown>' if current is None else f'{current}%'}/{wanted}%"
-
-
-HORIZONTAL_POD_AUTOSCALER = table(
-    NAME,
-    computed("Reference", _scale_target),
-    computed("Targets", _cpu_target),
-    computed("MinPods", lambda obj: str(obj["spec"].get("minReplicas") or "<unset>")),
-    integer("MaxPods", "spec.maxReplicas"),
-    integer("Replicas", "status.currentReplicas"),
-    AGE,
-)
 
 
 def _budget(name: str) -> Callable[[Document], str]:
@@ -221,10 +69,10 @@ PERSISTENT_VOLUME = table(
     computed("Status", _phase),
     computed("Claim", _claim),
     text("StorageClass", "spec.storageClassName"),
-    text("VolumeAttributesClass", "spec.volumeAttributesClassName", absent=_UNSET),
+    text("VolumeAttributesClass", "spec.volumeAttributesClassName", absent=UNSET),
     text("Reason", "status.reason"),
     AGE,
-    text("VolumeMode", "spec.volumeMode", wide=True, absent=_UNSET),
+    text("VolumeMode", "spec.volumeMode", wide=True, absent=UNSET),
 )
 PERSISTENT_VOLUME_CLAIM = table(
     NAME,
@@ -233,9 +81,9 @@ PERSISTENT_VOLUME_CLAIM = table(
     computed("Capacity", lambda obj: (_bound(obj, "capacity") or {}).get("storage") or ""),
     computed("Access Modes", lambda obj: _modes(_bound(obj, "accessModes"))),
     text("StorageClass", "spec.storageClassName"),
-    text("VolumeAttributesClass", "spec.volumeAttributesClassName", absent=_UNSET),
+    text("VolumeAttributesClass", "spec.volumeAttributesClassName", absent=UNSET),
     AGE,
-    text("VolumeMode", "spec.volumeMode", wide=True, absent=_UNSET),
+    text("VolumeMode", "spec.volumeMode", wide=True, absent=UNSET),
 )
 
 
@@ -249,7 +97,7 @@ STORAGE_CLASS = table(
     (NAME[0], lambda obj, now: _storage_class_name(obj)),
     text("Provisioner", "provisioner"),
     text("ReclaimPolicy", "reclaimPolicy", absent="Delete"),
-    text("VolumeBindingMode", "volumeBindingMode", absent=_UNSET),
+    text("VolumeBindingMode", "volumeBindingMode", absent=UNSET),
     text("AllowVolumeExpansion", "allowVolumeExpansion", absent=False),
     AGE,
 )
@@ -269,7 +117,7 @@ def _claim_state(claim: Document) -> str:
 RESOURCE_CLAIM = table(NAME, computed("State", _claim_state), AGE)
 RESOURCE_SLICE = table(
     NAME,
-    text("Node", "spec.nodeName", absent=_UNSET),
+    text("Node", "spec.nodeName", absent=UNSET),
     text("Driver", "spec.driver"),
     text("Pool", "spec.pool.name"),
     AGE,
@@ -282,7 +130,7 @@ def _ports(service: Document) -> str:
     for port in service["spec"].get("ports") or []:
         node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
         shown.append(f"{port.get('port')}{node_port}/{port.get('protocol')}")
-    return ",".join(shown) or _NONE
+    return ",".join(shown) or NONE
 
 
 def _external_address(service: Document) -> str:
@@ -294,17 +142,17 @@ def _external_address(service: Document) -> str:
         ingress = lookup(service, ("status", "loadBalancer", "ingress")) or []
         addresses = [i.get("ip") or i.get("hostname") or "" for i in ingress] + addresses
         return ",".join(addresses) or "<pending>"
-    return ",".join(addresses) or _NONE
+    return ",".join(addresses) or NONE
 
 
 SERVICE = table(
     NAME,
     text("Type", "spec.type"),
-    computed("Cluster-IP", lambda obj: next(iter(obj["spec"].get("clusterIPs") or []), _NONE)),
+    computed("Cluster-IP", lambda obj: next(iter(obj["spec"].get("clusterIPs") or []), NONE)),
     computed("External-IP", _external_address),
     computed("Port(s)", _ports),
     AGE,
-    computed("Selector", lambda obj: _labels(obj["spec"].get("selector") or {}), wide=True),
+    computed("Selector", lambda obj: labels_text(obj["spec"].get("selector") or {}), wide=True),
 )
 
 
@@ -323,7 +171,7 @@ def _quota(limits: bool) -> Callable[[Document], str]:
 RESOURCE_QUOTA = table(NAME, computed("Request", _quota(limits=False)), computed("Limit", _quota(limits=True)), AGE)
 NETWORK_POLICY = table(
     NAME,
-    computed("Pod-Selector", lambda obj: _label_selector(obj["spec"].get("podSelector") or {})),
+    computed("Pod-Selector", lambda obj: selector_text(obj["spec"].get("podSelector") or {})),
     AGE,
 )
 NAMESPACE = table(NAME, text("Status", "status.phase"), AGE)
@@ -355,15 +203,10 @@ ROLE_BINDING = table(
     computed("ServiceAccounts", _subjects("ServiceAccount"), wide=True),
 )
 LEASE = table(NAME, text("Holder", "spec.holderIdentity"), AGE)
-CUSTOM_RESOURCE_DEFINITION = table(
-    NAME, (Column("Created At", "date"), lambda obj, now: obj["metadata"].get("creationTimestamp"))
-)
-
-
-# The ``kubectl get`` columns of endpoints and ingresses, which show the first few of many.
 
 
 _SHOWN: Final = 3
+"""How many endpoints, ports or hosts are named before the rest is only counted."""
 
 
 def _first_few(texts: Sequence[str], absent: str) -> str:
@@ -380,17 +223,17 @@ def _endpoints(obj: Document) -> str:
         for port in ports:
             suffix = f":{port['port']}" if port.get("port") else ""
             found += [f"{address.get('ip') or ''}{suffix}" for address in subset.get("addresses") or []]
-    return _first_few(found, _NONE)
+    return _first_few(found, NONE)
 
 
 def _slice_ports(obj: Document) -> str:
     ports = [str(port.get("port", "*")) for port in obj.get("ports") or []]
-    return _first_few(ports, _UNSET)
+    return _first_few(ports, UNSET)
 
 
 def _slice_addresses(obj: Document) -> str:
     endpoints = obj.get("endpoints") or []
-    return _first_few([address for each in endpoints for address in each.get("addresses") or []], _UNSET)
+    return _first_few([address for each in endpoints for address in each.get("addresses") or []], UNSET)
 
 
 def _hosts(ingress: Document) -> str:
@@ -413,7 +256,7 @@ ENDPOINT_SLICE = table(
 )
 INGRESS = table(
     NAME,
-    text("Class", "spec.ingressClassName", absent=_NONE),
+    text("Class", "spec.ingressClassName", absent=NONE),
     computed("Hosts", _hosts),
     computed("Address", _addresses),
     computed("Ports", lambda obj: "80, 443" if obj["spec"].get("tls") else "80"),

@@ -15,6 +15,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
+from koordinator.base.token_bucket import TokenBucket
 from koordinator.descheduler.metrics import EvictionMetrics
 from koordinator.descheduler.migration.arguments import DELETE, SOFT_EVICTION
 from koordinator.kube.errors import ApiStatusError, KubeError
@@ -30,27 +31,6 @@ _SOFT_TRIES: Final = 5
 
 class EvictionRefusedError(KoordinatorError):
     """A pod was not evicted; the text says why."""
-
-
-class TokenBucket:
-    """Full at the start; nobody waits for a token."""
-
-    def __init__(self, clock: Clock, per_second: float, burst: int) -> None:
-        self._clock = clock
-        self._per_second = per_second
-        self._burst = float(burst)
-        self._tokens = self._burst
-        self._filled_at = clock.monotonic()
-
-    def take(self) -> bool:
-        """Whether there was a token."""
-        now = self._clock.monotonic()
-        self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._per_second)
-        self._filled_at = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
 
 
 class PodEvictor:

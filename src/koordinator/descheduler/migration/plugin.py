@@ -16,6 +16,7 @@ from koordinator.api.kinds import POD_MIGRATION_JOBS, PRIORITY_CLASSES
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.base.durations import format_duration
+from koordinator.base.token_bucket import TokenBucket
 from koordinator.descheduler.default_evictor import DefaultEvictor, DefaultEvictorArgs
 from koordinator.descheduler.drain.controller import DrainController
 from koordinator.descheduler.features import DISABLE_PVC_RESERVATION, NODE_DRAIN
@@ -32,7 +33,7 @@ from koordinator.descheduler.migration.arguments import NODE_FIT, MigrationContr
 from koordinator.descheduler.migration.controller import JobController
 from koordinator.descheduler.migration.cool_down import CoolDown
 from koordinator.descheduler.migration.eviction_rules import EvictionRules
-from koordinator.descheduler.migration.evictors import PodEvictor, TokenBucket
+from koordinator.descheduler.migration.evictors import PodEvictor
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.limits import MigrationFilters
 from koordinator.descheduler.migration.lister import MigrationLister

@@ -8,7 +8,7 @@ that annotation and no such pod knows that the job has done its work, and does n
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -22,7 +22,6 @@ from koordinator.api.pod_migration_job import (
     EVICT_DIRECTLY,
     PodMigrationJob,
     PodMigrationJobCondition,
-    PodMigrationJobStatus,
 )
 from koordinator.api.reservation import Reservation, ReservationCondition
 from koordinator.descheduler.migration.arguments import SOFT_EVICTION, MigrationControllerArgs
@@ -37,6 +36,15 @@ from koordinator.descheduler.migration.job_facts import (
     is_unschedulable,
     pod_condition,
     trigger_and_reason,
+)
+from koordinator.descheduler.migration.job_plans import (
+    Migration,
+    completed,
+    failed,
+    missing_pod,
+    moved,
+    new_condition,
+    pod_key,
 )
 from koordinator.descheduler.migration.job_status import (
     COMPLETE,
@@ -79,54 +87,28 @@ def decide(job: PodMigrationJob, snapshot: Snapshot, args: MigrationControllerAr
         return Plan()
     left = _time_left(job, now)
     if left is not None and left <= 0:
-        return _failed(job, jobs.TIMEOUT, "Abort job caused by timeout")
+        return failed(job, jobs.TIMEOUT, "Abort job caused by timeout")
     if not has_passed_arbitration(job):
         return Plan(after=left)
-    return _step(_Migration(job, snapshot, args, now))
+    return _step(Migration(job, snapshot, args, now))
 
 
 def after_failed_creation(job: PodMigrationJob, problem: str, now: datetime) -> Plan:
     """What the job says about a Reservation that could not be created."""
     message = f"Failed to create Reservation caused by {problem}"
-    condition = _condition(jobs.RESERVATION_CREATED, FALSE, jobs.FAILED_CREATE_RESERVATION, message)
+    condition = new_condition(jobs.RESERVATION_CREATED, FALSE, jobs.FAILED_CREATE_RESERVATION, message)
     event = JobEvent("Warning", jobs.FAILED_CREATE_RESERVATION, message)
     status = at_condition(job.status, condition, now)
     # Refused once more for the same reason: the job says so already.
-    return Plan(events=(event,)) if status is job.status else _moved(job, status, event)
+    return Plan(events=(event,)) if status is job.status else moved(job, status, event)
 
 
 def failed_eviction(job: PodMigrationJob, problem: str) -> JobEvent:
     """The event about a pod that could not be evicted."""
-    return JobEvent("Warning", jobs.EVICTING, f'Failed evict Pod "{_pod_key(job)}" caused by {problem}')
+    return JobEvent("Warning", jobs.EVICTING, f'Failed evict Pod "{pod_key(job)}" caused by {problem}')
 
 
-class _Migration(msgspec.Struct, frozen=True):
-    """A job that is under way, and all that is looked at."""
-
-    job: PodMigrationJob
-    snapshot: Snapshot
-    args: MigrationControllerArgs
-    now: datetime
-
-    @property
-    def status(self) -> PodMigrationJobStatus:
-        return self.job.status
-
-    @property
-    def pod(self) -> Pod | None:
-        """The pod to move; another one under its name is not it."""
-        pod, reference = self.snapshot.pod, self.job.spec.pod_ref
-        if pod is None or reference is None or (reference.uid and pod.metadata.uid != reference.uid):
-            return None
-        return pod
-
-    def to(self, condition: PodMigrationJobCondition, *events: JobEvent) -> Plan | None:
-        """A plan to the condition; None if the job has it already."""
-        changed = at_condition(self.status, condition, self.now)
-        return None if changed is self.status else _moved(self.job, changed, *events)
-
-
-def _step(migration: _Migration) -> Plan:
+def _step(migration: Migration) -> Plan:
     job, snapshot = migration.job, migration.snapshot
     begun = _begin(migration)
     if begun is not None:
@@ -134,7 +116,7 @@ def _step(migration: _Migration) -> Plan:
     if (
         snapshot.limited
         and annotation_keys.EVICTABLE not in job.metadata.annotations
-        and EVICTED_POD not in _noted(job)
+        and EVICTED_POD not in job.metadata.annotations
     ):
         return Plan(after=REQUEUE)
     if (job.spec.mode or migration.args.default_job_mode) == EVICT_DIRECTLY:
@@ -142,36 +124,36 @@ def _step(migration: _Migration) -> Plan:
     return _reserve(migration) or _migrate(migration)
 
 
-def _begin(migration: _Migration) -> Plan | None:
+def _begin(migration: Migration) -> Plan | None:
     """Until the job runs and knows the uid of its pod."""
     job, reference = migration.job, migration.job.spec.pod_ref
     if reference is None or not reference.namespace or not reference.name:
-        return _failed(job, INVALID_POD_REF, "Abort job caused by invalid PodRef")
+        return failed(job, INVALID_POD_REF, "Abort job caused by invalid PodRef")
     if job.status.phase == jobs.RUNNING and reference.uid:
         return None
     pod = migration.pod
     if pod is None:
-        return _missing_pod(job)
+        return missing_pod(job)
     if not reference.uid:
         return Plan((PatchJob({"spec": {"podRef": {"uid": pod.metadata.uid}}}),))
     return Plan((WriteStatus(msgspec.structs.replace(job.status, phase=jobs.RUNNING)),))
 
 
-def _reserve(migration: _Migration) -> Plan | None:
+def _reserve(migration: Migration) -> Plan | None:
     """Until there is a Reservation and the job says so."""
     job, found = migration.job, migration.snapshot.reservation
     if not _reservation_name(job):
         return _create_reservation(migration)
     if found is None:
         message = f'Abort job caused by missing Reservation "/{_reservation_name(job)}"'
-        return _failed(job, jobs.MISSING_RESERVATION, message)
+        return failed(job, jobs.MISSING_RESERVATION, message)
     if labels.RESERVATION_ORDER not in found.metadata.labels:
         order = str(int(migration.now.timestamp() * 1000))
         return Plan((OrderReservation(found.metadata.name, order),))
-    return migration.to(_condition(jobs.RESERVATION_CREATED, TRUE))
+    return migration.to(new_condition(jobs.RESERVATION_CREATED, TRUE))
 
 
-def _create_reservation(migration: _Migration) -> Plan:
+def _create_reservation(migration: Migration) -> Plan:
     job, found, pod = migration.job, migration.snapshot.reservation, migration.pod
     if found is not None:
         metadata = found.metadata
@@ -184,12 +166,12 @@ def _create_reservation(migration: _Migration) -> Plan:
         event = JobEvent("Normal", jobs.RESERVATION_CREATED, f'Successfully create Reservation "{metadata.name}"')
         return Plan((PatchJob({"spec": {"reservationOptions": {"reservationRef": reference}}}),), (event,))
     if pod is None:
-        return _missing_pod(job)
+        return missing_pod(job)
     problem = template_problem(job)
     if not problem and not _has_owners(job, pod):
         problem = "the Pod has no controller that room could be kept for; use the mode EvictDirectly"
     if problem:
-        return _failed(job, jobs.FAILED_CREATE_RESERVATION, f"Failed to create Reservation caused by {problem}")
+        return failed(job, jobs.FAILED_CREATE_RESERVATION, f"Failed to create Reservation caused by {problem}")
     return Plan((CreateReservation(),))
 
 
@@ -200,25 +182,25 @@ def _has_owners(job: PodMigrationJob, pod: Pod) -> bool:
     return bool(given) or is_unschedulable(pod) or controller_of(pod.metadata) is not None
 
 
-def _migrate(migration: _Migration) -> Plan:
+def _migrate(migration: Migration) -> Plan:
     """From a Reservation that is there to a pod that uses it."""
     found = migration.snapshot.reservation
     assert found is not None
-    failed = _schedule(migration, found)
-    if failed is not None:
-        return failed
+    ended = _schedule(migration, found)
+    if ended is not None:
+        return ended
     if any(owner.object and not owner.controller and not owner.label_selector for owner in found.spec.owners):
         return _schedule_pending_pod(migration, found)
     return _evict(migration) or _bind(migration, found) or Plan(after=REQUEUE)
 
 
-def _schedule(migration: _Migration, found: Reservation) -> Plan | None:
+def _schedule(migration: Migration, found: Reservation) -> Plan | None:
     """Until the Reservation is on a node and the job says so."""
     job, status = migration.job, found.status
     unschedulable = _reservation_condition(found, reservation.SCHEDULED_CONDITION, reservation.REASON_UNSCHEDULABLE)
     if unschedulable is not None and not is_true(job.status, jobs.RESERVATION_SCHEDULED):
         told = JobEvent("Warning", jobs.UNSCHEDULABLE, unschedulable.message)
-        condition = _condition(jobs.RESERVATION_SCHEDULED, FALSE, jobs.UNSCHEDULABLE, unschedulable.message)
+        condition = new_condition(jobs.RESERVATION_SCHEDULED, FALSE, jobs.UNSCHEDULABLE, unschedulable.message)
         plan = migration.to(condition, told)
         if plan is not None:
             return plan
@@ -226,44 +208,44 @@ def _schedule(migration: _Migration, found: Reservation) -> Plan | None:
         return Plan(after=REQUEUE)
     expired = _reservation_condition(found, reservation.READY_CONDITION, reservation.REASON_EXPIRED)
     if status.phase == reservation.FAILED and expired is not None:
-        return _failed(job, jobs.RESERVATION_EXPIRED, "Reservation expired")
+        return failed(job, jobs.RESERVATION_EXPIRED, "Reservation expired")
     scheduled = _reservation_condition(found, reservation.SCHEDULED_CONDITION, reservation.REASON_SCHEDULED)
     if not status.node_name or scheduled is None or scheduled.status != TRUE:
-        return _failed(job, jobs.UNSCHEDULABLE, unschedulable.message if unschedulable is not None else "")
+        return failed(job, jobs.UNSCHEDULABLE, unschedulable.message if unschedulable is not None else "")
     if job.status.node_name or is_true(job.status, jobs.RESERVATION_SCHEDULED):
         return None
     return _scheduled(migration, found)
 
 
-def _scheduled(migration: _Migration, found: Reservation) -> Plan:
+def _scheduled(migration: Migration, found: Reservation) -> Plan:
     job, name, node, pod = migration.job, found.metadata.name, found.status.node_name, migration.pod
     if pod is not None and pod.spec.node_name == node:
         message = f'Scheduler assignes the Reservation "{name}" on the same node as the Pod'
-        return _failed(job, jobs.FORBIDDEN_MIGRATE_POD, message)
-    status = at_condition(job.status, _condition(jobs.RESERVATION_SCHEDULED, TRUE), migration.now)
+        return failed(job, jobs.FORBIDDEN_MIGRATE_POD, message)
+    status = at_condition(job.status, new_condition(jobs.RESERVATION_SCHEDULED, TRUE), migration.now)
     event = JobEvent("Normal", jobs.RESERVATION_SCHEDULED, f'Assigned Reservation "{name}" to node "{node}"')
-    return _moved(job, msgspec.structs.replace(status, node_name=node), event)
+    return moved(job, msgspec.structs.replace(status, node_name=node), event)
 
 
-def _evict(migration: _Migration) -> Plan | None:
+def _evict(migration: Migration) -> Plan | None:
     """Until the pod is gone."""
     job, pod = migration.job, migration.pod
     if is_true(job.status, jobs.EVICTION):
         return None
     evicting = condition_of(job.status, jobs.EVICTION)
     if pod is None:
-        if evicting is None and EVICTED_POD not in _noted(job):
-            return _missing_pod(job)
-        event = JobEvent("Normal", jobs.EVICT_COMPLETE, f'Pod "{_pod_key(job)}" has been evicted')
-        return migration.to(_condition(jobs.EVICTION, TRUE, jobs.EVICT_COMPLETE), event)
+        if evicting is None and EVICTED_POD not in job.metadata.annotations:
+            return missing_pod(job)
+        event = JobEvent("Normal", jobs.EVICT_COMPLETE, f'Pod "{pod_key(job)}" has been evicted')
+        return migration.to(new_condition(jobs.EVICTION, TRUE, jobs.EVICT_COMPLETE), event)
     policy = eviction_policy(job, pod, migration.args)
     if evicting is not None and not _must_evict_again(migration, pod, policy, evicting):
         return Plan(after=REQUEUE)
-    is_leaving = EVICTED_POD in _noted(job) and pod.metadata.deletion_timestamp is not None
+    is_leaving = EVICTED_POD in job.metadata.annotations and pod.metadata.deletion_timestamp is not None
     found = migration.snapshot.reservation
     if found is not None and found.status.phase == reservation.SUCCEEDED and not is_leaving:
-        return _failed(job, jobs.FORBIDDEN_MIGRATE_POD, "Reservation is already bound by another Pod")
-    if EVICTED_POD not in _noted(job):
+        return failed(job, jobs.FORBIDDEN_MIGRATE_POD, "Reservation is already bound by another Pod")
+    if EVICTED_POD not in job.metadata.annotations:
         return Plan((PatchJob({"metadata": {"annotations": _notes(pod)}}),))
     return _evict_now(migration, pod, policy, again=evicting is not None)
 
@@ -274,18 +256,18 @@ def _notes(pod: Pod) -> dict[str, str]:
     return {EVICTED_POD: pod.metadata.uid, **owned}
 
 
-def _evict_now(migration: _Migration, pod: Pod, policy: str, *, again: bool) -> Plan:
+def _evict_now(migration: Migration, pod: Pod, policy: str, *, again: bool) -> Plan:
     job, now = migration.job, migration.now
     _, reason = trigger_and_reason(job)
-    message = f'Pod "{_pod_key(job)}" evicted from node "{pod.spec.node_name}" by the reason "{reason}"'
-    condition = _condition(jobs.EVICTION, FALSE, jobs.EVICTING, message)
+    message = f'Pod "{pod_key(job)}" evicted from node "{pod.spec.node_name}" by the reason "{reason}"'
+    condition = new_condition(jobs.EVICTION, FALSE, jobs.EVICTING, message)
     if again:
         condition = msgspec.structs.replace(condition, last_probe_time=now.replace(microsecond=0))
     status = at_condition(job.status, condition, now)
     return Plan((EvictPod(pod, policy), WriteStatus(status)), (JobEvent("Normal", jobs.EVICTING, message),))
 
 
-def _must_evict_again(migration: _Migration, pod: Pod, policy: str, last: PodMigrationJobCondition) -> bool:
+def _must_evict_again(migration: Migration, pod: Pod, policy: str, last: PodMigrationJobCondition) -> bool:
     """Whether an eviction was accepted and came to nothing."""
     if pod.metadata.deletion_timestamp is not None:
         return False
@@ -299,7 +281,7 @@ def _must_evict_again(migration: _Migration, pod: Pod, policy: str, last: PodMig
     return since is None or migration.now - since >= timedelta(seconds=min(grace, _LONGEST_GRACE)) + _EVICTION_MARGIN
 
 
-def _grace_period(migration: _Migration, pod: Pod) -> int:
+def _grace_period(migration: Migration, pod: Pod) -> int:
     """Seconds that the pod has for its end."""
     options = delete_options(migration.job, migration.args)
     if options is not None and options.grace_period_seconds is not None:
@@ -309,55 +291,57 @@ def _grace_period(migration: _Migration, pod: Pod) -> int:
 
 
 def _evicted_directly(job: PodMigrationJob) -> Plan:
-    status = _completed(job.status, f'Pod "{_pod_key(job)}" has been evicted')
-    return _moved(job, status)
+    status = completed(job.status, f'Pod "{pod_key(job)}" has been evicted')
+    return moved(job, status)
 
 
-def _bind(migration: _Migration, found: Reservation) -> Plan | None:
+def _bind(migration: Migration, found: Reservation) -> Plan | None:
     """Until another pod uses the Reservation and is ready; None while none does and the job says so."""
     job = migration.job
     if not found.status.current_owners:
         waiting = JobEvent("Normal", jobs.WAIT_FOR_POD_BIND_RESERVATION, "Waiting for Pod bind Reservation")
-        return migration.to(_condition(jobs.POD_BOUND_RESERVATION, FALSE, jobs.WAIT_FOR_POD_BIND_RESERVATION), waiting)
+        return migration.to(
+            new_condition(jobs.POD_BOUND_RESERVATION, FALSE, jobs.WAIT_FOR_POD_BIND_RESERVATION), waiting
+        )
     bound = found.status.current_owners[0]
     key = f"{bound.namespace}/{bound.name}"
     if not is_true(job.status, jobs.RESERVATION_BOUND):
-        status = at_condition(job.status, _condition(jobs.RESERVATION_BOUND, TRUE), migration.now)
+        status = at_condition(job.status, new_condition(jobs.RESERVATION_BOUND, TRUE), migration.now)
         event = JobEvent("Normal", jobs.POD_BOUND_RESERVATION, f'Reservation bound by pod "{key}"')
-        return _moved(job, msgspec.structs.replace(status, pod_ref=bound), event)
+        return moved(job, msgspec.structs.replace(status, pod_ref=bound), event)
     return _await_ready(migration, found, key)
 
 
-def _await_ready(migration: _Migration, found: Reservation, key: str) -> Plan | None:
+def _await_ready(migration: Migration, found: Reservation, key: str) -> Plan | None:
     job, pod = migration.job, migration.snapshot.bound_pod
     if not is_true(job.status, jobs.BOUND_POD_READY):
         if pod is not None and not is_ready(pod):
             waiting = JobEvent("Normal", jobs.WAIT_FOR_BOUND_POD_READY, f"Waiting for Bound Pod {key} Ready")
-            return migration.to(_condition(jobs.BOUND_POD_READY, FALSE, jobs.WAIT_FOR_BOUND_POD_READY), waiting)
+            return migration.to(new_condition(jobs.BOUND_POD_READY, FALSE, jobs.WAIT_FOR_BOUND_POD_READY), waiting)
         ready = JobEvent("Normal", jobs.BOUND_POD_READY, f'Bind pod "{key}" is ready')
-        return migration.to(_condition(jobs.BOUND_POD_READY, TRUE), ready)
+        return migration.to(new_condition(jobs.BOUND_POD_READY, TRUE), ready)
     message = f'Bind Pod "{key}" in Reservation "{found.metadata.name}"'
-    condition = _condition(jobs.POD_BOUND_RESERVATION, TRUE, message=message)
-    status = _completed(with_condition(job.status, condition, migration.now), message)
-    return _moved(job, status, JobEvent("Normal", COMPLETE, message))
+    condition = new_condition(jobs.POD_BOUND_RESERVATION, TRUE, message=message)
+    status = completed(with_condition(job.status, condition, migration.now), message)
+    return moved(job, status, JobEvent("Normal", COMPLETE, message))
 
 
-def _schedule_pending_pod(migration: _Migration, found: Reservation) -> Plan:
+def _schedule_pending_pod(migration: Migration, found: Reservation) -> Plan:
     """For a pod that has no node yet: it is not evicted, it is the one to use the Reservation."""
     job, pod = migration.job, migration.pod
     if pod is None:
-        return _missing_pod(job)
+        return missing_pod(job)
     scheduled = pod_condition(pod, "PodScheduled")
     if scheduled is None or scheduled.status == FALSE:
         owners = found.status.current_owners
         if found.status.phase == reservation.SUCCEEDED and not (owners and owners[0].uid == pod.metadata.uid):
-            return _failed(job, jobs.FORBIDDEN_MIGRATE_POD, "Reservation is already bound by another Pod")
+            return failed(job, jobs.FORBIDDEN_MIGRATE_POD, "Reservation is already bound by another Pod")
         message = scheduled.message if scheduled is not None else ""
-        condition = _condition(jobs.POD_SCHEDULED, FALSE, jobs.UNSCHEDULABLE, message)
+        condition = new_condition(jobs.POD_SCHEDULED, FALSE, jobs.UNSCHEDULABLE, message)
         return migration.to(condition) or Plan(after=REQUEUE)
-    message = f'Assign Pod "{_pod_key(job)}" to node "{pod.spec.node_name}"'
-    status = with_condition(job.status, _condition(jobs.POD_SCHEDULED, TRUE), migration.now)
-    return _moved(job, _completed(status, message), JobEvent("Normal", COMPLETE, message))
+    message = f'Assign Pod "{pod_key(job)}" to node "{pod.spec.node_name}"'
+    status = with_condition(job.status, new_condition(jobs.POD_SCHEDULED, TRUE), migration.now)
+    return moved(job, completed(status, message), JobEvent("Normal", COMPLETE, message))
 
 
 def _clean_up(job: PodMigrationJob, snapshot: Snapshot) -> Plan:
@@ -373,37 +357,6 @@ def _time_left(job: PodMigrationJob, now: datetime) -> float | None:
     if not ttl or created is None:
         return None
     return (created + ttl - now).total_seconds()
-
-
-def _missing_pod(job: PodMigrationJob) -> Plan:
-    return _failed(job, jobs.MISSING_POD, f'Abort job caused by missing Pod "{_pod_key(job)}"')
-
-
-def _failed(job: PodMigrationJob, reason: str, message: str) -> Plan:
-    status = msgspec.structs.replace(job.status, phase=jobs.FAILED, reason=reason, message=message)
-    return _moved(job, status, JobEvent("Warning", reason, message))
-
-
-def _completed(status: PodMigrationJobStatus, message: str) -> PodMigrationJobStatus:
-    return msgspec.structs.replace(status, phase=jobs.SUCCEEDED, status=COMPLETE, reason="", message=message)
-
-
-def _moved(job: PodMigrationJob, status: PodMigrationJobStatus, *events: JobEvent) -> Plan:
-    assert status != job.status, f"a plan that changes nothing about {job.metadata.name}"
-    return Plan((WriteStatus(status),), events)
-
-
-def _condition(type_: str, status: str, reason: str = "", message: str = "") -> PodMigrationJobCondition:
-    return PodMigrationJobCondition(type=type_, status=status, reason=reason, message=message)
-
-
-def _noted(job: PodMigrationJob) -> dict[str, Any]:
-    return job.metadata.annotations
-
-
-def _pod_key(job: PodMigrationJob) -> str:
-    reference = job.spec.pod_ref
-    return f"{reference.namespace}/{reference.name}" if reference is not None else "/"
 
 
 def _reservation_name(job: PodMigrationJob) -> str:

@@ -19,27 +19,15 @@ from typing import Final
 
 from koordinator.base.clock import Clock
 from koordinator.koordlet.executor.arbiter import Step, allows, ancestors, decide, order
+from koordinator.koordlet.executor.progress import Progress, TargetState
 from koordinator.koordlet.executor.wishes import Explanation, Outcome, Verdict, Wish
 from koordinator.node.errors import FileError, MissingFileError
-from koordinator.node.kernel_files import (
-    Format,
-    InvalidValueError,
-    KernelFile,
-    KernelFileCodec,
-    Root,
-    Target,
-    Value,
-    devices_of,
-)
+from koordinator.node.kernel_file_codec import InvalidValueError, KernelFileCodec, devices_of
+from koordinator.node.kernel_files import Format, KernelFile, Root, Target, Value
 from koordinator.node.kernel_writer import KernelFiles
 
 logger = logging.getLogger(__name__)
 
-_FIRST_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 60.0
-"""Seconds."""
-_UNFINISHED: Final = frozenset({Outcome.NOT_WRITTEN_YET, Outcome.VANISHED})
-"""Looked at in every round: kubelet tells of a pod before it has made its cgroup."""
 _WRITES: Final = 2000
 """At most so many writes in one round: what is left comes in the next. A prefix of the steps is always safe."""
 
@@ -62,22 +50,6 @@ class Round:
     failed: tuple[Explanation, ...] = ()
     deferred: int = 0
     """Steps that were left for the next round."""
-
-
-@dataclass(slots=True)
-class _State:
-    """Of one target. Times are monotonic."""
-
-    value: Value
-    outcome: Outcome
-    at: float
-    detail: str = ""
-    failures: int = 0
-    retry_at: float = 0.0
-
-    @property
-    def has_failed(self) -> bool:
-        return self.failures > 0
 
 
 @dataclass(slots=True)
@@ -127,13 +99,12 @@ class Executor:
         self._files = files
         self._codec = codec
         self._clock = clock
-        self._reassert = reassert_seconds
         self._observe_only = observe_only
         self._writes = writes_per_round
         self._on_round = on_round
         self._wishes: dict[str, tuple[Wish, ...]] = {}
         self._verdicts: Mapping[Target, Verdict] = {}
-        self._states: dict[Target, _State] = {}
+        self._progress = Progress(reassert_seconds)
         self._invalid: dict[Wish, str] = {}
         self._next_look = -inf
         """Before then nothing has to be done unless somebody wishes something else (monotonic)."""
@@ -149,9 +120,7 @@ class Executor:
 
     def look_again(self, folder: str) -> None:
         """Read the files of a cgroup in the next round, since somebody else may have written them."""
-        for target, state in self._states.items():
-            if target.folder == folder:
-                state.at = -inf
+        self._progress.look_again(folder)
         self._next_look = -inf
 
     def present(self, target: Target) -> Value | None:
@@ -176,7 +145,7 @@ class Executor:
         run = _Pass(now)
         wishes = self._valid_wishes()
         verdicts = decide(wishes, {})
-        due = {target for target, verdict in verdicts.items() if self._is_due(target, verdict.value, now)}
+        due = {target for target, verdict in verdicts.items() if self._progress.is_due(target, verdict.value, now)}
         deferred = 0
         if due:
             present = {target: self._present(target, target in due, run) for target in self._related(verdicts)}
@@ -186,14 +155,14 @@ class Executor:
             wanted = {
                 target: verdict
                 for target, verdict in verdicts.items()
-                if target not in run.broken and self._may_write(target, verdict.value, now)
+                if target not in run.broken and self._progress.may_write(target, verdict.value, now)
             }
             deferred = self._write_all(order(wanted, present), wanted, run)
             self._read_back(wanted, run)
         self._verdicts = verdicts
-        self._states = {target: state for target, state in self._states.items() if target in verdicts}
+        self._progress.keep(verdicts)
         failed = tuple(each for target in run.broken if (each := self.explain(target)) and each.failures)
-        self._next_look = -inf if deferred else min(map(self._due_at, verdicts), default=inf)
+        self._next_look = -inf if deferred else min(map(self._progress.due_at, verdicts.values()), default=inf)
         return self._done(Round(tuple(run.written), failed, deferred))
 
     def explain(self, target: Target) -> Explanation | None:
@@ -201,7 +170,7 @@ class Executor:
         verdict = self._verdicts.get(target)
         if verdict is None:
             return None
-        state = self._states.get(target)
+        state = self._progress.state(target)
         path = self._codec.path(target) or str(target)
         if state is None:
             return Explanation(path, verdict, Outcome.NOT_WRITTEN_YET)
@@ -233,38 +202,9 @@ class Executor:
         self._invalid = invalid
         return valid
 
-    def _is_due(self, target: Target, value: Value, now: float) -> bool:
-        state = self._states.get(target)
-        if state is None or state.outcome in _UNFINISHED:
-            return True
-        if state.has_failed and now >= state.retry_at:
-            return True
-        return self._differs(target, state, value) or now - state.at >= self._reassert
-
-    def _differs(self, target: Target, state: _State, value: Value) -> bool:
-        if target.file.format is Format.TASKS and isinstance(value, frozenset) and isinstance(state.value, frozenset):
-            return not value <= state.value
-        return state.value != value
-
-    def _due_at(self, target: Target) -> float:
-        """When it has to be looked at again, as ``_is_due`` says it; what a parent limits, at once."""
-        state, verdict = self._states.get(target), self._verdicts[target]
-        if state is None or state.outcome in _UNFINISHED or verdict.limited_by:
-            return -inf
-        if self._differs(target, state, verdict.value):
-            return -inf
-        reassert = state.at + self._reassert
-        return min(reassert, state.retry_at) if state.has_failed else reassert
-
     def _done(self, result: Round) -> Round:
         self._on_round(result)
         return result
-
-    def _may_write(self, target: Target, value: Value, now: float) -> bool:
-        state = self._states.get(target)
-        if state is None or self._differs(target, state, value):
-            return True
-        return not state.has_failed or now >= state.retry_at
 
     def _related(self, verdicts: Mapping[Target, Verdict]) -> dict[Target, None]:
         """Everything that a decision depends on, each once."""
@@ -274,19 +214,8 @@ class Executor:
         return related
 
     def _present(self, target: Target, is_due: bool, run: _Pass) -> Value | None:
-        state = self._states.get(target)
-        settled = (
-            state is not None
-            and not state.has_failed
-            and state.outcome
-            in (
-                Outcome.WRITTEN,
-                Outcome.THERE_ALREADY,
-            )
-        )
-        if settled and not is_due and state is not None:
-            return state.value
-        return self._read(target, run)
+        settled = None if is_due else self._progress.settled(target)
+        return self._read(target, run) if settled is None else settled
 
     def _read(self, target: Target, run: _Pass) -> Value | None:
         path = self._codec.path(target)
@@ -308,11 +237,11 @@ class Executor:
         """Leave aside what is as it should be, and what is not there to be written."""
         for target, verdict in verdicts.items():
             if self._is_there(target, verdict.value, present[target]):
-                state = self._states.get(target)
+                state = self._progress.state(target)
                 outcome = Outcome.THERE_ALREADY if state is None or state.value != verdict.value else state.outcome
                 if outcome not in (Outcome.WRITTEN, Outcome.THERE_ALREADY):
                     outcome = Outcome.THERE_ALREADY
-                self._states[target] = _State(verdict.value, outcome, run.now)
+                self._progress.record(target, TargetState(verdict.value, outcome, run.now))
             elif present[target] is None:
                 self._check_absent(target, verdict, run)
 
@@ -373,10 +302,10 @@ class Executor:
 
     def _write_text(self, step: Step, verdict: Verdict, path: str, text: str, run: _Pass) -> None:
         if self._observe_only:
-            state = self._states.get(step.target)
+            state = self._progress.state(step.target)
             if state is None or state.value != verdict.value:
                 logger.info("observe only: %s would get %s (%s: %s)", path, text.strip(), *_why(verdict))
-            self._states[step.target] = _State(verdict.value, Outcome.ONLY_OBSERVED, run.now)
+            self._progress.record(step.target, TargetState(verdict.value, Outcome.ONLY_OBSERVED, run.now))
             run.written.append(Written(path, text, verdict))
             return
         started = self._clock.monotonic()
@@ -405,7 +334,7 @@ class Executor:
             verdict = verdicts[target]
             shown = self._read(target, run)
             if self._is_there(target, verdict.value, shown) or target.file.format is Format.TASKS:
-                self._states[target] = _State(verdict.value, Outcome.WRITTEN, run.now)
+                self._progress.record(target, TargetState(verdict.value, Outcome.WRITTEN, run.now))
             elif shown is None and not self._files.exists(self._codec.folder(target)):
                 self._leave(target, verdict.value, Outcome.VANISHED, "gone since it was written", run)
             else:
@@ -413,17 +342,12 @@ class Executor:
 
     def _leave(self, target: Target, value: Value, outcome: Outcome, detail: str, run: _Pass) -> None:
         run.broken.add(target)
-        self._states[target] = _State(value, outcome, run.now, detail)
+        self._progress.record(target, TargetState(value, outcome, run.now, detail))
 
     def _fail(self, target: Target, value: Value, outcome: Outcome, detail: str, run: _Pass) -> None:
-        before = self._states.get(target)
-        same = before is not None and before.has_failed and before.value == value
-        failures = before.failures + 1 if before is not None and same else 1
-        pause = min(_FIRST_PAUSE * 2 ** min(failures - 1, 10), _LONGEST_PAUSE)
-        if not same:
+        if self._progress.failed(target, value, outcome, detail, run.now):
             logger.warning("%s: %s: %s", target, outcome.value, detail)
         run.broken.add(target)
-        self._states[target] = _State(value, outcome, run.now, detail, failures, run.now + pause)
 
 
 def _why(verdict: Verdict) -> tuple[str, str]:

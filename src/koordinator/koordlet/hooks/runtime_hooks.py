@@ -20,7 +20,6 @@ from koordinator.base.metrics import exponential_buckets
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics, Expiry, Rows
 from koordinator.koordlet.audit.log import AuditEvent, AuditLog
-from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.hooks import core_sched, network_classes, pod_resctrl
 from koordinator.koordlet.hooks.contexts import HookError, PodContext
@@ -37,6 +36,7 @@ from koordinator.koordlet.hooks.rules import CPUPools, Rules, cpus_of
 from koordinator.koordlet.hooks.starting import StartingHooks
 from koordinator.koordlet.node_topology.description import NodeTopology
 from koordinator.koordlet.node_topology.kubelet_cpus import STATIC
+from koordinator.koordlet.options import Options
 from koordinator.koordlet.policy import EnforcedPolicy
 from koordinator.koordlet.qos.snapshot import system_cpus
 from koordinator.koordlet.states import StatesInformer

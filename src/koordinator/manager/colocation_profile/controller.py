@@ -11,10 +11,11 @@ from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.kinds import CLUSTER_COLOCATION_PROFILES, NAMESPACES, PODS
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
+from koordinator.base.token_bucket import TokenBucket
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.reconciler import Reconciler
 from koordinator.manager.colocation_profile.decision import compile_for_pods, is_drawn, is_for, is_managed
-from koordinator.manager.colocation_profile.pod_writer import WAITING, Outcome, PodWriter, TokenBucket
+from koordinator.manager.colocation_profile.pod_writer import WAITING, Outcome, PodWriter
 from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.webhook.colocation_profile.compiled import CompiledProfile
 

@@ -14,7 +14,7 @@ from koordinator.api.codec import decode_any
 from koordinator.api.document import Document
 from koordinator.api.kinds import PODS
 from koordinator.api.pod import Pod
-from koordinator.base.clock import Clock
+from koordinator.base.token_bucket import TokenBucket
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.manager.colocation_profile.decision import changed_pod, reads_whole_pod
@@ -24,27 +24,6 @@ from koordinator.model.patch.difference import merge_difference
 
 WAITING: Final = "spec.nodeName=,status.phase=Pending"
 """Selects the pods that no node has been found for."""
-
-
-class TokenBucket:
-    """Full at the start. A rate of 0 gives the burst and no more."""
-
-    def __init__(self, clock: Clock, per_second: float, burst: int) -> None:
-        self._clock = clock
-        self._per_second = max(per_second, 0.0)
-        self._burst = float(max(burst, 0))
-        self._tokens = self._burst
-        self._filled_at = clock.monotonic()
-
-    def take(self) -> bool:
-        """Whether there was a token."""
-        now = self._clock.monotonic()
-        self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._per_second)
-        self._filled_at = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
 
 
 class Outcome(StrEnum):

@@ -12,10 +12,12 @@ from msgspec.structs import replace
 from koordinator.api.codec import encode
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import ObjectMeta
+from koordinator.api.resource_names import BATCH_CPU
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ObjectPatch
 from koordinator.scheduler.plugins.elastic_quota.metrics import QuotaGauges
 from koordinator.scheduler.plugins.elastic_quota.revoke import RevokeController, to_revoke
+from koordinator.scheduler.plugins.elastic_quota.specification import specification_of
 from koordinator.scheduler.plugins.elastic_quota.status import patch_of
 from koordinator.scheduler.plugins.elastic_quota.summary import QuotaSummary, summarize
 from tests.model.quota_tree.quota_objects import P, wire_quota
@@ -152,6 +154,18 @@ def test_faults_are_told_once_and_again_when_they_are_others() -> None:
     cluster.quota(wire_quota("a", max={"cpu": 1}, min={"cpu": 2}, uid="u"))
     run(cluster, NotingWriter(rounds=3))
     assert notified == ["spec.min: cpu is 2, more than spec.max allows: it counts as 1"]
+
+
+def test_a_min_above_max_is_told_of_by_the_name_that_counts() -> None:
+    dated = wire_quota("a", max={"koordinator.sh/batch-cpu": 1000}, min={"koordinator.sh/batch-cpu": 2000})
+    assert specification_of(dated).faults == (
+        f"spec.min: {BATCH_CPU} is 2k, more than spec.max allows: it counts as 1k",
+    )
+
+
+def test_a_quota_names_batch_resources_alone_as_they_were_once_named() -> None:
+    dated = wire_quota("a", max={"koordinator.sh/batch-cpu": 1000, "kubernetes.io/gpu": 100})
+    assert set(specification_of(dated).max) == {BATCH_CPU, "kubernetes.io/gpu"}
 
 
 def test_each_fault_names_field_value_and_what_counts() -> None:

@@ -13,7 +13,7 @@ from koordinator.api import labels as label_keys
 from koordinator.api.annotations import QUOTA_SHARED_WEIGHT, QUOTA_TOTAL_RESOURCE
 from koordinator.api.codec import DecodeError
 from koordinator.api.elastic_quota import ROOT_QUOTA, ElasticQuota
-from koordinator.api.resource_names import with_current_names
+from koordinator.api.resource_names import DEPRECATED_BATCH_NAMES, with_current_names
 from koordinator.model.quota_tree.annotation_values import read_amounts
 from koordinator.model.quota_tree.quota import parent_of
 from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, from_wire
@@ -43,12 +43,15 @@ class QuotaSpecification:
 def specification_of(quota: ElasticQuota) -> QuotaSpecification:
     """Read the object; what cannot be taken as it is, is told in ``faults``."""
     labels, faults = quota.metadata.labels, list[str]()
-    maximum = _not_negative("spec.max", from_wire(dict(with_current_names(quota.spec.max))), faults)
-    minimum = _not_negative("spec.min", from_wire(dict(with_current_names(quota.spec.min))), faults)
+    given_max = dict(with_current_names(quota.spec.max, DEPRECATED_BATCH_NAMES))
+    given_min = dict(with_current_names(quota.spec.min, DEPRECATED_BATCH_NAMES))
+    maximum = _not_negative("spec.max", from_wire(given_max), faults)
+    minimum = _not_negative("spec.min", from_wire(given_min), faults)
     for name, amount in sorted(minimum.items()):
         if amount > maximum.get(name, amount):
-            most, asked = quota.spec.max[name], quota.spec.min[name]
-            faults.append(f"spec.min: {name} is {asked}, more than spec.max allows: it counts as {most}")
+            faults.append(
+                f"spec.min: {name} is {given_min[name]}, more than spec.max allows: it counts as {given_max[name]}"
+            )
             minimum[name] = maximum[name]
     weight = _annotated(quota, QUOTA_SHARED_WEIGHT, "spec.max", faults)
     if weight is not None:

@@ -1,0 +1,60 @@
+"""What the parts of one agent share: what it was given, and what each of them reads or reports to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from koordinator.base.clock import Clock
+from koordinator.base.metrics import Metrics
+from koordinator.koordlet.agent_metrics import AgentMetrics
+from koordinator.koordlet.audit.log import AuditLog
+from koordinator.koordlet.kubelet_connection import ConnectKubelet
+from koordinator.koordlet.metric_cache.ring import RingMetricCache
+from koordinator.koordlet.node_snapshot import RecentUsage
+from koordinator.koordlet.options import Options
+from koordinator.koordlet.states import StatesInformer
+from koordinator.kube.events import EventBroadcaster
+from koordinator.kube.interface import Client
+from koordinator.node.core_scheduling import Prctl
+from koordinator.node.errors import Unavailable
+from koordinator.node.host import Host
+from koordinator.node.nvml import NVML, open_nvml
+from koordinator.node.traffic_control import TrafficControlAccess
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What an agent is given."""
+
+    client: Client
+    connect_kubelet: ConnectKubelet
+    clock: Clock
+    random: Random
+    metrics: Metrics
+    open_nvml: Callable[[Host], NVML | Unavailable] = open_nvml
+    """Asked for the GPUs of the node, where they are to be measured."""
+    prctl: Prctl | None = None
+    """The call for core scheduling of the kernel that runs the pods; None where they are simulated."""
+    traffic_control: TrafficControlAccess | None = None
+    """Of the network that the pods are in; None where it is simulated."""
+    before_scan: Callable[[], None] = lambda: None
+    """Called right before the machine is read each time: a simulated kernel brings its files up to this moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentContext:
+    """Made by the agent, once, for all its parts."""
+
+    options: Options
+    given: Dependencies
+    states: StatesInformer
+    cache: RingMetricCache
+    metrics: AgentMetrics
+    events: EventBroadcaster
+    audit: AuditLog | None
+
+    @property
+    def recent_usage(self) -> RecentUsage:
+        return RecentUsage(self.cache, self.given.clock, self.options.collect_interval)
