@@ -185,10 +185,14 @@ class ReservationPlugin(
     # Services and metrics.
 
     def services(self) -> Mapping[str, Service]:
-        return {"/reservations/:name/explanation": self._explanation, "/nodeReservations/:nodeName": self._on_node}
+        return {
+            "/reservations/:name/explanation": self._explanation,
+            "/nodeReservations/:nodeName": self._on_node,
+            "/reservationSelectorIndex": self._selector_index,
+        }
 
     def collectors(self) -> Sequence[Collector]:
-        return (ReservationGauges(self._reservations),)
+        return ReservationGauges(self._reservations), self._cache.selector_index.metrics
 
     def _reservations(self) -> list[Reservation]:
         return [each for each in self.view.objects_of(RESERVATIONS).values() if isinstance(each, Reservation)]
@@ -201,6 +205,9 @@ class ReservationPlugin(
 
     def _on_node(self, parameters: Mapping[str, str]) -> Any:
         return node_reservations(self._cache, self.view.columns.resources, parameters["nodeName"])
+
+    def _selector_index(self, parameters: Mapping[str, str]) -> Any:
+        return self._cache.selector_index.document(detail=parameters.get("detail") == "true")
 
     def _show(self, pod: Pod) -> None:
         if hasattr(self, "handle"):
