@@ -140,9 +140,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Ready:
-    """The pod runs and is ready."""
+    """The pod runs and is ready, with a message of the condition."""
 
     name: str
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,8 @@ async def _take(client: KubeClient, step: Step) -> None:
     elif isinstance(step, Change):
         await client.patch(RESERVATIONS, step.name, step.patch, PatchType.MERGE)
     elif isinstance(step, Ready):
-        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        condition = {"type": "Ready", "status": "True", "message": step.message}
+        status = {"phase": "Running", "conditions": [condition]}
         await client.patch(PODS, step.name, {"status": status}, PatchType.STRATEGIC, "default", subresource="status")
     elif isinstance(step, Protect):
         selector = {"matchLabels": {"app": step.app}}

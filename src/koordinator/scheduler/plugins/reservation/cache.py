@@ -1,7 +1,7 @@
 """What is reserved where, and what of it has been taken: one for all profiles, kept current by the cluster's events.
 
 A reserve pod counts on its node with all that its Reservation holds, and each owner counts there, too. What owners take
-of a Reservation is therefore taken off its node's columns again, so that at any moment a node has requested what its
+of it is therefore taken off its node's columns again, so that at any moment a node has requested what its
 pods request and what its Reservations still keep free. An owner that takes more than there is left takes the rest from
 the node.
 """
@@ -365,6 +365,9 @@ class ReservationCache(EventHandler):
             self._credit(booking.row, booking, self._credit_of(booking))
 
     def _credit_of(self, booking: Booking) -> tuple[Columns, tuple[int, int]]:
+        if is_operating(booking.pod):
+            # Unlike a reserve pod it runs beside its owner, and kubelet admits others by what both request.
+            return NO_CREDIT
         here = [user for user in booking.users.values() if user.uid in self._view.pods_on.get(booking.row, {})]
         if not here:
             return NO_CREDIT
