@@ -36,6 +36,7 @@ from koordinator.koordlet.executor.explanation_page import handler as explanatio
 from koordinator.koordlet.hooks import runtime_hooks
 from koordinator.koordlet.hooks.runtime_hooks import HookSources, NormalizationRatio, RuntimeHooks
 from koordinator.koordlet.interference import monitor as interference
+from koordinator.koordlet.interference.cpu_waits import CPUWaits
 from koordinator.koordlet.interference.monitor import InterferenceMonitor, InterferenceSources
 from koordinator.koordlet.kubelet_connection import PAUSE, ConnectKubelet, cgroup_driver, connect_when_there, timed
 from koordinator.koordlet.metric_cache.sqlite import SQLiteMetricCache
@@ -362,17 +363,25 @@ class Agent:
         if not gates.enabled(features.INTERFERENCE_DETECTION):
             return None
         if not gates.enabled(features.PSI_COLLECTOR) and not gates.enabled(features.CPI_COLLECTOR):
-            logger.warning("%s finds nothing without PSICollector or CPICollector", features.INTERFERENCE_DETECTION)
+            logger.warning(
+                "%s goes by waiting for CPUs alone without PSICollector and CPICollector",
+                features.INTERFERENCE_DETECTION,
+            )
+        reader, interval = (
+            CgroupReader(layout, os.sysconf("SC_PAGESIZE")),
+            self._options.collectors.interference_interval,
+        )
         sources = InterferenceSources(
             pods=lambda: self.states.pods,
             pressure=lambda: periodic.pressure,
             cycles=lambda: periodic.cycles,
             usage=RecentUsage(self._cache, self._given.clock, self._options.collect_interval),
-            reader=CgroupReader(layout, os.sysconf("SC_PAGESIZE")),
+            reader=reader,
+            waits=CPUWaits(self._options.host, reader),
         )
         recorder = self._events.recorder(interference.COMPONENT)
-        monitor = InterferenceMonitor(sources, recorder, self._given.clock, self.metrics)
-        self._loops.add(Loop("interference", monitor.observe, interference.INTERVAL, 30.0))
+        monitor = InterferenceMonitor(sources, recorder, self._given.clock, self.metrics, interval)
+        self._loops.add(Loop("interference", monitor.observe, interval, 30.0))
         return monitor
 
     def _report_node_metric(
