@@ -46,9 +46,9 @@ class CPUWaits:
         for uid, delays in present.items():
             before = self._known.get(uid, {})
             pairs = [(before[thread], delay) for thread, delay in delays.items() if thread in before]
-            ran, waited = (
-                sum(max(getattr(new, name) - getattr(old, name), 0) for old, new in pairs) for name in ("ran", "waited")
-            )
+            # A number that another thread has got since counts from lower values.
+            ran = sum(max(new.ran - old.ran, 0) for old, new in pairs)
+            waited = sum(max(new.waited - old.waited, 0) for old, new in pairs)
             if ran + waited > least:
                 shares[uid] = 100 * waited / (ran + waited)
         self._known, self._at = present, now
