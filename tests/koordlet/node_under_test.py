@@ -72,10 +72,13 @@ class NodeUnderTest:
         self.traffic_control: TrafficControlAccess | None = None
         self.gates: tuple[str, ...] = ()
         """Feature gates that are switched on."""
+        self.closed_gates: tuple[str, ...] = ()
+        """Those that are switched off."""
         self.collect_interval = 1.0
         self.enforcement = EnforcementOptions()
         self.collectors = CollectorOptions()
         self.hooks = HookOptions()
+        self.kubelet = KubeletOptions(sync_interval=10)
         self.profiles = NOWHERE
         self.cards: tuple[FakeCard, ...] = ()
         self.write_files()
@@ -131,7 +134,7 @@ class NodeUnderTest:
 
     def _agent(self, *, cleanup: bool = False) -> Agent:
         features = make_features()
-        features.set(dict.fromkeys(self.gates, True))
+        features.set(dict.fromkeys(self.gates, True) | dict.fromkeys(self.closed_gates, False))
         options = Options(
             node_name=NODE,
             features=features,
@@ -143,7 +146,7 @@ class NodeUnderTest:
             host=self.machine.host,
             listen=NOWHERE,
             profiles=self.profiles,
-            kubelet=KubeletOptions(sync_interval=10),
+            kubelet=self.kubelet,
             prediction=self.prediction,
             cache_folder=self.cache_folder,
             cleanup=cleanup,

@@ -35,6 +35,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in _ON_THE_REAL_NODE + _LONG)
 
 
+_MADE_AGAIN: set[pytest.FixtureDef[Any]] = set()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Function) -> None:
+    """What the tests of a file share is made once more for the first of them that is run again.
+
+    It is a recording of two programs, or a cluster on which they ran, and would fail the test again.
+    """
+    if getattr(item, "execution_count", 1) == 1:
+        return
+    for definitions in item._fixtureinfo.name2fixturedefs.values():
+        for fixture in definitions:
+            is_shared = fixture.scope == "module" and fixture.func.__module__ == item.module.__name__
+            if is_shared and fixture not in _MADE_AGAIN:
+                _MADE_AGAIN.add(fixture)
+                fixture.finish(item._request)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
     config.option.loadscopereorder = False

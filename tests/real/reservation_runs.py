@@ -140,9 +140,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Ready:
-    """The pod runs and is ready."""
+    """The pod runs and is ready, with a message of the condition."""
 
     name: str
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -182,8 +183,10 @@ class Outcome:
 
 
 @contextmanager
-def running(who: str, programs: RealPrograms, plane: ControlPlane, folder: Path, **args: Any) -> Iterator[None]:
-    """The scheduler ``ours`` or ``original``, with arguments of the plugin."""
+def running(
+    who: str, programs: RealPrograms, plane: ControlPlane, folder: Path, *, port: int = 0, **args: Any
+) -> Iterator[None]:
+    """The scheduler ``ours`` or ``original``, with arguments of the plugin. ``port``: of its services; 0 for none."""
     configuration = write_configuration(
         folder / "scheduler.yaml",
         kubeconfig=plane.kubeconfig,
@@ -192,25 +195,30 @@ def running(who: str, programs: RealPrograms, plane: ControlPlane, folder: Path,
         podMaxBackoffSeconds=1,
     )
     if who == "ours":
-        with our_scheduler(plane, configuration, folder / "ours.log"):
+        with our_scheduler(plane, configuration, folder / "ours.log", f"--port={port}"):
             yield
     else:
-        with original_scheduler(programs, plane, configuration, folder / "original.log"):
+        with original_scheduler(programs, plane, configuration, folder / "original.log", f"--port={port}"):
             yield
 
 
 async def play(client: KubeClient, scenario: Scenario) -> Outcome:
     """Run the scenario and clean up behind it."""
     try:
-        for step in scenario.steps:
-            if step is not scenario.steps[0]:
-                # What follows from the step before is heard of by watches, and nothing shows that it has been;
-                # controllers look each second.
-                await asyncio.sleep(1.2)
-            await _take(client, step)
-        return await _settled(client)
+        return await act(client, scenario.steps)
     finally:
-        await _clean(client)
+        await clean(client)
+
+
+async def act(client: KubeClient, steps: Sequence[Step]) -> Outcome:
+    """Take the steps one after another; what they have come to once nothing changes any more."""
+    for step in steps:
+        if step is not steps[0]:
+            # What follows from the step before is heard of by watches, and nothing shows that it has been;
+            # controllers look each second.
+            await asyncio.sleep(1.2)
+        await _take(client, step)
+    return await _settled(client)
 
 
 async def _take(client: KubeClient, step: Step) -> None:
@@ -221,7 +229,8 @@ async def _take(client: KubeClient, step: Step) -> None:
     elif isinstance(step, Change):
         await client.patch(RESERVATIONS, step.name, step.patch, PatchType.MERGE)
     elif isinstance(step, Ready):
-        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        condition = {"type": "Ready", "status": "True", "message": step.message}
+        status = {"phase": "Running", "conditions": [condition]}
         await client.patch(PODS, step.name, {"status": status}, PatchType.STRATEGIC, "default", subresource="status")
     elif isinstance(step, Protect):
         selector = {"matchLabels": {"app": step.app}}
@@ -314,7 +323,8 @@ async def _settled(client: KubeClient) -> Outcome:
     return last
 
 
-async def _clean(client: KubeClient) -> None:
+async def clean(client: KubeClient) -> None:
+    """Delete what steps have left."""
     kinds: Sequence[tuple[Kind[Any], str]] = (
         *((PODS, "default"), (RESERVATIONS, "")),
         *((POD_DISRUPTION_BUDGETS, "default"), (NODES, "")),

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.real.reservation_runs import AddNode, Change, Delete, Scenario, pod, reservation
+from tests.real.reservation_runs import AddNode, Change, Delete, Ready, Scenario, pod, reservation
 
 _A, _NEW = "node-0", "node-2"
 _SHARED: Final[Any] = {"allocateOnce": False}
@@ -38,6 +38,11 @@ def _pinned(document: dict[str, Any], node: str) -> dict[str, Any]:
     spec = document["spec"]
     template = {"spec": {**spec["template"]["spec"], "nodeName": node}}
     return {**document, "spec": {**spec, "template": template}}
+
+
+def _placed(document: dict[str, Any], node: str) -> dict[str, Any]:
+    """The pod, on a node without a scheduler."""
+    return {**document, "spec": {**document["spec"], "nodeName": node}}
 
 
 def _term(operator: str, *values: str) -> dict[str, Any]:
@@ -247,5 +252,113 @@ ROOM: Final = (
     ),
     Scenario(
         "what a node keeps back cannot be read", (AddNode(_NEW, {_NODE_RESERVATION: "{"}), pod("p", "3", node=_NEW))
+    ),
+)
+_TAKING: Final[Any] = {**_RESTRICTED, "preAllocation": True}
+_SEVERAL: Final[Any] = {**_TAKING, "preAllocationPolicy": {"enableMultiple": True}}
+_REQUIRED: Final = {f"{_DOMAIN}/pre-allocation-required": "true"}
+_TAINT: Final = {"key": "t", "value": "v", "effect": "NoSchedule"}
+
+TAKING_OVER: Final = (
+    Scenario(
+        "who could be taken over makes too little room",
+        (
+            pod("o", "1", node=_A),
+            pod("p", "3", node=_A, app="other"),
+            reservation("r", "4", node=_A, **_TAKING),
+        ),
+    ),
+    Scenario(
+        "who could be taken over is too large",
+        (pod("o", "3", node=_A), reservation("r", "2", node=_A, labels=_REQUIRED, **_TAKING)),
+    ),
+    Scenario(
+        "who could be taken over asks for another",
+        (
+            pod("o1", "1", node=_A),
+            _placed(pod("o2", "1", affinity={"name": "other"}), _A),
+            _placed(pod("o3", "1", affinity={"reservationSelector": {"k": "v"}}), _A),
+            reservation("r", "9", node=_A, **_TAKING),
+        ),
+    ),
+    Scenario(
+        "who could be taken over is on two nodes",
+        (
+            pod("o1", "1", node=_A),
+            pod("o2", "1", node="node-1"),
+            pod("o3", "1", node="node-1"),
+            reservation("r", "9", **_TAKING),
+        ),
+    ),
+    Scenario(
+        "who could be taken over is where it may not go",
+        (pod("o", "1", node="node-1"), reservation("r", "9", node=_A, **_TAKING)),
+    ),
+    Scenario(
+        "who could be taken over does not tolerate it",
+        (pod("o", "1", node=_A), reservation("r", "9", node=_A, taints=[_TAINT], **_TAKING)),
+    ),
+    Scenario(
+        "who could be taken over must match exactly",
+        (pod("o", "1", node=_A, exact=("cpu",)), reservation("r", "9", node=_A, **_TAKING)),
+    ),
+    Scenario(
+        "even several make too little room",
+        (
+            pod("o1", "1", node=_A),
+            pod("o2", "1", node=_A),
+            pod("p", "2", node=_A, app="other"),
+            reservation("r", "4", node=_A, **_SEVERAL),
+        ),
+    ),
+)
+ELSEWHERE: Final = (
+    Scenario("what it owns is where it may not go", (reservation("r", node="node-1"), pod("o", "9", node=_A))),
+    Scenario(
+        "what it must use is where it may not go",
+        (reservation("r", node="node-1"), pod("o", "1", node=_A, affinity={})),
+    ),
+    Scenario(
+        "one of two that it owns is where it may not go",
+        (
+            reservation("r1", "1", node=_A, unschedulable=True),
+            reservation("r2", "1", node="node-1", unschedulable=True),
+            pod("o", "1", node=_A, affinity={}),
+        ),
+    ),
+    Scenario(
+        "one of two that it could use is where it may not go",
+        (
+            reservation("r1", "1", node=_A, **_RESTRICTED),
+            reservation("r2", "1", node="node-1", **_RESTRICTED),
+            pod("o", "2", node=_A, affinity={}),
+        ),
+    ),
+)
+_OPERATING: Final[Any] = {"operating_mode": "Reservation", "owners": [_LABELLED]}
+
+OPERATING: Final = (
+    Scenario(
+        "a pod that reserves beside a Reservation of others",
+        (reservation("r", "1", node=_A), pod("k", "1", node=_A, app="keeper", **_OPERATING)),
+    ),
+    Scenario(
+        "a pod that reserves beside its own Reservation",
+        (reservation("r", "1", node=_A), pod("k", "1", node=_A, **_OPERATING)),
+    ),
+    Scenario(
+        "a pod that reserves beside its own aligned Reservation",
+        (reservation("r", "1", node=_A, allocatePolicy="Aligned"), pod("k", "1", node=_A, **_OPERATING)),
+    ),
+    Scenario(
+        "a pod that reserves and who uses it both count",
+        (
+            pod("k", "2", node=_A, app="keeper", **_OPERATING),
+            Ready("k"),
+            pod("o", "2", node=_A),
+            # The original notices with the next event of the pod that it is used up.
+            Ready("k", "still"),
+            pod("p", "1", node=_A, app="other"),
+        ),
     ),
 )

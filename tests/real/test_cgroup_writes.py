@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from koordinator.node.cgroup_layout import CgroupVersion, detect_version
 from koordinator.node.host import Host
+from tests.real.cgroup2_kernel import answer_here, answer_on_cgroup2
 
-_REPOSITORY = Path(__file__).resolve().parents[2]
-_WRITES = [sys.executable, "-m", "tests.real.cgroup_writes"]
+_WRITES = "tests.real.cgroup_writes"
 _DONE = ("written", "there already")
 _LOSSY = {"parent/child cpu.shares": (1024, 999), "parent memory.min": (4097, 4096)}
 """A weight stands for many numbers of shares, and protection is in whole pages."""
@@ -24,18 +19,14 @@ _LOSSY = {"parent/child cpu.shares": (1024, 999), "parent memory.min": (4097, 40
 
 @pytest.fixture(params=[CgroupVersion.V1, CgroupVersion.V2])
 def answer(request: pytest.FixtureRequest) -> dict[str, Any]:
-    command = _WRITES
     if os.geteuid() != 0:
         pytest.skip("making cgroups needs root")
-    if request.param is not detect_version(Host()):
-        shared = Path(os.environ.get("KOORDINATOR_SHARED") or _REPOSITORY.parent / "shared")
-        runner = shared / "tools/cgroup2-run.sh"
-        if request.param is CgroupVersion.V1 or not runner.is_file() or shutil.which("linux.uml") is None:
-            pytest.skip(f"there is no kernel here with cgroup version {request.param.value}")
-        command = [str(runner), *_WRITES]
-    done = subprocess.run(command, cwd=_REPOSITORY, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if request.param is detect_version(Host()):
+        found = answer_here(_WRITES)
+    elif request.param is CgroupVersion.V2:
+        found = answer_on_cgroup2(_WRITES)
+    else:
+        pytest.skip("there is no kernel here with cgroup version 1")
     assert found["version"] == request.param.value
     return found
 

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from koordinator.node.cgroup_layout import CgroupVersion, detect_version
 from koordinator.node.host import Host
+from tests.real.cgroup2_kernel import answer_here, answer_on_cgroup2
 
-_REPOSITORY = Path(__file__).resolve().parents[2]
-_MEASUREMENT = [sys.executable, "-m", "tests.real.cgroup_measurement"]
-
-
-def _measured(command: list[str]) -> dict[str, Any]:
-    done = subprocess.run(command, cwd=_REPOSITORY, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+_MEASUREMENT = "tests.real.cgroup_measurement"
 
 
 @pytest.fixture(scope="module")
@@ -32,18 +20,12 @@ def version_1() -> dict[str, Any]:
         pytest.skip("making cgroups needs root")
     if detect_version(Host()) is not CgroupVersion.V1:
         pytest.skip("this machine's kernel runs cgroup version 2")
-    return _measured(_MEASUREMENT)
+    return answer_here(_MEASUREMENT)
 
 
 @pytest.fixture(scope="module")
 def version_2() -> dict[str, Any]:
-    shared = Path(os.environ.get("KOORDINATOR_SHARED") or _REPOSITORY.parent / "shared")
-    runner = shared / "tools/cgroup2-run.sh"
-    if not runner.is_file():
-        pytest.skip("there is no program that runs a command on a kernel with cgroup version 2")
-    if shutil.which("linux.uml") is None:
-        pytest.skip("user-mode Linux is absent: apt-get install user-mode-linux")
-    return _measured([str(runner), *_MEASUREMENT])
+    return answer_on_cgroup2(_MEASUREMENT)
 
 
 @pytest.fixture(params=["version_1", "version_2"])

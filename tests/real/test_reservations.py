@@ -27,7 +27,7 @@ from tests.real.reservation_runs import (
     reservation,
     running,
 )
-from tests.real.reservation_scenarios import OWNERS, ROOM
+from tests.real.reservation_scenarios import ELSEWHERE, OPERATING, OWNERS, ROOM, TAKING_OVER
 
 _SHARED: Final[Any] = {"allocateOnce": False}
 _TAKING: Final[Any] = {"preAllocation": True, "allocatePolicy": "Restricted", "allocateOnce": False}
@@ -307,6 +307,7 @@ _PARTS: Final = {
     "part 3": OWNERS,
     "part 4": ROOM,
     "part 5": PREEMPTING,
+    "part 6": (*TAKING_OVER, *ELSEWHERE, *OPERATING),
 }
 """They are played side by side: they mostly wait."""
 _ARGS: Final[Any] = {"part 5": {"enablePreemption": True}}
@@ -337,8 +338,9 @@ _WOKEN: Final = {"deleted, its room is free": "p", "it expires": "p", "opened ag
 
 _KEPT_FROM: Final = {"what an owner waits for is kept": "o4"}
 """Whom the original gives what a more important owner waits for: see differences.md."""
-_OTHER_WORDS: Final = {"users of what stays reserved stay": "x"}
-"""Who is told what is lacking by us, and by the original only that preemption does not help: see differences.md."""
+_OTHER_WORDS: Final = {"users of what stays reserved stay": "x", **{each.name: "o" for each in ELSEWHERE}}
+"""Who is told more by us: what is lacking where the original says that preemption does not help, and that there are
+Reservations on nodes where the pod may not go: see differences.md."""
 
 
 def _without_other_words(name: str, found: Outcome) -> Outcome:
@@ -346,7 +348,7 @@ def _without_other_words(name: str, found: Outcome) -> Outcome:
         pod: ("waits" if message and pod == _OTHER_WORDS.get(name) else message, record)
         for pod, (message, record) in found.pods.items()
     }
-    return Outcome(pods, found.reservations)
+    return Outcome(pods, found.reservations, found.events)
 
 
 def _differences(name: str, ours: Outcome, theirs: Outcome) -> list[str]:

@@ -11,7 +11,8 @@ from typing import Any
 from koordinator.base.errors import KoordinatorError
 
 Service = Callable[[Mapping[str, str]], Any]
-"""From the parameters of the path to a JSON document (plain values or structs). May raise ServiceError."""
+"""From the parameters of the path and of the query to a JSON document (plain values or structs); those of the path take
+precedence. May raise ServiceError."""
 
 
 class ServiceError(KoordinatorError):

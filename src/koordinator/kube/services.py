@@ -44,7 +44,7 @@ class Services:
             if not self._is_leading():
                 return json_response({"message": _NOT_LEADER}, 503)
             try:
-                return json_response(service(dict(request.match_info)))
+                return json_response(service({**request.query, **request.match_info}))
             except ServiceError as error:
                 return json_response({"message": str(error)}, error.status)
 

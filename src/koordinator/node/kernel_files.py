@@ -183,12 +183,13 @@ class Target:
 
 PERIOD: Final = 100_000
 """Microseconds: the period that kubelet gives every cgroup."""
-_LEAST_QUOTA: Final = 1000
+LEAST_QUOTA: Final = 1000
+"""The kernel takes no less."""
 
 
 def quota_of_milli(milli: int) -> int:
     """Microseconds of quota in a period of 100 ms; NO_LIMIT for no limit."""
-    return NO_LIMIT if milli <= 0 else max(milli * PERIOD // 1000, _LEAST_QUOTA)
+    return NO_LIMIT if milli <= 0 else max(milli * PERIOD // 1000, LEAST_QUOTA)
 
 
 def shares_of_milli(milli: int) -> int:

@@ -112,7 +112,12 @@ def test_a_ratio_that_is_none_is_said(text: str) -> None:
         cpu_normalization.normalization_ratio(node)
 
 
-@given(st.integers(-1, 10**9), st.floats(0.01, 5))
+def test_a_normalised_quota_is_one_that_the_kernel_takes() -> None:
+    pod = running(qos="BE", resources={"kubernetes.io/batch-cpu": "5", "kubernetes.io/batch-memory": "1Gi"})
+    assert values(batch_resource.pod(pod, rules(normalization_ratio=1.5))) == (5, 1000, GIB)
+
+
+@given(st.one_of(st.just(-1), st.integers(1000, 10**9)), st.floats(0.01, 5))
 def test_a_normalised_quota_is_never_more_and_never_too_little(limit: int, ratio: float) -> None:
     found = normalized(limit, ratio)
     assert found <= limit

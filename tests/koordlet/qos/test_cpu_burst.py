@@ -8,13 +8,16 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koordinator.api.codec import convert
+from koordinator.api.pod import Pod
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.kinds import MetricKind
 from koordinator.koordlet.node_snapshot import RecentUsage, shared_cpu_average
-from koordinator.koordlet.qos.cpu_burst import BurstState, NodeLoad, decide, node_load
+from koordinator.koordlet.pods import node_pods
+from koordinator.koordlet.qos.cpu_burst import BurstState, NodeLoad, RaisedQuota, decide, node_load
 from koordinator.koordlet.qos.snapshot import Decision, PodUsage, Snapshot
 from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, KernelFile
-from tests.koordlet.qos.qos_fixtures import pod_usage, policy, snapshot
+from tests.koordlet.qos.qos_fixtures import LAYOUT, pod_usage, policy, snapshot
 
 BURST = {
     "policy": "auto",
@@ -28,6 +31,27 @@ BURST = {
 def throttled_pod(**given_: Any) -> PodUsage:
     defaults: dict[str, Any] = {"cpu": 1.0, "limits": {"cpu": "1"}, "throttled": 0.5}
     return pod_usage("web", **(defaults | given_))
+
+
+def two_containers(limits: tuple[dict[str, str], ...]) -> PodUsage:
+    document: dict[str, Any] = {
+        "metadata": {"name": "web", "namespace": "shop", "uid": "uid-web"},
+        "spec": {
+            "containers": [
+                {"name": f"c{number}", "image": "i", "resources": {"limits": each}}
+                for number, each in enumerate(limits)
+            ]
+        },
+        "status": {
+            "phase": "Running",
+            "qosClass": "Burstable",
+            "containerStatuses": [
+                {"name": f"c{number}", "containerID": f"containerd://c{number}"} for number in range(len(limits))
+            ],
+        },
+    }
+    (made,) = node_pods([convert(document, Pod)], LAYOUT)
+    return PodUsage(made)
 
 
 def make_snapshot(pod: PodUsage, node_cpu: float = 1.0, **strategy: Any) -> Snapshot:
@@ -60,7 +84,7 @@ def test_a_throttled_container_gets_a_fifth_more_and_its_pod_as_much() -> None:
 def test_on_an_overloaded_node_quotas_go_down_to_the_limit() -> None:
     decision, _ = burst(
         make_snapshot(throttled_pod(), node_cpu=7.0),
-        BurstState(quotas={"containerd://web": 110_000}),
+        BurstState(quotas={"containerd://web": RaisedQuota(110_000, 100_000)}),
         0.0,
         Random(1).uniform,
     )
@@ -68,7 +92,7 @@ def test_on_an_overloaded_node_quotas_go_down_to_the_limit() -> None:
 
 
 def test_what_is_switched_off_has_the_limits_of_kubelet() -> None:
-    state = BurstState(quotas={"containerd://web": 250_000})
+    state = BurstState(quotas={"containerd://web": RaisedQuota(250_000, 100_000)})
     for snapshot_, is_enabled in (
         (make_snapshot(throttled_pod(), policy="none"), True),
         (make_snapshot(throttled_pod()), False),
@@ -112,6 +136,21 @@ def test_where_a_core_is_worth_two_everything_starts_from_half_the_limit() -> No
         make_snapshot(throttled_pod(qos="SYSTEM")), BurstState(), 0.0, Random(1).uniform, normalization_ratio=2.0
     )
     assert values(system, CPU_QUOTA) == [120_000, 120_000]
+
+
+def test_a_quota_follows_its_limit_when_cpus_become_worth_more() -> None:
+    """A quota that nothing lowers would keep the container at what plain CPUs were worth."""
+    raised = BurstState(quotas={"containerd://web": RaisedQuota(120_000, 100_000)})
+    calm = make_snapshot(throttled_pod(throttled=0.0))
+    decision, state = burst(calm, raised, 0.0, Random(1).uniform, normalization_ratio=2.0)
+    assert values(decision, CPU_QUOTA) == [60_000, 60_000]
+    assert state.quotas == {"containerd://web": RaisedQuota(60_000, 50_000)}
+
+
+def test_a_pod_without_a_limit_bursts_as_much_as_its_containers() -> None:
+    open_pod = two_containers(limits=({"cpu": "500m"}, {}))
+    decision, _ = burst(make_snapshot(open_pod, cpuBurstPercent=50), BurstState(), 0.0, Random(1).uniform)
+    assert values(decision, CPU_BURST) == [25_000, 0, 25_000]
 
 
 def test_how_busy_the_shared_cpus_are() -> None:

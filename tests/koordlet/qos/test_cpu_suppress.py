@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,6 +74,16 @@ def test_the_cpuset_policy_takes_whole_cores_and_lifts_the_quota() -> None:
     assert value(decision, CPU_QUOTA) == -1
     assert value(decision, CPUSET) == frozenset({0, 1, 4, 5})
     assert value(decision, CPUSET, f"{BEST_EFFORT}/pod0/c") == frozenset({0, 1, 4, 5})
+
+
+@pytest.mark.parametrize("missing", ["the kernel's cpuset", "a CPU that is free"])
+def test_the_cpuset_policy_lifts_the_quota_also_where_it_cannot_choose_cpus(missing: str) -> None:
+    owner = pod_usage("db", "LSE", annotations={"scheduling.koordinator.sh/resource-status": '{"cpuset":"0-7"}'})
+    cgroups = best_effort(quota=130_000)
+    given_ = {"best_effort": replace(cgroups, cpuset=None)} if "kernel" in missing else {"pods": (owner,)}
+    policy = suppression(cpuSuppressThresholdPercent=65, cpuSuppressPolicy="cpuset")
+    decision = decide(snapshot(policy=policy, **{"best_effort": cgroups} | given_))
+    assert (value(decision, CPU_QUOTA), value(decision, CPUSET)) == (-1, None)
 
 
 def test_cpus_of_exclusive_pods_are_left_alone() -> None:

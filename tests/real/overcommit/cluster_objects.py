@@ -89,13 +89,16 @@ class ClusterObjects:
         await self._add_nodes(nodes)
         await self._each(self._add_quota, quotas)
 
-    async def enter(self, step: Step) -> None:
+    async def configure(self, step: Step) -> None:
         document = {"metadata": {"name": configuration.NAME}, "data": _plain(step.configuration)}
         if self._is_managed:
             patch = [{"op": "replace", "path": "/data", "value": document["data"]}]
             await self._client.patch(CONFIG_MAPS, configuration.NAME, patch, PatchType.JSON, NAMESPACE)
         else:
             await self._client.create(CONFIG_MAPS, document, NAMESPACE)
+
+    async def enter(self, step: Step) -> None:
+        """What comes with a step, beside its configuration."""
         await self._add_nodes(step.arrivals)
         await self._each(self._report, step.reports)
 

@@ -56,6 +56,11 @@ def test_parameters_of_the_path_reach_the_service() -> None:
     assert (answer.status, answer.content_type, answer.document) == (200, JSON, {"nodeName": "a b"})
 
 
+def test_parameters_of_the_query_reach_the_service_after_those_of_the_path() -> None:
+    answer = get("/apis/v1/nodes/a?detail=true&nodeName=b&detail=false")
+    assert answer.document == {"nodeName": "a", "detail": "true"}
+
+
 def test_a_service_may_be_outside_the_base_path() -> None:
     assert get("/debug/explain/default/web").document == {"namespace": "default", "name": "web"}
 

@@ -14,6 +14,7 @@ from koordinator.api.qos import QoSClass
 from koordinator.koordlet.executor.wishes import Priority
 from koordinator.koordlet.hooks.contexts import Change, ContainerContext, HookError, PodContext, own_cpus
 from koordinator.koordlet.hooks.rules import Rules
+from koordinator.node.kernel_files import LEAST_QUOTA
 
 OWNER: Final = "CPUNormalization"
 _REASON: Final = f"the Node's annotation {annotation_keys.CPU_NORMALIZATION_RATIO}"
@@ -51,10 +52,13 @@ def normalization_ratio(node: Node) -> float | None:
 
 
 def normalized(quota: int, ratio: float | None) -> int:
-    """The quota that is worth as much on faster CPUs. No limit stays none, and slower CPUs change nothing."""
+    """The quota that is worth as much on faster CPUs, or the least that the kernel takes.
+
+    No limit stays none, and slower CPUs change nothing.
+    """
     if quota <= 0 or ratio is None or ratio <= 1:
         return quota
-    return -int(-quota // ratio)
+    return max(-int(-quota // ratio), LEAST_QUOTA)
 
 
 def _change(pod_: PodContext, quota: int | None, rules: Rules) -> Change | None:

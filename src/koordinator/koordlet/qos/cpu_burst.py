@@ -61,12 +61,23 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
+class RaisedQuota:
+    """What was wished last, and what it was raised from: microseconds."""
+
+    quota: int
+    base: int
+
+    def from_base(self, base: int) -> int:
+        """As much more as before than a base that may have changed, with the limit or the worth of a CPU."""
+        return self.quota if base == self.base else self.quota * base // self.base
+
+
+@dataclass(frozen=True, slots=True)
 class BurstState:
     """What has to be remembered from round to round, by the container's ID."""
 
     tokens: Mapping[str, Tokens] = field(default_factory=dict)
-    quotas: Mapping[str, int] = field(default_factory=dict)
-    """The quotas that were wished last, in microseconds."""
+    quotas: Mapping[str, RaisedQuota] = field(default_factory=dict)
 
 
 def decide(
@@ -91,7 +102,7 @@ def decide(
     load = node_load(snapshot, shared_cpu, strategy)
     wishes: list[Wish] = []
     tokens: dict[str, Tokens] = {}
-    quotas: dict[str, int] = {}
+    quotas: dict[str, RaisedQuota] = {}
     for usage in snapshot.pods:
         pod = usage.pod.pod
         if not is_latency_sensitive(pod) or pod_cpus(pod) or pod.status.phase not in ("Pending", "Running"):
@@ -171,12 +182,13 @@ class _PodRound:
             total += burst
             wishes.append(Wish(OWNER, Target(CPU_BURST, container.cgroup), burst, reason, self.priority))
         if wishes:
-            pod_burst = min(total, max(self._pod_base(), 0)) if self._pod_base() != NO_LIMIT else 0
+            base = self._pod_base()
+            pod_burst = total if base == NO_LIMIT else min(total, base)
             wishes.append(Wish(OWNER, Target(CPU_BURST, self.usage.pod.cgroup), pod_burst, reason, self.priority))
         return wishes
 
     def quota_burst(
-        self, state: BurstState, tokens: dict[str, Tokens], quotas: dict[str, int], uniform: Uniform
+        self, state: BurstState, tokens: dict[str, Tokens], quotas: dict[str, RaisedQuota], uniform: Uniform
     ) -> list[Wish]:
         wishes: list[Wish] = []
         raised = 0
@@ -189,8 +201,9 @@ class _PodRound:
                 spent = self._spend(container, spec, state.tokens.get(container.id), uniform)
                 tokens[container.id] = spent
                 allowed = spent.left > 0
-            quota, reason = self._quota(container, base, state.quotas.get(container.id, base), allowed)
-            quotas[container.id] = quota
+            current = state.quotas.get(container.id, RaisedQuota(base, base)).from_base(base)
+            quota, reason = self._quota(container, base, current, allowed)
+            quotas[container.id] = RaisedQuota(quota, base)
             raised += quota - base
             wishes.append(Wish(OWNER, Target(CPU_QUOTA, container.cgroup), quota, reason, self.priority))
         if wishes and (base := self._pod_base()) != NO_LIMIT:

@@ -146,16 +146,19 @@ def next_quota(budget: int, current: int, cores: int) -> int:
 
 
 def _by_cpuset(snapshot: Snapshot, node: Node, cgroups: BestEffortCgroups, budget: int, reason: str) -> Decision:
-    if snapshot.topology is None or cgroups.cpuset is None:
-        return Decision(None, "the CPUs of the node, or those of BestEffort pods, are not known")
+    if snapshot.topology is None:
+        return Decision(None, "the CPUs of the node are not known")
+    wishes = _quota_release(cgroups, "the policy is cpuset")
+    if cgroups.cpuset is None:
+        # A kernel without cpuset must not keep the quota of another policy for ever.
+        return Decision(tuple(wishes), "the CPUs of BestEffort pods are not known")
     shared, dedicated = _pools(snapshot, node)
     count = next_cpu_count(budget, len(cgroups.cpuset), len(snapshot.cpus), len(shared) + len(dedicated))
     from_dedicated = count * len(dedicated) // (len(shared) + len(dedicated)) if count else 0
     chosen = choose_cpus(from_dedicated, dedicated) | choose_cpus(count - from_dedicated, shared)
     if not chosen:
-        return Decision(None, "every CPU is kept for somebody else")
+        return Decision(tuple(wishes), "every CPU is kept for somebody else")
     recovered = _recovery_set(snapshot)
-    wishes = _quota_release(cgroups, "the policy is cpuset")
     # Under its static policy kubelet itself writes the CPUs of BestEffort and of pods, again and again.
     folders_above = recovered if snapshot.cpu_manager_policy == STATIC else chosen
     wishes += [Wish(OWNER, Target(CPUSET, folder), folders_above, reason) for folder in (cgroups.root, *cgroups.pods)]

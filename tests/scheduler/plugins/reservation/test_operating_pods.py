@@ -60,12 +60,13 @@ def test_an_owner_takes_from_a_pod_that_is_ready() -> None:
     assert cluster.view.allocations.of("Reservation", "uid-o") == Use("keeper", "uid-keeper")
 
 
-def test_what_an_owner_takes_counts_once() -> None:
+def test_a_pod_and_the_owner_that_uses_it_both_count() -> None:
+    """Both run, and kubelet would turn others away."""
     cluster = cluster_of(operating())
     placement = cluster.engine.decide(describe(owner("o")), NOW)
     assert isinstance(placement, Placement)
     cluster.engine.assume(placement)
-    assert cluster.view.columns.requested[0, CPU] == 3000
+    assert cluster.view.columns.requested[0, CPU] == 6000
 
 
 @pytest.mark.parametrize("status", [STARTING, PodStatus(phase="Pending"), replace(READY, phase="Pending")])
@@ -123,14 +124,23 @@ def test_a_record_that_is_known_before_the_pod_counts() -> None:
     cluster = cluster_of(taken)
     cluster.state.restore("uid-o")
     cluster.bound(operating(), "a")
-    assert cluster.view.columns.requested[0, CPU] == 3000
+    asking = noted(owner("o2", cpu="1"), {RESERVATION_AFFINITY: "{}"})
+    assert isinstance(cluster.engine.decide(describe(asking), NOW), Rejection)
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("", Rejection), ("Aligned", Placement), ("Restricted", Placement)])
-def test_it_stays_off_a_node_with_a_reservation_of_the_default_policy(policy: str, expected: type) -> None:
+def test_it_stays_off_a_node_with_a_reservation_of_the_default_policy_that_it_owns(policy: str, expected: type) -> None:
     cluster = cluster_with(available(cpu="1", policy=policy))
-    decided = cluster.engine.decide(describe(operating(PodStatus(), node="", cpu="1")), NOW)
+    pod = operating(PodStatus(), node="", cpu="1")
+    owning = replace(pod, metadata=replace(pod.metadata, labels={**pod.metadata.labels, **OWNER}))
+    decided = cluster.engine.decide(describe(owning), NOW)
     assert isinstance(decided, expected), decided
+
+
+def test_it_may_go_where_others_have_a_reservation_of_the_default_policy() -> None:
+    cluster = cluster_with(available(cpu="1"))
+    decided = cluster.engine.decide(describe(operating(PodStatus(), node="", cpu="1")), NOW)
+    assert isinstance(decided, Placement), decided
 
 
 def test_a_reservation_of_the_default_policy_stays_off_its_node() -> None:

@@ -254,3 +254,24 @@ def test_reservations_that_differ_in_their_spec_alone_are_not_alike() -> None:
     """A reserve pod has the template's spec, and pods that look alike share what was derived from one of them."""
     one, other = plain(), reservation()
     assert reserve_pod(one).metadata.annotations != reserve_pod(other).metadata.annotations
+
+
+def test_the_message_counts_who_could_be_taken_over_and_why_that_does_not_help() -> None:
+    choosy = noted(owner("o2", cpu="1"), {RESERVATION_AFFINITY: '{"name": "other"}'})
+    pods = on(owner("o1", cpu="1")), on(choosy), on(owner("o3", cpu="1"), "b")
+    assert play(reservation("9"), *pods, nodes="ab").message == (
+        "0/2 nodes are available: 2 Insufficient cpu. 1 Reservation(s) didn't match the requested reservation name, "
+        "2 Reservation(s) for node reason that Insufficient cpu, 3 Reservation(s) matched owner total"
+    )
+
+
+def test_who_is_where_the_reservation_may_not_go_is_not_counted() -> None:
+    assert "matched owner total" not in play(pinned_to_a("9"), on(owner("o"), "b"), nodes="ab").message
+
+
+def pinned_to_a(cpu: str) -> Reservation:
+    found = reservation(cpu)
+    template = found.spec.template
+    assert template is not None
+    spec = replace(template.spec, node_selector={"name": "a"})
+    return replace(found, spec=replace(found.spec, template=replace(template, spec=spec)))

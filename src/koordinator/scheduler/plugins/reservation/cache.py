@@ -1,7 +1,7 @@
 """What is reserved where, and what of it has been taken: one for all profiles, kept current by the cluster's events.
 
 A reserve pod counts on its node with all that its Reservation holds, and each owner counts there, too. What owners take
-of a Reservation is therefore taken off its node's columns again, so that at any moment a node has requested what its
+of it is therefore taken off its node's columns again, so that at any moment a node has requested what its
 pods request and what its Reservations still keep free. An owner that takes more than there is left takes the rest from
 the node.
 """
@@ -19,6 +19,7 @@ from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
+from koordinator.scheduler.configuration.koordinator_arguments import ReservationSelectorIndex
 from koordinator.scheduler.engine.columns import NamedAspect
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -47,6 +48,7 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import (
     reserve_pod,
     stands_for_a_reservation,
 )
+from koordinator.scheduler.plugins.reservation.selector_index import SelectorIndex
 
 _MEMO: Final = "Reservation"
 RESERVED: Final = NamedAspect("Reservation")
@@ -87,6 +89,7 @@ class ReservationCache(EventHandler):
         self.awaited: dict[str, Awaited] = {}
         """What nominated pods are going to take from, by uid of the pod, while their victims leave."""
         self._shown: dict[str, Pod] = {}
+        self.selector_index = SelectorIndex(ReservationSelectorIndex())
         self._version = 0
         """Grows with all that ``_owned`` reads."""
         self._openings = 0
@@ -95,6 +98,14 @@ class ReservationCache(EventHandler):
         self.hide: Callable[[Pod], None] = lambda pod: None
         self.on_opened: Callable[[Reservation], None] = lambda reservation: None
         self.on_fault: Callable[[Pod, str], None] = lambda pod, fault: None
+
+    def index_selectors(self, args: ReservationSelectorIndex) -> None:
+        """Use the selector index from now on, if ``args`` enable it and no other profile has before."""
+        index = SelectorIndex(args)
+        if index.is_enabled and not self.selector_index.is_enabled:
+            self.selector_index = index
+            for booking in self.bookings.values():
+                self._index_labels(booking, self._node_of(booking))
 
     # Events.
 
@@ -128,12 +139,15 @@ class ReservationCache(EventHandler):
         if node.metadata.name in self.on_node_named:
             # Its labels count as those of its Reservations.
             self._version += 1
+            for booking in self.on_node_named[node.metadata.name].values():
+                self._index_labels(booking, node)
 
     def on_node_removed(self, row: int, name: str) -> None:
         self._version += 1
         for booking in self.on_node_named.get(name, {}).values():
             # The row's columns go with it.
             booking.row, booking.credit = -1, NO_CREDIT
+            self._index_labels(booking, None)
 
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
         if stands_for_a_reservation(pod.pod):
@@ -207,20 +221,27 @@ class ReservationCache(EventHandler):
             return
         # A pod does not take from what it stands for itself.
         seen = {pod.metadata.uid}
-        for key in pod_keys(pod):
-            for uid, booking in self._index.get(key, {}).items():
+        for there in self._narrowed(pod, wish):
+            for uid, booking in there.items():
                 if uid not in seen:
                     seen.add(uid)
                     if booking.owners is not None and booking.owners.include(pod):
                         yield booking
 
+    def _narrowed(self, pod: Pod, wish: Wish) -> Iterator[Mapping[str, Booking]]:
+        """Groups of Reservations, by uid, in which all are that the pod may own and its affinity may select."""
+        affinity = wish.affinity
+        if self.selector_index.is_enabled and affinity is not None and not affinity.name:
+            names = self.selector_index.candidates(affinity.reservation_selector)
+            if names is not None:
+                yield from (self.on_node_named[name] for name in names)
+                return
+        yield from (self._index[key] for key in pod_keys(pod) if key in self._index)
+
     def _mismatch(self, booking: Booking, pod: PodInfo, wish: Wish) -> tuple[Mismatch, str] | None:
         if wish.ignored:
             return None
-        columns = self._view.columns
-        row = columns.row_of.get(booking.node_name)
-        node = columns.nodes[row] if row is not None else None
-        name = columns.resources.name
+        node, name = self._node_of(booking), self._view.columns.resources.name
         held = {name(column): amount for column, amount in booking.allocatable.items()}
         requested = {name(column): amount for column, amount in pod.request.amounts.items()}
         return mismatch(booking.reservation, pod.pod, wish, node, (held, requested))
@@ -229,6 +250,11 @@ class ReservationCache(EventHandler):
         """The Reservation of a reserve pod as it would be once it is placed."""
         status = msgspec.structs.replace(reservation.status, allocatable=requested_amounts(pod))
         return booking_of(msgspec.structs.replace(reservation, status=status), pod, self._view.columns.resources)
+
+    def _node_of(self, booking: Booking) -> Node | None:
+        columns = self._view.columns
+        row = columns.row_of.get(booking.node_name)
+        return columns.nodes[row] if row is not None else None
 
     # Changes.
 
@@ -284,8 +310,15 @@ class ReservationCache(EventHandler):
             booking.index_keys = booking.owners.index_keys(lambda key: len(self._index.get(key, ())))
         for key in booking.index_keys:
             self._index.setdefault(key, {})[uid] = booking
+        self._index_labels(booking, self._node_of(booking))
         self._settle(booking)
         self._touch(booking)
+
+    def _index_labels(self, booking: Booking, node: Node | None) -> None:
+        if not self.selector_index.is_enabled:
+            return
+        labels = {**(node.metadata.labels if node is not None else {}), **booking.reservation.metadata.labels}
+        self.selector_index.set(booking.uid, booking.node_name, labels)
 
     def _touch(self, booking: Booking) -> None:
         row = self._view.columns.row_of.get(booking.node_name)
@@ -315,6 +348,7 @@ class ReservationCache(EventHandler):
             del self._index[key][uid]
             if not self._index[key]:
                 del self._index[key]
+        self.selector_index.remove(uid)
         self._version += 1
 
     def _changed_users(self, uid: str) -> None:
@@ -331,6 +365,9 @@ class ReservationCache(EventHandler):
             self._credit(booking.row, booking, self._credit_of(booking))
 
     def _credit_of(self, booking: Booking) -> tuple[Columns, tuple[int, int]]:
+        if is_operating(booking.pod):
+            # Unlike a reserve pod it runs beside its owner, and kubelet admits others by what both request.
+            return NO_CREDIT
         here = [user for user in booking.users.values() if user.uid in self._view.pods_on.get(booking.row, {})]
         if not here:
             return NO_CREDIT

@@ -98,7 +98,7 @@ class ReservationFilter(PreFilterPlugin, Explainer, FilterPlugin, FilterTransfor
         if wish.affinity is not None and not match.uids:
             return PreFilterResult(skip=True, rejection=NONE_MATCHES)
         operates = is_operating(pod.pod)
-        if not operates and (not match.uids or wish.ignored):
+        if not match.uids or (wish.ignored and not operates):
             return PreFilterResult(skip=True)
         names = frozenset(self._cache.bookings[uid].node_name for uid in match.uids) if wish.affinity else None
         return PreFilterResult(Owner(match, wish, operates), node_names=names)

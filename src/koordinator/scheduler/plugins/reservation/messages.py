@@ -5,12 +5,12 @@ The counts and words are those of the original's PostFilter and of its event abo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 from koordinator.scheduler.engine.post_filter import NodeStatus
-from koordinator.scheduler.plugins.reservation.booking import Match
-from koordinator.scheduler.plugins.reservation.matching import Mismatch, Wish
+from koordinator.scheduler.plugins.reservation.booking import Unmatched
+from koordinator.scheduler.plugins.reservation.matching import Mismatch
 
 _PREFIX: Final = "Reservation(s) "
 _OWNED: Final = "Reservation(s) matched owner total"
@@ -19,30 +19,34 @@ _FOR_NODE: Final = "Reservation(s) for node reason that "
 _ORDER: Final = (Mismatch.NAME, Mismatch.AFFINITY, Mismatch.UNSCHEDULABLE, Mismatch.NOT_EXACT, Mismatch.TAINTS)
 
 
-def summary(
-    match: Match, wish: Wish, nodes: Mapping[str, str], statuses: Sequence[NodeStatus], names: Sequence[str]
-) -> str:
-    """What is added to the message of a pod. ``nodes``: the node of each matched Reservation, by its uid; ``names``:
-    those of the rows of ``statuses``."""
-    owned = len(match.uids) + len(match.unmatched)
+class Owned(NamedTuple):
+    """What is counted: the Reservations that a pod owns, or the pods that a Reservation may take over."""
+
+    matched: Sequence[str]
+    """The node of each that suits."""
+    unmatched: Sequence[Unmatched]
+    by_name: bool = False
+    """Whether those that suit were asked for by name."""
+
+
+def summary(owned: Owned, statuses: Sequence[NodeStatus], names: Sequence[str]) -> str:
+    """What is added to the message of a pod. ``names``: those of the rows of ``statuses``."""
     found: list[str] = []
-    if wish.affinity is not None and wish.affinity.name and match.uids:
-        found.append(f"{len(match.uids)} {_EXACTLY}")
+    if owned.by_name and owned.matched:
+        found.append(f"{len(owned.matched)} {_EXACTLY}")
     for why in _ORDER:
-        counts = Counter(each.detail for each in match.unmatched if each.why is why)
+        counts = Counter(each.detail for each in owned.unmatched if each.why is why)
         found += [
             f"{count} {_PREFIX}{why.value}{' ' + detail if detail else ''}" for detail, count in sorted(counts.items())
         ]
-    for text, count in sorted(_for_node_reasons(match, nodes, statuses, names).items()):
+    for text, count in sorted(_for_node_reasons(owned.matched, statuses, names).items()):
         found.append(f"{count} {_FOR_NODE}{text}")
-    return ", ".join([*found, f"{owned} {_OWNED}"])
+    return ", ".join([*found, f"{len(owned.matched) + len(owned.unmatched)} {_OWNED}"])
 
 
-def _for_node_reasons(
-    match: Match, nodes: Mapping[str, str], statuses: Sequence[NodeStatus], names: Sequence[str]
-) -> Counter[str]:
-    """Each matched Reservation counts for what its node, and not itself, lacks."""
-    matched = Counter(nodes[uid] for uid in match.uids)
+def _for_node_reasons(nodes: Iterable[str], statuses: Sequence[NodeStatus], names: Sequence[str]) -> Counter[str]:
+    """Each of what suits counts for what its node, and not itself, lacks."""
+    matched = Counter(nodes)
     counts: Counter[str] = Counter()
     for status in statuses:
         own = sum(reason.text.startswith(_PREFIX) for reason in status.reasons)

@@ -1,8 +1,10 @@
-"""The gauges of all Reservations, made when they are scraped, so that one that is gone leaves none behind."""
+"""The metrics of Reservations.
+
+The gauges are made when they are scraped, so that a Reservation that is gone leaves none behind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from prometheus_client import Metric
@@ -12,9 +14,12 @@ from prometheus_client.registry import Collector
 from koordinator.api.quantity import Quantity
 from koordinator.api.reservation import AVAILABLE, FAILED, PENDING, SUCCEEDED, Reservation
 from koordinator.api.resource_names import CPU, MEMORY
+from koordinator.base.instruments import Counter, Histogram
+from koordinator.base.metrics import exponential_buckets
 
 _PHASES: Final = (PENDING, AVAILABLE, SUCCEEDED, FAILED)
 _GIBIBYTE: Final = 1 << 30
+_CANDIDATES: Final = exponential_buckets(1, 2, 16)
 
 
 class ReservationGauges(Collector):
@@ -41,6 +46,34 @@ class ReservationGauges(Collector):
                 phases.add_metric((name, phase), float(phase == current))
             _add_amounts(amounts, reservation)
         return [phases, amounts]
+
+
+class SelectorIndexMetrics(Collector):
+    """How often the selector index was of use, and how many nodes it left; names, labels and buckets are the
+    original's."""
+
+    def __init__(self) -> None:
+        self._queries = Counter(
+            "scheduler_reservation_selector_index_query_total",
+            "[ALPHA] Look-ups in the index of Reservations by their labels, by whether the selector has such a label.",
+            ("result",),
+        )
+        self._candidates = Histogram(
+            "scheduler_reservation_selector_index_candidates_count",
+            "[ALPHA] The nodes that a look-up in the index of Reservations by their labels has left.",
+            (),
+            _CANDIDATES,
+        )
+        self._candidates.labels()
+
+    def looked_up(self, nodes: Sequence[str] | None) -> None:
+        """A selector has left these nodes; None: it has no label that is indexed."""
+        self._queries.labels("miss" if nodes is None else "hit").inc()
+        if nodes:
+            self._candidates.labels().observe(len(nodes))
+
+    def collect(self) -> Iterable[Metric]:
+        return [*self._queries.collect(), *self._candidates.collect()]
 
 
 def _add_amounts(family: GaugeMetricFamily, reservation: Reservation) -> None:

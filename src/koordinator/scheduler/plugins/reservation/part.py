@@ -27,6 +27,8 @@ class ReservationPart(Plugin):
         super().__init__(args, view)
         shared = view.shared.setdefault(self.name, {})
         self._cache: ReservationCache = shared.setdefault("cache", ReservationCache(view))
+        if args is not None:
+            self._cache.index_selectors(args.reservation_selector_index)
         self._failures: dict[str, str] = shared.setdefault("failures", {})
         config = args.pre_allocation_config if args is not None else None
         self._pre_allocator = PreAllocator(self._cache, view, config)

@@ -37,7 +37,7 @@ from koordinator.scheduler.plugins.reservation.documents import explain_reservat
 from koordinator.scheduler.plugins.reservation.filtering import ReservationFilter
 from koordinator.scheduler.plugins.reservation.fitting import score
 from koordinator.scheduler.plugins.reservation.matching import wish_of
-from koordinator.scheduler.plugins.reservation.messages import event_note, summary
+from koordinator.scheduler.plugins.reservation.messages import Owned, event_note, summary
 from koordinator.scheduler.plugins.reservation.metrics import ReservationGauges
 from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
 from koordinator.scheduler.plugins.reservation.pre_allocation import node_score
@@ -99,14 +99,24 @@ class ReservationPlugin(
             self._cache.awaited[pod.uid] = Awaited(plan.nominated_node, booking.uid)
 
     def _summary(self, pod: PodInfo, attempt: FailedAttempt) -> str:
-        """What stood in the way of how many of the Reservations that the pod owns."""
-        if stands_for_a_reservation(pod.pod):
-            return ""
+        """What stood in the way of how many of the Reservations that the pod owns, or of how many pods that the
+        Reservation of a reserve pod may take over."""
+        owned = self._to_take_over(pod) if stands_for_a_reservation(pod.pod) else self._owned(pod)
+        return summary(owned, attempt.statuses, self.view.columns.names) if owned is not None else ""
+
+    def _owned(self, pod: PodInfo) -> Owned | None:
         match, wish = self._cache.match(pod), wish_of(pod.pod)
         if wish.problem or (match.is_empty and wish.affinity is None):
-            return ""
-        nodes = {uid: self._cache.bookings[uid].node_name for uid in match.uids}
-        return summary(match, wish, nodes, attempt.statuses, self.view.columns.names)
+            return None
+        nodes = [self._cache.bookings[uid].node_name for uid in match.uids]
+        return Owned(nodes, match.unmatched, by_name=wish.affinity is not None and bool(wish.affinity.name))
+
+    def _to_take_over(self, pod: PodInfo) -> Owned | None:
+        booking = self._taking_over(pod)
+        if booking is None:
+            return None
+        matched, unmatched = self._pre_allocator.sorted_out(booking)
+        return Owned(matched, unmatched) if matched or unmatched else None
 
     def result_key(self, pod: PodInfo) -> Hashable:
         by_preemption = (pod.priority, pod.pod.spec.preemption_policy) if self._preemption is not None else None
@@ -185,10 +195,14 @@ class ReservationPlugin(
     # Services and metrics.
 
     def services(self) -> Mapping[str, Service]:
-        return {"/reservations/:name/explanation": self._explanation, "/nodeReservations/:nodeName": self._on_node}
+        return {
+            "/reservations/:name/explanation": self._explanation,
+            "/nodeReservations/:nodeName": self._on_node,
+            "/reservationSelectorIndex": self._selector_index,
+        }
 
     def collectors(self) -> Sequence[Collector]:
-        return (ReservationGauges(self._reservations),)
+        return ReservationGauges(self._reservations), self._cache.selector_index.metrics
 
     def _reservations(self) -> list[Reservation]:
         return [each for each in self.view.objects_of(RESERVATIONS).values() if isinstance(each, Reservation)]
@@ -201,6 +215,9 @@ class ReservationPlugin(
 
     def _on_node(self, parameters: Mapping[str, str]) -> Any:
         return node_reservations(self._cache, self.view.columns.resources, parameters["nodeName"])
+
+    def _selector_index(self, parameters: Mapping[str, str]) -> Any:
+        return self._cache.selector_index.document(detail=parameters.get("detail") == "true")
 
     def _show(self, pod: Pod) -> None:
         if hasattr(self, "handle"):

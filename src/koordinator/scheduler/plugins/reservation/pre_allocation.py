@@ -17,15 +17,16 @@ import msgspec
 from koordinator.api import labels as label_keys
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import CLUSTER_MODE, RESTRICTED, Reservation, ReservationOwner
+from koordinator.model.node_selector import required_predicate
 from koordinator.scheduler.configuration.koordinator_arguments import PreAllocationConfig
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS, ResourceIndex
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.reservation.booking import Booking, Columns
+from koordinator.scheduler.plugins.reservation.booking import Booking, Columns, Unmatched
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.fitting import BY_NODE, restricted_reasons, score, shares_a_resource
-from koordinator.scheduler.plugins.reservation.matching import Owners, mismatch, wish_of
+from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, mismatch, wish_of
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
 
 NO_CANDIDATE: Final = Reason("node(s) no pod match reservation with pre allocation required", unresolvable=True)
@@ -219,6 +220,25 @@ class PreAllocator:
         candidates, rows = self._candidates(booking), self._view.columns.row_of.items()
         return tuple(name for name, row in rows if self._on(row, booking, candidates))
 
+    def sorted_out(self, booking: Booking) -> tuple[list[str], list[Unmatched]]:
+        """The node of each pod that the Reservation may take over where it may go, and those that do not suit it."""
+        matched: list[str] = []
+        unmatched: list[Unmatched] = []
+        if self.refusal(booking) is not None:
+            return matched, unmatched
+        candidates, may_go = self._candidates(booking), required_predicate(booking.pod)
+        for name, row in self._view.columns.row_of.items():
+            node = self._view.columns.nodes[row]
+            if may_go is not None and (node is None or not may_go(node)):
+                continue
+            for pod in self._free(row, booking, candidates):
+                why_not = self._mismatch(booking, pod, row)
+                if why_not is None:
+                    matched.append(name)
+                else:
+                    unmatched.append(Unmatched(pod.uid, name, *why_not))
+        return matched, unmatched
+
     def offer(self, booking: Booking, rows: Iterable[int]) -> Mapping[int, Sequence[PodInfo]]:
         """The candidates on these rows, which filters are to see without them."""
         offered = self._offered.setdefault(booking.uid, {})
@@ -255,28 +275,29 @@ class PreAllocator:
         return Candidates(booking.reservation, self._config)
 
     def _on(self, row: int, booking: Booking, candidates: Candidates) -> list[PodInfo]:
+        free = self._free(row, booking, candidates)
+        return candidates.sorted([pod for pod in free if self._mismatch(booking, pod, row) is None], booking)
+
+    def _free(self, row: int, booking: Booking, candidates: Candidates) -> list[PodInfo]:
+        """The candidates on the row that no other Reservation is about to take over, and whose wishes can be read."""
         claimed = self._cache.claimed
-        found = [
+        return [
             pod
             for pod in self._view.pods_on[row].values()
             if candidates.include(pod.pod)
             and claimed.get(pod.uid, booking.uid) == booking.uid
-            and self._suits(booking, pod, row)
+            and not wish_of(pod.pod).problem
         ]
-        return candidates.sorted(found, booking)
 
-    def _suits(self, booking: Booking, pod: PodInfo, row: int) -> bool:
-        """Whether the pod would take from the Reservation by its affinity and its exact amounts."""
-        wish = wish_of(pod.pod)
-        if wish.problem:
-            return False
+    def _mismatch(self, booking: Booking, pod: PodInfo, row: int) -> tuple[Mismatch, str] | None:
+        """Why the pod would not take from the Reservation by its affinity and its exact amounts; None if it would."""
         name = self._view.columns.resources.name
         held = {name(column): amount for column, amount in booking.allocatable.items()}
         requested = {name(column): amount for column, amount in pod.request.amounts.items()}
         # That it is closed to new owners is not about pods that it takes over.
         spec = msgspec.structs.replace(booking.reservation.spec, unschedulable=False)
         reservation = msgspec.structs.replace(booking.reservation, spec=spec)
-        return mismatch(reservation, pod.pod, wish, self._view.columns.nodes[row], (held, requested)) is None
+        return mismatch(reservation, pod.pod, wish_of(pod.pod), self._view.columns.nodes[row], (held, requested))
 
 
 def is_required(pod: Pod) -> bool:

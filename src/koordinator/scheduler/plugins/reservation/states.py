@@ -43,7 +43,7 @@ class Coded:
 
 @dataclass(slots=True)
 class Owner(Coded):
-    """A class of pods that own Reservations, or must use one, or stand for one once they run."""
+    """A class of pods that own Reservations, or must use one. ``is_operating``: they stand for one once they run."""
 
     match: Match
     wish: Wish

@@ -1,0 +1,124 @@
+"""The index of Reservations by their labels, for pods that select Reservations by ``reservationSelector``.
+
+The owners of many Reservations may be alike (``app: web``) while their labels tell them apart (``team: a``). The index
+then leaves the few nodes on which a pod has to look. It is off unless ``reservationSelectorIndex`` names whole keys or
+prefixes of keys. A bucket is a whole key with a value, or a prefix. Buckets hold nodes, and of each the Reservations
+there, since a selector with several keys may be met by different Reservations of one node: the smallest bucket is
+taken, and each Reservation on its nodes is matched as without the index.
+
+The labels of a node count as those of its Reservations, as they do in the matching, so that the index never hides a
+Reservation that the pod may take from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from koordinator.scheduler.configuration.koordinator_arguments import ReservationSelectorIndex
+from koordinator.scheduler.plugins.reservation.metrics import SelectorIndexMetrics
+
+_NOWHERE: Final[Mapping[str, set[str]]] = {}
+
+
+class _Bucket(NamedTuple):
+    """``key`` is the prefix of keys if ``value`` is None."""
+
+    key: str
+    value: str | None
+
+
+class SelectorIndex:
+    """The nodes that have Reservations with labels like those of a selector."""
+
+    def __init__(self, args: ReservationSelectorIndex) -> None:
+        self._prefixes = _without_blanks(args.key_prefixes) if args.enabled else ()
+        self._keys = frozenset(_without_blanks(args.keys) if args.enabled else ())
+        self.is_enabled = bool(self._prefixes or self._keys)
+        self.metrics = SelectorIndexMetrics()
+        self._nodes: dict[_Bucket, dict[str, set[str]]] = {}
+        """The uids of the Reservations in each bucket, by the name of their node."""
+        self._entries: dict[str, tuple[str, frozenset[_Bucket]]] = {}
+        """The node and the buckets of each Reservation, by its uid."""
+
+    def set(self, uid: str, node_name: str, labels: Mapping[str, str]) -> None:
+        """The Reservation is on the node; ``labels`` are its own over those of the node."""
+        self.remove(uid)
+        exact = {_Bucket(key, value) for key, value in labels.items() if key in self._keys}
+        by_prefix = {_Bucket(prefix, None) for prefix in map(self._prefix_of, labels) if prefix}
+        buckets = frozenset(exact | by_prefix)
+        if buckets:
+            self._entries[uid] = node_name, buckets
+        for bucket in buckets:
+            self._nodes.setdefault(bucket, {}).setdefault(node_name, set()).add(uid)
+
+    def remove(self, uid: str) -> None:
+        """The Reservation is on no node any more."""
+        node_name, buckets = self._entries.pop(uid, ("", frozenset[_Bucket]()))
+        for bucket in buckets:
+            there = self._nodes[bucket]
+            there[node_name].discard(uid)
+            if not there[node_name]:
+                del there[node_name]
+            if not there:
+                del self._nodes[bucket]
+
+    def candidates(self, selector: Mapping[str, str]) -> list[str] | None:
+        """The names of the nodes that may have a Reservation with all labels of the selector; None: no label of it is
+        indexed, so that all have to be looked at."""
+        found: list[Mapping[str, set[str]]] = []
+        for key, value in selector.items():
+            if key in self._keys:
+                found.append(self._nodes.get(_Bucket(key, value), _NOWHERE))
+            elif prefix := self._prefix_of(key):
+                found.append(self._nodes.get(_Bucket(prefix, None), _NOWHERE))
+        smallest = min(found, key=len, default=None)
+        names = sorted(smallest) if smallest is not None else None
+        self.metrics.looked_up(names)
+        return names
+
+    def document(self, *, detail: bool) -> dict[str, Any]:
+        """What the service shows, in the original's form: how many nodes and Reservations are in each bucket; with
+        ``detail`` also which."""
+        document: dict[str, Any] = {"enabled": self.is_enabled, "prefixes": list(self._prefixes) or None}
+        if self._keys:
+            document["keys"] = sorted(self._keys)
+        document["indexedReservations"] = len(self._entries)
+        by_prefix = {bucket.key: there for bucket, there in self._nodes.items() if bucket.value is None}
+        values: dict[str, dict[str, Mapping[str, set[str]]]] = {}
+        for bucket, there in self._nodes.items():
+            if bucket.value is not None:
+                values.setdefault(bucket.key, {})[bucket.value] = there
+        by_key = {key: _merged(by_value.values()) for key, by_value in values.items()}
+        if by_prefix:
+            document["byPrefix"] = _counted(by_prefix, detail=detail)
+        if by_key:
+            document["byKey"] = _counted(by_key, detail=detail)
+        if by_key and detail:
+            document["byKeyValue"] = {key: _counted(values[key], detail=True) for key in sorted(values)}
+        return document
+
+    def _prefix_of(self, key: str) -> str:
+        """The first prefix that the key starts with; "" if there is none."""
+        return next((prefix for prefix in self._prefixes if key.startswith(prefix)), "")
+
+
+def _without_blanks(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(stripped for name in names if (stripped := name.strip())))
+
+
+def _merged(buckets: Iterable[Mapping[str, set[str]]]) -> Mapping[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for there in buckets:
+        for node_name, uids in there.items():
+            found.setdefault(node_name, set()).update(uids)
+    return found
+
+
+def _counted(buckets: Mapping[str, Mapping[str, set[str]]], *, detail: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, there in sorted(buckets.items()):
+        found[name] = {"nodes": len(there), "reservations": sum(map(len, there.values()))}
+        if detail:
+            found[name]["byNode"] = {node_name: sorted(uids) for node_name, uids in sorted(there.items())}
+    return found
