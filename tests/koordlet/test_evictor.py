@@ -13,7 +13,8 @@ from koordinator.api.kinds import PODS
 from koordinator.api.meta import StatusCause, StatusDetails
 from koordinator.base.clock import ManualClock
 from koordinator.koordlet.evictor import Evictor, EvictorDependencies
-from koordinator.koordlet.qos.eviction import EvictionPlan, Feature, Inputs, Victim, plan
+from koordinator.koordlet.qos.eviction import EvictionPlan, Feature, Inputs, plan
+from koordinator.koordlet.qos.eviction_round import Victim
 from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.events import EventRecorder
 from tests.in_memory_api import InMemoryApi

@@ -51,7 +51,8 @@ def pytest_runtest_setup(item: pytest.Function) -> None:
             is_shared = fixture.scope == "module" and fixture.func.__module__ == item.module.__name__
             if is_shared and fixture not in _MADE_AGAIN:
                 _MADE_AGAIN.add(fixture)
-                fixture.finish(item._request)
+                # It wants the request of a fixture, and uses what that of a test has, too.
+                fixture.finish(item._request)  # type: ignore[arg-type]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -78,13 +78,9 @@ class ControlPlane:
         return self.kubeconfig
 
     def start_api_server(self) -> None:
-        """Start kube-apiserver alone, after ``kill_api_server`` or ``stop_api_server``."""
+        """Start kube-apiserver alone, after ``kill_api_server``."""
         self._spawn("kube-apiserver", self._api_server_arguments())
         self._wait_until_ready()
-
-    def stop_api_server(self) -> None:
-        """End kube-apiserver in good order: watches are closed, leases of its identity run out."""
-        self._end("kube-apiserver", signal.SIGTERM)
 
     def kill_api_server(self) -> None:
         """End kube-apiserver with SIGKILL; etcd keeps what it has stored."""

@@ -153,6 +153,8 @@ def give_it_nodes_and_pods(books: Audited) -> None:
     budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "blocked"}}}
     budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
     books.create(budgets, {"metadata": {"name": "blocked"}, "spec": budget})
+    # No budget protects a pod that does not run yet.
+    assert books.plane.request("PATCH", f"{PODS}/blocked/status", {"status": {"phase": "Running"}})[0] == 200
 
 
 def owner_of(books: Audited, version: str, kind: str, path: str) -> dict[str, Any]:

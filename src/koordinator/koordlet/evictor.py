@@ -12,7 +12,8 @@ from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.koordlet.agent_metrics import AgentMetrics, Expiry
 from koordinator.koordlet.audit.log import AuditEvent, AuditLog
-from koordinator.koordlet.qos.eviction import EvictionPlan, EvictionRound, Victim
+from koordinator.koordlet.qos.eviction import EvictionPlan
+from koordinator.koordlet.qos.eviction_round import EvictionRound, Victim
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.interface import Client

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordinator.koordlet.qos.eviction import BestEffortCPU, EvictionPlan, EvictionRound, Feature, Inputs, plan
+from koordinator.koordlet.qos.eviction import BestEffortCPU, EvictionPlan, Feature, Inputs, plan
+from koordinator.koordlet.qos.eviction_round import EvictionRound
 from koordinator.koordlet.qos.snapshot import PodUsage
 from tests.examples import examples
 from tests.koordlet.qos.qos_fixtures import GIB, node, pod_usage, snapshot, suppression

@@ -7,12 +7,10 @@ import pytest
 
 from koordinator.api.resource_qos import ResourceQoS
 from koordinator.model.slo_configuration.quality_of_service_defaults import (
-    NEUTRAL_RESOURCE_QOS,
     RECOMMENDED_RESOURCE_QOS,
 )
 
 _RECOMMENDED = RECOMMENDED_RESOURCE_QOS
-_NEUTRAL = NEUTRAL_RESOURCE_QOS
 
 
 @pytest.mark.parametrize(
@@ -22,10 +20,6 @@ _NEUTRAL = NEUTRAL_RESOURCE_QOS
         (_RECOMMENDED.ls_class, 2, True, 100, 95, 20, -25),
         (_RECOMMENDED.be_class, -1, False, 30, 95, 20, 50),
         (_RECOMMENDED.system_class, 0, False, 100, 0, 50, 0),
-        (_NEUTRAL.lsr_class, 0, False, 100, 0, 50, 0),
-        (_NEUTRAL.ls_class, 0, False, 100, 0, 50, 0),
-        (_NEUTRAL.be_class, 0, False, 100, 0, 50, 0),
-        (_NEUTRAL.system_class, 0, False, 100, 0, 50, 0),
     ],
 )
 def test_of_each_class(

@@ -100,7 +100,6 @@ def _recommended(qos: QoSClass) -> ResourceQoS:
 
 _POLICIES: Final = ResourceQoSPolicies(cpu_policy=CPU_POLICY_GROUP_IDENTITY, network_policy=NETWORK_POLICY_TC)
 _CGROUP_ROOT: Final = ResourceQoS(blkio_qos=BlkioQoSConfig(enable=False))
-_NEUTRAL_CLASS: Final = _class(NEUTRAL_CPU_QOS, NEUTRAL_MEMORY_QOS, NEUTRAL_RESCTRL_QOS)
 
 RECOMMENDED_RESOURCE_QOS: Final = ResourceQoSStrategy(
     policies=_POLICIES,
@@ -111,13 +110,3 @@ RECOMMENDED_RESOURCE_QOS: Final = ResourceQoSStrategy(
     cgroup_root=_CGROUP_ROOT,
 )
 """What koordlet merges a NodeSLO's resource QoS onto."""
-
-NEUTRAL_RESOURCE_QOS: Final = ResourceQoSStrategy(
-    policies=_POLICIES,
-    lsr_class=_NEUTRAL_CLASS,
-    ls_class=_NEUTRAL_CLASS,
-    be_class=_NEUTRAL_CLASS,
-    system_class=_NEUTRAL_CLASS,
-    cgroup_root=_CGROUP_ROOT,
-)
-"""What koordlet puts in the place of a feature of LSR, LS or BE that is switched off."""

@@ -14,7 +14,7 @@ from koordinator.api.codec import convert, to_document
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.pod import AWSElasticBlockStoreVolumeSource
-from koordinator.api.volume import BIND_COMPLETED, SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
+from koordinator.api.volume import BIND_COMPLETED, SELECTED_NODE, PersistentVolumeClaim
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.configuration.upstream_arguments import VolumeBindingArgs
 from koordinator.scheduler.engine.binding_points import PodChanges
@@ -128,12 +128,6 @@ class Attempt:
 
 def stored_claim(storage: Storage, name: str) -> PersistentVolumeClaim:
     found = storage.binding.index.claims.stored(f"default/{name}")
-    assert found is not None
-    return found
-
-
-def stored_volume(storage: Storage, name: str) -> PersistentVolume:
-    found = storage.binding.index.volumes.stored(name)
     assert found is not None
     return found
 
