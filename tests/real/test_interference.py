@@ -17,7 +17,8 @@ import pytest
 
 from koordinator.cli.main import main
 from tests.free_ports import free_ports
-from tests.real.real_node import EnforcedNode, real_node, until
+from tests.real.polling import until
+from tests.real.real_node import EnforcedNode, real_node
 
 _NAMESPACE = "interference-test"
 _WORKLOAD = r"""
