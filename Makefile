@@ -14,7 +14,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-long test-real check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture lock clean
+.PHONY: help setup demo up test test-long test-real test-real-long check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture lock clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 24
@@ -47,6 +47,10 @@ test-real: $(STAMP) ## tests against the real Kubernetes programs and the Go ori
 	# What foreign programs do in time varies. A test that had to be run again is named in the summary.
 	$(BIN)/python -m pytest tests/real -m "real and not slow" -n $(REAL_JOBS) --reruns 1 -rR --durations 40 \
 		-o faulthandler_timeout=1200
+
+test-real-long: $(STAMP) ## those of them that take minutes, or that build a program first; NRI needs Go and the module proxy
+	$(BIN)/python -m pytest tests/real -m "real and slow" -n $(REAL_JOBS) --reruns 1 -rsR --durations 0 \
+		-o faulthandler_timeout=3600
 
 check: $(STAMP) ## format, lint, strict types, layers, generated files
 	$(BIN)/ruff format --check .

@@ -1,13 +1,14 @@
-"""The machine's clocks."""
+"""The machine's clocks, and the one that tests move."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 
 import pytest
 
-from koordinator.base.clock import SystemClock
+from koordinator.base.clock import ManualClock, SystemClock
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the clock that counts suspension is Linux's")
@@ -22,3 +23,25 @@ def test_intervals_never_run_backwards() -> None:
     clock = SystemClock()
     readings = [clock.monotonic() for _ in range(1000)]
     assert readings == sorted(readings)
+
+
+def test_who_is_woken_runs_until_it_sleeps_again_however_many_turns_that_takes_the_event_loop() -> None:
+    clock, done = ManualClock(), list[str]()
+
+    async def work() -> None:
+        queue: asyncio.Queue[str] = asyncio.Queue()
+        while True:
+            await clock.sleep(1)
+            asyncio.get_running_loop().call_soon(queue.put_nowait, "request")
+            await queue.get()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            done.append(f"at {clock.monotonic()}")
+
+    async def scenario() -> None:
+        task = asyncio.create_task(work())
+        await clock.advance(2)
+        task.cancel()
+
+    asyncio.run(scenario())
+    assert done == ["at 1.0", "at 2.0"]

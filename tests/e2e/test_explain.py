@@ -48,7 +48,7 @@ async def notes_about(up: Up, name: str) -> list[str]:
 
 def test_a_pending_pod_and_a_node_are_explained(tmp_path: Path) -> None:
     async def scenario() -> tuple[str, Any, Any, Pod, list[str], Any]:
-        async with koord_up(tmp_path, "--nodes=3") as up:
+        async with koord_up(tmp_path, "--only=apiserver,nodes,scheduler", "--nodes=3") as up:
             client = await up.client()
             try:
                 await client.create(PODS, too_large("huge"), "default")

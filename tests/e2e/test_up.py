@@ -216,7 +216,7 @@ async def _koord_up_fails(*arguments: str) -> tuple[int | None, str]:
 
 def test_a_killed_scheduler_comes_back_and_schedules(tmp_path: Path) -> None:
     async def scenario() -> str:
-        async with koord_up(tmp_path, "--nodes=2") as up:
+        async with koord_up(tmp_path, "--only=apiserver,nodes,scheduler", "--nodes=2") as up:
             client = await up.client()
             try:
                 _kill_scheduler_of(up.process.pid)

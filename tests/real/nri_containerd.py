@@ -1,6 +1,7 @@
 """A containerd that has NRI, built from source: Debian's is older.
 
-The programs stay in a folder below the temporary one, so that it is built once on a machine.
+The programs stay in a folder below the temporary one, so that it is built once for each user of a machine. Its name
+can be guessed, and everybody may write beside it: what others could have put there is not run.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -39,13 +42,25 @@ def containerd_with_nri() -> Path:
     named = os.environ.get("KOORDINATOR_CONTAINERD")
     if named:
         return Path(named)
-    folder = Path(tempfile.gettempdir()) / f"koordinator-containerd-{_VERSION}"
-    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+    folder = Path(tempfile.gettempdir()) / f"koordinator-containerd-{_VERSION}-{os.geteuid()}"
+    make_private(folder)
+    with (folder / "lock").open("w") as lock:
         # Workers of one run, and other runs, wait for the one that builds.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not all((folder / program).is_file() for program in _PROGRAMS):
             _build(folder)
     return folder
+
+
+def make_private(folder: Path) -> None:
+    """Creates the folder; raises PermissionError where there is something that another user made or may change."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise PermissionError(
+            f"{folder} is not run from: it must be a folder of this user's, with mode 0700; remove it"
+        )
 
 
 def _build(folder: Path) -> None:
@@ -54,12 +69,11 @@ def _build(folder: Path) -> None:
         pytest.skip("containerd with NRI is built with Go, which is absent")
     try:
         found = _go("mod", "download", "-json", f"{_MODULE}@{_VERSION}", modules="mod", seconds=120)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as built:
+        with tempfile.TemporaryDirectory(dir=folder) as built:
             flags = ("-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags=no_btrfs no_devmapper no_zfs no_aufs")
             where = ("-C", json.loads(found)["Dir"], *flags, "-o", f"{built}/")
             commands = (f"./cmd/{program}" for program in _PROGRAMS)
             _go("build", *where, *commands, modules="readonly", seconds=_LONGEST_BUILD)
-            folder.mkdir(exist_ok=True)
             for program in _PROGRAMS:
                 Path(built, program).rename(folder / program)
     except subprocess.TimeoutExpired as error:

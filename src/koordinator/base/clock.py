@@ -102,6 +102,10 @@ class ManualClock:
 
 
 async def _let_others_run() -> None:
-    # A woken task often needs several turns of the loop (queues, locks) before it sleeps again.
+    # A woken task often needs several turns of the loop (queues, locks) before it sleeps again. asyncio's own loop
+    # shows whether anybody is left to run; of another one, such as uvloop's, we do not know.
+    ready = getattr(asyncio.get_running_loop(), "_ready", None)
     for _ in range(20):
         await asyncio.sleep(0)
+        if ready is not None and not ready:
+            return

@@ -39,6 +39,21 @@ def test_the_lower_of_two_quotas_is_what_both_allow() -> None:
     assert (verdict.value, verdict.owners) == (50_000, ("a", "b"))
 
 
+def test_everybody_whose_limit_was_lowered_is_told_by_whom() -> None:
+    target = Target(CPU_QUOTA, POD)
+    verdict = decide([wish("a", target, -1), wish("b", target, 50_000), wish("c", target, 1000)], {})[target]
+    assert {lost.wish.owner: lost.why for lost in verdict.lost} == {
+        "a": "joined with b and c",
+        "b": "joined with a and c",
+    }
+
+
+def test_two_wishes_of_one_owner_end_the_same_in_either_order() -> None:
+    target = Target(CPUSET, POD)
+    one, other = wish("a", target, frozenset({0})), wish("a", target, frozenset({1}))
+    assert decide([one, other], {})[target].value == decide([other, one], {})[target].value
+
+
 def test_cpus_that_both_want_are_joined() -> None:
     target = Target(CPUSET, POD)
     verdict = decide([wish("a", target, frozenset({0, 1})), wish("b", target, frozenset({1, 2}))], {})[target]

@@ -178,6 +178,13 @@ def test_a_pod_that_changes_its_group_does_not_take_the_cookie_along() -> None:
     assert decided.cookies == {"g": 16}
 
 
+def test_a_cookie_that_two_groups_have_got_stays_with_one() -> None:
+    """All processes of one ended, and the kernel gave the number away again before the round was over."""
+    decided = decide({"a": 32, "b": 32}, container("1", "a", p1=32), container("2", "b", p2=32))
+    assert decided.actions == (Create("b", (2,)),)
+    assert decided.cookies == {"a": 32}
+
+
 def test_a_number_that_another_process_has_got_is_no_source() -> None:
     """Process 1 had the cookie 16 and ended; what has its number now has none."""
     decided = decide({"g": 16}, container("a", "g", p1=0))

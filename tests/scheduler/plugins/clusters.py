@@ -190,14 +190,23 @@ def metrics(draw: st.DrawFn, name: str, pod_names: list[str]) -> NodeMetric:
     )
 
 
-class ClusterFixture:
-    """A cluster state with plugins on it, and beside it the plain picture that the reference reads."""
+Variants = Mapping[str, tuple[str, Any]]
+"""Name -> the plugin that it is, and its arguments."""
 
-    def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
+
+class ClusterFixture:
+    """A cluster state with plugins on it, and beside it the plain picture that the reference reads.
+
+    ``variants`` are plugins with other arguments, under names of their own: drawing a cluster costs more than to ask a
+    dozen plugins about it.
+    """
+
+    def __init__(self, arguments: Mapping[str, Any] | None = None, variants: Variants | None = None) -> None:
         self.view = ClusterView(NodeColumns(), now=NOW)
         self.state = ClusterState(self.view)
         given = {**_ARGUMENTS, **(arguments or {})}
         self.plugins: dict[str, Plugin] = {name: kind(given.get(name), self.view) for name, kind in BUILT_IN.items()}
+        self.plugins |= {name: BUILT_IN[kind](args, self.view) for name, (kind, args) in (variants or {}).items()}
         self.state.add_event_handlers(plugin for plugin in self.plugins.values() if isinstance(plugin, EventHandler))
         self.machines: dict[str, Machine] = {}
 
@@ -242,9 +251,11 @@ POD_NAMES = ["p0", "p1", "p2", "p3"]
 
 
 @st.composite
-def fixtures(draw: st.DrawFn, arguments: Mapping[str, Any] | None = None) -> ClusterFixture:
+def fixtures(
+    draw: st.DrawFn, arguments: Mapping[str, Any] | None = None, variants: Variants | None = None
+) -> ClusterFixture:
     """Up to ten events, rows being freed and used again among them."""
-    fixture = ClusterFixture(arguments)
+    fixture = ClusterFixture(arguments, variants)
     for name in NODE_NAMES:
         fixture.set_node(draw(nodes(name)))
     for _ in range(draw(st.integers(0, 10))):

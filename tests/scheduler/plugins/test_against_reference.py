@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +25,7 @@ from koordinator.scheduler.configuration.arguments import (
 from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, PreFilterPlugin, ScorePlugin, SkipScore
 from tests.examples import examples
 from tests.scheduler.plugins import reference, reference_load
-from tests.scheduler.plugins.clusters import EXTENDED, NOW, ClusterFixture, fixtures, pods
+from tests.scheduler.plugins.clusters import EXTENDED, NOW, ClusterFixture, Variants, fixtures, pods
 from tests.scheduler.plugins.placement_rules import node_affinities
 from tests.scheduler.plugins.reference import FilterResult, Machine
 
@@ -47,6 +47,8 @@ WEIGHTS = {
 }
 RESOURCES = [ResourceSpec(name=name, weight=weight) for name, weight in WEIGHTS.items()]
 SETTINGS = settings(max_examples=examples(30))
+OF_MANY = settings(max_examples=examples(40))
+"""Where one cluster is shown to many plugins."""
 
 
 def filter_results(fixture: ClusterFixture, name: str, pod: Pod) -> dict[str, FilterResult]:
@@ -94,13 +96,19 @@ def expected(fixture: ClusterFixture, function: Callable[[Machine], Any]) -> dic
     return {name: function(machine) for name, machine in sorted(fixture.machines.items())}
 
 
-@pytest.mark.parametrize("name", FILTERS)
-@SETTINGS
+@OF_MANY
 @given(fixture=fixtures(), pod=pods("incoming"))
-def test_filter(name: str, fixture: ClusterFixture, pod: Pod) -> None:
+def test_filters(fixture: ClusterFixture, pod: Pod) -> None:
+    for name, plain in FILTERS.items():
+        _agree_on_reasons(fixture, name, pod, plain)
+
+
+def _agree_on_reasons(
+    fixture: ClusterFixture, name: str, pod: Pod, plain: Callable[[Machine, Pod], FilterResult]
+) -> None:
     # Upstream names what is missing of several extended resources in no particular order.
     found = {node: sorted(reasons) for node, reasons in filter_results(fixture, name, pod).items()}
-    assert found == expected(fixture, lambda machine: sorted(FILTERS[name](machine, pod)))
+    assert (name, found) == (name, expected(fixture, lambda machine: sorted(plain(machine, pod))))
 
 
 IGNORED = {
@@ -109,16 +117,17 @@ IGNORED = {
     "a group": ([], ["other.org"]),
     "what cannot be ignored": (["cpu", "kubernetes.io/batch-cpu"], ["kubernetes.io"]),
 }
+IGNORING: Variants = {
+    name: ("NodeResourcesFit", NodeResourcesFitArgs(ignored_resources=resources, ignored_resource_groups=groups))
+    for name, (resources, groups) in IGNORED.items()
+}
 
 
-@pytest.mark.parametrize("ignored", IGNORED.values(), ids=IGNORED)
-@SETTINGS
-@given(data=st.data(), pod=pods("incoming"))
-def test_resources_that_are_ignored(ignored: tuple[list[str], list[str]], data: st.DataObject, pod: Pod) -> None:
-    args = NodeResourcesFitArgs(ignored_resources=ignored[0], ignored_resource_groups=ignored[1])
-    fixture = data.draw(fixtures({"NodeResourcesFit": args}))
-    found = {node: sorted(reasons) for node, reasons in filter_results(fixture, "NodeResourcesFit", pod).items()}
-    assert found == expected(fixture, lambda machine: sorted(reference.fit(machine, pod, *ignored)))
+@OF_MANY
+@given(fixture=fixtures(variants=IGNORING), pod=pods("incoming"))
+def test_resources_that_are_ignored(fixture: ClusterFixture, pod: Pod) -> None:
+    for name, (resources, groups) in IGNORED.items():
+        _agree_on_reasons(fixture, name, pod, partial(reference.fit, ignored=resources, groups=groups))
 
 
 @SETTINGS
@@ -132,27 +141,6 @@ def test_affinity_that_the_profile_adds(data: st.DataObject, added: NodeAffinity
     assert found == points or (found is None and set(points.values()) <= {0})
 
 
-def fit_args(strategy: str, shape: Sequence[tuple[int, int]] = ()) -> dict[str, Any]:
-    points = [UtilizationShapePoint(utilization=x, score=y) for x, y in shape]
-    ratio = RequestedToCapacityRatio(shape=points) if shape else None
-    chosen = ScoringStrategy(type=strategy, resources=RESOURCES, requested_to_capacity_ratio=ratio)
-    return {"NodeResourcesFit": NodeResourcesFitArgs(scoring_strategy=chosen)}
-
-
-@SETTINGS
-@given(fixture=fixtures(fit_args("LeastAllocated")), pod=pods("incoming"))
-def test_least_allocated(fixture: ClusterFixture, pod: Pod) -> None:
-    wanted = expected(fixture, lambda machine: reference.least_allocated(machine, pod, WEIGHTS))
-    assert scores(fixture, "NodeResourcesFit", pod) == wanted
-
-
-@SETTINGS
-@given(fixture=fixtures(fit_args("MostAllocated")), pod=pods("incoming"))
-def test_most_allocated(fixture: ClusterFixture, pod: Pod) -> None:
-    wanted = expected(fixture, lambda machine: reference.most_allocated(machine, pod, WEIGHTS))
-    assert scores(fixture, "NodeResourcesFit", pod) == wanted
-
-
 SHAPES = {
     "fuller is better": [(0, 0), (100, 10)],
     "emptier is better": [(0, 10), (100, 0)],
@@ -161,13 +149,31 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-@SETTINGS
-@given(data=st.data(), pod=pods("incoming"))
-def test_requested_to_capacity_ratio(shape: list[tuple[int, int]], data: st.DataObject, pod: Pod) -> None:
-    fixture = data.draw(fixtures(fit_args("RequestedToCapacityRatio", shape)))
-    wanted = expected(fixture, lambda machine: reference.requested_to_capacity_ratio(machine, pod, WEIGHTS, shape))
-    assert scores(fixture, "NodeResourcesFit", pod) == wanted
+def fit_args(strategy: str, shape: Sequence[tuple[int, int]] = ()) -> tuple[str, NodeResourcesFitArgs]:
+    points = [UtilizationShapePoint(utilization=x, score=y) for x, y in shape]
+    ratio = RequestedToCapacityRatio(shape=points) if shape else None
+    chosen = ScoringStrategy(type=strategy, resources=RESOURCES, requested_to_capacity_ratio=ratio)
+    return "NodeResourcesFit", NodeResourcesFitArgs(scoring_strategy=chosen)
+
+
+STRATEGIES: Variants = {
+    "least": fit_args("LeastAllocated"),
+    "most": fit_args("MostAllocated"),
+    **{name: fit_args("RequestedToCapacityRatio", shape) for name, shape in SHAPES.items()},
+}
+
+
+@OF_MANY
+@given(fixture=fixtures(variants=STRATEGIES), pod=pods("incoming"))
+def test_scoring_strategies(fixture: ClusterFixture, pod: Pod) -> None:
+    wanted: dict[str, dict[str, Any]] = {
+        "least": expected(fixture, lambda machine: reference.least_allocated(machine, pod, WEIGHTS)),
+        "most": expected(fixture, lambda machine: reference.most_allocated(machine, pod, WEIGHTS)),
+    }
+    for name, shape in SHAPES.items():
+        ratio = partial(reference.requested_to_capacity_ratio, pod=pod, weights=WEIGHTS, shape=shape)
+        wanted[name] = expected(fixture, ratio)
+    assert {name: scores(fixture, name, pod) for name in STRATEGIES} == wanted
 
 
 BALANCED = {
@@ -176,17 +182,22 @@ BALANCED = {
     "one": ["memory"],
     "many": ["cpu", "memory", EXTENDED, "ephemeral-storage", "hugepages-2Mi", "pods"],
 }
+BALANCING: Variants = {
+    name: (
+        "NodeResourcesBalancedAllocation",
+        NodeResourcesBalancedAllocationArgs(resources=[ResourceSpec(name=resource) for resource in resources]),
+    )
+    for name, resources in BALANCED.items()
+}
 
 
-@pytest.mark.parametrize("names", BALANCED.values(), ids=BALANCED)
-@SETTINGS
-@given(data=st.data(), pod=pods("incoming"))
-def test_balanced_allocation(names: list[str], data: st.DataObject, pod: Pod) -> None:
-    args = NodeResourcesBalancedAllocationArgs(resources=[ResourceSpec(name=name) for name in names])
-    fixture = data.draw(fixtures({"NodeResourcesBalancedAllocation": args}))
-    wanted = expected(fixture, lambda machine: reference.balanced(machine, pod, names))
-    found = scores(fixture, "NodeResourcesBalancedAllocation", pod)
-    assert found == (None if None in wanted.values() else wanted)
+@OF_MANY
+@given(fixture=fixtures(variants=BALANCING), pod=pods("incoming"))
+def test_balanced_allocation(fixture: ClusterFixture, pod: Pod) -> None:
+    for name, resources in BALANCED.items():
+        wanted = expected(fixture, partial(reference.balanced, pod=pod, names=resources))
+        found = scores(fixture, name, pod)
+        assert (name, found) == (name, None if None in wanted.values() else wanted)
 
 
 @SETTINGS
@@ -217,19 +228,20 @@ LOAD_AWARE = {
 }
 
 
-@pytest.mark.parametrize("args", LOAD_AWARE.values(), ids=LOAD_AWARE)
-@SETTINGS
-@given(data=st.data(), pod=pods("incoming"))
-def test_load_aware_filter(args: LoadAwareSchedulingArgs, data: st.DataObject, pod: Pod) -> None:
-    fixture = data.draw(fixtures({"LoadAwareScheduling": args}))
-    wanted = expected(fixture, lambda machine: reference_load.load_aware_filter(machine, pod, args, NOW))
-    assert filter_results(fixture, "LoadAwareScheduling", pod) == wanted
+LOAD_AWARE_VARIANTS: Variants = {name: ("LoadAwareScheduling", args) for name, args in LOAD_AWARE.items()}
 
 
-@pytest.mark.parametrize("args", LOAD_AWARE.values(), ids=LOAD_AWARE)
-@SETTINGS
-@given(data=st.data(), pod=pods("incoming"))
-def test_load_aware_score(args: LoadAwareSchedulingArgs, data: st.DataObject, pod: Pod) -> None:
-    fixture = data.draw(fixtures({"LoadAwareScheduling": args}))
-    wanted = expected(fixture, lambda machine: reference_load.load_aware_score(machine, pod, args, NOW))
-    assert scores(fixture, "LoadAwareScheduling", pod) == wanted
+@OF_MANY
+@given(fixture=fixtures(variants=LOAD_AWARE_VARIANTS), pod=pods("incoming"))
+def test_load_aware_filter(fixture: ClusterFixture, pod: Pod) -> None:
+    for name, args in LOAD_AWARE.items():
+        wanted = expected(fixture, partial(reference_load.load_aware_filter, pod=pod, args=args, now=NOW))
+        assert (name, filter_results(fixture, name, pod)) == (name, wanted)
+
+
+@OF_MANY
+@given(fixture=fixtures(variants=LOAD_AWARE_VARIANTS), pod=pods("incoming"))
+def test_load_aware_score(fixture: ClusterFixture, pod: Pod) -> None:
+    for name, args in LOAD_AWARE.items():
+        wanted = expected(fixture, partial(reference_load.load_aware_score, pod=pod, args=args, now=NOW))
+        assert (name, scores(fixture, name, pod)) == (name, wanted)

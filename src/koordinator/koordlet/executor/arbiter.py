@@ -4,8 +4,8 @@ Pure: wishes and what the kernel shows in, verdicts and steps out.
 
 *Who wins.* The wish with the highest priority. Wishes of the same priority are joined where the file has a meaning for
 that: the lower limit, the CPUs in both sets, the higher protection, all the tasks. Where it has none, or two sets have
-no CPU in common, the owner whose name comes first wins. Then a child is cut to what its parent has: to the parent's
-verdict, or to what the parent shows where nobody wishes anything for it.
+no CPU in common, the owner whose name comes first wins, and of two wishes of one owner always the same. Then a child is
+cut to what its parent has: to the parent's verdict, or to what the parent shows where nobody wishes anything for it.
 
 *In which order.* The kernel refuses a child that has more than its parent at any moment, so first everything is widened
 from the top down (to what both the present and the new value allow), then narrowed from the bottom up. Every prefix of
@@ -105,8 +105,8 @@ def _from_the_top(target: Target) -> tuple[str, int, str, str]:
 
 
 def _elect(wishes: list[Wish]) -> Verdict:
-    ranked = sorted(wishes, key=lambda wish: (-wish.priority, wish.owner))
-    winner, value, joined = ranked[0], ranked[0].value, [ranked[0].owner]
+    ranked = sorted(wishes, key=lambda wish: (-wish.priority, wish.owner, _text(wish.value)))
+    winner, value, joined = ranked[0], ranked[0].value, [ranked[0]]
     lost: list[Lost] = []
     for wish in ranked[1:]:
         if wish.priority < winner.priority:
@@ -116,13 +116,17 @@ def _elect(wishes: list[Wish]) -> Verdict:
         if both is None:
             lost.append(Lost(wish, f"cannot be joined with the wish of {winner.owner}, whose name comes first"))
             continue
-        if both != wish.value:
-            lost.append(Lost(wish, f"joined with {' and '.join(joined)}: {winner.target.file.nesting.value}"))
         value = both
-        joined.append(wish.owner)
-    if value != winner.value:
-        lost.append(Lost(winner, f"joined with {' and '.join(joined[1:])}"))
-    return Verdict(winner.target, value, winner, tuple(joined), tuple(lost))
+        joined.append(wish)
+    for wish in joined:
+        if wish.value != value:
+            others = " and ".join(each.owner for each in joined if each is not wish)
+            lost.append(Lost(wish, f"joined with {others}"))
+    return Verdict(winner.target, value, winner, tuple(each.owner for each in joined), tuple(lost))
+
+
+def _text(value: Value) -> str:
+    return str(sorted(value) if isinstance(value, frozenset) else value)
 
 
 def _join(file: KernelFile, one: Value, other: Value) -> Value | None:

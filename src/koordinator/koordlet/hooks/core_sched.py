@@ -160,7 +160,12 @@ def plan(containers: Sequence[Container], known: Mapping[str, int], given: Abstr
     for container in containers:
         if container.group is not None:
             groups.setdefault(container.group, {}).update(container.cookies)
-    cookies = {group: known[group] for group, members in groups.items() if known.get(group) in members.values()}
+    cookies: dict[str, int] = {}
+    for group, members in groups.items():
+        cookie = known.get(group)
+        # Two groups have got the same one where the kernel used a number again, whose processes had all ended.
+        if cookie is not None and cookie in members.values() and cookie not in cookies.values():
+            cookies[group] = cookie
     for group, members in groups.items():
         if group not in cookies:
             taken = {NO_COOKIE, *cookies.values()}
