@@ -62,6 +62,14 @@ def test_files_of_version_1(machine: FakeMachine, feature: str, file: str) -> No
     assert isinstance(states(machine)[feature], Works)
 
 
+def test_pressure_of_a_hierarchy_of_version_2_beside_version_1(machine: FakeMachine) -> None:
+    machine.write(f"{CGROUP}/cpuacct/kubepods.slice/cgroup.procs", "")
+    machine.write(f"{CGROUP}/unified/kubepods.slice/cgroup.procs", "")
+    assert isinstance(states(machine)["pressure of cgroups (PSI)"], Unavailable)
+    machine.write(f"{CGROUP}/unified/kubepods.slice/cpu.pressure", "0\n")
+    assert isinstance(states(machine)["pressure of cgroups (PSI)"], Works)
+
+
 def test_version_2_has_the_files_of_limits_below_the_root_only(machine: FakeMachine) -> None:
     machine.write(f"{CGROUP}/cgroup.controllers", "cpu memory\n")
     before = states(machine)

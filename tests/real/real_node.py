@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
+from tests.free_ports import free_ports
 from tests.real.polling import until
+from tests.real.programs import RealPrograms
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -58,6 +60,35 @@ class EnforcedNode:
         command += [f"--runtime-hooks-addr={hooks}.sock", f"--runtime-hooks-config-path={hooks}.d"]
         with log.open("ab") as stderr:
             return subprocess.Popen([*command, *arguments], env=environment, stderr=stderr)
+
+    @contextmanager
+    def original(self, programs: RealPrograms, folder: Path, *arguments: str, name: str = "") -> Iterator[None]:
+        """The Go original's koordlet, for the Node ``name`` if that is another one of this machine. It ends with the
+        test's error if it has not lived until then."""
+        folder.mkdir()
+        # It wants a port that is not 0 for each of its two servers.
+        address, profiles = (f"127.0.0.1:{port}" for port in free_ports(2))
+        flags = [
+            *("--logtostderr=true", f"--kubeconfig={self.kubeconfig}", f"--addr={address}", f"--pprof-addr={profiles}"),
+            *(f"--audit-log-dir={folder}", f"--tsdb-path={folder}", f"--prediction-checkpoint-filepath={folder}"),
+            *(f"--runtime-hooks-addr={folder}/k.sock", f"--runtime-hooks-config-path={folder}"),
+            *("--enable-nri-runtime-hook=false", *arguments),
+        ]
+        environment = {**os.environ, "NODE_NAME": name or self.name, "agent_mode": "hostMode"}
+        # It empties its own folder.
+        log = folder.with_suffix(".log")
+        with log.open("wb") as output:
+            command = [str(programs.original / "koordlet"), *flags]
+            process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+        try:
+            yield
+            assert process.poll() is None, "it has ended by itself"
+        except AssertionError as error:
+            error.add_note(log.read_text(errors="replace")[-4000:])
+            raise
+        finally:
+            process.terminate()
+            process.wait(20)
 
 
 @contextmanager

@@ -7,13 +7,17 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.free_ports import free_ports
 from tests.node.machine import FakeMachine
+from tests.real.programs import RealPrograms
 
 OURS = (sys.executable, "-m", "koordinator.koordlet")
 
@@ -85,6 +89,35 @@ def koordlet(
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def both_koordlets(
+    programs: RealPrograms,
+    machines: Mapping[str, FakeMachine],
+    pods: Mapping[str, list[dict[str, Any]]],
+    kubeconfig: Path,
+    folder: Path,
+    arguments: Sequence[str],
+) -> Iterator[None]:
+    """Ours and the Go original at work, on the machines ``ours`` and ``original`` of the nodes of these names, without
+    NRI. ``pods`` is what each node's kubelet tells of. Skips the test where the original is absent."""
+    original = programs.original / "koordlet"
+    if not original.is_file():
+        pytest.skip(f"the original's koordlet is absent: put it into {programs.original}")
+    # It wants a port that is not 0 for each of its two servers.
+    address, profiles = (f"127.0.0.1:{port}" for port in free_ports(2))
+    own = {
+        "ours": (OURS, ["--addr=0"]),
+        "original": ((str(original),), [f"-addr={address}", f"-pprof-addr={profiles}", "--logtostderr=true"]),
+    }
+    with ExitStack() as running:
+        for name, (program, flags) in own.items():
+            port = running.enter_context(kubelet(pods[name]))
+            hooks = [f"--runtime-hooks-addr={folder}/{name}.sock", f"--runtime-hooks-config-path={folder}"]
+            given = [*arguments, *flags, *hooks, "--enable-nri-runtime-hook=false"]
+            running.enter_context(koordlet(program, name, machines[name], port, kubeconfig, given))
+        yield
 
 
 def log_of(machine: FakeMachine) -> Path:

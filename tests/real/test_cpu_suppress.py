@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,40 @@ import pytest
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import NO_LIMIT, CgroupReader
 from tests.real.polling import until
+from tests.real.programs import RealPrograms
 from tests.real.real_node import EnforcedNode, real_node
 
 _NAMESPACE = "suppress-test"
 _LAYOUT = CgroupLayout("/sys/fs/cgroup", CgroupVersion.V1, CgroupDriver.CGROUPFS)
 _READER = CgroupReader(_LAYOUT, os.sysconf("SC_PAGESIZE"))
 _BEST_EFFORT = _LAYOUT.qos("BestEffort")
+_QUIET_SECONDS = 3.0
+"""Two rounds, and two of kubelet's."""
+_MOST_SECONDS = 40.0
 _WHOLE = (os.cpu_count() or 1) * 100_000
 """Microseconds: the quota of all CPUs."""
 _BATCH_CPU = {"kubernetes.io/batch-cpu": "4000"}
+_LAST_CPU = (os.cpu_count() or 1) - 1
+_FILES = ("cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares", "cpuset.cpus", "memory.limit_in_bytes")
+_BY_QUOTA = {"cpuSuppressPolicy": "cfsQuota"}
+_BY_CPUSET = {"cpuSuppressPolicy": "cpuset"}
+_OFF = {"enable": False}
+_SHARE = {"enable": True, "cpuSuppressThresholdPercent": 60, "cpuSuppressMinPercent": 60}
+"""The least is the most, so that the load has no effect."""
+_Step = tuple[str, dict[str, Any], str]
+"""Name, policy, and the pod that has the last CPU."""
+_STEPS: list[_Step] = [
+    ("off", _OFF, ""),
+    ("by quota", _BY_QUOTA, ""),
+    ("by CPUs", _BY_CPUSET, ""),
+    ("by quota again", _BY_QUOTA, ""),
+    ("off again", _OFF, ""),
+    ("a CPU of an LSR pod, by CPUs", _BY_CPUSET, "LSR"),
+    ("a CPU of an LSR pod, by quota", _BY_QUOTA, "LSR"),
+    ("off, and a CPU of an LSE pod", _OFF, "LSE"),
+    ("a CPU of an LSE pod, by quota", _BY_QUOTA, "LSE"),
+    ("off at the end", _OFF, ""),
+]
 
 
 class QuietMachine:
@@ -214,3 +240,64 @@ def test_an_agent_that_only_observes_writes_nothing(
         assert _quota() == before
     finally:
         _stop(agent, log)
+
+
+def test_every_step_leaves_the_kernels_files_as_the_original_does(
+    node: EnforcedNode, online: list[int], real_programs: RealPrograms, tmp_path: Path
+) -> None:
+    for qos in ("LSR", "LSE"):
+        pinned = _pod(f"pinned-{qos.lower()}", node.name, qos, requests={"cpu": "100m"})
+        pinned["spec"]["containers"][0]["command"] = ["/pause"]
+        node.run_pod(pinned)
+    flags = ("--kubelet-sync-interval=1s", "--node-topology-sync-interval=1s", "--feature-gates=RdtResctrl=false")
+    with node.original(real_programs, tmp_path / "original", *flags):
+        theirs = [_after(node, step, None) for step in _STEPS]
+    # Or nothing would be compared with nothing.
+    assert {left[_file("cpu.cfs_quota_us")] for left in theirs} == {str(NO_LIMIT), str(_WHOLE * 60 // 100)}
+    assert len({left[_file("cpuset.cpus")] for left in theirs}) == 2
+    log = tmp_path / "koordlet.log"
+    agent = node.start_koordlet(log, *flags)
+    try:
+        ours = [_after(node, step, left) for step, left in zip(_STEPS, theirs, strict=True)]
+    finally:
+        _stop(agent, log)
+    differing = {
+        step[0]: {path: (left.get(path), other.get(path)) for path in left | other if left.get(path) != other.get(path)}
+        for step, left, other in zip(_STEPS, ours, theirs, strict=True)
+        if left != other
+    }
+    assert differing == {}, log.read_text()[-3000:]
+
+
+def _after(node: EnforcedNode, step: _Step, expected: dict[str, str] | None) -> dict[str, str]:
+    """What the files of best-effort pods show when they have been as expected, or unchanged if nothing is expected, for
+    a while."""
+    _, policy, pinned = step
+    for qos in ("LSR", "LSE"):
+        status = json.dumps({"cpuset": str(_LAST_CPU)}) if qos == pinned else ""
+        annotation = f"scheduling.koordinator.sh/resource-status={status}"
+        node.kubectl("annotate", "--overwrite", "pod", f"pinned-{qos.lower()}", "-n", _NAMESPACE, annotation)
+    _set_policy(node, **(_SHARE | policy))
+    shown, since, started = _shown(), time.monotonic(), time.monotonic()
+    while time.monotonic() - started < _MOST_SECONDS:
+        time.sleep(0.1)
+        if (now := _shown()) != shown or (expected is not None and now != expected):
+            shown, since = now, time.monotonic()
+        if time.monotonic() - since > (_QUIET_SECONDS if expected is not None else 2 * _QUIET_SECONDS):
+            break
+    return shown
+
+
+def _file(name: str) -> str:
+    """Of the folder of best-effort pods, as a path."""
+    return str(Path(_LAYOUT.folder(name.partition(".")[0], _BEST_EFFORT), name))
+
+
+def _shown() -> dict[str, str]:
+    """What the files of the folder of best-effort pods, and of all below, show, by their paths."""
+    found: dict[str, str] = {}
+    for controller in ("cpu", "cpuset", "memory"):
+        root = Path(_LAYOUT.folder(controller, _BEST_EFFORT))
+        for file in (path for path in sorted(root.rglob("*")) if path.name in _FILES):
+            found[str(file)] = file.read_text().strip()
+    return found

@@ -10,7 +10,6 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -117,44 +116,26 @@ def _other_name(node: EnforcedNode) -> str:
     return name
 
 
-@contextmanager
-def _original(program: Path, node: EnforcedNode, name: str, folder: Path) -> Iterator[None]:
-    """The Go original's koordlet, which reports as ``name``."""
-    folder.mkdir()
-    address, profiles = (f"127.0.0.1:{port}" for port in free_ports(2))
-    flags = [
-        *("--logtostderr=true", f"--kubeconfig={node.kubeconfig}", f"--addr={address}", f"--pprof-addr={profiles}"),
-        *(f"--audit-log-dir={folder}", f"--tsdb-path={folder}", f"--prediction-checkpoint-filepath={folder}"),
-        *(f"--runtime-hooks-addr={folder}/k.sock", f"--runtime-hooks-config-path={folder}"),
-        "--enable-nri-runtime-hook=false",
-    ]
-    environment = {**os.environ, "NODE_NAME": name, "agent_mode": "hostMode"}
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([str(program), *flags], env=environment, stdout=log, stderr=log)
-    try:
-        yield
-        assert process.poll() is None, (folder / "log").read_text()[-3000:]
-    finally:
-        process.terminate()
-        process.wait(20)
-        node.kubectl("delete", "node", name, "--ignore-not-found")
-
-
 def test_the_report_agrees_with_the_original_in_the_same_minute(
     node: EnforcedNode, real_programs: RealPrograms, tmp_path: Path
 ) -> None:
     _want_reports(node, _NODE)
     other, before = _other_name(node), node.get("nodemetric", _NODE).get("status", {}).get("updateTime")
     log = tmp_path / "koordlet.log"
-    with _original(real_programs.original / "koordlet", node, other, tmp_path / "original"):
-        agent = _start(node, log, "--addr=0")
-        try:
-            _until(lambda: "updateTime" in node.get("nodemetric", other).get("status", {}), _WINDOW + 60)
-            _until(lambda: node.get("nodemetric", _NODE).get("status", {}).get("updateTime") != before, _WINDOW + 60)
-            ours, theirs = (_used(node.get("nodemetric", name)["status"]) for name in (_NODE, other))
-        finally:
-            agent.send_signal(signal.SIGTERM)
-            assert agent.wait(10) == 0, log.read_text()
+    try:
+        with node.original(real_programs, tmp_path / "original", name=other):
+            agent = _start(node, log, "--addr=0")
+            try:
+                _until(lambda: "updateTime" in node.get("nodemetric", other).get("status", {}), _WINDOW + 60)
+                _until(
+                    lambda: node.get("nodemetric", _NODE).get("status", {}).get("updateTime") != before, _WINDOW + 60
+                )
+                ours, theirs = (_used(node.get("nodemetric", name)["status"]) for name in (_NODE, other))
+            finally:
+                agent.send_signal(signal.SIGTERM)
+                assert agent.wait(10) == 0, log.read_text()
+    finally:
+        node.kubectl("delete", "node", other, "--ignore-not-found")
     assert ours.keys() == theirs.keys()
     for name in ("p0", "p1"):
         # Both held at a tenth of a CPU, over minutes that begin some seconds apart.

@@ -10,18 +10,17 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.free_ports import free_ports
+from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
 from tests.node.machine import FakeMachine
 from tests.real.control_plane import ControlPlane
 from tests.real.manager_cluster import prepare
 from tests.real.programs import RealPrograms
-from tests.real.sandbox_node import OURS, koordlet, kubelet, log_of
+from tests.real.sandbox_node import both_koordlets, log_of
 
 Document = dict[str, Any]
 SLO = "/apis/slo.koordinator.sh/v1alpha1"
@@ -219,12 +218,14 @@ def shown(machine: FakeMachine) -> dict[str, str]:
     names = {*CPU_FILES, *MEMORY_FILES, "cpuset.cpus"}
     found = [path for path in (machine.root / "sys/fs/cgroup").rglob("*") if path.name in names]
     found += [machine.root / path.lstrip("/") for path in NODE_FILES]
-    return {str(path.relative_to(machine.root)): in_pages(path) for path in found}
+    return {str(path.relative_to(machine.root)): comparable(path) for path in found}
 
 
-def in_pages(path: Path) -> str:
-    """The content; what the kernel would round down to whole pages is rounded."""
+def comparable(path: Path) -> str:
+    """The content; what the kernel would round down to whole pages is rounded, and lists of CPUs are in their order."""
     text = path.read_text().strip()
+    if path.name == "cpuset.cpus":
+        return format_cpu_list(parse_cpu_list(text))
     return str(int(text) // PAGE * PAGE) if path.name in ("memory.min", "memory.low", "memory.high") else text
 
 
@@ -283,29 +284,11 @@ class Bench:
 
 @pytest.fixture
 def bench(real_programs: RealPrograms, plane: ControlPlane, tmp_path: Path) -> Iterator[Bench]:
-    original = real_programs.original / "koordlet"
-    if not original.is_file():
-        pytest.skip(f"the original's koordlet is absent: put it into {real_programs.original}")
     prepare(plane)
     made = Bench(plane, tmp_path)
-    common = ["--kubelet-sync-interval=1s", "--disable-query-kubelet-config"]
-    # The original wants a port that is not 0 for each of its two servers.
-    address, profiles = (f"127.0.0.1:{port}" for port in free_ports(2))
-    theirs = [f"--feature-gates={GATES},{HOOKS}", f"-addr={address}", f"-pprof-addr={profiles}", "--logtostderr=true"]
-    theirs.append("--enable-nri-runtime-hook=false")
-    theirs.append(f"--runtime-hooks-addr={tmp_path}/hooks.sock")
-    theirs.append(f"--runtime-hooks-config-path={tmp_path}")
-    hooks_of_ours = [f"--runtime-hooks-addr={tmp_path}/ours.sock", f"--runtime-hooks-config-path={tmp_path}"]
-    hooks_of_ours.append("--enable-nri-runtime-hook=false")
-    with ExitStack() as running:
-        port = running.enter_context(kubelet(made.pods))
-        for name, program, arguments in (
-            ("ours", OURS, [f"--feature-gates={GATES},{HOOKS}", "--addr=0", *hooks_of_ours]),
-            ("original", (str(original),), theirs),
-        ):
-            machine = made.machines[name]
-            given = (*common, *arguments)
-            running.enter_context(koordlet(program, name, machine, port, plane.kubeconfig, given))
+    arguments = ["--kubelet-sync-interval=1s", "--disable-query-kubelet-config", f"--feature-gates={GATES},{HOOKS}"]
+    pods = dict.fromkeys(made.machines, made.pods)
+    with both_koordlets(real_programs, made.machines, pods, plane.kubeconfig, tmp_path, arguments):
         yield made
 
 

@@ -229,9 +229,10 @@ def test_a_container_that_kubelet_resizes_keeps_its_cpus_and_gets_no_quota(nri: 
     with nri.koordlet():
         pod = nri.node.run_pod(_PODS.pinned("resized"))
         nri.node.kubectl("patch", "pod", "resized", "-n", _NAMESPACE, "--subresource=resize", "-p", json.dumps(patch))
-        # kubelet writes the pod's own cgroup itself: that is for the reconciler, which looks again once a minute.
         until(lambda: _shown(pod)[0] == "716", 30)
         assert _shown(pod)[1] == "-1"
+        # kubelet writes the pod's own cgroup itself, and gives it a quota.
+        until(lambda: _shown(pod, "pod")[:2] == ("716", "-1"), 5)
     cpu = nri.specification(pod)["linux"]["resources"]["cpu"]
     assert (cpu["cpus"], cpu["shares"], cpu["quota"]) == ("1", 716, -1)
 

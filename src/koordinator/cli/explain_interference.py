@@ -13,6 +13,7 @@ from koordinator.cli.explain_terminal import escape, print_table, print_text
 _WHAT: Mapping[str, str] = {
     "cpi": "needs more cycles for each instruction than it normally does",
     "cpu-pressure": "waits for CPUs",
+    "cpu-wait": "waits for CPUs",
     "memory-pressure": "waits for memory",
     "io-pressure": "waits for block I/O",
 }
@@ -32,7 +33,7 @@ def print_interference(document: Mapping[str, Any], console: Console) -> None:
         print_text(
             console,
             f"{document['pods']} pods, last report: {escape(str(reported))}. koordlet looks for interference where its "
-            "feature gates InterferenceDetection, and PSICollector or CPICollector, are on.",
+            "feature gate InterferenceDetection is on; it sees most with PSICollector and CPICollector.",
             indent=2,
         )
         return

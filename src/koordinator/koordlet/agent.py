@@ -28,6 +28,7 @@ from koordinator.koordlet.enforcement import Enforcement
 from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.executor.explanation_page import handler as explanation_handler
 from koordinator.koordlet.interference import monitor as interference
+from koordinator.koordlet.interference.cpu_waits import CPUWaits
 from koordinator.koordlet.interference.monitor import InterferenceMonitor, InterferenceSources
 from koordinator.koordlet.kubelet_connection import PAUSE, cgroup_driver, connect_when_there, timed
 from koordinator.koordlet.metric_cache.sqlite import SQLiteMetricCache
@@ -281,17 +282,23 @@ class Agent:
         if not gates.enabled(features.INTERFERENCE_DETECTION):
             return None
         if not gates.enabled(features.PSI_COLLECTOR) and not gates.enabled(features.CPI_COLLECTOR):
-            logger.warning("%s finds nothing without PSICollector or CPICollector", features.INTERFERENCE_DETECTION)
+            logger.warning(
+                "%s goes by waiting for CPUs alone without PSICollector and CPICollector",
+                features.INTERFERENCE_DETECTION,
+            )
+        reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
+        interval = self._options.collectors.interference_interval
         sources = InterferenceSources(
             pods=lambda: self.states.pods,
             pressure=lambda: periodic.pressure,
             cycles=lambda: periodic.cycles,
             usage=self._context.recent_usage,
-            reader=CgroupReader(layout, os.sysconf("SC_PAGESIZE")),
+            reader=reader,
+            waits=CPUWaits(self._options.host, reader),
         )
         recorder = self._events.recorder(interference.COMPONENT)
-        monitor = InterferenceMonitor(sources, recorder, self._given.clock, self.metrics)
-        self._loops.add(Loop("interference", monitor.observe, interference.INTERVAL, 30.0))
+        monitor = InterferenceMonitor(sources, recorder, self._given.clock, self.metrics, interval)
+        self._loops.add(Loop("interference", monitor.observe, interval, 30.0))
         return monitor
 
     def _report_node_metric(

@@ -203,6 +203,11 @@ class _Flags:
         self.pressure_interval = interval(
             "psi-collector-interval", 10, "How often the pressure of pods is read (gate PSICollector)."
         )
+        self.interference_interval = interval(
+            "interference-interval",
+            10,
+            "How often pods are compared with what is normal for them (gate InterferenceDetection).",
+        )
         self.cycles_interval = interval(
             "cpi-collector-interval", 60, "How often cycles and instructions are counted (gate CPICollector)."
         )
@@ -322,6 +327,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
             with_resctrl=given[flags.resctrl],
             resctrl_interval=given[flags.resctrl_interval].total_seconds(),
             storage_interval=given[flags.storage_interval].total_seconds(),
+            interference_interval=given[flags.interference_interval].total_seconds(),
         ),
         prediction=flags.prediction.options(given),
         hooks=flags.hooks.options(given),

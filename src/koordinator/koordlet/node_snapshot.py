@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from koordinator.api.node import Node
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.qos import KubernetesQoS
 from koordinator.base.clock import Clock
@@ -21,7 +22,7 @@ from koordinator.koordlet.qos.block_io import Claim, Disks
 from koordinator.koordlet.qos.class_resctrl import GROUP_NAMES, Resctrl
 from koordinator.koordlet.qos.cpu_burst import is_latency_sensitive
 from koordinator.koordlet.qos.eviction import BestEffortCPU
-from koordinator.koordlet.qos.snapshot import BestEffortCgroups, ContainerUsage, PodUsage, Snapshot
+from koordinator.koordlet.qos.snapshot import BestEffortCgroups, ContainerUsage, PodUsage, Snapshot, reserved_cpus
 from koordinator.koordlet.states import StatesInformer
 from koordinator.node import resctrl
 from koordinator.node.block_devices import BlockDevices
@@ -92,6 +93,7 @@ def take_snapshot(sources: SnapshotSources) -> Snapshot:
     usage, policy = sources.usage, sources.policy.spec
     applications = policy.host_applications if policy is not None else []
     cores = {each.name: usage.last(kinds.HOST_APPLICATION_CPU_USAGE, host_app_name=each.name) for each in applications}
+    reported = sources.states.topology
     return Snapshot(
         node=sources.states.node,
         policy=policy,
@@ -101,8 +103,14 @@ def take_snapshot(sources: SnapshotSources) -> Snapshot:
         host_applications={name: value for name, value in cores.items() if value is not None},
         topology=sources.topology(),
         best_effort=_best_effort(sources.layout, sources.executor),
-        cpu_manager_policy=sources.states.topology.kubelet.policy if sources.states.topology is not None else "",
+        cpu_manager_policy=reported.kubelet.policy if reported is not None else "",
+        kept_cpus=reported.kept_cpus if reported is not None else _reserved(sources.states.node),
     )
+
+
+def _reserved(node: Node | None) -> frozenset[int]:
+    """Which CPUs an amount of CPU is made of, only the topology of the node tells."""
+    return reserved_cpus(node) if node is not None else frozenset()
 
 
 def _pod_usage(usage: RecentUsage, pod: NodePod) -> PodUsage:

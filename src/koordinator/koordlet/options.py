@@ -37,6 +37,7 @@ class CollectorOptions:
     with_resctrl: bool = False
     resctrl_interval: float = 10.0
     storage_interval: float = 1.0
+    interference_interval: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from koordinator.koordlet.claim_volumes import ClaimVolumes
 from koordinator.koordlet.evictor import Evictor
 from koordinator.koordlet.executor.executor import Round
 from koordinator.koordlet.executor.wishes import Outcome
-from koordinator.koordlet.interference.monitor import INTERVAL as INTERFERENCE_INTERVAL
 from koordinator.koordlet.interference.monitor import InterferenceMonitor
 from koordinator.koordlet.node_snapshot import (
     SnapshotSources,
@@ -161,7 +160,9 @@ class QoSManager:
         if gates.enabled(features.BLOCK_IO_RECONCILE):
             strategies.append(Strategy(block_io.OWNER, interval, self._decide_block_io))
         if self._interference is not None:
-            strategies.append(Strategy(interference_cap.OWNER, INTERFERENCE_INTERVAL, self._decide_caps))
+            strategies.append(
+                Strategy(interference_cap.OWNER, self._options.collectors.interference_interval, self._decide_caps)
+            )
         if gates.enabled(features.SYSTEM_CONFIG):
             strategies.append(Strategy(system_config.OWNER, interval, system_config.decide))
         return strategies

@@ -53,6 +53,9 @@ class ContainerID:
         return f"{self.runtime}://{self.id}"
 
 
+HYBRID: Final = "unified"
+"""Where a hierarchy of version 2 may be mounted beside those of version 1, mostly without controllers."""
+
 RUNTIME_PREFIXES: Final = {"docker": "docker-", "containerd": "cri-containerd-", "pouch": "pouch-", "cri-o": "crio-"}
 """What a runtime writes before a container's ID in the name of its systemd scope."""
 

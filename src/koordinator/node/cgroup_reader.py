@@ -13,7 +13,7 @@ from koordinator.api.cpu_list import parse_cpu_list
 from koordinator.node.cgroup_layout import CgroupLayout, CgroupVersion
 from koordinator.node.errors import MalformedFileError
 from koordinator.node.host import read_file
-from koordinator.node.pressure import Pressure, parse_pressure
+from koordinator.node.pressure import Pressure, cgroup_pressure_path, parse_pressure
 
 NO_LIMIT: Final = -1
 
@@ -149,8 +149,8 @@ class CgroupReader:
 
     def pressure(self, relative: str, resource: str) -> Pressure:
         """Pressure stall information; ``resource`` is cpu, memory or io."""
-        path, content = self._content("cpuacct", relative, f"{resource}.pressure")
-        return parse_pressure(path, content)
+        path = cgroup_pressure_path(self._layout, relative, resource)
+        return parse_pressure(path, read_file(path))
 
     def io_bytes(self, relative: str) -> int:
         """Bytes that the cgroup has read from and written to block devices since it was made; in version 1 without

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from koordinator.node import core_scheduling, kidled, perf_events, resctrl
-from koordinator.node.cgroup_layout import CgroupDriver, CgroupVersion, detect_driver, detect_version
+from koordinator.node.cgroup_layout import HYBRID, CgroupDriver, CgroupVersion, detect_driver, detect_version
 from koordinator.node.cpu_topology import read_cpu_topology
 from koordinator.node.errors import FileError, Unavailable, file_error
 from koordinator.node.host import Host, exists, list_folder, read_text
@@ -145,7 +145,7 @@ def _cgroup_features(cgroups: _Cgroups) -> list[_Row]:
         (
             "pressure of cgroups (PSI)",
             ("PSICollector",),
-            lambda: cgroups.file("cpuacct", "cpu.pressure", "cpu.pressure", f"{v2} with CONFIG_PSI=y, or {_ANOLIS}"),
+            cgroups.pressure,
         ),
         (
             "block I/O limits",
@@ -238,6 +238,16 @@ class _Cgroups:
             # The root of version 2 lacks the files of limits on every kernel.
             return Undetermined(f"{parent} has no cgroup to look into", "a machine on which kubelet or systemd runs")
         return Unavailable(f"{folder} has no {name}", needs)
+
+    def pressure(self) -> FeatureState:
+        """On version 1 also of the hierarchy of version 2 that may be beside it."""
+        needs = f"cgroup version 2 with CONFIG_PSI=y, or {_ANOLIS}"
+        state = self.file("cpuacct", "cpu.pressure", "cpu.pressure", needs)
+        beside = f"{self._host.cgroup}/{HYBRID}"
+        if isinstance(state, Unavailable) and self._version is CgroupVersion.V1 and exists(beside):
+            path = f"{self._sample(beside)}/cpu.pressure"
+            return Works(path) if exists(path) else state
+        return state
 
     def _sample(self, parent: str) -> str:
         """A cgroup below the root: the pods' if kubelet has made it, else any, else the root itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from koordinator.node.cgroup_layout import CgroupLayout
+from koordinator.node.cgroup_layout import HYBRID, CgroupLayout, CgroupVersion
 from koordinator.node.errors import MalformedFileError, MissingFileError, Unavailable, UnreadableFileError
 from koordinator.node.host import Host, exists, read_file
 
@@ -54,15 +54,26 @@ def pressure_of_machine(host: Host) -> dict[str, Pressure] | Unavailable:
         return Unavailable(str(error), "the boot parameter psi=1")
 
 
+def cgroup_pressure_path(layout: CgroupLayout, relative: str, resource: str) -> str:
+    """The file of a cgroup. Of version 1 only Anolis OS has one; elsewhere the hierarchy of version 2 may have it that
+    systemd mounts beside the others (its hybrid mode), where runc and kubelet make the same folders."""
+    path = f"{layout.folder('cpuacct', relative)}/{resource}.pressure"
+    if layout.version is CgroupVersion.V1 and not exists(path):
+        beside = f"{layout.root}/{HYBRID}/{relative}/{resource}.pressure"
+        return beside if exists(beside) else path
+    return path
+
+
 def probe_pods(layout: CgroupLayout) -> Unavailable | None:
     """None if the kernel measures the pressure of pods, or kubelet has made no folder of pods yet."""
     folder = layout.folder("cpuacct", layout.kubepods)
     if not exists(folder):
         return None
     for resource in RESOURCES:
-        if not exists(f"{folder}/{resource}.pressure"):
+        if not exists(cgroup_pressure_path(layout, layout.kubepods, resource)):
             return Unavailable(
-                f"{folder} has no {resource}.pressure", "cgroup version 2 with CONFIG_PSI=y, or Anolis OS"
+                f"{folder} has no {resource}.pressure",
+                "cgroup version 2 with CONFIG_PSI=y, also beside version 1, or Anolis OS",
             )
     return None
 

@@ -109,6 +109,24 @@ def test_whether_the_kernel_measures_the_pressure_of_pods(machine: FakeMachine) 
     assert "memory.pressure" in missing.reason
 
 
+def test_pressure_of_the_hierarchy_beside_those_of_version_1(machine: FakeMachine, metrics: AgentMetrics) -> None:
+    layout = machine.layout(CgroupVersion.V1)
+    machine.write("/sys/fs/cgroup/cpuacct/kubepods.slice/cpuacct.usage", "0")
+    assert pressure.probe_pods(layout) is not None
+    for folder in ("unified/kubepods.slice", "unified/a", "unified/a/c"):
+        write_pressure(machine, folder)
+    assert pressure.probe_pods(layout) is None
+    found = PressureCollector(CgroupReader(layout, 4096), metrics).collect([pod("a")])
+    assert [each.pressures["cpu"].some.avg10 for each in found.pressures] == [1.5, 1.5]
+
+
+def test_a_file_of_version_1_goes_before_the_one_beside_it(machine: FakeMachine) -> None:
+    write_pressure(machine, "cpuacct/a")
+    write_pressure(machine, "unified/a", cpu="some avg10=9.00 avg60=0.00 avg300=0.00 total=0\n")
+    reader = CgroupReader(machine.layout(CgroupVersion.V1), 4096)
+    assert reader.pressure("a", "cpu").some.avg10 == 1.5
+
+
 class FakeCounter:
     """Counts as many as its folder's name says."""
 

@@ -12,6 +12,7 @@ from koordinator.koordlet.features import make_features
 from koordinator.koordlet.hooks.rdma_devices import RDMADeviceInject
 from koordinator.koordlet.hooks.reconciler import Reconciler, ReconcilerSources
 from koordinator.koordlet.hooks.registry import Hooks, make_hooks
+from koordinator.koordlet.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.hooks.rules import Rules
 from koordinator.koordlet.hooks.starting import StartingHooks
 from koordinator.koordlet.pods import NodePod
@@ -69,12 +70,14 @@ class HookedNode:
             ),
             lambda level, kind, status, _: self.observed.append((level, kind, status)),
         )
+        self.resized = ResizedPods(self.executor, self.clock)
         for folder in ("kubepods", "kubepods/burstable", "kubepods/besteffort"):
             self.add_cgroup(folder)
 
     def starting(self, *, fails: bool = False) -> StartingHooks:
         """What a runtime asks."""
-        return StartingHooks(self.hooks, lambda: self.rules, self.reconciler, self.clock, lambda *_: None, fails=fails)
+        parts = self.reconciler, self.resized, self.clock
+        return StartingHooks(self.hooks, lambda: self.rules, *parts, lambda *_: None, fails=fails)
 
     def add_cgroup(self, folder: str) -> None:
         for controller, files in FILES.items():

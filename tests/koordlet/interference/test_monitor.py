@@ -17,7 +17,8 @@ from koordinator.base.metrics import Metrics
 from koordinator.koordlet.agent_metrics import AgentMetrics
 from koordinator.koordlet.collectors.cycles import ContainerCycles, CyclesRound
 from koordinator.koordlet.collectors.pressure import PodPressure, PressureRound
-from koordinator.koordlet.interference.monitor import INTERVAL, InterferenceMonitor, InterferenceSources
+from koordinator.koordlet.interference.cpu_waits import CPUWaits
+from koordinator.koordlet.interference.monitor import InterferenceMonitor, InterferenceSources
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.node_snapshot import RecentUsage
@@ -29,6 +30,8 @@ from koordinator.node.pressure import Pressure, Stall
 from tests.node.machine import FakeMachine
 
 LEARNED, ABNORMAL = 40, 12
+INTERVAL = 10.0
+THREAD = 7
 
 
 def node_pod(name: str, qos: str, owner: str = "") -> NodePod:
@@ -59,27 +62,41 @@ class Node:
         self.cache = RingMetricCache(retentions, 10_000_000)
         self.metrics = AgentMetrics(Metrics(), "node-1")
         layout = self.machine.layout(CgroupVersion.V2)
+        reader = CgroupReader(layout, 4096)
         sources = InterferenceSources(
             lambda: self.pods,
             lambda: self.pressure,
             lambda: self.cycles,
             RecentUsage(self.cache, self.clock, 1.0),
-            CgroupReader(layout, 4096),
+            reader,
+            CPUWaits(self.machine.host, reader),
         )
+        self.waited = 0.0
         events = cast("EventRecorder", self.recorded)
-        self.monitor = InterferenceMonitor(sources, events, self.clock, self.metrics)
+        self.monitor = InterferenceMonitor(sources, events, self.clock, self.metrics, INTERVAL)
 
-    def rounds(self, count: int, *, stall: float = 1.0, job_cores: float = 0.5) -> None:
+    def rounds(
+        self, count: int, *, stall: float | None = 1.0, job_cores: float = 0.5, wait: float | None = None
+    ) -> None:
         for _ in range(count):
             asyncio.run(self.clock.advance(INTERVAL))
+            if wait is not None:
+                self.wait(wait)
             at = round(self.clock.now().timestamp() * 1000)
             cores = {pod.series(kinds.POD_CPU_USAGE): 1.0 for pod in self.pods}
             cores[self.pods[-1].series(kinds.POD_CPU_USAGE)] = job_cores
             self.cache.append(at, cores)
-            values = {"cpu": stall, "memory": 0.0, "io": 0.0}
+            values = {"memory": 0.0, "io": 0.0} if stall is None else {"cpu": stall, "memory": 0.0, "io": 0.0}
             pressures = {name: Pressure(Stall(avg10=value), None) for name, value in values.items()}
             self.pressure = PressureRound([PodPressure(self.pods[0], None, pressures)])
             asyncio.run(self.monitor.observe())
+
+    def wait(self, share: float) -> None:
+        """The thread of ``web`` has run for a second more, and waited so much of the time that it wanted a CPU."""
+        self.waited += share / (1 - share) * 1e9
+        ran = round(self.clock.monotonic() * 1e8)
+        self.machine.write("/sys/fs/cgroup/web/c/cgroup.threads", f"{THREAD}\n")
+        self.machine.write(f"/proc/{THREAD}/schedstat", f"{ran} {self.waited:.0f} 1\n")
 
     @property
     def reasons(self) -> list[tuple[str, str]]:
@@ -116,6 +133,20 @@ def test_the_node_metric_says_it_as_long_as_it_lasts(node: Node) -> None:
     assert (finding["indicator"], finding["value"], finding["suspects"][0]["pod"]) == ("cpu-pressure", 30.0, "shop/job")
     node.rounds(10)
     assert node.monitor.extensions() == {}
+
+
+def test_without_pressure_it_goes_by_how_long_threads_wait(node: Node) -> None:
+    node.rounds(LEARNED, stall=None, wait=0.02)
+    node.rounds(ABNORMAL, stall=None, wait=0.4, job_cores=6.0)
+    (finding,) = node.monitor.extensions()["uid-web"]["Object"]["interference"]
+    assert (finding["indicator"], finding["value"]) == ("cpu-wait", pytest.approx(40.0, abs=0.1))
+    assert finding["suspects"][0]["pod"] == "shop/job"
+
+
+def test_where_there_is_pressure_no_thread_is_looked_at(node: Node) -> None:
+    node.rounds(LEARNED, wait=0.02)
+    node.rounds(ABNORMAL, wait=0.4, job_cores=6.0)
+    assert node.reasons == []
 
 
 def test_the_metric_has_a_series_for_each_suspect(node: Node) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.api.codec import convert
+from koordinator.api.cpu_list import format_cpu_list
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.koordlet.node_topology.cpu_pools import CPUPool
@@ -147,6 +148,7 @@ def test_what_the_node_keeps_for_others(annotation: Any, document: dict[str, Any
     topology = told(node=make_node({RESERVATION: json.dumps(annotation)}))
     assert topology.annotations[RESERVATION] == document
     assert pools(topology) == (ls, ls)
+    assert format_cpu_list(topology.kept_cpus) == document.get("reservedCPUs", "")
 
 
 @pytest.mark.parametrize(

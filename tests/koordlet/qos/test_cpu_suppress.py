@@ -95,6 +95,13 @@ def test_cpus_of_exclusive_pods_are_left_alone() -> None:
     assert cpus == frozenset({4, 5, 6, 7})
 
 
+@pytest.mark.parametrize("enable", [True, False])
+def test_cpus_that_pods_keep_off_are_left_alone(enable: bool) -> None:
+    policy = suppression(enable=enable, cpuSuppressThresholdPercent=100, cpuSuppressPolicy="cpuset")
+    given = snapshot(policy=policy, pods=(pod_usage("web"),), node_cpu=0.0, kept_cpus=frozenset({0, 1}))
+    assert value(decide(given), CPUSET) == frozenset(range(2, 8))
+
+
 def test_under_kubelets_static_policy_only_containers_are_narrowed() -> None:
     policy = suppression(cpuSuppressThresholdPercent=65, cpuSuppressPolicy="cpuset")
     decision = decide(snapshot(policy=policy, cpu_manager_policy="static"))

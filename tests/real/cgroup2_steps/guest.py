@@ -38,6 +38,15 @@ _OPEN = ("CgroupReconcile", "SystemConfig", "CPUNormalization", "OOMScoreAdj", "
 _BURNING = "system"
 """The pod whose container wants more than its limit: it has less than the one CPU of the machine."""
 _LONGEST_BURN = 60
+_FOREIGN = {
+    "kubepods/burstable/poduid-ls/ls-main/memory.min": "4096",
+    "kubepods/besteffort/poduid-be/cpu.weight": "1",
+    "kubepods/besteffort/poduid-be/memory.max": "max",
+    "kubepods/burstable/poduid-plain/plain-main/cpu.max": "12345 100000",
+    "kubepods/besteffort/cpu.max": "max 100000",
+    "kubepods/besteffort/memory.low": "0",
+}
+"""What somebody else writes over the agent's values."""
 
 
 class Guest:
@@ -52,7 +61,7 @@ class Guest:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         (folder / "proc/sys").symlink_to("/proc/sys")
         for parent in folders([]):
-            self._make(parent)
+            _make_parent(parent)
         for pod in self.pods:
             self._start(pod)
         amounts = {"cpu": str(NODE_CPUS), "memory": str(NODE_MEMORY), "pods": "110"}
@@ -60,24 +69,15 @@ class Guest:
         self._node = {"metadata": {"name": NODE}, "status": {"addresses": addresses, "allocatable": amounts}}
         self._node["status"]["capacity"] = amounts  # type: ignore[index]
 
-    def _make(self, folder: str) -> None:
-        path = _CGROUPS / folder
-        path.mkdir()
-        if not any(folder == pod.container_folder(each) for pod in (*self.pods, LATE_POD) for each in pod.containers):
-            (path / "cgroup.subtree_control").write_text("+cpu +memory")
-
     def _start(self, pod: PodCase) -> None:
         """As a runtime and kubelet do: the pod's cgroups with what kubelet gives them, and a process in each."""
-        for folder in (pod.folder, *map(pod.container_folder, pod.containers)):
-            self._make(folder)
+        _make_parent(pod.folder)
+        for container in pod.containers:
+            (_CGROUPS / pod.container_folder(container)).mkdir()
         for path, text in kubelet_writes(pod):
             (_CGROUPS / path).write_text(text)
         for container in pod.containers:
-            # It enters when it has nothing to do any more, so that an idle pod uses no CPU at all.
-            process = subprocess.Popen(["sleep", "infinity"])
-            while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":
-                time.sleep(0.01)
-            self._enter(pod.container_folder(container), process)
+            self._enter(pod.container_folder(container), _idle_process())
 
     def _enter(self, folder: str, process: subprocess.Popen[bytes]) -> None:
         (_CGROUPS / folder / "cgroup.procs").write_text(str(process.pid))
@@ -113,7 +113,7 @@ class Guest:
         self._happen(step.event)
         before = self.shown()
         if step.event == "others write":
-            for path, text in self.foreign.items():
+            for path, text in _FOREIGN.items():
                 (_CGROUPS / path).write_text(text)
         for pod in self.pods:
             pod.annotations.update(step.annotations.get(pod.name, {}))
@@ -142,16 +142,6 @@ class Guest:
                 break
             last = now
 
-    foreign = {
-        "kubepods/burstable/poduid-ls/ls-main/memory.min": "4096",
-        "kubepods/besteffort/poduid-be/cpu.weight": "1",
-        "kubepods/besteffort/poduid-be/memory.max": "max",
-        "kubepods/burstable/poduid-plain/plain-main/cpu.max": "12345 100000",
-        "kubepods/besteffort/cpu.max": "max 100000",
-        "kubepods/besteffort/memory.low": "0",
-    }
-    """What somebody else writes over the agent's values."""
-
     @property
     def burning(self) -> str:
         pod = next(pod for pod in self.pods if pod.name == _BURNING)
@@ -174,8 +164,8 @@ class Guest:
             process = self.processes.pop(self.burning)
             process.kill()
             process.wait()
-            code = "while True: pass" if event == "burn" else "import time\nwhile True: time.sleep(1000)"
-            self._enter(self.burning, subprocess.Popen([sys.executable, "-c", code]))
+            burning = [sys.executable, "-c", "while True: pass"]
+            self._enter(self.burning, subprocess.Popen(burning) if event == "burn" else _idle_process())
 
     async def run(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -191,6 +181,20 @@ class Guest:
                 while remaining and remaining[0].closed == closed:
                     found.append(await self.take(remaining.pop(0)))
         return found
+
+
+def _make_parent(folder: str) -> None:
+    (_CGROUPS / folder).mkdir()
+    (_CGROUPS / folder / "cgroup.subtree_control").write_text("+cpu +memory")
+
+
+def _idle_process() -> subprocess.Popen[bytes]:
+    """It enters a cgroup when it has nothing to do any more, so that an idle pod uses no CPU at all."""
+    process = subprocess.Popen(["sleep", "infinity"])
+    # Its name, then its state.
+    while Path(f"/proc/{process.pid}/stat").read_text().split()[1:3] != ["(sleep)", "S"]:
+        time.sleep(0.01)
+    return process
 
 
 def main() -> int:

@@ -32,6 +32,7 @@ from koordinator.koordlet.hooks.rdma_devices import RDMADeviceInject
 from koordinator.koordlet.hooks.reconciler import Reconciler, ReconcilerSources
 from koordinator.koordlet.hooks.registration import RegistrationError, clear_socket, register
 from koordinator.koordlet.hooks.registry import make_hooks
+from koordinator.koordlet.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.hooks.rules import CPUPools, Rules, cpus_of
 from koordinator.koordlet.hooks.starting import StartingHooks
 from koordinator.koordlet.node_topology.description import NodeTopology
@@ -143,10 +144,12 @@ class RuntimeHooks:
             self._durations("hook_reconciler", ("level", "resource_type", "status")),
             followers=(self._tell_of_groups, *(() if self._cookies is None else (self._cookies.follow,))),
         )
+        self._resized = ResizedPods(sources.executor, sources.clock)
         self._starting = StartingHooks(
             self._hooks,
             self.rules,
             self._reconciler,
+            self._resized,
             sources.clock,
             self._durations("hook", ("hook", "stage", "status")),
             fails=options.hooks.hooks_fail,
@@ -209,6 +212,7 @@ class RuntimeHooks:
         """Answer runtimes and their proxies until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._serve_proxies(), name="hook server")
+            tasks.create_task(self._resized.run(), name="resized pods")
             nri = self._options.hooks.nri
             if nri.socket:
                 socket = os.path.join(self._options.host.var_run, nri.socket)

@@ -12,6 +12,7 @@ from koordinator.base.clock import Clock
 from koordinator.koordlet.hooks.contexts import Change, ContainerContext, HookError, PodContext
 from koordinator.koordlet.hooks.reconciler import Reconciler
 from koordinator.koordlet.hooks.registry import Hook, Hooks, Stage, merge
+from koordinator.koordlet.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.hooks.rules import Rules
 from koordinator.node import grpc_messages
 from koordinator.node.grpc_messages import GrpcError
@@ -32,6 +33,7 @@ class StartingHooks:
     hooks: Hooks
     rules: Callable[[], Rules]
     reconciler: Reconciler
+    resized: ResizedPods
     clock: Clock
     observe: Observe
     fails: bool = False
@@ -53,7 +55,10 @@ class StartingHooks:
             for hook in self.hooks.at(stage)
             if hook.container is not None
         ]
-        return merge(list(self._ask(stage, pod, asked)))
+        change = merge(list(self._ask(stage, pod, asked)))
+        if stage is Stage.PRE_UPDATE_CONTAINER_RESOURCES:
+            self.resized.notice(pod)
+        return change
 
     def _ask(
         self, stage: Stage, pod: PodContext, asked: Sequence[tuple[Hook, Callable[[], Change | None]]]

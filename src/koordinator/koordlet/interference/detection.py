@@ -44,10 +44,12 @@ _THROTTLED: Final = 0.1
 _FLOORS: Final[Mapping[Indicator, tuple[float, float]]] = {
     Indicator.CYCLES: (0.0, 1.2),
     Indicator.CPU: (5.0, 1.5),
+    Indicator.CPU_WAIT: (5.0, 1.5),
     Indicator.MEMORY: (3.0, 1.5),
     Indicator.IO: (5.0, 1.5),
 }
 """The arguments of NormalBand: percentages of the time, and cycles per instruction."""
+_OF_CPUS: Final = (Indicator.CPU, Indicator.CPU_WAIT)
 _INDICATORS: Final = tuple(Indicator)
 _NOTHING: Final = (0.0,) * len(_INDICATORS)
 _OWN_LOAD: Final = (0.05, 1.3)
@@ -150,13 +152,13 @@ class InterferenceDetector:
         return findings
 
     def _activities(self, reading: PodReading) -> tuple[float, ...]:
-        """Cores for two indicators, memory that is taken, and bytes read and written."""
+        """Cores for three indicators, memory that is taken, and bytes read and written."""
         cpu = reading.cpu or 0.0
         grown = 0.0
         if reading.memory is not None and reading.uid in self._memory:
             grown = max(reading.memory - self._memory[reading.uid], 0.0)
-        amounts = {Indicator.CPU: cpu, Indicator.CYCLES: cpu, Indicator.MEMORY: grown, Indicator.IO: reading.io or 0.0}
-        return tuple(amounts[indicator] for indicator in _INDICATORS)
+        amounts = {Indicator.MEMORY: grown, Indicator.IO: reading.io or 0.0}
+        return tuple(amounts.get(indicator, cpu) for indicator in _INDICATORS)
 
     def _judge(self, reading: PodReading, present: _Round) -> None:
         """What the pod brings about itself is left out: it is nobody's fault, and not learned as normal either."""
@@ -167,7 +169,7 @@ class InterferenceDetector:
         for indicator, value in reading.indicators.items():
             band = self._band(reading.workload, indicator, _FLOORS[indicator])
             limit = band.limit
-            explains_itself = own_load or (own_limit and indicator in (Indicator.CPU, Indicator.CYCLES))
+            explains_itself = own_load or (own_limit and indicator in (*_OF_CPUS, Indicator.CYCLES))
             if not explains_itself:
                 present.judged[reading.uid, indicator] = _Judged(value, limit, band.learn(value))
 
@@ -276,4 +278,4 @@ def _advice(qos: QoSClass, indicator: Indicator) -> str:
     CPUs, or have to go elsewhere."""
     if qos is QoSClass.BE:
         return "suppress"
-    return "pin" if indicator is Indicator.CPU else "migrate"
+    return "pin" if indicator in _OF_CPUS else "migrate"

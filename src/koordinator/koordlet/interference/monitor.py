@@ -14,8 +14,9 @@ from koordinator.base.clock import Clock
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.collectors.cycles import CyclesRound
 from koordinator.koordlet.collectors.pressure import PressureRound
+from koordinator.koordlet.interference.cpu_waits import CPUWaits
 from koordinator.koordlet.interference.detection import Finding, InterferenceDetector
-from koordinator.koordlet.interference.readings import Indicator, PodReading
+from koordinator.koordlet.interference.readings import LATENCY_SENSITIVE, Indicator, PodReading
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.node_snapshot import RecentUsage
 from koordinator.koordlet.pods import NodePod
@@ -28,8 +29,6 @@ logger = logging.getLogger(__name__)
 COMPONENT: Final = "koordlet-interference"
 EXTENSION: Final = "interference"
 """The key among the extensions of a pod in the NodeMetric."""
-INTERVAL: Final = 10.0
-"""Seconds between rounds: the kernel's averages of pressure are over as many."""
 _PRESSURES: Final = {"cpu": Indicator.CPU, "memory": Indicator.MEMORY, "io": Indicator.IO}
 
 
@@ -42,15 +41,23 @@ class InterferenceSources:
     cycles: Callable[[], CyclesRound]
     usage: RecentUsage
     reader: CgroupReader
+    waits: CPUWaits
+    """Of latency-sensitive pods without pressure."""
 
 
 class InterferenceMonitor:
-    """``observe`` is one round; call it every INTERVAL seconds."""
+    """``observe`` is one round; call it every ``interval`` seconds."""
 
     def __init__(
-        self, sources: InterferenceSources, events: EventRecorder, clock: Clock, metrics: AgentMetrics
+        self,
+        sources: InterferenceSources,
+        events: EventRecorder,
+        clock: Clock,
+        metrics: AgentMetrics,
+        interval: float,
     ) -> None:
         self._sources = sources
+        self._interval = interval
         self._events = events
         self._clock = clock
         self._detector = InterferenceDetector()
@@ -72,6 +79,7 @@ class InterferenceMonitor:
         """Read, detect, tell what is new."""
         pods = [pod for pod in self._sources.pods() if not pod.has_finished]
         indicators = self._indicators()
+        self._add_waits(pods, indicators)
         readings = [self._reading(pod, indicators.get(pod.uid, {})) for pod in pods]
         self._io = {uid: read for uid, read in self._io.items() if uid in {pod.uid for pod in pods}}
         self.findings = self._detector.observe(readings, self._clock.now())
@@ -104,17 +112,28 @@ class InterferenceMonitor:
                     found.setdefault(uid, {})[Indicator.CYCLES] = spent / done
         return found
 
+    def _add_waits(self, pods: Sequence[NodePod], indicators: dict[str, dict[Indicator, float]]) -> None:
+        unmeasured = [
+            pod
+            for pod in pods
+            if qos_class_with_default(pod.pod) in LATENCY_SENSITIVE and Indicator.CPU not in indicators.get(pod.uid, {})
+        ]
+        for uid, share in self._sources.waits.measure(unmeasured, self._clock.monotonic()).items():
+            indicators.setdefault(uid, {})[Indicator.CPU_WAIT] = share
+
     def _reading(self, pod: NodePod, indicators: Mapping[Indicator, float]) -> PodReading:
         usage = self._sources.usage
+        # No round without a sample, or a pod would seem to rest.
+        window = max(self._interval, 2 * usage.interval)
         return PodReading(
             uid=pod.uid,
             name=pod.pod.metadata.key,
             workload=_workload(pod),
             qos=qos_class_with_default(pod.pod),
-            cpu=usage.average(kinds.POD_CPU_USAGE, INTERVAL, pod_uid=pod.uid),
+            cpu=usage.average(kinds.POD_CPU_USAGE, window, pod_uid=pod.uid),
             memory=usage.last(kinds.POD_MEMORY_USAGE, pod_uid=pod.uid),
             io=self._io_rate(pod),
-            throttled=usage.average(kinds.POD_CPU_THROTTLED, INTERVAL, pod_uid=pod.uid),
+            throttled=usage.average(kinds.POD_CPU_THROTTLED, window, pod_uid=pod.uid),
             indicators=indicators,
         )
 

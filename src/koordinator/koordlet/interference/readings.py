@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from koordinator.api.qos import QoSClass
+
+LATENCY_SENSITIVE: Final = frozenset({QoSClass.LSE, QoSClass.LSR, QoSClass.LS})
 
 
 class Indicator(StrEnum):
@@ -16,6 +19,9 @@ class Indicator(StrEnum):
     """Cycles per instruction: caches and memory bandwidth, which others take."""
     CPU = "cpu-pressure"
     """The percentage of the time in which some task waited for a CPU."""
+    CPU_WAIT = "cpu-wait"
+    """The percentage of the time in which the pod's threads waited for a CPU, of that in which they wanted one: where
+    the kernel has no pressure of its cgroup."""
     MEMORY = "memory-pressure"
     """The same for memory, which has to be reclaimed first."""
     IO = "io-pressure"
@@ -45,4 +51,4 @@ class PodReading:
     @property
     def is_latency_sensitive(self) -> bool:
         """Whether it matters that it suffers."""
-        return self.qos in (QoSClass.LSE, QoSClass.LSR, QoSClass.LS)
+        return self.qos in LATENCY_SENSITIVE

@@ -67,6 +67,9 @@ class NodeTopology:
     zones: tuple[Zone, ...]
     annotations: Mapping[str, Any]
     labels: Mapping[str, str | None]
+    kept_cpus: frozenset[int] = frozenset()
+    """CPUs that pods keep off: the node's reservation, of which an amount is made CPUs here, and the exclusive ones of
+    the system."""
 
 
 def describe(facts: TopologyFacts) -> NodeTopology:
@@ -76,7 +79,8 @@ def describe(facts: TopologyFacts) -> NodeTopology:
         raise NodeTopologyError(f"NUMA node number not matched: there are CPUs of {unknown}, whose memory is not known")
     reservation = _reservation(facts.node, facts.cpus)
     system = _system_qos(facts.node)
-    shares = share_cpus(facts.cpus, facts.pods, facts.of_kubelet, _kept(reservation, system))
+    kept = _kept(reservation, system)
+    shares = share_cpus(facts.cpus, facts.pods, facts.of_kubelet, kept)
     label = facts.node.metadata.labels.get(ENABLE_NUMA_RESERVATION) or None
     return NodeTopology(
         cpus=facts.cpus,
@@ -86,6 +90,7 @@ def describe(facts: TopologyFacts) -> NodeTopology:
         zones=zones_of(facts.cpus, facts.memory, facts.node, deduct_reserved=label == "true"),
         annotations=_annotations(facts, shares, reservation, system),
         labels={ENABLE_NUMA_RESERVATION: label},
+        kept_cpus=kept,
     )
 
 
@@ -156,7 +161,7 @@ def _system_qos(node: Node) -> SystemQoSResource | None:
 
 
 def _kept(reservation: NodeReservation, system: SystemQoSResource | None) -> frozenset[int]:
-    """CPUs that pods of other classes must not run on."""
+    """What ``kept_cpus`` of a NodeTopology is."""
     kept = parse_cpu_list(reservation.reserved_cpus)
     if system is None or system.cpuset_exclusive is False:
         return kept

@@ -28,7 +28,6 @@ from koordinator.koordlet.qos.snapshot import (
     is_suppressed_host_application,
     node_reservation,
     pod_cpus,
-    reserved_cpus,
 )
 from koordinator.node.cgroup_reader import NO_LIMIT
 from koordinator.node.cpu_topology import LogicalCPU
@@ -68,7 +67,7 @@ def decide(snapshot: Snapshot, *, is_enabled: bool = True, is_cpu_managed: bool 
     reason = f"{budget} milli-CPU are left for best-effort pods"
     if strategy.cpu_suppress_policy == CFS_QUOTA_SUPPRESS_POLICY:
         return _by_quota(snapshot, snapshot.node, cgroups, budget, reason)
-    return _by_cpuset(snapshot, snapshot.node, cgroups, budget, reason)
+    return _by_cpuset(snapshot, cgroups, budget, reason)
 
 
 def cpu_budget(snapshot: Snapshot, strategy: ResourceThresholdStrategy) -> int | str:
@@ -145,14 +144,14 @@ def next_quota(budget: int, current: int, cores: int) -> int:
     return min(wanted, current + math.trunc(whole * _GROWTH))
 
 
-def _by_cpuset(snapshot: Snapshot, node: Node, cgroups: BestEffortCgroups, budget: int, reason: str) -> Decision:
+def _by_cpuset(snapshot: Snapshot, cgroups: BestEffortCgroups, budget: int, reason: str) -> Decision:
     if snapshot.topology is None:
         return Decision(None, "the CPUs of the node are not known")
     wishes = _quota_release(cgroups, "the policy is cpuset")
     if cgroups.cpuset is None:
         # A kernel without cpuset must not keep the quota of another policy for ever.
         return Decision(tuple(wishes), "the CPUs of BestEffort pods are not known")
-    shared, dedicated = _pools(snapshot, node)
+    shared, dedicated = _pools(snapshot)
     count = next_cpu_count(budget, len(cgroups.cpuset), len(snapshot.cpus), len(shared) + len(dedicated))
     from_dedicated = count * len(dedicated) // (len(shared) + len(dedicated)) if count else 0
     chosen = choose_cpus(from_dedicated, dedicated) | choose_cpus(count - from_dedicated, shared)
@@ -172,12 +171,11 @@ def next_cpu_count(budget: int, current: int, cpus: int, eligible: int) -> int:
     return min(wanted, current + math.ceil(cpus * _GROWTH) if wanted > current else wanted, eligible)
 
 
-def _pools(snapshot: Snapshot, node: Node) -> tuple[list[LogicalCPU], list[LogicalCPU]]:
+def _pools(snapshot: Snapshot) -> tuple[list[LogicalCPU], list[LogicalCPU]]:
     """CPUs that are shared, and those of LSR pods, which let best-effort pods on; CPUs of LSE pods are in neither."""
     assert snapshot.topology is not None
-    excluded = reserved_cpus(node)
     owner = {cpu: qos_class_raw(usage.pod.pod) for usage in snapshot.pods for cpu in pod_cpus(usage.pod.pod)}
-    eligible = [cpu for cpu in snapshot.topology.cpus if cpu.cpu not in excluded]
+    eligible = [cpu for cpu in snapshot.topology.cpus if cpu.cpu not in snapshot.kept_cpus]
     dedicated = [cpu for cpu in eligible if owner.get(cpu.cpu) is QoSClass.LSR]
     return [cpu for cpu in eligible if owner.get(cpu.cpu) not in (QoSClass.LSR, QoSClass.LSE)], dedicated
 
@@ -231,8 +229,7 @@ def _recovery_set(snapshot: Snapshot) -> frozenset[int]:
         if qos_class_raw(usage.pod.pod) is QoSClass.LSE
         for cpu in pod_cpus(usage.pod.pod)
     }
-    reserved = reserved_cpus(snapshot.node) if snapshot.node is not None else frozenset()
-    return snapshot.cpus - reserved - exclusive
+    return snapshot.cpus - snapshot.kept_cpus - exclusive
 
 
 def _allocated_containers(snapshot: Snapshot) -> frozenset[str]:

@@ -109,6 +109,8 @@ class Snapshot:
     best_effort: BestEffortCgroups | None = None
     cpu_manager_policy: str = ""
     """Of kubelet; empty where it is not known."""
+    kept_cpus: frozenset[int] = frozenset()
+    """CPUs that pods keep off."""
 
     @property
     def cpus(self) -> frozenset[int]:
@@ -157,7 +159,8 @@ def system_cpus(node: Node) -> frozenset[int]:
 
 
 def reserved_cpus(node: Node) -> frozenset[int]:
-    """CPUs that pods keep off: the node's reservation, and the exclusive ones of the system."""
+    """CPUs that pods keep off as the annotations name them: the node's reservation, and the exclusive ones of the
+    system."""
     system = _annotation(node.metadata.annotations, annotation_keys.SYSTEM_QOS_RESOURCE, SystemQoSResource)
     exclusive = system.cpuset if system is not None and system.cpuset_exclusive is not False else ""
     return cpu_list_or_none(node_reservation(node).reserved_cpus) | cpu_list_or_none(exclusive)

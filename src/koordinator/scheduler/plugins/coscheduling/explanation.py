@@ -44,6 +44,8 @@ def _state(cache: GangCache, gang: Gang) -> str:
         return "is being tried"
     if waiting:
         return "holds nodes and waits for more"
+    if gang.by_state[MemberState.BOUND] and any(member.not_bound for member in pending.values()):
+        return "is bound in part"
     return "waits"
 
 
@@ -67,7 +69,21 @@ def what_it_waits_for(cache: GangCache, gang: Gang) -> list[str]:
         return [f"Nobody knows how many members must be placed together: {gang.why_undeclared}."]
     if not gang.is_admitted:
         return _what_the_group_lacks(cache, declaration)
-    return [*_missing(cache, group), *_last_failure(cache, group), *_unschedulable(gang)]
+    return [*_bound_in_part(group), *_missing(cache, group), *_last_failure(cache, group), *_unschedulable(gang)]
+
+
+def _bound_in_part(group: Group) -> list[str]:
+    bound = len(group.members(MemberState.BOUND))
+    without = [member for member in group.members(MemberState.PENDING) if member.not_bound]
+    if not bound or not without:
+        return []
+    first = without[0]
+    others = f" and {len(without) - 1} more" if len(without) > 1 else ""
+    were = "were" if others else "was"
+    return [
+        f"Of those that were to be bound together {bound} are bound, and {first.key}{others} {were} not, which "
+        f"{'are' if others else 'is'} tried again: {first.not_bound}."
+    ]
 
 
 def _missing(cache: GangCache, group: Group) -> list[str]:
@@ -131,6 +147,8 @@ def _reason(cache: GangCache, member: Member) -> str:
         return "is not tried: the gang is incomplete"
     if group.failed_member == member.uid:
         return "found no node in the last attempt"
+    if member.not_bound:
+        return f"was not bound with the others: {member.not_bound}; is tried again"
     if gang.is_released:
         return "is placed by itself: the gang has run once"
     return "waits for the next attempt of the gang"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -40,6 +41,8 @@ class Member:
     """How many members were allowed to be bound together, this one among them."""
     is_rejected: bool = False
     """It has been told that it must not be bound, and is about to be unreserved."""
+    not_bound: str = ""
+    """Why it was not bound when it was to be, with the others; empty when that has not happened, or it is bound now."""
 
     @property
     def uid(self) -> str:
@@ -109,7 +112,7 @@ class Gang:
         placed = len(self.by_state[MemberState.WAITING]) + len(self.by_state[MemberState.BINDING])
         if declaration.match_policy == ONLY_WAITING and wave is not None and wave.group is self.group:
             # Those of the same attempt count as long as it lasts, however fast they are bound.
-            placed += sum(1 for uid in wave.permitted if uid in self.by_state[MemberState.BOUND])
+            placed += sum(1 for uid in wave.permitted | wave.partners if uid in self.by_state[MemberState.BOUND])
         elif declaration.match_policy not in (ONLY_WAITING, ONCE_SATISFIED):
             placed += len(self.by_state[MemberState.BOUND])
         return max(0, declaration.min_member - placed)
@@ -151,6 +154,8 @@ class Group:
     """Why its last attempt has failed; empty when it has not, or was given up for another reason."""
     failed_member: str = ""
     """The uid of the member for which no node was found in that attempt."""
+    together: set[str] = field(default_factory=set)
+    """The uids of the members that were allowed to be bound last; one that was not is tried again as one of them."""
 
     @property
     def id(self) -> str:
@@ -175,6 +180,8 @@ class Wave:
     attempted: set[str] = field(default_factory=set)
     permitted: set[str] = field(default_factory=set)
     """Those that were allowed to be bound; once there are some, the others are tried one by one."""
+    partners: frozenset[str] = frozenset()
+    """With whom some of ``todo`` were to be bound in an earlier attempt, and were not."""
     failure: str = ""
     """Why the group is given up in this attempt, which the members that are still to be tried are told."""
     preemption: str = ""
@@ -183,3 +190,28 @@ class Wave:
     def includes(self, uid: str) -> bool:
         """Whether the pod belongs to this attempt; any does that is tried before the attempt has failed."""
         return not self.failure or uid in self.attempted or uid in self.todo
+
+
+def basic_check(gangs: Mapping[str, Gang], gang: Gang, declaration: Declaration, pod: Pod) -> str:
+    """What the gangs of the group lack, of all ``gangs`` by their ids, so that ``pod`` must not be tried."""
+    absent, undeclared, incomplete, details = [], [], False, []
+    for id_ in declaration.group:
+        other = gangs.get(id_)
+        if other is None:
+            absent.append(id_)
+        elif other.declaration is None:
+            undeclared.append(id_)
+            details.append(f"{id_}: {other.why_undeclared}")
+        elif not other.is_complete:
+            incomplete = True
+            details.append(f"{id_} has {other.collected} of {other.declaration.min_member} pods")
+    parts = [f"memberGangs {_listed(absent)} doesn't exists"] if absent else []
+    parts += [f"memberGangs {_listed(undeclared)} has not init"] if undeclared else []
+    parts += [f"memberGangs {_listed(declaration.group)} child pod not collect enough"] if incomplete else []
+    text = f"gangGroup {_listed(declaration.group)} basic check: {', '.join(parts)}, current gang: {gang.id}"
+    text += f", podName: {pod.metadata.key}"
+    return f"{text} ({'; '.join(details)})" if details else text
+
+
+def _listed(ids: Iterable[str]) -> str:
+    return f"[{' '.join(ids)}]"

@@ -25,10 +25,11 @@ from koordinator.scheduler.plugins.coscheduling.declaration import (
     declared_by_pod_group,
     gang_id_of,
 )
-from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState, Wave
+from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState, Wave, basic_check
 
 ALL_ATTEMPTED: Final = "all pending pods is already been attempted"
 SUCCEEDED: Final = "gang is already succeed"
+_NOT_DONE: Final = "its binding was given up"
 
 
 @dataclass(slots=True)
@@ -107,6 +108,8 @@ class GangCache:
         if not gang.members and not gang.from_pod_group:
             self._drop(gang)
         self._review(gang)
+        if group is not None:
+            group.together.discard(uid)
         if group is not None and group.failed_member == uid:
             # The others wait for what stood in its way, or for nothing at all.
             group.failed_member = ""
@@ -148,7 +151,7 @@ class GangCache:
             return ""
         if gang.declaration is None:
             return f"gang has not init, gangName: {gang_id}, podName: {pod.metadata.key}: {gang.why_undeclared}"
-        return self._basic_check(gang, gang.declaration, pod)
+        return basic_check(self.gangs, gang, gang.declaration, pod)
 
     def begin_attempt(self, uid: str) -> str:
         """A node is about to be sought for a pod. Why that is in vain; empty when it is not."""
@@ -164,7 +167,9 @@ class GangCache:
         wave = self.wave
         if wave is None or wave.group is not gang.group or not wave.includes(uid):
             self._end_wave()
-            wave = self.wave = Wave(gang.group, deque(self._pending(gang.group)))
+            pending, together = self._pending(gang.group), gang.group.together
+            partners = frozenset() if together.isdisjoint(pending) else frozenset(together)
+            wave = self.wave = Wave(gang.group, deque(pending), partners=partners)
             gang.group.failure = gang.group.failed_member = ""
         wave.attempted.add(uid)
         return wave.failure
@@ -185,7 +190,11 @@ class GangCache:
     def attempt_failed(self, uid: str, error: str) -> None:
         """No node was found for a member, or it could not be looked for; ``error`` says why."""
         member = self._members.get(uid)
-        if member is None or member.gang.is_released or member.state is not MemberState.PENDING:
+        if member is None or member.state is not MemberState.PENDING:
+            return
+        if member.not_bound == _NOT_DONE:
+            member.not_bound = error
+        if member.gang.is_released:
             return
         gang, group, wave = member.gang, member.gang.group, self._wave_of(member)
         if group is None or wave is None or wave.failure or wave.permitted:
@@ -219,6 +228,8 @@ class GangCache:
             return
         state, was_told = member.state, member.is_rejected
         member.is_rejected, member.bound_with = False, 0
+        if state is MemberState.BINDING:
+            member.not_bound = _NOT_DONE
         if state is not MemberState.PENDING:
             member.gang.move(member, MemberState.PENDING)
         if was_told or member.gang.is_released:
@@ -302,6 +313,7 @@ class GangCache:
 
     def _to_bound(self, member: Member) -> None:
         member.gang.move(member, MemberState.BOUND)
+        member.not_bound = ""
         if member.gang.group is not None:
             member.gang.group.once_satisfied = True
 
@@ -318,25 +330,6 @@ class GangCache:
 
     def _pending(self, group: Group) -> list[str]:
         return [member.uid for member in group.members(MemberState.PENDING)]
-
-    def _basic_check(self, gang: Gang, declaration: Declaration, pod: Pod) -> str:
-        absent, undeclared, incomplete, details = [], [], False, []
-        for id_ in declaration.group:
-            other = self.gangs.get(id_)
-            if other is None:
-                absent.append(id_)
-            elif other.declaration is None:
-                undeclared.append(id_)
-                details.append(f"{id_}: {other.why_undeclared}")
-            elif not other.is_complete:
-                incomplete = True
-                details.append(f"{id_} has {other.collected} of {other.declaration.min_member} pods")
-        parts = [f"memberGangs {_listed(absent)} doesn't exists"] if absent else []
-        parts += [f"memberGangs {_listed(undeclared)} has not init"] if undeclared else []
-        parts += [f"memberGangs {_listed(declaration.group)} child pod not collect enough"] if incomplete else []
-        text = f"gangGroup {_listed(declaration.group)} basic check: {', '.join(parts)}, current gang: {gang.id}"
-        text += f", podName: {pod.metadata.key}"
-        return f"{text} ({'; '.join(details)})" if details else text
 
     def _review(self, gang: Gang) -> None:
         """A gang has changed: its pods, and those of the gangs that wait for it, may be tried now, or must wait."""
@@ -370,8 +363,11 @@ class GangCache:
             member.bound_with = len(waiting)
             if member.uid != but:
                 self._instructions.allow.append(member.uid)
+        together = {member.uid for member in waiting}
         if self.wave is not None and self.wave.group is group:
-            self.wave.permitted.update(member.uid for member in waiting)
+            self.wave.permitted |= together
+            together |= self.wave.permitted | self.wave.partners
+        group.together = together
         group.failure = group.failed_member = ""
 
     def _reject_waiting(self, group: Group | None, message: str) -> None:
@@ -395,7 +391,3 @@ class GangCache:
 
 def _unreserved(member: Member) -> str:
     return f'Gang "{member.gang.id}" gets rejected due to Pod "{member.pod.metadata.name}" in Unreserve'
-
-
-def _listed(ids: Iterable[str]) -> str:
-    return f"[{' '.join(ids)}]"
