@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,24 @@ def test_only_observed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None
     folder.install()
     assert folder.reconcile() == []
     assert "observe only" in caplog.text
+
+
+def test_what_is_only_observed_is_said_once_of_each_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = Folder(tmp_path, observe_only=True)
+    folder.install()
+    for _ in range(3):
+        folder.reconcile()
+    assert [caplog.text.count(f"{name} would be written") for name in (NODE_FILE, POD_FILE)] == [1, 1]
+
+
+def test_a_node_that_loses_terway_again_is_told_of_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = Folder(tmp_path)
+    folder.reconcile()
+    folder.install()
+    folder.reconcile()
+    shutil.rmtree(folder.host.var_lib_terway)
+    folder.reconcile()
+    assert caplog.text.count("network QoS through Terway is not available") == 2
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_with_its_path(tmp_path: Path) -> None:

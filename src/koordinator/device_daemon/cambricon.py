@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from koordinator.api import resource_names
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus, XPUTopology
 from koordinator.device_daemon.machine import DiscoveryError, Found, Machine, lines_with, number, placed, word
 
@@ -63,7 +64,7 @@ def _device(machine: Machine, index: int, model: str, memory: int, output: str) 
         model=model,
         uuid=fields["uuid"],
         minor=str(index),
-        resources={"koordinator.sh/gpu-memory": f"{memory}Mi", "koordinator.sh/gpu-core": "100"},
+        resources={resource_names.GPU_MEMORY: f"{memory}Mi", resource_names.GPU_CORE: "100"},
         # The tool itself knows the NUMA node; sysfs adds the PCIe root.
         topology=XPUTopology(socket_id="-1", node_id=fields["numa node id"], pcie_id=place.pcie_id, bus_id=bus_id),
         status=XPUStatus(healthy, error_message=message),

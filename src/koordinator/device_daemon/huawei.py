@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from koordinator.api import resource_names
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus
 from koordinator.device_daemon.machine import (
     DiscoveryError,
@@ -116,10 +117,10 @@ async def _device(machine: Machine, model: str, cpus: int, chip: _Chip) -> XPUDe
         uuid=f"npu-{chip.card}-{chip.minor}",
         minor=chip.minor,
         resources={
-            "koordinator.sh/gpu-memory": f"{memory}Mi",
-            "huawei.com/npu-cpu": str(cpus),
-            "huawei.com/npu-core": str(cores),
-            "huawei.com/npu-dvpp": "100",
+            resource_names.GPU_MEMORY: f"{memory}Mi",
+            resource_names.HUAWEI_NPU_CPU: str(cpus),
+            resource_names.HUAWEI_NPU_CORE: str(cores),
+            resource_names.HUAWEI_NPU_DVPP: "100",
         },
         topology=placed(machine, _bus_id(board)),
         status=_status(chip.card, board),

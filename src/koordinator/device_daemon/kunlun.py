@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from koordinator.api import resource_names
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus
 from koordinator.device_daemon.machine import DiscoveryError, Found, Machine, number, placed, word
 
@@ -41,7 +42,7 @@ def _device(machine: Machine, index: int, model: str, memory: int, bus_id: str) 
         model=model,
         uuid=f"xpu-{index}",
         minor=str(index),
-        resources={"koordinator.sh/gpu-memory": f"{memory}Mi", "koordinator.sh/gpu-core": "100"},
+        resources={resource_names.GPU_MEMORY: f"{memory}Mi", resource_names.GPU_CORE: "100"},
         topology=placed(machine, bus_id),
         # The tool does not tell.
         status=XPUStatus(healthy=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from koordinator.api import resource_names
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus
 from koordinator.device_daemon.machine import (
     DiscoveryError,
@@ -71,7 +72,7 @@ async def _device(machine: Machine, index: int, model: str, memory: str, listing
         model=model,
         uuid=_uuid(listing, index),
         minor=str(index),
-        resources={"koordinator.sh/gpu-memory": memory, "koordinator.sh/gpu-core": "100"},
+        resources={resource_names.GPU_MEMORY: memory, resource_names.GPU_CORE: "100"},
         topology=placed(machine, word(slots[0], 2, "PCI address")),
         status=await _status(machine.tools, index),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -58,11 +57,15 @@ async def cgroup_driver(options: Options, kubelet: Kubelet, version: CgroupVersi
     found = detect_driver(options.host, version)
     if found is not None:
         return found
+    why = "it is not to be asked for its configuration"
     if options.kubelet.query_configuration:
-        with suppress(KoordinatorError):
+        try:
             configuration = await kubelet.configuration()
+        except KoordinatorError as error:
+            why = str(error)
+        else:
             return configuration.cgroup_driver or CgroupDriver.CGROUPFS
-    logger.warning("kubelet has made no cgroups yet and does not say its driver: systemd is assumed")
+    logger.warning("kubelet has made no cgroups yet, and its driver is not known (%s): systemd is assumed", why)
     return CgroupDriver.SYSTEMD
 
 

@@ -14,7 +14,8 @@ from typing import Final
 from koordinator.base.errors import KoordinatorError
 from koordinator.koordlet.audit.log import AuditEvent, AuditLog
 from koordinator.koordlet.qos.snapshot import Problem, Snapshot
-from koordinator.koordlet.qos.terway_qos import decide
+from koordinator.koordlet.qos.terway_qos import TerwayDecision, decide
+from koordinator.koordlet.round_remarks import RoundRemarks
 from koordinator.node.errors import Unavailable
 from koordinator.node.features import probe_terway
 from koordinator.node.host import Host
@@ -53,17 +54,21 @@ class TerwayQoS:
         self._report = report
         self._audit = audit
         self._observe_only = observe_only
-        self._said = ""
+        self._remarks = RoundRemarks(logger)
 
     async def reconcile(self) -> None:
         """Bring the files to what the NodeSLO and the pods say now. TerwayFilesError if the disk does not take it."""
         decision = decide(self._snapshot())
-        if decision is None:
-            return
+        if decision is not None:
+            with self._remarks.round():
+                self._round(decision)
+
+    def _round(self, decision: TerwayDecision) -> None:
         state = probe_terway(self._host)
         if isinstance(state, Unavailable):
             # Where it is not wanted, nothing is missing.
-            self._say(f"network QoS through Terway is not available: {state}" if decision.files else "")
+            if decision.files is not None:
+                self._remarks.say(f"network QoS through Terway is not available: {state}")
             return
         self._report(OWNER, decision.problems)
         node, pods = (None, None) if decision.files is None else (decision.files.node, decision.files.pods)
@@ -75,7 +80,7 @@ class TerwayQoS:
         if self._content(path) == content:
             return
         if self._observe_only:
-            self._say(f"observe only: {path} would be {'removed' if content is None else 'written'}")
+            self._remarks.say(f"observe only: {path} would be {'removed' if content is None else 'written'}")
             return
         try:
             if content is None:
@@ -103,9 +108,3 @@ class TerwayQoS:
         logger.debug("%s: %s", OWNER, message)
         if self._audit is not None:
             self._audit.record(AuditEvent(type="node", reason=_AUDIT_REASON, message=message), _AUDIT_LEVEL)
-
-    def _say(self, text: str) -> None:
-        """Once, until it is something else."""
-        if text and text != self._said:
-            logger.warning("%s", text)
-        self._said = text

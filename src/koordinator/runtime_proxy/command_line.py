@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import koordinator
+from koordinator.api.labels import SKIP_HOOK_SERVER
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.flag_types import Flag
 from koordinator.base.flags import FlagSet, FlagValues
@@ -81,7 +82,7 @@ class _Flags:
         hooks = self.set.group("Hooks")
         self.key = hooks.string(
             "runtime-hook-server-key",
-            "runtimeproxy.koordinator.sh/skip-hookserver",
+            SKIP_HOOK_SERVER,
             "The label of pods for which no hook is called: those of the hook servers.",
         )
         self.value = hooks.string("runtime-hook-server-val", "true", "The value of that label.")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from koordinator.api.kinds import Kind
+from koordinator.api.labels import QOS_CLASS
+from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY
 
 NODES: Final = 20
 DAY_SECONDS: Final = 36.0
@@ -89,7 +91,7 @@ def _batch(hour: int, number: int) -> dict[str, Any]:
 
 def batch_pod(name: str, minutes: int, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
     """A pod of two CPUs for batch pods, which ends after so many minutes of the day."""
-    amounts = {"kubernetes.io/batch-cpu": "2000", "kubernetes.io/batch-memory": "2Gi"}
+    amounts = {BATCH_CPU: "2000", BATCH_MEMORY: "2Gi"}
     annotations = {"simulation.koordinator.sh/run-time": f"{minutes}m"}
     return pod_of(name, "koord-batch", "BE", amounts, labels, annotations)
 
@@ -113,7 +115,7 @@ def pod_of(
         "kind": "Pod",
         "metadata": {
             "name": name,
-            "labels": {"koordinator.sh/qosClass": qos, **(labels or {})},
+            "labels": {QOS_CLASS: qos, **(labels or {})},
             "annotations": dict(annotations or {}),
         },
         "spec": {

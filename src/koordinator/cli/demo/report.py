@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from koordinator.api.priority import PriorityClass
+from koordinator.api.resource_names import BATCH_CPU
 from koordinator.base.errors import ConfigurationError
 from koordinator.cli.demo.day import CPU_THRESHOLD_PERCENT, FAULTY, FIRST_BATCH_HOUR, SAFE_PERCENT
 from koordinator.cli.demo.hot_node import HOT, HOT_PERCENT, HotNode, availability_claim, cooling_claim, staying_claim
@@ -262,7 +263,7 @@ def _by_class(day: Day) -> Table:
         if not pods:
             continue
         nodes = [pod.node for pod in pods if pod.node]
-        cpu = sum(p.requested.get("cpu", 0) + p.requested.get("kubernetes.io/batch-cpu", 0) for p in pods) / 1000
+        cpu = sum(p.requested.get("cpu", 0) + p.requested.get(BATCH_CPU, 0) for p in pods) / 1000
         table.add_row(priority_class.value, str(len(pods)), str(len(nodes)), str(len(set(nodes))), f"{cpu:.0f} CPUs")
     return table
 

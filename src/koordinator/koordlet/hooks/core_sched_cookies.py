@@ -17,6 +17,7 @@ from koordinator.koordlet.agent_metrics import Rows
 from koordinator.koordlet.hooks.contexts import ContainerContext, PodContext
 from koordinator.koordlet.hooks.core_sched import Clear, Container, Create, Plan, Share, group_of, plan
 from koordinator.koordlet.hooks.rules import Rules
+from koordinator.koordlet.round_remarks import RoundRemarks
 from koordinator.node.core_scheduling import NO_COOKIE, CoreScheduling, CoreSchedulingError, Given
 from koordinator.node.errors import FileError
 
@@ -61,9 +62,7 @@ class CookieManager:
         """Cookies that processes have from the agent, as far as any still had one in the last round."""
         self._containers: Sequence[Container] = ()
         self._has_released = False
-        self._said: frozenset[str] = frozenset()
-        """What was told of the last round, and is not told again while it lasts."""
-        self._troubles: set[str] = set()
+        self._remarks = RoundRemarks(logger)
 
     def rows(self) -> Rows:
         """For ``container_core_sched_cookie``: the containers that have the cookie of their group."""
@@ -77,9 +76,8 @@ class CookieManager:
         """One round. What the kernel refuses is tried again in the next one."""
         if self._has_released or not rules.knows_pods:
             return
-        self._troubles = set()
-        self._round(pods, rules)
-        self._said = frozenset(self._troubles)
+        with self._remarks.round():
+            self._round(pods, rules)
 
     def _round(self, pods: Sequence[PodContext], rules: Rules) -> None:
         policy = rules.policy
@@ -88,10 +86,10 @@ class CookieManager:
         if (missing := self._core.unavailable()) is not None:
             self._containers = ()
             if self._is_enabled:
-                self._say(f"no core scheduling: {missing}")
+                self._remarks.say(f"no core scheduling: {missing}")
             return
         if self._is_enabled and rules.group_identity_switch:
-            self._say("no core scheduling while the kernel's group identity is on")
+            self._remarks.say("no core scheduling while the kernel's group identity is on")
             return
         containers = [each for pod in pods if pod.qos is not QoSClass.SYSTEM for each in self._of_pod(pod, policy)]
         why = "core scheduling is off for their pods" if self._is_enabled else "the gate CoreSched is off"
@@ -135,13 +133,13 @@ class CookieManager:
         for action in decided.actions:
             what = _words(action)
             if self._observe_only:
-                self._say(f"observe only: {what}")
+                self._remarks.say(f"observe only: {what}")
                 continue
             group = None if isinstance(action, Clear) else action.group
             try:
                 given = self._do(action)
             except CoreSchedulingError as error:
-                self._say(f"{what}: {error}")
+                self._remarks.say(f"{what}: {error}")
                 self._counted(group, "failed")
                 continue
             if group is not None:
@@ -150,7 +148,7 @@ class CookieManager:
             self._counted(group, "failed" if given.refused else "succeeded")
             self._record(f"{what}: the cookie {given.cookie} for {len(given.processes)} processes")
             if given.refused:
-                self._say(f"{what}: {'; '.join(dict.fromkeys(given.refused.values()))}")
+                self._remarks.say(f"{what}: {'; '.join(dict.fromkeys(given.refused.values()))}")
 
     def _do(self, action: Create | Share | Clear) -> Given:
         if isinstance(action, Create):
@@ -168,11 +166,6 @@ class CookieManager:
     def _counted(self, group: str | None, status: str) -> None:
         if group is not None:
             self._count(group, status)
-
-    def _say(self, text: str) -> None:
-        if text not in self._said:
-            logger.warning("%s", text)
-        self._troubles.add(text)
 
 
 def _words(action: Create | Share | Clear) -> str:

@@ -18,6 +18,7 @@ from typing import Final
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
 from koordinator.koordlet.hooks.network_classes import OWNER, SETS, conflict, is_asked, plan, removal, want
+from koordinator.koordlet.round_remarks import RoundRemarks
 from koordinator.node.errors import Unavailable
 from koordinator.node.traffic_control import (
     AddressSet,
@@ -70,9 +71,7 @@ class NetworkQoS:
         self._device = ""
         self._is_clear = False
         """Whether everything has been taken away, or there was nothing."""
-        self._said: frozenset[str] = frozenset()
-        """What was told of the last round, and is not told again while it lasts."""
-        self._troubles: set[str] = set()
+        self._remarks = RoundRemarks(logger)
         # One thread, and always the same: rounds come one after the other, also where one was given up, and memory that
         # a round has freed is there for the next.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="network QoS")
@@ -90,7 +89,7 @@ class NetworkQoS:
         wanted = policy if self._is_enabled and is_asked(policy) else None
         if wanted is None and (self._is_clear or self._has_never_been()):
             return
-        work = partial(self._round, wanted, self._sources.pods(), self._sources.has_net_cls())
+        work = partial(self._work, wanted, self._sources.pods(), self._sources.has_net_cls())
         if self._access.waits:
             await asyncio.get_running_loop().run_in_executor(self._thread, work)
         else:
@@ -101,20 +100,22 @@ class NetworkQoS:
         self._is_clear = self._is_enabled and not self._device and not self._access.has_tree()
         return self._is_clear
 
+    def _work(self, policy: NodeSLOSpec | None, pods: Sequence[Pod] | None, has_net_cls: bool) -> None:
+        with self._remarks.round():
+            self._round(policy, pods, has_net_cls)
+
     def _round(self, policy: NodeSLOSpec | None, pods: Sequence[Pod] | None, has_net_cls: bool) -> None:
-        self._troubles = set()
         opened = self._access.open()
         if isinstance(opened, Unavailable):
             self._is_clear = policy is None
             if policy is not None:
-                self._say(f"no network QoS: {opened}")
+                self._remarks.say(f"no network QoS: {opened}")
         else:
             with closing(opened) as control:
                 if policy is None:
                     self._release(control)
                 else:
                     self._shape(control, policy, pods, has_net_cls)
-        self._said = frozenset(self._troubles)
 
     def _shape(
         self, control: TrafficControl, policy: NodeSLOSpec, pods: Sequence[Pod] | None, has_net_cls: bool
@@ -124,17 +125,17 @@ class NetworkQoS:
         shaping = control.shaping(device) if device else None
         if device is None or shaping is None:
             # What there is stays: routes go away for a moment when an address is renewed.
-            self._say("no network QoS: the node has no IPv4 default route")
+            self._remarks.say("no network QoS: the node has no IPv4 default route")
             return
         if self._device and self._device != device:
             self._carry_out(control, self._device, removal(control.shaping(self._device), None))
         self._device = device
         if trouble := conflict(shaping):
-            self._say(f"no network QoS: {trouble}")
+            self._remarks.say(f"no network QoS: {trouble}")
             return
         wanted = want(policy, pods or (), self._minors, knows_pods=pods is not None, has_net_cls=has_net_cls)
         for problem in wanted.problems:
-            self._say(f"{OWNER}: {problem}")
+            self._remarks.say(f"{OWNER}: {problem}")
         if pods is not None:
             self._minors = wanted.minors
         self._carry_out(control, device, plan(wanted, shaping, self._marking(control)))
@@ -146,7 +147,7 @@ class NetworkQoS:
         # Where there is no iptables, there is nothing of ours that packets could get a class by.
         steps = removal(shaping, marking if isinstance(marking, Marking) else None)
         if self._carry_out(control, device or "", steps):
-            raise TrafficControlError(f"network QoS is not taken away: {'; '.join(sorted(self._troubles))}")
+            raise TrafficControlError(f"network QoS is not taken away: {self._remarks}")
         self._minors, self._device, self._is_clear = {}, "", True
 
     def _marking(self, control: TrafficControl) -> Marking | None:
@@ -157,7 +158,7 @@ class NetworkQoS:
             found = error
         if isinstance(found, Marking):
             return found
-        self._say(f"pods are not told apart by class, and only their own limits count: {found}")
+        self._remarks.say(f"pods are not told apart by class, and only their own limits count: {found}")
         return None
 
     def _carry_out(self, control: TrafficControl, device: str, steps: Iterable[Step]) -> int:
@@ -168,13 +169,13 @@ class NetworkQoS:
             if _base(step.thing) in lost:
                 continue
             if self._observe_only:
-                self._say(f"observe only: {OWNER}: {step}")
+                self._remarks.say(f"observe only: {OWNER}: {step}")
                 continue
             try:
                 control.do(device, step)
             except TrafficControlError as error:
                 failed += 1
-                self._say(f"{OWNER}: {error}")
+                self._remarks.say(f"{OWNER}: {error}")
                 if step.verb == "add" and isinstance(step.thing, Qdisc):
                     return failed
                 if step.verb == "add" and isinstance(step.thing, AddressSet):
@@ -182,11 +183,6 @@ class NetworkQoS:
             else:
                 self._record(f"{device}: {step}")
         return failed
-
-    def _say(self, text: str) -> None:
-        if text not in self._said:
-            logger.warning("%s", text)
-        self._troubles.add(text)
 
 
 def _base(thing: Thing) -> str:

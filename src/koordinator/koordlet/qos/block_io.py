@@ -16,7 +16,16 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.pod import Pod, Volume
 from koordinator.api.qos import KubernetesQoS, QoSClass, qos_class_raw
-from koordinator.api.resource_qos import BlkioQoS, BlkioQoSConfig, BlockConfig, IOConfig, ResourceQoS
+from koordinator.api.resource_qos import (
+    BLOCK_DEVICE,
+    BLOCK_POD_VOLUME,
+    BLOCK_VOLUME_GROUP,
+    BlkioQoS,
+    BlkioQoSConfig,
+    BlockConfig,
+    IOConfig,
+    ResourceQoS,
+)
 from koordinator.koordlet.executor.wishes import Priority, Wish
 from koordinator.koordlet.qos.snapshot import Decision, Problem, Snapshot
 from koordinator.model.slo_configuration.field_ranges import range_errors
@@ -39,9 +48,6 @@ from koordinator.node.kernel_files import (
 OWNER: Final = "BlkIOReconcile"
 ROOT: Final = ""
 """The folder of the cgroup root."""
-_DEVICE: Final = "device"
-_VOLUME_GROUP: Final = "volumegroup"
-_POD_VOLUME: Final = "podvolume"
 _LATENCY: Final = 3000
 """Microseconds."""
 _LATENCY_PERCENT: Final = 95
@@ -110,7 +116,7 @@ def claims(snapshot: Snapshot) -> frozenset[Claim]:
             blocks = _annotated_blocks(pod)
         except _UnusableBlockError:
             continue
-        names = {block.name for block in blocks if block.type == _POD_VOLUME}
+        names = {block.name for block in blocks if block.type == BLOCK_POD_VOLUME}
         found |= {claim for volume in pod.spec.volumes if volume.name in names and (claim := _claim(pod, volume))}
     return frozenset(found)
 
@@ -230,14 +236,16 @@ def _left(
 
 
 def _device_number(block: BlockConfig, pod: Pod | None, disks: Disks, devices: BlockDevices) -> str:
-    if block.type == _DEVICE:
+    if block.type == BLOCK_DEVICE:
         device = block.name
-    elif block.type == _VOLUME_GROUP:
+    elif block.type == BLOCK_VOLUME_GROUP:
         device = devices.volume_groups.get(block.name, "")
-    elif block.type == _POD_VOLUME:
+    elif block.type == BLOCK_POD_VOLUME:
         device = _mounted_device(block.name, pod, disks, devices)
     else:
-        raise _UnusableBlockError(f"type: {block.type!r}, allowed: {_DEVICE}, {_VOLUME_GROUP}, {_POD_VOLUME}")
+        raise _UnusableBlockError(
+            f"type: {block.type!r}, allowed: {BLOCK_DEVICE}, {BLOCK_VOLUME_GROUP}, {BLOCK_POD_VOLUME}"
+        )
     number = devices.disk_number(device)
     if number is None:
         raise _UnusableBlockError(
@@ -248,7 +256,7 @@ def _device_number(block: BlockConfig, pod: Pod | None, disks: Disks, devices: B
 
 def _mounted_device(name: str, pod: Pod | None, disks: Disks, devices: BlockDevices) -> str:
     if pod is None:
-        raise _UnusableBlockError(f"type: {_POD_VOLUME!r} is allowed in the annotation of a pod alone")
+        raise _UnusableBlockError(f"type: {BLOCK_POD_VOLUME!r} is allowed in the annotation of a pod alone")
     volume = next((volume for volume in pod.spec.volumes if volume.name == name), None)
     if volume is None:
         raise _UnusableBlockError(f"name: the pod has no volume {name!r}")
