@@ -120,5 +120,20 @@ def both_koordlets(
         yield
 
 
+@contextmanager
+def pretended_lscpu(folder: Path, cpus: Sequence[tuple[int, int]]) -> Iterator[None]:
+    """What the original asks for CPUs, which would tell of this machine's: of each the socket, which is its NUMA node,
+    and the number of its core."""
+    rows = [f"{cpu} {node} {node} {core} {core}:{core}:{core}:{node} yes" for cpu, (node, core) in enumerate(cpus)]
+    table = "\n".join(["CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE", *rows])
+    folder.mkdir()
+    program = folder / "lscpu"
+    program.write_text(f"#!/bin/sh\ncat <<T\n{table}\nT\n")
+    program.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        yield
+
+
 def log_of(machine: FakeMachine) -> Path:
     return machine.root.with_suffix(".log")

@@ -9,7 +9,6 @@ test_cpu_suppress.py.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from tests.real.control_plane import ControlPlane
 from tests.real.cpu_counters import CPUCounters
 from tests.real.manager_cluster import prepare
 from tests.real.programs import RealPrograms
-from tests.real.sandbox_node import both_koordlets, log_of
+from tests.real.sandbox_node import both_koordlets, log_of, pretended_lscpu
 from tests.real.test_koordlet_steps import SLO, differences, folders, pod, write_machine
 
 Document = dict[str, Any]
@@ -190,7 +189,6 @@ def _best_effort(machine: FakeMachine) -> tuple[frozenset[int], int] | str:
 def bench(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("suppress")
     plane = ControlPlane(real_programs.kubernetes, folder / "cluster")
-    _pretend_lscpu(folder / "bin")
     arguments = ["--kubelet-sync-interval=1s", "--node-topology-sync-interval=1s", "--disable-query-kubelet-config"]
     arguments.append(f"--feature-gates={GATES}")
     plane.start()
@@ -198,25 +196,15 @@ def bench(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory)
         prepare(plane)
         made = Bench(plane, folder)
         pods = dict.fromkeys(made.machines, made.pods)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("PATH", f"{folder}/bin:{os.environ['PATH']}")
-            with both_koordlets(real_programs, made.machines, pods, plane.kubeconfig, folder, arguments), made.counters:
-                yield made
+        cpus = [(socket, cpu % CORES) for cpu, (socket, _, _) in enumerate(TOPOLOGY)]
+        with (
+            pretended_lscpu(folder / "bin", cpus),
+            both_koordlets(real_programs, made.machines, pods, plane.kubeconfig, folder, arguments),
+            made.counters,
+        ):
+            yield made
     finally:
         plane.stop()
-
-
-def _pretend_lscpu(folder: Path) -> None:
-    """What the original asks for the CPUs of the machine, which would tell of this one's."""
-    rows = [
-        f"{cpu} {node} {socket} {cpu % CORES} {cpu % CORES}:{cpu % CORES}:{cpu % CORES}:{socket} yes"
-        for cpu, (socket, _, node) in enumerate(TOPOLOGY)
-    ]
-    table = "\n".join(["CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE", *rows])
-    folder.mkdir()
-    program = folder / "lscpu"
-    program.write_text(f"#!/bin/sh\ncat <<T\n{table}\nT\n")
-    program.chmod(0o755)
 
 
 @pytest.mark.parametrize("step", STEPS, ids=str)
