@@ -7,12 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-_REPOSITORY = Path(__file__).resolve().parents[2]
+_HERE = Path(__file__).resolve().parent
+_REPOSITORY = _HERE.parents[1]
 _SECONDS = 300
 
 
@@ -27,13 +29,30 @@ def answer_on_cgroup2(module: str) -> dict[str, Any]:
     runner = shared / "tools/cgroup2-run.sh"
     if not runner.is_file():
         pytest.skip("there is no program that runs a command on a kernel with cgroup version 2")
-    if shutil.which("linux.uml") is None:
+    kernel = shutil.which("linux.uml")
+    if kernel is None:
         pytest.skip("user-mode Linux is absent: apt-get install user-mode-linux")
-    return _answer([str(runner), sys.executable, "-m", module])
+    with tempfile.TemporaryDirectory(prefix="cgroup2-") as folder:
+        if " amx_tile" in Path("/proc/cpuinfo").read_text():
+            _make_ready_for_amx(kernel, Path(folder))
+        return _answer([str(runner), sys.executable, "-m", module], PATH=f"{folder}:{os.environ['PATH']}")
 
 
-def _answer(command: list[str]) -> dict[str, Any]:
-    variables = {**os.environ, "TIMEOUT": str(_SECONDS)}
+def _make_ready_for_amx(kernel: str, folder: Path) -> None:
+    """A ``linux.uml`` that starts on this CPU, in the folder."""
+    library = folder / "amx_state.so"
+    try:
+        command = ["gcc", "-O2", "-shared", "-fPIC", "-o", str(library), str(_HERE / "amx_state.c")]
+        subprocess.run(command, check=True, capture_output=True)
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"user-mode Linux cannot start on a CPU with AMX: apt-get install gcc libc6-dev ({error})")
+    program = folder / "linux.uml"
+    program.write_text(f'#!/bin/sh\nLD_PRELOAD={library} exec {kernel} "$@"\n')
+    program.chmod(0o755)
+
+
+def _answer(command: list[str], **variables: str) -> dict[str, Any]:
+    variables = {**os.environ, **variables, "TIMEOUT": str(_SECONDS)}
     done = subprocess.run(
         command, cwd=_REPOSITORY, env=variables, capture_output=True, text=True, timeout=_SECONDS + 20, check=False
     )
