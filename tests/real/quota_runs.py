@@ -7,6 +7,7 @@ speed. The same scenario is run with the Go original's scheduler and with ours.
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from koordinator.api.pod import ResourceList
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.interface import PatchType
 from koordinator.model.quota_tree.annotation_values import read_amounts
 from koordinator.scheduler.cycle.failure_report import scheduled_condition
@@ -146,10 +148,12 @@ class Scenario:
 
 @dataclass
 class Outcome:
-    """``pods``: name -> "" when it has a node, else why not. ``quotas``: name -> field -> amounts without zeros."""
+    """``pods``: name -> "" when it has a node, else why not. ``quotas``: name -> field -> amounts without zeros.
+    ``events``: (kind, name, type, reason) of what there are events about, also if it is gone."""
 
     pods: dict[str, str] = field(default_factory=dict)
     quotas: dict[str, dict[str, ResourceList]] = field(default_factory=dict)
+    events: set[tuple[str, str, str, str]] = field(default_factory=set)
 
 
 def chain(*parts: Any) -> list[Step]:
@@ -278,6 +282,9 @@ async def outcome(client: KubeClient) -> Outcome:
     for other in (await client.list(ELASTIC_QUOTAS)).items:
         if other.metadata.name not in BUILT_IN:
             found.quotas[other.metadata.name] = {key: _written(other, key) for key in (*WRITTEN, "used")}
+    for event in json.loads(await client.raw("GET", EVENTS_V1.path("default")))["items"]:
+        about = event["regarding"]
+        found.events.add((about["kind"], about["name"], event["type"], event["reason"]))
     return found
 
 
@@ -320,6 +327,8 @@ async def clean(client: KubeClient) -> None:
         if other.metadata.name not in BUILT_IN:
             await client.delete(ELASTIC_QUOTAS, other.metadata.name, other.metadata.namespace)
     await asyncio.sleep(0.5)
+    for event in (await client.list(EVENTS_V1, "default")).items:
+        await delete_if_there(client, EVENTS_V1, event.metadata.name, "default")
 
 
 async def play(client: KubeClient, scenario: Scenario, expected: Outcome | None = None) -> Outcome:

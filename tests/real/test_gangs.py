@@ -37,6 +37,11 @@ PROFILE = {
 }
 
 
+_ALL_ARE_TOLD = {("member_deleted_while_waiting", "told")}
+"""Where ours tells each member that its gang is incomplete, and how many there are, and the original only one: see
+differences.md, "PreEnqueue"."""
+
+
 @contextmanager
 def our_scheduler(plane: ControlPlane, configuration: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0"]
@@ -92,12 +97,12 @@ def test_gangs_end_as_with_the_original(
             theirs = asyncio.run(play(plane, scenarios))
         with our_scheduler(plane, configuration, tmp_path / "ours.log"):
             ours = asyncio.run(play(plane, scenarios))
-        fields = ("bound", "annotations", "event_reasons", "phases")
+        fields = ("bound", "annotations", "event_reasons", "phases", "told")
         found = {
             name: [
                 f"{name}: {field}: theirs {getattr(theirs[name], field)}, ours {getattr(ours[name], field)}"
                 for field in fields
-                if getattr(theirs[name], field) != getattr(ours[name], field)
+                if getattr(theirs[name], field) != getattr(ours[name], field) and (name, field) not in _ALL_ARE_TOLD
             ]
             for name in scenarios
         }

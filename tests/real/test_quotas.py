@@ -39,12 +39,30 @@ def differences(scenario: Scenario, ours: Outcome, theirs: Outcome) -> list[str]
             mine, original = ours.quotas[name][field], theirs.quotas[name][field]
             if mine != original:
                 found.append(f"{scenario.name}: {field} of {name}: ours {mine}, original {original}")
+    told, told_by_original = _events(ours), _events(theirs)
+    found += [f"{scenario.name}: only ours has the event {each}" for each in sorted(told - told_by_original)]
+    found += [f"{scenario.name}: only the original has the event {each}" for each in sorted(told_by_original - told)]
     return found
+
+
+def _events(outcome: Outcome) -> set[tuple[str, str, str, str]]:
+    """Of pods of one kind it is not certain which one waits, and whether any has waited for a while before all of them
+    got a node; and only ours tells the author of a quota what is wrong with it."""
+    waiting = {_kind_of(name) for name, message in outcome.pods.items() if message}
+    return {
+        (kind, _kind_of(name), type_, reason)
+        for kind, name, type_, reason in outcome.events
+        if reason != "InvalidQuota" and (reason != "FailedScheduling" or _kind_of(name) in waiting)
+    }
+
+
+def _kind_of(name: str) -> str:
+    return name.rpartition("-")[0] or name
 
 
 def _endings(scenario: Scenario, outcome: Outcome) -> Counter[tuple[str, str]]:
     return Counter(
-        (name.rpartition("-")[0] or name, _comparable(message, whole=scenario.compares_preemption))
+        (_kind_of(name), _comparable(message, whole=scenario.compares_preemption))
         for name, message in outcome.pods.items()
     )
 

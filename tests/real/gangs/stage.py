@@ -28,6 +28,9 @@ _LONGEST_BACK_OFF: Final = 40.0
 """The queue's longest is ten seconds, and a gang may need several attempts."""
 _MEMBER: Final = re.compile(r'(member Pod ")[^"]+(")|(due to Pod ")[^"]+(")')
 _COUNT: Final = re.compile(r"alreadyWaitForBound: \d+")
+_PARTNER: Final = re.compile(r"^0/\d+ nodes are available: (?:\d+ )?(GangGroup .*alreadyWaitForBound: N)\..*")
+"""Of a member that another one has failed. Whether it had a node, or was not tried, changes with each attempt of the
+original, which never stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +40,19 @@ class Outcome:
     bound: Mapping[str, int]
     """Gang -> how many of its pods have a node."""
     messages: Mapping[str, frozenset[str]]
-    """Gang -> what the conditions of its pending pods say, without the names of members that chance decides."""
+    """Gang -> what the conditions of its pending pods say, without what chance decides."""
     annotations: Mapping[str, frozenset[tuple[tuple[str, str], ...]]]
     """Gang -> what its bound pods were annotated with."""
     phases: Mapping[str, str]
     """PodGroup -> its phase and counters."""
     event_reasons: frozenset[str]
+
+    @property
+    def told(self) -> frozenset[str]:
+        """What pending pods are told, whichever of them: of a gang that does not fit only why its members were turned
+        away. Which member has failed, and which one is about to try, changes with each attempt of the original."""
+        found = frozenset().union(*self.messages.values())
+        return frozenset(each for each in found if each.startswith("GangGroup")) or found
 
 
 @dataclass(slots=True)
@@ -202,7 +212,7 @@ def _binding_annotations(pod: Pod) -> tuple[tuple[str, str], ...]:
 
 
 def _without_names(message: str) -> str:
-    return _COUNT.sub("alreadyWaitForBound: N", _MEMBER.sub(r"\1\3*\2\4", message))
+    return _PARTNER.sub(r"\1", _COUNT.sub("alreadyWaitForBound: N", _MEMBER.sub(r"\1\3*\2\4", message)))
 
 
 def _status(group: Any) -> str:
