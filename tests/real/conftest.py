@@ -23,7 +23,7 @@ _ON_THE_REAL_NODE = (
     "runtime_proxy_kubelet",
 )  # fmt: skip
 """A machine has one: these wait for each other, and one worker at most shall."""
-_LONG = ("quotas", "reservations", "gangs", "migration", "manager_controllers")
+_LONG = ("quotas", "reservations", "gangs", "migration", "manager_controllers", "koordlet_cpu_evictions")
 _PART = re.compile(r"\bpart \d+")
 
 
