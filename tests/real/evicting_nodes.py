@@ -17,8 +17,8 @@ from tests.node.machine import FakeMachine
 from tests.real.control_plane import ControlPlane
 from tests.real.cpu_counters import CPUCounters
 from tests.real.manager_cluster import prepare
+from tests.real.polling import until
 from tests.real.programs import RealPrograms
-from tests.real.real_node import until
 from tests.real.sandbox_node import both_koordlets, log_of, pretended_lscpu
 
 Document = dict[str, Any]

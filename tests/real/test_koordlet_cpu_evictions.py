@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.real.evicting_nodes import BATCH_CPU, CPUS, NAMES, Evictions, Node, PodCase, Scenario, evictions
+from tests.real.polling import until
 from tests.real.programs import RealPrograms
-from tests.real.real_node import until
 
 GATES = ("BECPUSuppress", "BECPUEvict", "CPUEvict")
 COOL_DOWN = 8
