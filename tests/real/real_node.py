@@ -111,9 +111,14 @@ def real_node(kubeconfig: Path, folder: Path, name: str, namespace: str, **envir
 def only_node() -> Iterator[None]:
     """The cgroups of kubelet, its ports and the network of containers exist once on a machine: there is one node at a
     time, of whatever test run."""
-    with (Path(tempfile.gettempdir()) / "koordinator-real-node.lock").open("w") as lock:
+    path = Path(tempfile.gettempdir()) / "koordinator-real-node.lock"
+    # Everybody may write into the folder: a link there must not lead elsewhere.
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(lock)
 
 
 @contextmanager

@@ -40,12 +40,6 @@ class SystemQoSResource(WireStruct):
     """Whether pods keep off them; unset is yes."""
 
 
-class KubeletCPUManagerPolicy(WireStruct):
-    """The annotation kubelet.koordinator.sh/cpu-manager-policy of a NodeResourceTopology."""
-
-    policy: str = ""
-
-
 class PodCPUs(WireStruct):
     """What the annotation scheduling.koordinator.sh/resource-status says of CPUs."""
 
