@@ -1,13 +1,11 @@
-"""On a real kernel, koordlet names the batch pod that takes the CPUs from an online pod.
+"""On a real node, koordlet names the pod that takes the CPUs from an online pod.
 
-One agent goes by the pressure of cgroups, another one by how long threads wait. Pods are processes in cgroups of
-version 1, with version 2 beside it; kubelet is a stand-in, so that the test waits for none that needs the real one.
+One agent goes by the pressure of cgroups, another one by how long threads wait.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import urllib.request
@@ -20,15 +18,11 @@ import pytest
 
 from koordinator.cli.main import main
 from tests.free_ports import free_ports
-from tests.real.control_plane import ControlPlane
-from tests.real.manager_cluster import prepare
+from tests.real.node_pods import pod_document
 from tests.real.polling import until
-from tests.real.real_node import EnforcedNode
-from tests.real.sandbox_node import kubelet
+from tests.real.real_node import EnforcedNode, real_node
 
-_NAMESPACE, _NODE = "default", "interference-node"
-_MOUNTED = Path("/sys/fs/cgroup")
-_HIERARCHIES = ("cpu", "cpuacct", "cpuset", "memory", "blkio", "unified")
+_NAMESPACE = "interference-test"
 _WORKLOAD = r"""
 #include <pthread.h>
 #include <signal.h>
@@ -80,115 +74,30 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-class RealPods:
-    """Processes in cgroups that are made as kubelet and runc make them, in a tree of their own: a kubelet that is at
-    work on this machine does not notice. ``cgroups`` is what koordlet takes for the mounted hierarchies."""
-
-    def __init__(self, folder: Path, shared: Path) -> None:
-        self.cgroups = folder / "cgroups"
-        self.documents: list[dict[str, Any]] = []
-        self._shared = shared
-        self._tree = f"interference-{os.getpid()}"
-        self._made: list[Path] = []
-        self._processes: list[subprocess.Popen[bytes]] = []
-        for name in ("", "/burstable", "/besteffort"):
-            self._make(f"{self._tree}{name}")
-        for hierarchy in _HIERARCHIES:
-            (self.cgroups / hierarchy).mkdir(parents=True)
-            (self.cgroups / hierarchy / "kubepods").symlink_to(_MOUNTED / hierarchy / self._tree)
-        # What else runs on the pods' CPU must not count.
-        self._give_weight("", 262144)
-        self._give_weight("/burstable", 512)
-        self._give_weight("/besteffort", 2)
-
-    def _make(self, relative: str) -> None:
-        for hierarchy in _HIERARCHIES:
-            path = _MOUNTED / hierarchy / relative
-            path.mkdir()
-            self._made.append(path)
-            for name in ("cpuset.mems", "cpuset.cpus") if hierarchy == "cpuset" else ():
-                (path / name).write_text((path.parent / name).read_text())
-
-    def _give_weight(self, below: str, shares: int) -> None:
-        (_MOUNTED / "cpu" / f"{self._tree}{below}" / "cpu.shares").write_text(str(shares))
-
-    def run(self, name: str, qos: str, kubernetes_qos: str, *arguments: str) -> None:
-        """A pod of one container, with the workload in it."""
-        pod = f"{self._tree}/{kubernetes_qos.lower()}/poduid-{name}"
-        self._make(pod)
-        self._make(f"{pod}/{name}")
-        process = subprocess.Popen([str(self._shared / "workload"), *arguments])
-        self._processes.append(process)
-        # The rest of the machine keeps the other CPUs, and koordlet with it.
-        (_MOUNTED / "cpuset" / pod / name / "cpuset.cpus").write_text(str((os.cpu_count() or 1) - 1))
-        for hierarchy in _HIERARCHIES:
-            (_MOUNTED / hierarchy / pod / name / "cgroup.procs").write_text(str(process.pid))
-        self.documents.append(_document(name, qos, kubernetes_qos))
-
-    def disturb(self) -> None:
-        """With the weight that kubelet gives best-effort pods, they would disturb nobody."""
-        self._give_weight("/besteffort", 8192)
-        (self._shared / "go").touch()
-
-    def end_disturbance(self) -> None:
-        (self._shared / "go").unlink(missing_ok=True)
-
-    def end(self) -> None:
-        self.end_disturbance()
-        for process in self._processes:
-            process.kill()
-            process.wait()
-        for path in reversed(self._made):
-            path.rmdir()
-
-
-def _document(name: str, qos: str, kubernetes_qos: str) -> dict[str, Any]:
-    state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
-    container = {"name": "main", "containerID": f"containerd://{name}", "state": state, "ready": True}
-    return {
-        "metadata": {
-            "name": name,
-            "namespace": _NAMESPACE,
-            "uid": f"uid-{name}",
-            "labels": {"koordinator.sh/qosClass": qos},
-        },
-        "spec": {"nodeName": _NODE, "containers": [{"name": "main", "image": "i", "resources": {}}]},
-        "status": {"phase": "Running", "qosClass": kubernetes_qos, "containerStatuses": [container]},
-    }
-
-
 @pytest.fixture(scope="module")
-def pods(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealPods]:
-    """An online pod with a rhythm, three batch pods, and one that becomes an antagonist when it is told to."""
-    if os.geteuid() != 0:
-        pytest.skip("making cgroups needs root")
-    if missing := [name for name in _HIERARCHIES if not (_MOUNTED / name).is_dir()]:
-        pytest.skip(f"cgroups are not of version 1 with version 2 beside it: there is no {_MOUNTED / missing[0]}")
-    made = RealPods(tmp_path_factory.mktemp("node"), folder)
-    try:
-        made.run("web", "LS", "Burstable", "30", "100")
+def node(real_cluster: Path, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnforcedNode]:
+    """With an online pod that has a rhythm, three batch pods, and another online pod, which becomes an antagonist when
+    it is told to: kubelet gives best-effort pods so little weight that they disturb nobody on these kernels."""
+    with real_node(real_cluster, tmp_path_factory.mktemp("node"), "interference-node", _NAMESPACE) as made:
+        made.run_pod(_pod("web", "LS", folder, {"cpu": "300m"}, "30", "100"))
         for number in range(3):
-            made.run(f"batch-{number}", "BE", "BestEffort", str(5 * number + 5), "100")
-        made.run("antagonist", "BE", "BestEffort", "5", "100", str(folder / "go"))
+            made.run_pod(_pod(f"batch-{number}", "BE", folder, {}, str(5 * number + 5), "100"))
+        made.run_pod(_pod("antagonist", "LS", folder, {"cpu": "1"}, "5", "100", "/shared/go"))
+        policy = {"reportIntervalSeconds": 2, "aggregateDurationSeconds": 10}
+        header = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": made.name}}
+        made.apply({**header, "spec": {"metricCollectPolicy": policy}})
         yield made
-    finally:
-        made.end()
 
 
-@pytest.fixture(scope="module")
-def node(real_control_plane: ControlPlane) -> EnforcedNode:
-    """The node that the pods are told to be on."""
-    prepare(real_control_plane)
-    made = EnforcedNode(real_control_plane.kubeconfig, _NODE)
-    amounts = {"cpu": str(os.cpu_count() or 1), "memory": "16Gi", "pods": "10"}
-    addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
-    status = {"capacity": amounts, "allocatable": amounts, "addresses": addresses}
-    code, answer = real_control_plane.request("POST", "/api/v1/nodes", {"metadata": {"name": _NODE}, "status": status})
-    assert code == 201, answer
-    policy = {"reportIntervalSeconds": 2, "aggregateDurationSeconds": 10}
-    header = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": _NODE}}
-    made.apply({**header, "spec": {"metricCollectPolicy": policy}})
-    return made
+def _pod(name: str, qos: str, folder: Path, requests: dict[str, str], *arguments: str) -> dict[str, Any]:
+    container = {
+        "command": ["/shared/workload", *arguments],
+        "resources": {"requests": requests},
+        "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
+    }
+    document = pod_document("interference-node", _NAMESPACE, name, container, {"koordinator.sh/qosClass": qos})
+    document["spec"]["volumes"] = [{"name": "shared", "hostPath": {"path": str(folder)}}]
+    return document
 
 
 class Agent:
@@ -242,21 +151,20 @@ def _is_told(node: EnforcedNode) -> bool:
 
 
 @pytest.fixture(scope="module")
-def disturbed(node: EnforcedNode, pods: RealPods, tmp_path_factory: pytest.TempPathFactory) -> EnforcedNode:
+def disturbed(node: EnforcedNode, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> EnforcedNode:
     """The node after the antagonist was at work. One agent goes by pressure, and reports; the other one has none."""
     logs = tmp_path_factory.mktemp("agents")
-    with kubelet(pods.documents) as port, ExitStack() as running:
-        common = (f"--cgroup-root-dir={pods.cgroups}", "--kubelet-insecure-tls", f"--kubelet-read-only-port={port}")
+    with ExitStack() as running:
         agents = [
-            Agent(node, logs / "pressure", *common, _GATES.format("true")),
-            Agent(node, logs / "threads", *common, _GATES.format("false"), "--enable-node-metric-report=false"),
+            Agent(node, logs / "pressure", _GATES.format("true")),
+            Agent(node, logs / "threads", _GATES.format("false"), "--enable-node-metric-report=false"),
         ]
         for agent in agents:
             running.callback(agent.stop)
         until(lambda: all(agent.rounds() >= _LEARNED for agent in agents), 180)
-        pods.disturb()
-        until(lambda: _is_told(node), 60)
-        pods.end_disturbance()
+        (folder / "go").touch()
+        running.callback((folder / "go").unlink)
+        until(lambda: _is_told(node), 90)
     return node
 
 
@@ -264,14 +172,14 @@ def disturbed(node: EnforcedNode, pods: RealPods, tmp_path_factory: pytest.TempP
 def test_an_event_names_the_antagonist(disturbed: EnforcedNode, indicator: str) -> None:
     notes = _told(disturbed, indicator)
     assert notes
-    assert f"suspect: BE pod {_NAMESPACE}/antagonist (correlation" in notes[-1]
-    assert notes[-1].endswith("advice: suppress it")
+    assert f"suspect: LS pod {_NAMESPACE}/antagonist (correlation" in notes[-1]
+    assert notes[-1].endswith("advice: pin it")
 
 
 def test_the_node_metric_names_the_antagonist_first(disturbed: EnforcedNode) -> None:
     (finding,) = [each for each in _findings(disturbed) if each["indicator"] == "cpu-pressure"]
     first = finding["suspects"][0]
-    assert (first["pod"], first["advice"]) == (f"{_NAMESPACE}/antagonist", "suppress")
+    assert (first["pod"], first["advice"]) == (f"{_NAMESPACE}/antagonist", "pin")
     assert first["correlation"] >= 0.35
 
 

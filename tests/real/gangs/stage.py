@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -26,6 +27,8 @@ _LONGEST: Final = 15.0
 """The original tries a gang that does not fit over and over: it is never quiet."""
 _LONGEST_BACK_OFF: Final = 40.0
 """The queue's longest is ten seconds, and a gang may need several attempts."""
+_LONGEST_COUNT: Final = 6.0
+"""Seconds for a PodGroup's status after its last pod was bound."""
 _MEMBER: Final = re.compile(r'(member Pod ")[^"]+(")|(due to Pod ")[^"]+(")')
 _COUNT: Final = re.compile(r"alreadyWaitForBound: \d+")
 _PARTNER: Final = re.compile(r"^0/\d+ nodes are available: (?:\d+ )?(GangGroup .*alreadyWaitForBound: N)\..*")
@@ -152,8 +155,24 @@ class Stage:
         groups = (await self.client.list(POD_GROUPS, NAMESPACE)).items
         return json.dumps(sorted((each.metadata.name, each.metadata.resource_version) for each in (*pods, *groups)))
 
+    async def _counted(self) -> None:
+        """Wait until no PodGroup's status counts fewer pods than have a node; on a busy machine it is written late."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _LONGEST_COUNT
+        while loop.time() < end:
+            placed = Counter(
+                self.pods.get(pod.metadata.name)
+                for pod in (await self.client.list(PODS, NAMESPACE)).items
+                if pod.spec.node_name
+            )
+            groups = (await self.client.list(POD_GROUPS, NAMESPACE)).items
+            if all(group.status.scheduled >= placed[group.metadata.name] for group in groups):
+                return
+            await asyncio.sleep(0.2)
+
     async def outcome(self) -> Outcome:
         await self.quiet()
+        await self._counted()
         pods = {
             pod.metadata.name: pod for pod in (await self.client.list(PODS, NAMESPACE)).items if isinstance(pod, Pod)
         }
