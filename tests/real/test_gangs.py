@@ -109,9 +109,10 @@ def test_gangs_end_as_with_the_original(
         return {name: fields for name, fields in found.items() if fields}
 
     found = different(table)
-    if found:
-        # The original tries a gang that does not fit over and over, so that what it gets done in time is chance.
-        found = different({name: table[name] for name in found})
+    for _ in range(2):
+        if found:
+            # The original tries a gang that does not fit over and over, so that what it gets done in time is chance.
+            found = different({name: table[name] for name in found})
     assert [difference for each in found.values() for difference in each] == []
 
 
