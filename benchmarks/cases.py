@@ -51,6 +51,16 @@ CASES: Final = {
         Case("5000-equal", "5,000 nodes, 3,000 equal pods", 5000, lambda: pod_mixes.equal(3000), _table(6, 1 / 10)),
         Case("5000-mixed", "5,000 nodes, 3,000 mixed pods", 5000, lambda: pod_mixes.mixed(3000), _table(6, 1 / 10)),
         Case(
+            "5000-mixed-all-plugins",
+            "5,000 nodes, 3,000 mixed pods; ElasticQuota, Coscheduling and Reservation in the profile",
+            5000,
+            lambda: pod_mixes.mixed(3000),
+            _table(6, 1 / 10),
+            quotas=list,
+            pod_groups=list,
+            reservations=list,
+        ),
+        Case(
             "5000-different",
             "5,000 nodes with 50,000 pods, 1,000 more, all different",
             5000,
