@@ -55,20 +55,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _compare(programs: RealPrograms, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    with cluster_and_node(programs, folder, _NODE, _NAMESPACE) as node:
+        _prepare(node, given.pods)
+        commands = agents(programs, given.only)
+        return {name: _measure(node, command, folder / name, given) for name, command in commands.items()}
+
+
+def agents(programs: RealPrograms, only: str) -> dict[str, list[str]]:
+    """The commands of the agents that are there, or of ``only`` one of them, by name."""
     commands = {
         "ours": [sys.executable, "-m", "koordinator.koordlet"],
         "original": [str(programs.original / "koordlet"), "--logtostderr=true"],
     }
+    return {name: each for name, each in commands.items() if Path(each[0]).is_file() and name == (only or name)}
+
+
+@contextmanager
+def cluster_and_node(programs: RealPrograms, folder: Path, name: str, namespace: str) -> Iterator[EnforcedNode]:
+    """A real node of a cluster of its own."""
     cluster = ControlPlane(programs.kubernetes, folder / "cluster")
     cluster.start()
     try:
-        with real_node(cluster.kubeconfig, folder / "node", _NODE, _NAMESPACE) as node:
-            _prepare(node, given.pods)
-            return {
-                name: _measure(node, command, folder / name, given)
-                for name, command in commands.items()
-                if Path(command[0]).is_file() and name == (given.only or name)
-            }
+        with real_node(cluster.kubeconfig, folder / "node", name, namespace) as node:
+            yield node
     finally:
         cluster.stop()
 

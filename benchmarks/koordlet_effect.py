@@ -24,13 +24,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from benchmarks.koordlet_cost import agent
+from benchmarks.koordlet_cost import agent, agents, cluster_and_node
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import NO_LIMIT, CgroupReader
-from tests.real.control_plane import ControlPlane
 from tests.real.node_pods import offer_batch, pod_document
 from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
-from tests.real.real_node import EnforcedNode, real_node
+from tests.real.real_node import EnforcedNode
 
 _NODE: Final = "koordlet-effect"
 _NAMESPACE: Final = "koordlet-effect"
@@ -91,26 +90,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _compare(programs: RealPrograms, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
-    commands = {
-        "ours": [sys.executable, "-m", "koordinator.koordlet"],
-        "original": [str(programs.original / "koordlet"), "--logtostderr=true"],
-    }
-    cluster = ControlPlane(programs.kubernetes, folder / "cluster")
-    cluster.start()
-    try:
-        with real_node(cluster.kubeconfig, folder / "node", _NODE, _NAMESPACE) as node:
-            stage = _Stage(node, folder, given)
-            alone = stage.percentile(given.seconds)
-            with stage.burning():
-                figures = {"alone": _ratio(alone, alone), "no_agent": _ratio(stage.percentile(given.seconds), alone)}
-            for name, command in commands.items():
-                if Path(command[0]).is_file() and name == (given.only or name):
-                    with agent(node, command, folder / name):
-                        figures[name] = stage.protected(alone, given)
-                    stage.clear()
-            return figures
-    finally:
-        cluster.stop()
+    with cluster_and_node(programs, folder, _NODE, _NAMESPACE) as node:
+        stage = _Stage(node, folder, given)
+        alone = stage.percentile(given.seconds)
+        with stage.burning():
+            figures = {"alone": _ratio(alone, alone), "no_agent": _ratio(stage.percentile(given.seconds), alone)}
+        for name, command in agents(programs, given.only).items():
+            with agent(node, command, folder / name):
+                figures[name] = stage.protected(alone, given)
+            stage.clear()
+        return figures
 
 
 def _ratio(milliseconds: float, alone: float) -> dict[str, Any]:

@@ -191,11 +191,10 @@ def test_a_batch_pod_is_held_down_within_two_seconds_and_released(
         _stop(agent, log)
 
 
-def test_an_agent_that_is_killed_converges_when_it_is_started_again(
-    node: EnforcedNode, online: list[int], quiet: QuietMachine, tmp_path: Path
-) -> None:
+def _kill_an_agent_that_suppresses(node: EnforcedNode, quiet: QuietMachine, folder: Path) -> Path:
+    """Its log. The quota that it has written stays."""
     _set_policy(node, enable=True, cpuSuppressThresholdPercent=65)
-    log = tmp_path / "koordlet.log"
+    log = folder / "koordlet.log"
     agent = node.start_koordlet(log, f"--proc-root-dir={quiet.folder}")
     try:
         until(lambda: _quota() != NO_LIMIT, 60)
@@ -203,6 +202,13 @@ def test_an_agent_that_is_killed_converges_when_it_is_started_again(
         agent.kill()
         agent.wait(5)
     assert _quota() != NO_LIMIT
+    return log
+
+
+def test_an_agent_that_is_killed_converges_when_it_is_started_again(
+    node: EnforcedNode, online: list[int], quiet: QuietMachine, tmp_path: Path
+) -> None:
+    log = _kill_an_agent_that_suppresses(node, quiet, tmp_path)
     _set_policy(node, enable=False)
     agent = node.start_koordlet(log, f"--proc-root-dir={quiet.folder}")
     try:
@@ -214,15 +220,7 @@ def test_an_agent_that_is_killed_converges_when_it_is_started_again(
 def test_what_a_killed_agent_enforced_is_taken_back(
     node: EnforcedNode, online: list[int], quiet: QuietMachine, tmp_path: Path
 ) -> None:
-    _set_policy(node, enable=True, cpuSuppressThresholdPercent=65)
-    log = tmp_path / "koordlet.log"
-    agent = node.start_koordlet(log, f"--proc-root-dir={quiet.folder}")
-    try:
-        until(lambda: _quota() != NO_LIMIT, 60)
-    finally:
-        agent.kill()
-        agent.wait(5)
-    assert _quota() != NO_LIMIT
+    log = _kill_an_agent_that_suppresses(node, quiet, tmp_path)
     cleanup = node.start_koordlet(log, f"--proc-root-dir={quiet.folder}", "--cleanup")
     assert cleanup.wait(60) == 0, log.read_text()
     assert _quota() == NO_LIMIT

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from koordinator.api.kinds import PERSISTENT_VOLUME_CLAIMS
 from koordinator.base.errors import KoordinatorError
 from koordinator.koordlet.qos.block_io import Claim
+from koordinator.koordlet.round_remarks import RoundRemarks
 from koordinator.kube.interface import Client
 
 logger = logging.getLogger(__name__)
@@ -23,22 +24,19 @@ class ClaimVolumes:
     def __init__(self, client: Client, needed: Callable[[], frozenset[Claim]]) -> None:
         self._client = client
         self._needed = needed
-        self._failed: frozenset[Claim] = frozenset()
+        self._remarks = RoundRemarks(logger)
         self.names: dict[Claim, str] = {}
         """The volumes of the claims that have been asked for; empty for a claim that is not bound."""
 
     async def refresh(self) -> None:
         """Ask for those that are needed and not known to be bound; forget those that nobody needs any more."""
-        needed, failed = self._needed(), set()
+        needed = self._needed()
         self.names = {claim: volume for claim, volume in self.names.items() if claim in needed}
-        for claim in sorted(claim for claim in needed if not self.names.get(claim)):
-            namespace, name = claim
-            try:
-                found = await self._client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace)
-            except KoordinatorError as error:
-                failed.add(claim)
-                if claim not in self._failed:
-                    logger.warning("the volume of the claim %s/%s is not known: %s", namespace, name, error)
-                continue
-            self.names[claim] = found.spec.volume_name
-        self._failed = frozenset(failed)
+        with self._remarks.round():
+            for namespace, name in sorted(claim for claim in needed if not self.names.get(claim)):
+                try:
+                    found = await self._client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace)
+                except KoordinatorError as error:
+                    self._remarks.say(f"the volume of the claim {namespace}/{name} is not known: {error}")
+                else:
+                    self.names[namespace, name] = found.spec.volume_name

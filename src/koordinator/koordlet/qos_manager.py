@@ -98,7 +98,9 @@ class QoSManager:
         self._random = random
         self._audit = audit
         self._burst = BurstState()
-        self._claims = ClaimVolumes(client, lambda: block_io.claims(take_snapshot(sources)))
+        self._claims = ClaimVolumes(
+            client, lambda: block_io.claims(pod.pod for pod in sources.states.pods if not pod.has_finished)
+        )
         self._limited: frozenset[str] | None = None
         """Pods whose block I/O is limited, as ``block_io.decide`` has it."""
         # As the original: for CPU the first pause begins with the agent, for memory there is none before an eviction.

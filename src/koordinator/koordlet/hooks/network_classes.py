@@ -17,15 +17,13 @@ from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
-from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
 from koordinator.api.qos import QoSClass, qos_class_raw
-from koordinator.api.resource_qos import NETWORK_POLICY_TC, NetworkQoSConfig, ResourceQoS
+from koordinator.api.resource_qos import NETWORK_POLICY_TC, ResourceQoS
 from koordinator.koordlet.hooks.contexts import Change, HookError, PodContext
 from koordinator.koordlet.hooks.rules import Rules
-from koordinator.koordlet.qos.network_bandwidth import ANNOTATION, BITS, PodBandwidth, bits, quantity
+from koordinator.koordlet.qos.network_bandwidth import BITS, bits, class_config, pod_limits
 from koordinator.node.traffic_control import (
     MAJOR,
     ROOT,
@@ -88,36 +86,17 @@ def is_asked(policy: NodeSLOSpec) -> bool:
     return chosen in (None, "", NETWORK_POLICY_TC) and has_bandwidth
 
 
-def cap(pod: Pod | PodContext) -> int:
-    """Bits per second that a pod may send at most, 0 for no limit of its own. HookError if its annotation is invalid.
+def net_class(pod: PodContext, rules: Rules) -> Change | None:
+    """net_cls.classid of a pod's cgroup. HookError if its annotation is invalid, wherever it runs.
 
     A limit of what it receives cannot be enforced on the node's device, and is only checked.
     """
-    text = (pod.annotations if isinstance(pod, PodContext) else pod.metadata.annotations).get(
-        annotation_keys.NETWORK_QOS
-    )
-    if not text:
-        return 0
-    try:
-        given = decode(text, PodBandwidth)
-    except DecodeError as error:
-        raise HookError(f"{ANNOTATION}: {error}") from error
-    limits = {"ingressLimit": given.ingress_limit, "egressLimit": given.egress_limit}
-    amounts: dict[str, int] = {}
-    for name, value in limits.items():
-        try:
-            amounts[name] = quantity(value) if value else 0
-        except ValueError as error:
-            raise HookError(f"{ANNOTATION}.{name}: {error}") from error
-    return amounts["egressLimit"]
-
-
-def net_class(pod: PodContext, rules: Rules) -> Change | None:
-    """net_cls.classid of a pod's cgroup. HookError if its annotation is invalid, wherever it runs."""
     if rules.policy is None or not is_asked(rules.policy):
         return None
-    limit = cap(pod)
-    minor = rules.network_classes.get(pod.uid) if limit else _CLASSES.get(pod.qos)
+    limits = pod_limits(pod.annotations)
+    if limits.problems:
+        raise HookError("; ".join(limits.problems))
+    minor = rules.network_classes.get(pod.uid) if limits.egress else _CLASSES.get(pod.qos)
     if minor is None or not rules.has_network_classes:
         return None
     return Change("network QoS of the pod's class, or its own", net_class=MAJOR << 16 | minor)
@@ -139,7 +118,7 @@ def want(
     classes = _node_classes(policy, total, problems)
     members: dict[str, set[str]] = {name: set() for name in SETS}
     filters: set[SourceFilter | CgroupFilter] = {CgroupFilter()} if has_net_cls else set()
-    caps = {pod.metadata.uid: limit for pod in pods if _class_of(pod) is not None and (limit := _valid_cap(pod))}
+    caps = {pod.metadata.uid: limit for pod in pods if _class_of(pod) is not None and (limit := _cap(pod))}
     minors = assign(caps, known)
     by_minor = {minor: name for name, minor in SETS.items()}
     for pod in sorted(pods, key=lambda pod: pod.metadata.uid):
@@ -286,9 +265,7 @@ def _class(minor: int, rate: int, ceil: int, priority: int, *, parent: int = WHO
 
 def _bounds(name: str, class_: ResourceQoS | None, total: int, problems: list[str]) -> tuple[int, int]:
     """What is guaranteed and what is the most. Without a limit the request is the limit, and without either, all."""
-    config = class_.network_qos if class_ is not None else None
-    if config is None or not config.enable:
-        config = NetworkQoSConfig()
+    config = class_config(class_)
     amounts: list[int] = []
     for key, value in (("egressRequest", config.egress_request), ("egressLimit", config.egress_limit)):
         try:
@@ -305,12 +282,11 @@ def _class_of(pod: Pod) -> int | None:
     return _CLASSES.get(qos_class_raw(pod))
 
 
-def _valid_cap(pod: Pod) -> int:
-    try:
-        return cap(pod)
-    except HookError:
-        # The hook of net_cls.classid tells the author of the pod.
-        return 0
+def _cap(pod: Pod) -> int:
+    """Bits per second that it may send at most, 0 for no limit of its own."""
+    limits = pod_limits(pod.metadata.annotations)
+    # The hook of net_cls.classid tells the author of the pod.
+    return 0 if limits.problems else limits.egress
 
 
 def _is_ipv4(address: str) -> bool:

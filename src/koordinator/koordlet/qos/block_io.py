@@ -108,10 +108,10 @@ def folders(snapshot: Snapshot, layout: CgroupLayout, limited: frozenset[str] | 
     return [ROOT, layout.qos(KubernetesQoS.BEST_EFFORT), *pods]
 
 
-def claims(snapshot: Snapshot) -> frozenset[Claim]:
+def claims(pods: Iterable[Pod]) -> frozenset[Claim]:
     """The claims of which the volumes have to be known, since an annotation names them."""
     found = set()
-    for pod in (usage.pod.pod for usage in snapshot.pods if _is_annotated(usage.pod.pod)):
+    for pod in filter(_is_annotated, pods):
         try:
             blocks = _annotated_blocks(pod)
         except _UnusableBlockError:

@@ -13,13 +13,11 @@ from typing import Final
 
 import msgspec
 
-from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode
 from koordinator.api.meta import WireStruct
 from koordinator.api.pod import Pod
 from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_raw
-from koordinator.api.resource_qos import NETWORK_POLICY_TERWAY, NetworkQoSConfig, ResourceQoS
-from koordinator.koordlet.qos.network_bandwidth import ANNOTATION, BITS, PodBandwidth, bits, quantity
+from koordinator.api.resource_qos import NETWORK_POLICY_TERWAY, ResourceQoS
+from koordinator.koordlet.qos.network_bandwidth import BITS, bits, class_config, pod_limits
 from koordinator.koordlet.qos.snapshot import Problem, Snapshot
 
 _NET_CLS: Final = "/sys/fs/cgroup/net_cls"
@@ -79,9 +77,7 @@ def decide(snapshot: Snapshot) -> TerwayDecision | None:
 def _class_lines(
     level: str, path: str, class_: ResourceQoS | None, total: int, problems: list[Problem]
 ) -> Iterator[tuple[str, int]]:
-    config = class_.network_qos if class_ is not None else None
-    if config is None or not config.enable:
-        config = NetworkQoSConfig()
+    config = class_config(class_)
     for direction, bound, name, value in (
         ("tx", "min", "egressRequest", config.egress_request),
         ("tx", "max", "egressLimit", config.egress_limit),
@@ -97,25 +93,15 @@ def _class_lines(
 
 
 def _pod_entry(pod: Pod, cgroup: str, problems: list[Problem]) -> _PodEntry:
-    given = PodBandwidth()
-    limits = {"ingressLimit": 0, "egressLimit": 0}
-    try:
-        if text := pod.metadata.annotations.get(annotation_keys.NETWORK_QOS):
-            given = decode(text, PodBandwidth)
-    except DecodeError as error:
-        problems.append(Problem(f"{ANNOTATION}: {error}", pod))
-    for name, value in (("ingressLimit", given.ingress_limit), ("egressLimit", given.egress_limit)):
-        try:
-            limits[name] = quantity(value) // BITS if value else 0
-        except ValueError as error:
-            problems.append(Problem(f"{ANNOTATION}.{name}: {error}", pod))
+    limits = pod_limits(pod.metadata.annotations)
+    problems += [Problem(text, pod) for text in limits.problems]
     return _PodEntry(
         pod_name=pod.metadata.name,
         pod_namespace=pod.metadata.namespace,
         pod_uid=pod.metadata.uid,
         prio=_priority(pod),
         cgroup_dir=f"{_NET_CLS}/{cgroup}",
-        qos_config=_QoSConfig(limits["ingressLimit"], limits["egressLimit"]),
+        qos_config=_QoSConfig(limits.ingress // BITS, limits.egress // BITS),
     )
 
 

@@ -93,16 +93,13 @@ class Nominator:
         matched = self._cache.open_on(self._view.columns.names[row], match)
         if not matched:
             return None
-        capacity, request, resources = (
-            self.capacity(pod, row, matched),
-            pod.request.amounts,
-            self._view.columns.resources,
-        )
+        capacity, resources = self.capacity(pod, row, matched), self._view.columns.resources
+        request, checked = pod.request.amounts, self.checked(pod)
         fitting = [
             each
             for each in matched
             if (wish.affinity is not None or shares_a_resource(each, request))
-            and not capacity.reasons(each, self.checked(pod), resources, detailed=False)
+            and not capacity.reasons(each, checked, resources, detailed=False)
         ]
         if not fitting:
             return None

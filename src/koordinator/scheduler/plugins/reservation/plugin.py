@@ -139,9 +139,10 @@ class ReservationPlugin(
         owner: Owner = state
         scores = np.zeros(rows.shape[0], dtype=np.int64)
         named = {self._cache.bookings[uid].row for uid in owner.match.uids if uid in self._cache.bookings}
+        first = self._nominator.first_in_order(owner.match)
         for index, row in enumerate(rows.tolist()):
             if row in named:
-                scores[index] = self.score_one(pod, state, row)
+                scores[index] = self._score_of_owner(pod, owner, row, first)
         return scores
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
@@ -150,11 +151,14 @@ class ReservationPlugin(
             assert taking_over is not None, "the others are not scored"
             found = self._pre_allocator.offered(taking_over, self._nominator.checked(pod), row)
             return node_score(taking_over, found.pods)
-        owner: Owner = state
+        return self._score_of_owner(pod, state, row)
+
+    def _score_of_owner(self, pod: PodInfo, owner: Owner, row: int, first: str | None = None) -> int:
+        """``first`` is the uid of the Reservation with the smallest order, where that is known already."""
         booking = self._nominator.nominated(pod, row, owner.match, owner.wish)
         if booking is None:
             return 0
-        if booking.order and booking.uid == self._nominator.first_in_order(owner.match):
+        if booking.order and booking.uid == (self._nominator.first_in_order(owner.match) if first is None else first):
             return _PREFERRED
         return score(booking, pod.request.amounts)
 
