@@ -1,11 +1,15 @@
 """What koordlet does for an online pod on a real node, beside the Go original on the same node with the same pods.
 
-An online pod serves a request every 40 ms, each of some 11 ms of work, while four best-effort pods burn all the CPU
-that they get. ``p99_ms`` is that of its response times: alone, with the burners and no agent, and with each agent;
+An online pod serves requests, each so many milliseconds of work, while four best-effort pods burn all the CPU that they
+get. ``p99_ms`` is that of its response times: alone, with the burners and no agent, and with each agent;
 ``times_alone`` is the ratio to the first. Then a second online pod wakes up and burns a CPU. ``seconds_to_hold_down``
-is the time until the quota of the best-effort pods is smaller, the median of several times.
+is the time until the quota of the best-effort pods is smaller.
 
-usage, as root: python -m benchmarks.koordlet_effect [--seconds 20] [--repeat 5] [--only ours]
+All take turns, in several rounds, since the machine is never twice the same: every figure is the median of the rounds,
+and a ratio is that of two neighbours in one round. ``ours_idle`` is koordlet with a NodeSLO that asks for ``schedIdle``
+of best-effort pods as well, which the original leaves alone on a kernel without core scheduling.
+
+usage, as root: python -m benchmarks.koordlet_effect [--request 11 --period 40] [--rounds 5] [--only ours]
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -38,6 +43,7 @@ _LAYOUT: Final = CgroupLayout("/sys/fs/cgroup", CgroupVersion.V1, CgroupDriver.C
 _READER: Final = CgroupReader(_LAYOUT, os.sysconf("SC_PAGESIZE"))
 _BEST_EFFORT: Final = _LAYOUT.qos("BestEffort")
 _QUOTA_FILE: Final = Path(f"/sys/fs/cgroup/cpu/{_BEST_EFFORT}/cpu.cfs_quota_us")
+_IDLE_FILE: Final = Path(f"/sys/fs/cgroup/cpu/{_BEST_EFFORT}/cpu.idle")
 _LESS: Final = 30_000
 """Microseconds of a quota: more than noise on the machine makes of it."""
 _SETTLE_SECONDS: Final = 10.0
@@ -47,20 +53,35 @@ _SERVER: Final = r"""
 #include <stdlib.h>
 #include <time.h>
 #define SECOND 1000000000L
-/* usage: server ITERATIONS PERIOD_NANOSECONDS FILE: a line for each request: when it came, and how long it took */
+/* usage: server WORK_NANOSECONDS PERIOD_NANOSECONDS FILE: a line for each request: when it came, how long it took */
 static long now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return t.tv_sec * SECOND + t.tv_nsec;
 }
+static void work(long iterations) {
+  for (volatile long i = 0; i < iterations; i++);
+}
+/* How long a million iterations take where nothing disturbs them. */
+static long million(void) {
+  long shortest = SECOND;
+  for (int i = 0; i < 200; i++) {
+    long begun = now();
+    work(1000000);
+    long took = now() - begun;
+    if (took < shortest) shortest = took;
+  }
+  return shortest;
+}
 int main(int argc, char **argv) {
-  long iterations = atol(argv[1]), period = atol(argv[2]);
+  if (argc != 4) return 1;
+  long period = atol(argv[2]), iterations = atol(argv[1]) * 1000000 / million();
   FILE *out = fopen(argv[3], "w");
-  if (argc != 4 || !out) return 1;
+  if (!out) return 1;
   for (long due = now() + period;; due += period) {
     struct timespec t = {due / SECOND, due % SECOND};
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, 0);
-    for (volatile long i = 0; i < iterations; i++);
+    work(iterations);
     fprintf(out, "%ld %ld\n", due, now() - due);
     fflush(out);
   }
@@ -71,13 +92,11 @@ int main(int argc, char **argv) {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print one JSON line; 1 when the programs are absent."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of requests, in each phase")
-    parser.add_argument("--repeat", type=int, default=5, help="how often the second online pod wakes up")
-    parser.add_argument(
-        "--iterations", type=int, default=34_000_000, help="of each request; some 3,000 take a microsecond"
-    )
+    parser.add_argument("--request", type=float, default=11, help="the work of a request, in milliseconds")
     parser.add_argument("--period", type=int, default=40, help="from one request to the next, in milliseconds")
-    parser.add_argument("--only", choices=("ours", "original"), default="")
+    parser.add_argument("--seconds", type=float, default=10, help="of requests, of each in each round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=("ours", "ours_idle", "original"), default="")
     given = parser.parse_args(arguments)
     programs = find_real_programs()
     if programs is None:
@@ -92,18 +111,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _compare(programs: RealPrograms, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     with cluster_and_node(programs, folder, _NODE, _NAMESPACE) as node:
         stage = _Stage(node, folder, given)
-        alone = stage.percentile(given.seconds)
-        with stage.burning():
-            figures = {"alone": _ratio(alone, alone), "no_agent": _ratio(stage.percentile(given.seconds), alone)}
-        for name, command in agents(programs, given.only).items():
-            with agent(node, command, folder / name):
-                figures[name] = stage.protected(alone, given)
-            stage.clear()
-        return figures
+        found: dict[str, list[_Turn]] = {}
+        for number in range(given.rounds):
+            turns = {"alone": _Turn(stage.percentile())}
+            with stage.burning():
+                turns["no_agent"] = _Turn(stage.percentile())
+            for name, (command, policy) in _contenders(programs, given.only).items():
+                stage.ask_for(policy)
+                with agent(node, command, folder / f"{name}-{number}"):
+                    turns[name] = stage.protected()
+                stage.clear()
+            for name, turn in turns.items():
+                found.setdefault(name, []).append(turn)
+            sys.stderr.write(f"round {number + 1}: { ({name: round(turn.p99, 2) for name, turn in turns.items()}) }\n")
+        return {name: _figures(turns, found["alone"]) for name, turns in found.items()}
 
 
-def _ratio(milliseconds: float, alone: float) -> dict[str, Any]:
-    return {"p99_ms": round(milliseconds, 2), "times_alone": round(milliseconds / alone, 2)}
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What one contender did in one round: milliseconds and seconds."""
+
+    p99: float
+    to_hold_down: float | None = None
+
+
+def _contenders(programs: RealPrograms, only: str) -> dict[str, tuple[list[str], dict[str, Any]]]:
+    """The command of each and the NodeSLO that it gets, by name."""
+    found = {name: (command, _POLICY) for name, command in agents(programs, "").items()}
+    ours, _ = found["ours"]
+    found["ours_idle"] = [*ours, "--feature-gates=CoreSched=true"], _POLICY | _IDLE
+    return {name: each for name, each in found.items() if name == (only or name)}
+
+
+def _figures(turns: Sequence[_Turn], alone: Sequence[_Turn]) -> dict[str, Any]:
+    ratios = [turn.p99 / reference.p99 for turn, reference in zip(turns, alone, strict=True)]
+    figures: dict[str, Any] = {
+        "p99_ms": round(median(turn.p99 for turn in turns), 2),
+        "times_alone": round(median(ratios), 2),
+        "times_alone_by_round": [round(ratio, 2) for ratio in ratios],
+    }
+    delays = [turn.to_hold_down for turn in turns if turn.to_hold_down is not None]
+    return figures | ({"seconds_to_hold_down": round(median(delays), 2)} if delays else {})
 
 
 class _Stage:
@@ -111,17 +159,24 @@ class _Stage:
 
     def __init__(self, node: EnforcedNode, folder: Path, given: argparse.Namespace) -> None:
         self._node = node
+        self._seconds = given.seconds
         self._requests = _server(folder)
         offer_batch(node, "4000")
-        for kind, spec in (("NodeMetric", {}), ("NodeSLO", _POLICY)):
-            version = "slo.koordinator.sh/v1alpha1"
-            node.apply({"apiVersion": version, "kind": kind, "metadata": {"name": _NODE}, "spec": spec})
+        self._apply("NodeMetric", {})
         mounted = f"/served/{self._requests.name}"
-        command = ["/served/server", str(given.iterations), str(given.period * 1_000_000), mounted]
+        command = ["/served/server", str(int(given.request * 1e6)), str(given.period * 1_000_000), mounted]
         node.run_pod(_pod("online", "LS", command, self._requests.parent))
         burn = ["/pause", "burn"]
         self._batch = [self._burner(_pod(f"batch-{number}", "BE", burn)) for number in range(_BURNERS)]
         self._second = self._burner(_pod("second", "LS", burn))
+
+    def _apply(self, kind: str, spec: dict[str, Any]) -> None:
+        version = "slo.koordinator.sh/v1alpha1"
+        self._node.apply({"apiVersion": version, "kind": kind, "metadata": {"name": _NODE}, "spec": spec})
+
+    def ask_for(self, policy: dict[str, Any]) -> None:
+        """The NodeSLO is this from now on."""
+        self._apply("NodeSLO", policy)
 
     def _burner(self, document: dict[str, Any]) -> int:
         pod = self._node.run_pod(document)
@@ -145,27 +200,27 @@ class _Stage:
             for number in self._batch:
                 os.kill(number, signal.SIGSTOP)
 
-    def percentile(self, seconds: float) -> float:
+    def percentile(self) -> float:
         """The 99th of the response times from now on, in milliseconds."""
         begun = time.monotonic_ns()
-        time.sleep(seconds)
+        time.sleep(self._seconds)
         lines = (line.split() for line in self._requests.read_text().splitlines()[:-1])
         times = sorted(int(took) for due, took in lines if int(due) >= begun)
         if len(times) < 50:
-            raise RuntimeError(f"{len(times)} requests in {seconds:.0f} s")
+            raise RuntimeError(f"{len(times)} requests in {self._seconds:.0f} s")
         return times[len(times) * 99 // 100] / 1e6
 
-    def protected(self, alone: float, given: argparse.Namespace) -> dict[str, Any]:
+    def protected(self) -> _Turn:
         """With an agent that has just been started."""
         with self.burning():
             _until(lambda: _quota() != NO_LIMIT)
             time.sleep(_SETTLE_SECONDS)
-            times = self.percentile(given.seconds)
-            held = [self._held_down() for _ in range(given.repeat)]
-        return {**_ratio(times, alone), "seconds_to_hold_down": round(median(held), 2)}
+            return _Turn(self.percentile(), self._held_down())
 
     def _held_down(self) -> float:
         time.sleep(_SETTLE_SECONDS)
+        # What else the machine does may leave the pods too little to see it become less.
+        _until(lambda: _quota() >= 2 * _LESS)
         before, begun = _quota(), time.monotonic()
         os.kill(self._second, signal.SIGCONT)
         try:
@@ -177,6 +232,7 @@ class _Stage:
     def clear(self) -> None:
         """Take back what an agent has left."""
         _QUOTA_FILE.write_text("-1")
+        _IDLE_FILE.write_text("0")
 
 
 _POLICY: Final = {
@@ -184,6 +240,12 @@ _POLICY: Final = {
         "enable": True,
         "cpuSuppressPolicy": "cfsQuota",
         "cpuSuppressThresholdPercent": 65,
+    }
+}
+_IDLE: Final = {
+    "resourceQOSStrategy": {
+        "policies": {"cpuPolicy": "coreSched"},
+        "beClass": {"cpuQOS": {"enable": True, "schedIdle": 1}},
     }
 }
 
