@@ -135,6 +135,7 @@ class NodeColumns:
         """The rows, the version and the answer of the last call of ``amounts``."""
         self._aspects: dict[str, int] = {}
         """The numbers of the named ones."""
+        self._masks: dict[tuple[AnyAspect, ...], int] = {}
         self.static_aspects = 1 << Aspect.NODE
         """Bit mask (``1 << aspect``) of those that do not change as pods come and go."""
         self._generations: list[int] = []
@@ -171,10 +172,13 @@ class NodeColumns:
                 self.static_aspects |= 1 << number
         return number
 
-    def mask(self, aspects: Sequence[AnyAspect]) -> int:
+    def mask(self, aspects: tuple[AnyAspect, ...]) -> int:
         """Bit mask (``1 << aspect``) of ``aspects``. What reads nothing that changes still has to see a row once: with
         its node."""
-        return sum({1 << self.aspect(aspect) for aspect in aspects}) or 1 << Aspect.NODE
+        found = self._masks.get(aspects)
+        if found is None:
+            found = self._masks[aspects] = sum({1 << self.aspect(each) for each in aspects}) or 1 << Aspect.NODE
+        return found
 
     def reference(self, row: int) -> NodeReference:
         """The node that has ``row`` now."""

@@ -193,6 +193,10 @@ class PreFilterResult:
     """If set, only these nodes are considered at all."""
 
 
+SKIP_FILTER: Final = PreFilterResult(skip=True)
+"""The plugin's Filter has nothing to say about this class of pods."""
+
+
 class FilterPlugin(Plugin):
     reads: ClassVar[tuple[AnyAspect, ...]]
     monotone: ClassVar[bool] = False

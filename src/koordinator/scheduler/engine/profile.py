@@ -66,6 +66,23 @@ UNTIMED: Final[PointTimes] = _Untimed()
 P = TypeVar("P", bound=Plugin)
 
 
+class _HashedOnce:
+    """A key of many parts. A tuple computes its hash each time that it is looked up, which takes longer than the rest
+    of the look-up."""
+
+    __slots__ = ("_hash", "parts")
+
+    def __init__(self, parts: tuple[Hashable, ...]) -> None:
+        self.parts = parts
+        self._hash = hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _HashedOnce) and self.parts == other.parts
+
+
 @dataclass(frozen=True, slots=True)
 class PluginOrder:
     """Plugin names per extension point, as the configuration expands them. Names without an instance are skipped."""
@@ -223,7 +240,7 @@ class Profile:
         memo = f"class/{self.scheduler_name}"
         own = pod.memo.get(memo)
         if own is None:
-            own = pod.memo[memo] = tuple([plugin.class_key(pod) for plugin in self._deciding])
+            own = pod.memo[memo] = _HashedOnce(tuple([plugin.class_key(pod) for plugin in self._deciding]))
         if not self._with_context:
             return own
         return own, tuple([plugin.context_key(pod) for plugin in self._with_context])

@@ -22,6 +22,7 @@ from koordinator.model.node_selector import (
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import (
+    SKIP_FILTER,
     SKIP_SCORE,
     FilterPlugin,
     PreFilterPlugin,
@@ -133,7 +134,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         of_pod = required_predicate(pod.pod)
         if of_pod is None and self._added is None:
-            return PreFilterResult(skip=True)
+            return SKIP_FILTER
         state = _Terms(("required", self.class_key(pod)), self._added, of_pod)
         affinity = pod.pod.spec.affinity.node_affinity if pod.pod.spec.affinity else None
         required = affinity.required_during_scheduling_ignored_during_execution if affinity else None

@@ -11,7 +11,7 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.framework import PluginError, PreFilterPlugin, PreFilterResult
+from koordinator.scheduler.engine.framework import SKIP_FILTER, PluginError, PreFilterPlugin, PreFilterResult
 from koordinator.scheduler.engine.framework_hooks import PreferNodesPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 
@@ -49,7 +49,7 @@ class SchedulingHint(PreFilterPlugin, PreferNodesPlugin):
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         hint = hint_of(pod)
         if hint is None or not hint.node_names:
-            return PreFilterResult(skip=True)
+            return SKIP_FILTER
         return PreFilterResult(node_names=frozenset(hint.node_names))
 
     def prefer_nodes(self, pod: PodInfo) -> Sequence[str]:

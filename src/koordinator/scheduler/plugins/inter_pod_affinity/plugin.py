@@ -14,6 +14,7 @@ from koordinator.scheduler.configuration.upstream_arguments import InterPodAffin
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
+    SKIP_FILTER,
     SKIP_SCORE,
     EventHandler,
     PreFilterPlugin,
@@ -114,7 +115,7 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
             return PreFilterResult(rejection=Reason(f"parsing pod: {terms.errors}", unresolvable=True))
         blocking = self._matches(pod, terms).blocking
         if not blocking and not terms.required:
-            return PreFilterResult(skip=True)
+            return SKIP_FILTER
         context = self._context(pod, terms)
         return PreFilterResult(
             FilterState(

@@ -16,6 +16,7 @@ from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import (
+    SKIP_FILTER,
     SKIP_SCORE,
     EventHandler,
     PreFilterPlugin,
@@ -109,7 +110,7 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         hard = self.constraints(pod).hard
         if not hard:
-            return PreFilterResult(skip=True)
+            return SKIP_FILTER
         key = constraints_key(pod.pod, PodConstraints(hard))
         shared = self._shared.get(key)
         if shared is None:

@@ -22,7 +22,7 @@ from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChange
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, NodeReference, Rows
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.framework import PluginError, PreFilterResult, Reason
+from koordinator.scheduler.engine.framework import SKIP_FILTER, PluginError, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Lack
@@ -80,7 +80,7 @@ class VolumeBinding(VolumePlugin, ReservePlugin, PreBindPlugin):
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         volumes = volumes_of(pod)
         if volumes is None or not volumes.claims:
-            return PreFilterResult(skip=True)
+            return SKIP_FILTER
         claims = read_claims(self.index, volumes)
         if isinstance(claims, str):
             return PreFilterResult(rejection=Reason(claims, unresolvable=True))

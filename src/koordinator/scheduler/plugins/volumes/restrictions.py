@@ -14,7 +14,7 @@ from koordinator.api.kinds import PERSISTENT_VOLUME_CLAIMS, Kind
 from koordinator.api.volume import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.framework import PreFilterResult, Reason
+from koordinator.scheduler.engine.framework import SKIP_FILTER, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found
@@ -54,7 +54,7 @@ class VolumeRestrictions(VolumePlugin):
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         volumes = volumes_of(pod)
         if volumes is None:
-            return PreFilterResult(skip=True)
+            return SKIP_FILTER
         in_use = self._in_use(volumes)
         if isinstance(in_use, str):
             return PreFilterResult(rejection=Reason(in_use, unresolvable=True))

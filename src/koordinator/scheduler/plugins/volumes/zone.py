@@ -11,7 +11,7 @@ from koordinator.api.volume import WAIT_FOR_FIRST_CONSUMER, PersistentVolume, Pe
 from koordinator.model.node_selector import NodePredicate
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.framework import PreFilterResult, Reason
+from koordinator.scheduler.engine.framework import SKIP_FILTER, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found, mode_not_set
@@ -40,12 +40,12 @@ class VolumeZone(VolumePlugin):
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         volumes = volumes_of(pod)
         if volumes is None:
-            return PreFilterResult(skip=True)
+            return SKIP_FILTER
         topologies = self._topologies(volumes)
         if isinstance(topologies, str):
             return PreFilterResult(rejection=Reason(topologies, unresolvable=True))
         if not topologies:
-            return PreFilterResult(skip=True)
+            return SKIP_FILTER
         return PreFilterResult(self.index.tests.get(("zones", topologies), lambda: _zone_predicate(topologies)))
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
