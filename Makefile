@@ -14,7 +14,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-long test-real test-real-long check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture lock clean
+.PHONY: help setup demo up test test-long test-real test-real-long test-gpu check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture lock clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 24
@@ -51,6 +51,9 @@ test-real: $(STAMP) ## tests against the real Kubernetes programs and the Go ori
 test-real-long: $(STAMP) ## those of them that take minutes, or that build a program first; NRI needs Go and the module proxy
 	$(BIN)/python -m pytest tests/real -m "real and slow" -n $(REAL_JOBS) --reruns 1 -rsR --durations 0 \
 		-o faulthandler_timeout=3600
+
+test-gpu: $(STAMP) ## tests that need an NVIDIA GPU: what koordlet says of it beside what nvidia-smi says
+	KOORDINATOR_GPU_REQUIRED=1 $(BIN)/python -m pytest tests/gpu -rs
 
 check: $(STAMP) ## format, lint, strict types, layers, generated files
 	$(BIN)/ruff format --check .

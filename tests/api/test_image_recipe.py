@@ -40,6 +40,19 @@ def test_what_it_copies_exists_and_reaches_the_builder() -> None:
     assert {f"!{source.split('/')[0]}" for source in copied} <= set(let_in)
 
 
+@pytest.mark.parametrize("extra", ["nvidia", "network"])
+def test_an_extra_can_be_built_in(extra: str) -> None:
+    """Its requirements are those of all programs, and one more."""
+    assert "ARG REQUIREMENTS=runtime\n" in DOCKERFILE
+    assert "--require-hashes --only-binary=:all: -r requirements/${REQUIREMENTS}.txt" in DOCKERFILE
+    assert f"requirements/{extra}.txt " in DOCKERFILE
+    runtime, more = (
+        set(re.findall(r"^[a-z0-9-]+==\S+", (REPOSITORY / f"requirements/{name}.txt").read_text(), re.MULTILINE))
+        for name in ("runtime", extra)
+    )
+    assert runtime < more
+
+
 @pytest.mark.parametrize("pod", WITHOUT_ROOT.values(), ids=WITHOUT_ROOT)
 def test_its_user_is_that_of_the_pods(pod: dict[str, dict[str, int]]) -> None:
     context = pod["securityContext"]

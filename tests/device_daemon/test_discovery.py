@@ -53,6 +53,16 @@ def test_the_order_is_always_the_same(tmp_path: Path) -> None:
     assert inventory.failed == []
 
 
+def test_nvidias_cards_are_left_to_koordlet(tmp_path: Path) -> None:
+    """An H200 and an NVSwitch."""
+    add_pci_device(tmp_path, "0001:00:00.0", "10de", "2335")
+    add_pci_device(tmp_path, "0002:00:00.0", "10de", "22a3")
+    made = machine(tmp_path, {})
+    assert look(Discovery(made)) == Inventory([], [])
+    assert isinstance(made.tools, FakeTools)
+    assert made.tools.commands == []
+
+
 @pytest.mark.parametrize("product", ["1710", "1711"])
 def test_no_tool_is_run_where_there_is_no_accelerator(product: str, tmp_path: Path) -> None:
     add_pci_device(tmp_path, "0000:00:00.0", "19e5", product)

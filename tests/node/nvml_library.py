@@ -13,6 +13,7 @@ class FakeCard:
     running: dict[int, int | None] = field(default_factory=dict)
     samples: list[tuple[int, int, int]] = field(default_factory=list)
     is_lost: bool = False
+    """It does not say who uses it."""
     is_off_the_bus: bool = False
     """Nothing can be asked of it any more."""
     tells_errors: bool = True
@@ -22,6 +23,9 @@ class FakeNvmlLibrary:
     """A card's handle is its index."""
 
     class NVMLError(Exception):
+        pass
+
+    class NVMLError_FunctionNotFound(NVMLError):
         pass
 
     class NVMLError_NotFound(NVMLError):
@@ -102,7 +106,7 @@ class FakeNvmlLibrary:
         self._reach(handle)
         return SimpleNamespace(busId=f"00000000:3B:0{handle}.0")
 
-    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[SimpleNamespace]:
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: int) -> list[SimpleNamespace]:
         card = self.cards[handle]
         if card.is_lost:
             raise self.NVMLError("GPU is lost")

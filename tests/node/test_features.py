@@ -8,9 +8,18 @@ import pytest
 
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupVersion
 from koordinator.node.errors import Unavailable
-from koordinator.node.features import FeatureState, Undetermined, Works, probe_machine, probe_traffic_control
+from koordinator.node.features import (
+    FeatureState,
+    Undetermined,
+    Works,
+    probe_gpus,
+    probe_machine,
+    probe_traffic_control,
+)
 from koordinator.node.host import Host
+from koordinator.node.nvml import NVML
 from tests.node.machine import FakeMachine
+from tests.node.nvml_library import FakeCard, FakeNvmlLibrary
 
 CGROUP = "/sys/fs/cgroup"
 ROUTES = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
@@ -117,3 +126,23 @@ def test_traffic_control_needs_a_library_a_program_and_a_default_route(machine: 
     assert "has no default route" in probe()
     machine.write("/proc/net/route", f"{ROUTES}eth0\t00000000\t0101630A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
     assert probe() == str(Works("device eth0"))
+
+
+def test_the_gpus_that_koordlet_would_measure(machine: FakeMachine) -> None:
+    library = FakeNvmlLibrary(FakeCard(), FakeCard())
+    library.nvmlInit()
+    assert probe_gpus(machine.host, lambda _: None, lambda _: NVML(library)) == Works("2 NVIDIA H200, driver 570.86")
+    assert not library.is_open
+
+
+def test_a_driver_without_a_gpu_that_answers(machine: FakeMachine) -> None:
+    state = probe_gpus(machine.host, lambda _: None, lambda _: NVML(FakeNvmlLibrary()))
+    assert isinstance(state, Unavailable)
+    assert state.reason == "NVML names no GPU that answers"
+
+
+def test_a_library_that_koordlet_could_not_use_does_not_work(machine: FakeMachine) -> None:
+    """That of another version than the kernel's module, after an upgrade, say: it is there, and loads."""
+    mismatch = Unavailable("NVML: RM has detected an NVML/RM version mismatch.", "a driver")
+    assert probe_gpus(machine.host, lambda _: None, lambda _: mismatch) is mismatch
+    assert probe_gpus(machine.host, lambda _: mismatch) is mismatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from koordinator.node.errors import Unavailable
 from koordinator.node.host import Host
-from koordinator.node.nvml import GPU, NVML, open_nvml
+from koordinator.node.nvml import GPU, NVML, open_nvml, probe
 from tests.node.machine import FakeMachine
 from tests.node.nvml_library import FakeCard, FakeNvmlLibrary
 
@@ -37,18 +38,31 @@ def test_the_cards(host: Host) -> None:
 
 
 def test_processes_with_their_latest_sample(host: Host) -> None:
+    """One that only holds memory has no sample."""
     samples = [(7, NOW + 1, 30), (7, NOW, 90), (9, NOW, 5)]
-    found = opened(host, FakeCard({7: 100, 8: 200}, samples)).processes()
-    assert [(process.pid, process.core_percent, process.memory) for process in found] == [(7, 30, 100)]
+    (found,) = opened(host, FakeCard({7: 100, 8: 200}, samples)).processes().values()
+    assert [(process.pid, process.core_percent, process.memory) for process in found] == [(7, 30, 100), (8, 0, 200)]
 
 
 def test_memory_that_the_driver_hides_is_0(host: Host) -> None:
-    assert [process.memory for process in opened(host, FakeCard({7: None}, [(7, NOW, 1)])).processes()] == [0]
+    (found,) = opened(host, FakeCard({7: None}, [(7, NOW, 1)])).processes().values()
+    assert [process.memory for process in found] == [0]
 
 
 def test_a_card_that_is_lost_costs_its_own_processes_only(host: Host) -> None:
-    cards = (FakeCard(is_lost=True), FakeCard({7: 1}, [(7, NOW, 1)]), FakeCard({8: 1}))
-    assert [process.gpu.minor for process in opened(host, *cards).processes()] == [1]
+    """What it does is unknown, and not nothing."""
+    cards = (FakeCard(is_lost=True), FakeCard({7: 1}, [(7, NOW, 1)]), FakeCard())
+    found = opened(host, *cards).processes()
+    assert {gpu.minor: len(processes) for gpu, processes in found.items()} == {1: 1, 2: 0}
+
+
+def test_a_card_that_answers_again_is_warned_of_again(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    card = FakeCard(is_lost=True)
+    nvml = opened(host, card)
+    with caplog.at_level(logging.WARNING):
+        for card.is_lost in (True, True, False, True):
+            nvml.processes()
+    assert caplog.text.count("the usage of GPU GPU-0 is unknown: NVML: GPU is lost") == 2
 
 
 def test_without_the_bindings(host: Host) -> None:
@@ -67,7 +81,7 @@ def test_without_the_driver(host: Host) -> None:
 
 
 def test_without_the_driver_the_bindings_are_not_imported(tmp_path: Path) -> None:
-    """They take 17 MiB."""
+    """They take memory."""
 
     def load() -> Any:
         raise AssertionError("imported")
@@ -75,6 +89,19 @@ def test_without_the_driver_the_bindings_are_not_imported(tmp_path: Path) -> Non
     missing = open_nvml(Host.below(tmp_path), load)
     assert isinstance(missing, Unavailable)
     assert missing.reason == "no NVIDIA driver is loaded"
+
+
+def test_what_koordlet_would_miss_is_seen_without_opening_the_library(host: Host, tmp_path: Path) -> None:
+    def fail(name: str) -> Any:
+        raise OSError(name)
+
+    def reason(missing: Unavailable | None) -> str | None:
+        return None if missing is None else missing.reason
+
+    assert reason(probe(Host.below(tmp_path / "other"))) == "no NVIDIA driver is loaded"
+    assert reason(probe(host, lambda name: None)) == "nvidia-ml-py is not installed"
+    assert reason(probe(host, lambda name: name, fail)) == "libnvidia-ml.so.1 is not installed"
+    assert probe(host, lambda name: name, lambda name: name) is None
 
 
 _CRITICAL = 8

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     root = options.root or ""
     host = Host() if options.root is None else Host.below(options.root)
     programs = asyncio.run(probe_node_programs(host, f"{root}{HOOK_SERVERS}", options.koordlet))
-    machine = probe_machine(host)
+    machine = probe_machine(host, wakes_gpus=True)
     machine = replace(machine, features=(*machine.features, *programs))
     if options.output == "json":
         print(json.dumps(as_json(machine), indent=2))

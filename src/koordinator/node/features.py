@@ -6,15 +6,15 @@ only root could see is ``Undetermined``.
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from koordinator.node import core_scheduling, kidled, perf_events, resctrl
+from koordinator.node import core_scheduling, kidled, nvml, perf_events, resctrl
 from koordinator.node.cgroup_layout import HYBRID, CgroupDriver, CgroupVersion, detect_driver, detect_version
 from koordinator.node.cpu_topology import read_cpu_topology
 from koordinator.node.errors import FileError, Unavailable, file_error
@@ -69,8 +69,11 @@ class Machine:
     features: tuple[Feature, ...]
 
 
-def probe_machine(host: Host) -> Machine:
-    """Look at everything once. Never raises: what cannot be looked at says so in its line."""
+def probe_machine(host: Host, wakes_gpus: bool = False) -> Machine:
+    """Look at everything once. Never raises: what cannot be looked at says so in its line.
+
+    With ``wakes_gpus`` NVIDIA's library is initialised; without it only what is installed is looked at.
+    """
     try:
         version = detect_version(host)
     except FileError:
@@ -82,13 +85,13 @@ def probe_machine(host: Host) -> Machine:
         cgroup_version=version,
         cgroup_driver=detect_driver(host, version) if version else None,
         is_root=os.geteuid() == 0,
-        features=tuple(_probe_all(host, version)),
+        features=tuple(_probe_all(host, version, wakes_gpus)),
     )
 
 
-def _probe_all(host: Host, version: CgroupVersion | None) -> Iterable[Feature]:
+def _probe_all(host: Host, version: CgroupVersion | None, wakes_gpus: bool) -> Iterable[Feature]:
     cgroups = _Cgroups(host, version)
-    for name, used_by, probe in (*_cgroup_features(cgroups), *_machine_features(host)):
+    for name, used_by, probe in (*_cgroup_features(cgroups), *_machine_features(host, wakes_gpus)):
         try:
             state = probe()
         except FileError as error:
@@ -172,7 +175,7 @@ def _cgroup_features(cgroups: _Cgroups) -> list[_Row]:
     ]
 
 
-def _machine_features(host: Host) -> list[_Row]:
+def _machine_features(host: Host, wakes_gpus: bool) -> list[_Row]:
     return [
         ("CPU topology", ("NodeTopologyReport", "CPUSetAllocator", "BECPUSuppress"), lambda: _topology(host)),
         ("NUMA memory", ("NodeTopologyReport", "NUMA usage"), lambda: _numa(host)),
@@ -190,7 +193,11 @@ def _machine_features(host: Host) -> list[_Row]:
         ),
         ("traffic control", ("TCNetworkQoS",), lambda: probe_traffic_control(host)),
         ("Terway's folder", ("TerwayQoS",), lambda: probe_terway(host)),
-        ("NVIDIA management library", ("Accelerators", "GPUEnvInject"), _nvml),
+        (
+            "NVIDIA management library",
+            ("Accelerators",),
+            lambda: probe_gpus(host) if wakes_gpus else nvml.probe(host) or Works(nvml.LIBRARY),
+        ),
         ("RDMA devices", ("RDMADevices",), lambda: _rdma(host)),
     ]
 
@@ -339,13 +346,23 @@ def probe_traffic_control(
     return Works(f"device {device}")
 
 
-def _nvml() -> FeatureState:
-    # The file name is the one that NVIDIA's own bindings load.
+def probe_gpus(
+    host: Host,
+    find_missing: Callable[[Host], Unavailable | None] = nvml.probe,
+    open_library: Callable[[Host], nvml.NVML | Unavailable] = nvml.open_nvml,
+) -> Works | Unavailable:
+    """The GPUs that koordlet would measure. Initialises the library, which can take seconds."""
+    library = find_missing(host) or open_library(host)
+    if isinstance(library, Unavailable):
+        return library
     try:
-        ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return Unavailable("libnvidia-ml.so.1 is not installed", "the driver of an NVIDIA GPU")
-    return Works("libnvidia-ml.so.1")
+        models = Counter(gpu.model for gpu in library.gpus)
+        if not models:
+            return Unavailable("NVML names no GPU that answers", "an NVIDIA GPU that this program can see")
+        named = ", ".join(f"{count} {model}" for model, count in models.items())
+        return Works(f"{named}, driver {library.driver_version}")
+    finally:
+        library.close()
 
 
 def _rdma(host: Host) -> FeatureState:

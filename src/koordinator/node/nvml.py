@@ -1,28 +1,43 @@
 """NVIDIA GPUs, through the management library of their driver (NVML) and NVIDIA's own bindings for it.
 
-The bindings, nvidia-ml-py, are an optional extra: they are imported when GPUs are asked for, since that takes 17 MiB.
+The bindings, nvidia-ml-py, are an optional extra: they are imported when GPUs are asked for, since that takes 4 MiB,
+and 15 where their bytecode has not been written.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+import importlib.util
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from koordinator.node.errors import Unavailable
 from koordinator.node.host import Host, exists
+from koordinator.node.pci import pci_address
 
 logger = logging.getLogger(__name__)
 
 _ALL_SAMPLES: Final = 1024
 """A time in microseconds since 1970 that lies before every sample: all that the driver still has."""
 
+_MOST_PERCENT: Final = 100
+"""Some drivers fill samples with garbage (github.com/Syllo/nvtop, issue 110): one of more than this says nothing."""
+
 _OF_APPLICATIONS: Final = frozenset({13, 31, 43, 45, 68, 109})
 """Xids of errors that a program has made: the GPU itself is as it was (docs.nvidia.com/deploy/xid-errors)."""
 _MOST_EVENTS: Final = 64
 """Of one poll: a driver that never stops telling must not stop the agent."""
+
+_DRIVER: Final = "driver/nvidia/version"
+"""Below /proc: what the kernel module says of itself."""
+LIBRARY: Final = "libnvidia-ml.so.1"
+"""The file name that NVIDIA's bindings load."""
+_NEEDS_DRIVER: Final = "an NVIDIA GPU, and its driver"
+_NO_DRIVER: Final = Unavailable("no NVIDIA driver is loaded", _NEEDS_DRIVER)
+_NO_BINDINGS: Final = Unavailable("nvidia-ml-py is not installed", "pip install 'koordinator[nvidia]'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,27 +76,32 @@ class NVML:
     def __init__(self, library: Any) -> None:
         """``library`` is the module pynvml, on which nvmlInit was called."""
         self._library = library
-        self._handles: dict[GPU, Any] = {}
-        for index in range(library.nvmlDeviceGetCount()):
-            handle = library.nvmlDeviceGetHandleByIndex(index)
-            self._handles[self._describe(index, handle)] = handle
+        self._handles = self._open_all()
         self.driver_version = str(library.nvmlSystemGetDriverVersion())
         self._health: _Health | None = None
+        self._unmeasured: dict[GPU, str] = {}
+        """Why the processes of a GPU are unknown."""
 
     @property
     def gpus(self) -> tuple[GPU, ...]:
-        """In the order of their indices."""
+        """In the order of their indices; without those that did not answer when the library was opened."""
         return tuple(self._handles)
 
-    def processes(self) -> tuple[GPUProcess, ...]:
-        """Those that compute, but those of which the driver has no utilisation. A GPU that does not answer has none."""
-        found: list[GPUProcess] = []
+    def processes(self) -> Mapping[GPU, Sequence[GPUProcess]]:
+        """Those that compute, and those that only hold memory, by GPU.
+
+        A GPU of which the driver does not tell them is left out, as one with MIG enabled always is: what it does is
+        unknown, which is not 0.
+        """
+        found: dict[GPU, Sequence[GPUProcess]] = {}
         for gpu in self._handles:
             try:
-                found.extend(self._processes(gpu))
+                found[gpu] = tuple(self._processes(gpu))
             except self._library.NVMLError as error:
-                logger.debug("GPU %s: %s", gpu.uuid, error)
-        return tuple(found)
+                self._note_unmeasured(gpu, str(error))
+            else:
+                self._unmeasured.pop(gpu, None)
+        return found
 
     def failures(self) -> Mapping[GPU, GPUFailure]:
         """The GPUs that are not healthy, by the critical errors that the driver has told since this was first asked.
@@ -97,22 +117,50 @@ class NVML:
             self._health.close()
         self._library.nvmlShutdown()
 
+    def _open_all(self) -> dict[GPU, Any]:
+        """The handles of the GPUs that answer: one that has fallen off the bus must not cost the node the others."""
+        handles: dict[GPU, Any] = {}
+        for index in range(self._library.nvmlDeviceGetCount()):
+            try:
+                handle = self._library.nvmlDeviceGetHandleByIndex(index)
+                handles[self._describe(index, handle)] = handle
+            except self._library.NVMLError as error:
+                logger.warning("GPU %d is left out until koordlet starts anew: NVML: %s", index, error)
+        return handles
+
     def _processes(self, gpu: GPU) -> Iterator[GPUProcess]:
-        handle = self._handles[gpu]
-        running = self._library.nvmlDeviceGetComputeRunningProcesses(handle)
-        if not running:
-            return
+        running = self._running(self._handles[gpu])
+        percents = self._core_percents(self._handles[gpu]) if running else {}
+        for process in running:
+            # Where the driver hides the memory of processes (in a virtual machine of some clouds), it says None.
+            memory = int(process.usedGpuMemory or 0)
+            yield GPUProcess(process.pid, gpu, percents.get(process.pid, 0), memory)
+
+    def _running(self, handle: Any) -> Sequence[Any]:
+        """By the newest call that the driver has.
+
+        The bindings' name without a version would raise what is no NVMLError where the driver is older than R510.
+        """
+        library = self._library
+        try:
+            found: Sequence[Any] = library.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+        except library.NVMLError_FunctionNotFound:
+            found = library.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+        return found
+
+    def _core_percents(self, handle: Any) -> Mapping[int, int]:
+        """By process; the driver has samples only of those that have computed of late."""
         try:
             samples = self._library.nvmlDeviceGetProcessUtilization(handle, _ALL_SAMPLES)
         except self._library.NVMLError_NotFound:
-            # Nothing has run since the driver began to keep samples.
-            return
-        latest = {sample.pid: sample for sample in sorted(samples, key=lambda sample: int(sample.timeStamp))}
-        for process in running:
-            sample = latest.get(process.pid)
-            if sample is not None:
-                # Where the driver hides the memory of processes (in a virtual machine of some clouds), it says None.
-                yield GPUProcess(process.pid, gpu, int(sample.smUtil), int(process.usedGpuMemory or 0))
+            return {}
+        in_order = sorted(samples, key=lambda sample: int(sample.timeStamp))
+        return {sample.pid: int(sample.smUtil) for sample in in_order if sample.smUtil <= _MOST_PERCENT}
+
+    def _note_unmeasured(self, gpu: GPU, why: str) -> None:
+        if self._unmeasured.get(gpu) != why:
+            logger.warning("the usage of GPU %s is unknown: NVML: %s", gpu.uuid, why)
+        self._unmeasured[gpu] = why
 
     def _describe(self, index: int, handle: Any) -> GPU:
         library = self._library
@@ -122,7 +170,7 @@ class NVML:
             minor=int(library.nvmlDeviceGetMinorNumber(handle)),
             memory=int(library.nvmlDeviceGetMemoryInfo(handle).total),
             model=str(library.nvmlDeviceGetName(handle)),
-            bus_id=_sysfs_bus_id(str(library.nvmlDeviceGetPciInfo(handle).busId)),
+            bus_id=pci_address(str(library.nvmlDeviceGetPciInfo(handle).busId)),
         )
 
 
@@ -181,7 +229,7 @@ class _Health:
     def _address_of(self, device: Any) -> str | None:
         """None for a device that has fallen off the bus: it is then found by not answering."""
         try:
-            return _sysfs_bus_id(str(self._library.nvmlDeviceGetPciInfo(device).busId))
+            return pci_address(str(self._library.nvmlDeviceGetPciInfo(device).busId))
         except self._library.NVMLError:
             return None
 
@@ -202,20 +250,39 @@ class _Health:
 
 def open_nvml(host: Host, load: Callable[[], Any] = lambda: importlib.import_module("pynvml")) -> NVML | Unavailable:
     """The library, or why there is none. Without a driver the bindings are not even imported."""
-    if not exists(f"{host.proc}/driver/nvidia/version"):
-        return Unavailable("no NVIDIA driver is loaded", "an NVIDIA GPU, and its driver")
+    if not exists(f"{host.proc}/{_DRIVER}"):
+        return _NO_DRIVER
     try:
         library = load()
     except ImportError:
-        return Unavailable("nvidia-ml-py is not installed", "pip install 'koordinator[nvidia]'")
+        return _NO_BINDINGS
     try:
         library.nvmlInit()
+    except library.NVMLError as error:
+        return _unusable(error)
+    try:
         return NVML(library)
     except library.NVMLError as error:
-        return Unavailable(f"NVML: {error}", "an NVIDIA GPU, and its driver where this program can see it")
+        library.nvmlShutdown()
+        return _unusable(error)
 
 
-def _sysfs_bus_id(text: str) -> str:
-    """NVML writes the domain with eight digits and in capitals."""
-    domain, _, rest = text.lower().partition(":")
-    return f"{domain[-4:]}:{rest}"
+def _unusable(error: Exception) -> Unavailable:
+    return Unavailable(f"NVML: {error}", f"{_NEEDS_DRIVER} where this program can see it")
+
+
+def probe(
+    host: Host,
+    find: Callable[[str], object] = importlib.util.find_spec,
+    load: Callable[[str], object] = ctypes.CDLL,
+) -> Unavailable | None:
+    """What keeps ``open_nvml`` from succeeding, as far as can be seen without initialising the library."""
+    if not exists(f"{host.proc}/{_DRIVER}"):
+        return _NO_DRIVER
+    if find("pynvml") is None:
+        return _NO_BINDINGS
+    try:
+        load(LIBRARY)
+    except OSError:
+        return Unavailable(f"{LIBRARY} is not installed", "the library of the driver where this program can see it")
+    return None

@@ -30,9 +30,10 @@ class FakeGPUs:
 
     def __init__(self, *processes: GPUProcess) -> None:
         self._processes = processes
+        self.measurable: Sequence[GPU] = CARDS
 
-    def processes(self) -> Sequence[GPUProcess]:
-        return self._processes
+    def processes(self) -> Mapping[GPU, Sequence[GPUProcess]]:
+        return {card: [process for process in self._processes if process.gpu == card] for card in self.measurable}
 
 
 def collector(root: Path, *processes: GPUProcess, pids: str = "7\n8\n") -> GPUCollector:
@@ -57,6 +58,15 @@ IDLE = {
 def test_idle_cards_are_the_nodes_and_nobody_elses(tmp_path: Path) -> None:
     found = collector(tmp_path).collect([pod("a")])
     assert (named(found.node), found.pods) == (IDLE, {})
+
+
+def test_a_card_that_cannot_be_measured_has_no_samples(tmp_path: Path) -> None:
+    """0 would say that nobody uses it."""
+    cards = FakeGPUs()
+    cards.measurable = CARDS[1:]
+    machine = FakeMachine(tmp_path)
+    found = GPUCollector(cards, CgroupReader(machine.layout(CgroupVersion.V2), 4096)).collect([])
+    assert set(named(found.node)) == {"node_gpu_core_usage 1 GPU-1", "node_gpu_memory_usage 1 GPU-1"}
 
 
 def test_processes_of_containers_and_of_others(tmp_path: Path) -> None:

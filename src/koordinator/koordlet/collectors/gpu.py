@@ -29,12 +29,13 @@ class GPULibrary(Protocol):
     @property
     def gpus(self) -> Sequence[GPU]: ...
 
-    def processes(self) -> Sequence[GPUProcess]: ...
+    def processes(self) -> Mapping[GPU, Sequence[GPUProcess]]: ...
 
 
 @dataclass(slots=True)
 class GPUUsage:
-    """Samples of the node, which has one of each GPU, and of pods and containers, which have one where they run."""
+    """Samples of the node, which has one of each GPU that can be measured, and of pods and containers, which have one
+    where they run."""
 
     node: dict[Series, float] = field(default_factory=dict)
     pods: dict[Series, float] = field(default_factory=dict)
@@ -56,12 +57,10 @@ class GPUCollector:
         """One round. A container that has ended is left out."""
         result = GPUUsage()
         by_process: defaultdict[int, list[GPUProcess]] = defaultdict(list)
-        for process in self._library.processes():
-            by_process[process.pid].append(process)
-        everything = [process for processes in by_process.values() for process in processes]
-        for gpu in self._library.gpus:
-            of_gpu = [process for process in everything if process.gpu == gpu]
-            _add(result.node, (NODE_GPU_CORE_USAGE, NODE_GPU_MEMORY_USAGE), {}, gpu, of_gpu)
+        for gpu, processes in self._library.processes().items():
+            _add(result.node, (NODE_GPU_CORE_USAGE, NODE_GPU_MEMORY_USAGE), {}, gpu, processes)
+            for process in processes:
+                by_process[process.pid].append(process)
         for pod in pods if by_process else ():
             self._pod(result, pod, by_process)
         return result
