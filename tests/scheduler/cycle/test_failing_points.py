@@ -43,7 +43,6 @@ from koordinator.scheduler.engine.framework_hooks import (
     PodPatcher,
     PostFilterTransformer,
     PreferNodesPlugin,
-    ReservationNominator,
     ResizePodPlugin,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -73,7 +72,6 @@ class Breaking(
     PreferNodesPlugin,
     NextPodPlugin,
     ResizePodPlugin,
-    ReservationNominator,
     PostFilterTransformer,
     EventHandler,
 ):
@@ -126,13 +124,6 @@ class Breaking(
     def resize_pod(self, pod: PodInfo, row: int) -> PodInfo | Reason | None:
         self.at("resize_pod", pod)
         return None
-
-    def nominate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
-        self.at("nominate", pod)
-        return None
-
-    def forget_nomination(self, pod: PodInfo) -> None:
-        self.at("forget_nomination", pod)
 
     def after_post_filter(self, pod: PodInfo, rejection: Any) -> None:
         self.at("after_post_filter", pod)
@@ -261,11 +252,11 @@ def plugins_of(fixture: RunningScheduler) -> tuple[Breaking, Second]:
 
 
 FAILS_THE_ATTEMPT = (
-    *("class_key", "context_key", "pre_filter", "find_one_node", "prefer_nodes", "resize_pod", "nominate"),
+    *("class_key", "context_key", "pre_filter", "find_one_node", "prefer_nodes", "resize_pod"),
     *("reserve", "permit", "permit answers nonsense", "pre_binds", "allowed: pre_binds", "pre_bind", "bind"),
     *("pre_bind is cancelled",),
 )
-IS_COUNTED = ("post_bind", "forget_nomination", "next_pod", "on_time", "next_time_event", "time_events")
+IS_COUNTED = ("post_bind", "next_pod", "on_time", "next_time_event", "time_events")
 
 
 @pytest.mark.parametrize("point", FAILS_THE_ATTEMPT)

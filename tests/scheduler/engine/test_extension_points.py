@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from koordinator.scheduler.engine.adjustment import Adjustment
-from koordinator.scheduler.engine.columns import NodeReference, Rows
-from koordinator.scheduler.engine.cycle_state import CycleState
+from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.framework import Reason
@@ -18,7 +17,6 @@ from koordinator.scheduler.engine.framework_hooks import (
     PostFilterTransformer,
     PreferNodesPlugin,
     PreFilterTransformer,
-    ReservationNominator,
     ResizePodPlugin,
     ScoreTransformer,
 )
@@ -197,34 +195,3 @@ def test_a_resized_pod_takes_what_it_really_needs() -> None:
 def test_a_resize_may_fail_the_attempt() -> None:
     engine, _, _ = engine_with(Growing, [make_node("b")])
     assert message_of(decide(engine)) == "0/1 nodes are available: 1 no larger device."
-
-
-class Nominating(ReservationNominator, Shared):
-    name = "Nominating"
-
-    def __init__(self, args: Any, view: Any) -> None:
-        super().__init__(args, view)
-        self.nominated: list[str] = []
-
-    def nominate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
-        if "unlucky" in pod.pod.metadata.labels:
-            return Reason("no nominated reservation")
-        self.nominated.append(pod.key)
-        return None
-
-    def forget_nomination(self, pod: PodInfo) -> None:
-        self.nominated.remove(pod.key)
-
-
-def test_a_nominated_reservation_is_forgotten_once_it_is_taken() -> None:
-    engine, _, plugin = engine_with(Nominating)
-    result = decide(engine)
-    assert plugin.nominated == ["default/p"]
-    assert isinstance(result, Placement)
-    engine.assume(result)
-    assert plugin.nominated == []
-
-
-def test_without_a_reservation_to_nominate_the_attempt_fails() -> None:
-    engine, _, _ = engine_with(Nominating)
-    assert message_of(decide(engine, labels={"unlucky": ""})).endswith("1 no nominated reservation.")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from koordinator.api.reservation import Reservation
 from koordinator.scheduler.cycle.plugin_services import make_controllers
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PermitPlugin, Wait
 from koordinator.scheduler.engine.columns import NodeReference
@@ -18,18 +20,11 @@ from koordinator.scheduler.engine.framework_hooks import (
     ControllerProvider,
     ForgetHandler,
     ReservationFilterPlugin,
-    ReservationPreAllocationRestorePlugin,
-    ReservationRestorePlugin,
+    ReservationInfo,
     ReservationScorePlugin,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.reservation_points import (
-    filter_reservation,
-    restore_pre_allocatable,
-    restore_reservations,
-    score_pre_allocatable,
-    score_reservations,
-)
+from koordinator.scheduler.engine.reservation_points import ReservationPoints
 from koordinator.scheduler.engine.resource_index import CPU
 from tests.scheduler.engine.extended import Shared, decide, engine_with
 from tests.scheduler.fakes import describe, make_pod
@@ -90,47 +85,56 @@ def test_permit_that_raises_is_an_error_of_its_plugin() -> None:
         permitted("raise")
 
 
-class Reservations(
-    ReservationRestorePlugin,
-    ReservationPreAllocationRestorePlugin,
-    ReservationFilterPlugin,
-    ReservationScorePlugin,
-    Shared,
-):
-    """Reservations are numbers here: even ones fit, larger ones and pods of few CPUs are better."""
+class Reservations(ReservationFilterPlugin, ReservationScorePlugin, Shared):
+    """Even CPUs fit, larger reservations and pods of few CPUs are better."""
 
     name = "Reservations"
 
-    def restore_reservations(self, pod: PodInfo, matched: Sequence[Any], unmatched: Sequence[Any], row: int) -> Any:
-        return sum(matched) - sum(unmatched)
+    def filter_reservation(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> Reason | None:
+        return Reason(f"{reservation.name} is odd") if int(reservation.name) % 2 else None
 
-    def filter_reservation(self, pod: PodInfo, reservation: Any, row: int) -> Reason | None:
-        return Reason(f"{reservation} is odd") if reservation % 2 else None
-
-    def restore_pre_allocatable(self, reservation: Any, pods: Sequence[PodInfo], row: int) -> Any:
-        return min(reservation, len(pods))
-
-    def score_reservation(self, pod: PodInfo, reservation: Any, row: int) -> int:
-        return int(reservation) // (pod.request.amounts[CPU] // 1000)
+    def score_reservation(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> int:
+        return int(reservation.name) // (pod.request.amounts[CPU] // 1000)
 
 
-def test_reservation_points() -> None:
+@dataclass
+class Numbered:
+    """A reservation of which the name is a number."""
+
+    name: str
+    uid: str = ""
+    node_name: str = ""
+    reservation: Reservation = field(default_factory=Reservation)
+    users: dict[str, PodInfo] = field(default_factory=dict)
+
+
+def scores(points: ReservationPoints, pod: PodInfo, *names: str) -> list[int]:
+    return points.scores([(pod, Numbered(name)) for name in names], 0)
+
+
+def test_filters_must_agree_and_scores_are_scaled_by_the_largest() -> None:
     engine, _, _ = engine_with(Reservations)
-    pod = describe(make_pod("p"))
-    assert restore_reservations(engine.profile, pod, [5, 2], [3], 0) == {"Reservations": 4}
-    assert filter_reservation(engine.profile, pod, 2, 0) is None
-    assert filter_reservation(engine.profile, pod, 3, 0) == Reason("3 is odd")
-    assert score_reservations(engine.profile, pod, [0, 3, 7], 0) == [0, 42, 100]
-    assert score_reservations(engine.profile, pod, [0, 0], 0) == [0, 0]
+    points, pod = ReservationPoints(engine.profile), describe(make_pod("p"))
+    assert points
+    assert points.refusal(pod, Numbered("2"), 0) is None
+    assert points.refusal(pod, Numbered("3"), 0) == Reason("3 is odd")
+    assert scores(points, pod, "0", "3", "7") == [0, 42, 100]
+    assert scores(points, pod, "0", "0") == [0, 0]
+    assert scores(points, pod) == []
     with pytest.raises(PluginError, match="below 0"):
-        score_reservations(engine.profile, pod, [-1], 0)
+        scores(points, pod, "-1")
 
 
-def test_a_reservation_may_take_over_what_pods_hold() -> None:
+def test_pods_that_a_reservation_may_take_over_are_scored_alike() -> None:
     engine, _, _ = engine_with(Reservations)
     pods = [describe(make_pod(f"p{cpu}", cpu=cpu)) for cpu in ("1", "2", "4")]
-    assert restore_pre_allocatable(engine.profile, 2, pods, 0) == {"Reservations": 2}
-    assert score_pre_allocatable(engine.profile, 8, pods, 0) == [100, 50, 25]
+    points = ReservationPoints(engine.profile)
+    assert points.scores([(pod, Numbered("8")) for pod in pods], 0) == [100, 50, 25]
+
+
+def test_a_profile_without_such_plugins_has_nobody_to_ask() -> None:
+    engine, _, _ = engine_with(Providing)
+    assert not ReservationPoints(engine.profile)
 
 
 class Working:

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import Protocol
 
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS
+
+
+class Change(Protocol):
+    """``apply`` and ``revert`` by turns; ``revert`` also after an ``apply`` that has failed."""
+
+    def apply(self) -> None: ...
+    def revert(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +31,8 @@ class Adjustment:
     """Pods of the node that are to be thought gone: with what they request, their ports and their allocations."""
     added: tuple[PodInfo, ...] = ()
     """Pods that are to be thought there."""
+    changes: tuple[Change, ...] = ()
+    """What else is to be otherwise on the row, made before pods go and come, and taken back when they are back."""
 
 
 def difference(removed: Iterable[PodInfo], added: Iterable[PodInfo]) -> Adjustment:

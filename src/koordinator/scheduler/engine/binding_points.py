@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import ObjectMeta
@@ -37,11 +37,15 @@ class ReservePlugin(Plugin):
 class AllocatorPlugin(Plugin, EventHandler):
     """Takes part at Reserve. The ledger keeps what it allocates."""
 
+    allocates_as_filtered: ClassVar[bool] = True
+    """Whether ``allocate`` sees the node as Filter does, without what is reserved there for the pod; False for one that
+    does not need that, which saves work."""
+
     @abstractmethod
     def allocate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Allocation | Reason | None:
         """What the pod gets on the node; None if it needs nothing of this plugin; a reason if it cannot have it, for
-        which the pod waits as for a filter's. Changes nothing: ``on_allocated`` is called if the allocation is made.
-        Also asked in simulations, of nodes as they might be."""
+        which the pod waits as for a filter's. Changes nothing: ``on_allocated`` is called if the allocation is made,
+        after all allocators have been asked. Also asked in simulations, of nodes as they might be."""
 
     def nominated_allocation(self, pod: PodInfo, node_name: str) -> Allocation | None:
         """What a pod that is nominated to the node is going to hold there, counted while others are looked at; None,

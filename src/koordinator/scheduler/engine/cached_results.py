@@ -251,9 +251,9 @@ class CachedScores(CachedResults):
             self.values[where] = scores
             self.changed_at = self._columns.version
 
-    def score_of(self, row: int) -> int:
-        """What the value of ``row`` is by now."""
-        score = self.plugin.score_one(self.pod, self.state, row)
+    def score_of(self, pod: PodInfo, row: int) -> int:
+        """What the value of ``row`` would be by now for a pod that is like ours."""
+        score = self.plugin.score_one(pod, self.state, row)
         if not self.scales and not 0 <= score <= MAX_NODE_SCORE:
             raise self._out_of_range(score)
         return score * self.factor

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final, NoReturn, TypeVar
 
 from koordinator.scheduler.engine.batch.evaluator import BatchEvaluator
-from koordinator.scheduler.engine.binding_points import AllocatorPlugin, ReservePlugin, Wait
+from koordinator.scheduler.engine.binding_points import ReservePlugin, Wait
 from koordinator.scheduler.engine.cached_results import SharedResults
 from koordinator.scheduler.engine.choice import Chooser, RandomSource
 from koordinator.scheduler.engine.cluster_state import ClusterState
@@ -25,13 +25,13 @@ from koordinator.scheduler.engine.framework_hooks import (
     FindOneNodePlugin,
     ForgetHandler,
     PreferNodesPlugin,
-    ReservationNominator,
     ResizePodPlugin,
 )
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
 from koordinator.scheduler.engine.rejection import no_nodes, refused_everywhere, refused_on_node, reject
+from koordinator.scheduler.engine.simulation import Allocators
 
 T = TypeVar("T")
 _TOP_NODES: Final = 3
@@ -86,10 +86,9 @@ class Engine:
         ]
         self._finder = profile.first(FindOneNodePlugin)
         self._preferring = profile.first(PreferNodesPlugin)
-        self._nominator = profile.first(ReservationNominator)
         self._resizing = profile.all(ResizePodPlugin)
         self._forgetting = profile.all(ForgetHandler)
-        self._allocating = tuple(each for each in profile.reserve if isinstance(each, AllocatorPlugin))
+        self._allocators = Allocators(profile)
         self._reserving = tuple(each for each in profile.reserve if isinstance(each, ReservePlugin))
         self.handle = Handle(profile, state, lambda: self.check_time())
         for plugin in profile.plugins.values():
@@ -145,18 +144,14 @@ class Engine:
         if refusal is not None:
             self.forget(placement)
             return refused_on_node(self.profile, *refusal, placement.node_name)
-        if self._nominator is not None:
-            self._notify(self._nominator.name, self._nominator.forget_nomination, placement.pod)
         return None
 
     def _reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> tuple[str, Reason] | None:
         """The plugin that refuses, and why."""
-        for allocator in self._allocating:
-            answer = allocator.allocate(state, pod, node)
+        for name, answer in self._allocators.ask(state, pod, node):
             if isinstance(answer, Reason):
-                return allocator.name, answer
-            if answer is not None:
-                self._state.view.allocations.take(node.index, pod, allocator.name, answer)
+                return name, answer
+            self._state.view.allocations.take(node.index, pod, name, answer)
         for plugin in self._reserving:
             reason = plugin.reserve(state, pod, node)
             if reason is not None:
@@ -250,8 +245,6 @@ class Engine:
         if row is None:
             return self._reject(pod_class, pod, attempt)
         state.node = node = self._state.view.columns.reference(row)
-        if self._nominator is not None and (reason := self._nominator.nominate(state, pod, node)) is not None:
-            return refused_on_node(self.profile, self._nominator.name, reason, node.name)
         for plugin in self._resizing:
             resized = plugin.resize_pod(pod, row)
             if isinstance(resized, Reason):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from prometheus_client.registry import Collector
 
@@ -16,7 +16,7 @@ from koordinator.api.kinds import RESERVATIONS, Kind
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.binding_points import ClusterWriter, ControllerWriter, PodChanges
-from koordinator.scheduler.engine.columns import NodeReference, Rows
+from koordinator.scheduler.engine.columns import NamedAspect, NodeReference, Rows
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.framework import Plugin, Reason
@@ -101,41 +101,105 @@ class ResizePodPlugin(Plugin):
         """The node is chosen: the pod with what it really takes there, a reason to fail, or None for no change."""
 
 
+RESERVED: Final = NamedAspect("Reservation")
+"""What is said of the Reservations on a node, and who takes from them. For plugins of which the results depend on what
+``ReservationRestorePlugin`` gives."""
+
+
+class ReservationInfo(Protocol):
+    """A Reservation, or a pod in operating mode that stands for one, as other plugins see it."""
+
+    @property
+    def uid(self) -> str:
+        """Also of the pod that stands for it, by which ``view.allocations`` knows what it holds."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def node_name(self) -> str:
+        """Empty while it has none."""
+
+    @property
+    def reservation(self) -> Reservation:
+        """For a pod in operating mode: what it would be as a Reservation."""
+
+    @property
+    def users(self) -> Mapping[str, PodInfo]:
+        """The pods that take from it, by uid."""
+
+
 class ReservationNominator(Plugin):
-    @abstractmethod
-    def nominate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
-        """The node is chosen: settle on the reservation that the pod takes its resources from, if any; a reason fails
-        the attempt."""
+    """Says which Reservation a pod takes from. Plugins of the points about Reservations ask it, as
+    ``handle.plugin(ReservationNominator)``."""
 
     @abstractmethod
-    def forget_nomination(self, pod: PodInfo) -> None:
-        """The pod has taken what was nominated, or will not."""
+    def nominated_reservation(self, pod: PodInfo, row: int) -> ReservationInfo | None:
+        """The Reservation that the pod takes from on ``row``, for Filter, Score and ``allocate``; None if it takes from
+        the node alone, and where the row is seen as any pod sees it, since that result is shared with pods that may
+        take from none. Once it is allocated, the one from which it has been. Not to be asked in ``filter_reservation``
+        or ``score_reservation``."""
+
+    @abstractmethod
+    def nominated_pods(self, pod: PodInfo, row: int) -> tuple[PodInfo, ...]:
+        """The running pods that the Reservation takes over on ``row`` for which ``pod`` stands; otherwise as above."""
 
 
 class ReservationRestorePlugin(Plugin):
+    """Holds something in Reservations beyond amounts: it allocates, and the pod that stands for a Reservation has its
+    entry in ``view.allocations`` as any other.
+
+    A pod that may take from Reservations sees their nodes without the pods that stand for these, and so does this
+    plugin in its Filter, Score and ``allocate``: ``on_released`` has been called for them, and what owners have taken
+    stays taken. What it needs to know about them beyond that is asked for just before."""
+
     @abstractmethod
-    def restore_reservations(self, pod: PodInfo, matched: Sequence[Any], unmatched: Sequence[Any], row: int) -> Any:
-        """What the plugin has to give back on ``row`` so that ``pod`` may use what ``matched`` hold and cannot use what
-        ``unmatched`` hold."""
+    def restore_reservations(
+        self, matched: Sequence[ReservationInfo], unmatched: Sequence[ReservationInfo], row: int
+    ) -> Any:
+        """What the plugin gives back on ``row`` to a pod that may take from ``matched``. ``unmatched`` are of others:
+        what their owners have taken of them counts twice there, and once of it is to be given back. The pods that stand
+        for them still hold what they hold in ``view.allocations``. Never None; depends on nothing but the arguments and
+        the row."""
+
+    def restored(self, row: int) -> Any | None:
+        """What ``restore_reservations`` says for the pod for which ``row`` is seen just now. To most pods all
+        Reservations are unmatched: then it is asked when this is, and what it says is the same for all of them. So
+        whoever calls this in Filter or Score ``reads`` RESERVED. None where nobody takes from any Reservation."""
+        seen = self.view.restored.get((ReservationRestorePlugin, self.name, row))
+        if seen is not None:
+            return seen
+        unmatched = self.view.reservations_on(row)
+        return self.restore_reservations((), unmatched, row) if unmatched else None
 
 
 class ReservationPreAllocationRestorePlugin(Plugin):
+    """The same for Reservations that take over running pods: the pod that stands for one sees nodes without the pods
+    that it may take over."""
+
     @abstractmethod
-    def restore_pre_allocatable(self, reservation: Any, pods: Sequence[PodInfo], row: int) -> Any:
-        """What the plugin has to give back on ``row`` so that ``reservation`` may use what the running ``pods`` hold,
-        which it would take over."""
+    def restore_pre_allocatable(self, reservation: ReservationInfo, pods: Sequence[PodInfo], row: int) -> Any:
+        """What the plugin gives back on ``row`` so that ``reservation`` may use what the running ``pods`` hold, some of
+        which it would take over. Never None."""
+
+    def restored_pre_allocatable(self, row: int) -> Any | None:
+        """What that says for the Reservation for which ``row`` is seen just now; None for all other pods."""
+        return self.view.restored.get((ReservationPreAllocationRestorePlugin, self.name, row))
 
 
 class ReservationFilterPlugin(Plugin):
     @abstractmethod
-    def filter_reservation(self, pod: PodInfo, reservation: Any, row: int) -> Reason | None:
-        """Why the pod cannot take from ``reservation``."""
+    def filter_reservation(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> Reason | None:
+        """Why the pod cannot take from ``reservation``, or, being one that runs on ``row``, cannot be taken over by it.
+        The row is seen as in Filter. Asked in Filter and when a Reservation is nominated, so that both agree: the
+        plugin's own Filter need only judge by ``ReservationNominator`` whether the pod takes from one at all."""
 
 
 class ReservationScorePlugin(Plugin):
     @abstractmethod
-    def score_reservation(self, pod: PodInfo, reservation: Any, row: int) -> int:
-        """Any scale; brought to 0..100 by the largest of the candidates."""
+    def score_reservation(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> int:
+        """How good ``reservation`` is for the pod, on any scale from 0; brought to 0..100 by the largest of the
+        candidates. The row is seen as in Filter."""
 
 
 class ReservationPreBindPlugin(Plugin):

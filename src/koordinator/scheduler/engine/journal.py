@@ -9,21 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
-from koordinator.scheduler.engine.adjustment import Adjustment
+from koordinator.scheduler.engine.adjustment import Adjustment, Change
 from koordinator.scheduler.engine.allocations import Allocation
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 if TYPE_CHECKING:
     from koordinator.scheduler.engine.cluster_state import ClusterState, PlacedPod
-
-
-class _Change(Protocol):
-    """``apply`` and ``revert`` by turns; ``revert`` also after an ``apply`` that has failed."""
-
-    def apply(self) -> None: ...
-    def revert(self) -> None: ...
 
 
 class _Removal:
@@ -102,7 +95,7 @@ class Journal:
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._changes: list[_Change] = []
+        self._changes: list[Change] = []
         self._pods_on: dict[int, dict[str, PodInfo]] = {}
         """By row that was changed, its pods in the order in which they were at first."""
         self.count = 0
@@ -176,6 +169,8 @@ class Journal:
 
     def adjust(self, row: int, adjustment: Adjustment) -> None:
         """All that an adjustment says."""
+        for change in adjustment.changes:
+            self._do(row, change)
         for pod in adjustment.removed:
             self.remove(pod.uid)
         for pod in adjustment.added:
@@ -183,7 +178,7 @@ class Journal:
         if adjustment.amounts or any(adjustment.non_zero):
             self._do(row, _Shift(self._state, row, adjustment))
 
-    def _do(self, row: int, change: _Change) -> None:
+    def _do(self, row: int, change: Change) -> None:
         pods_on = self._state.view.pods_on
         if row not in self._pods_on:
             self._pods_on[row] = pods_on[row]

@@ -1,4 +1,7 @@
-"""How the points about reservations are run: all filters must agree, and scores are brought to a common scale.
+"""How the points about Reservations are run, by the plugin that keeps these.
+
+All filters must agree, and scores are brought to a common scale. Plugins are asked what they restore on a row before
+the row is seen without the pods that stand for Reservations.
 
 A reservation is placed as a pod is: a pod that exists in no API stands for it in the queue, with two annotations that
 say so.
@@ -6,73 +9,132 @@ say so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from koordinator.api.annotations import RESERVATION_NAME, RESERVE_POD
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.reservation import Reservation
-from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, PluginError, Reason
+from koordinator.scheduler.engine.adjustment import Change
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, Plugin, PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import (
     ReservationFilterPlugin,
+    ReservationInfo,
     ReservationPreAllocationRestorePlugin,
     ReservationRestorePlugin,
     ReservationScorePlugin,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.view import ClusterView
 
 
-def restore_reservations(
-    profile: Profile, pod: PodInfo, matched: Sequence[Any], unmatched: Sequence[Any], row: int
-) -> dict[str, Any]:
-    """What each plugin has to give back on ``row``, by the plugin's name."""
-    return {
-        plugin.name: plugin.restore_reservations(pod, matched, unmatched, row)
-        for plugin in profile.all(ReservationRestorePlugin)
-    }
+class ReservationPoints:
+    """The plugins of a profile that have a say about Reservations beside the one that keeps them; falsy without any."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._restoring = profile.all(ReservationRestorePlugin)
+        self._restoring_pods = profile.all(ReservationPreAllocationRestorePlugin)
+        self._filtering = profile.all(ReservationFilterPlugin)
+        self._scoring = profile.all(ReservationScorePlugin)
+        every = (*self._restoring, *self._restoring_pods, *self._filtering, *self._scoring)
+        self._plugins: tuple[Plugin, ...] = tuple(dict.fromkeys(every))
+        self._seen: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._plugins)
+
+    def key(self, pod: PodInfo) -> Hashable:
+        """Equal for pods that all these plugins treat alike at this moment."""
+        return tuple([(plugin.class_key(pod), plugin.context_key(pod)) for plugin in self._plugins])
+
+    def is_seen(self, row: int) -> bool:
+        """Whether the row is seen just now as by a pod that may take from Reservations there, or take over pods."""
+        return row in self._seen
+
+    def restoration(self, view: ClusterView, matched: Sequence[ReservationInfo], row: int) -> Change:
+        """The part of an adjustment of ``row`` for pods that may take from ``matched``."""
+
+        def values() -> dict[tuple[type, str, int], Any]:
+            uids = {each.uid for each in matched}
+            unmatched = [each for each in view.reservations_on(row) if each.uid not in uids]
+            return {
+                (ReservationRestorePlugin, plugin.name, row): plugin.restore_reservations(matched, unmatched, row)
+                for plugin in self._restoring
+            }
+
+        return _Restoration(view, row, self._seen, values)
+
+    def pre_allocation(
+        self, view: ClusterView, reservation: ReservationInfo, pods: Sequence[PodInfo], row: int
+    ) -> Change:
+        """The same for the pod that stands for ``reservation``, which may take over ``pods``."""
+
+        def values() -> dict[tuple[type, str, int], Any]:
+            point = ReservationPreAllocationRestorePlugin
+            return {
+                (point, plugin.name, row): plugin.restore_pre_allocatable(reservation, pods, row)
+                for plugin in self._restoring_pods
+            }
+
+        return _Restoration(view, row, self._seen, values)
+
+    def refusal(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> Reason | None:
+        """Why the pod cannot take from the Reservation; None when every plugin lets it."""
+        for plugin in self._filtering:
+            reason = plugin.filter_reservation(pod, reservation, row)
+            if reason is not None:
+                return reason
+        return None
+
+    def scores(self, pairs: Sequence[tuple[PodInfo, ReservationInfo]], row: int) -> list[int]:
+        """The sum over all plugins for each of ``pairs``, which are one pod with Reservations, or one Reservation with
+        pods; each plugin's scores are scaled by its largest to 0..100.
+
+        Raises PluginError for a score that is negative.
+        """
+        totals = [0] * len(pairs)
+        for plugin in self._scoring:
+            scores = [plugin.score_reservation(pod, reservation, row) for pod, reservation in pairs]
+            if min(scores, default=0) < 0:
+                raise PluginError(f"plugin {plugin.name} scores a reservation {min(scores)}, which is below 0")
+            largest = max(scores, default=0)
+            for index, score in enumerate(scores):
+                totals[index] += score * MAX_NODE_SCORE // largest if largest else 0
+        return totals
 
 
-def restore_pre_allocatable(profile: Profile, reservation: Any, pods: Sequence[PodInfo], row: int) -> dict[str, Any]:
-    """The same for a reservation that takes over what running pods hold."""
-    return {
-        plugin.name: plugin.restore_pre_allocatable(reservation, pods, row)
-        for plugin in profile.all(ReservationPreAllocationRestorePlugin)
-    }
+class _Restoration:
+    """A Change: what plugins restore on a row can be read as long as it lasts."""
 
+    def __init__(
+        self, view: ClusterView, row: int, seen: set[int], values: Callable[[], dict[tuple[type, str, int], Any]]
+    ) -> None:
+        self._view = view
+        self._row = row
+        self._seen = seen
+        self._values = values
+        self._before: dict[tuple[type, str, int], Any] | None = None
+        self._was_seen = False
 
-def filter_reservation(profile: Profile, pod: PodInfo, reservation: Any, row: int) -> Reason | None:
-    """Why the pod cannot take from the reservation; None when every plugin lets it."""
-    for plugin in profile.all(ReservationFilterPlugin):
-        reason = plugin.filter_reservation(pod, reservation, row)
-        if reason is not None:
-            return reason
-    return None
+    def apply(self) -> None:
+        values = self._values()
+        restored = self._view.restored
+        self._before, self._was_seen = {key: restored.get(key) for key in values}, self._row in self._seen
+        restored.update(values)
+        self._seen.add(self._row)
 
-
-def score_reservations(profile: Profile, pod: PodInfo, reservations: Sequence[Any], row: int) -> list[int]:
-    """The sum over all plugins for each of ``reservations``; each plugin's scores are scaled by its largest to 0..100.
-
-    Raises PluginError for a score that is negative.
-    """
-    return _score(profile, [(pod, reservation) for reservation in reservations], row)
-
-
-def score_pre_allocatable(profile: Profile, reservation: Any, pods: Sequence[PodInfo], row: int) -> list[int]:
-    """The same for each of ``pods`` that ``reservation`` might take over."""
-    return _score(profile, [(pod, reservation) for pod in pods], row)
-
-
-def _score(profile: Profile, pairs: Sequence[tuple[PodInfo, Any]], row: int) -> list[int]:
-    totals = [0] * len(pairs)
-    for plugin in profile.all(ReservationScorePlugin):
-        scores = [plugin.score_reservation(pod, reservation, row) for pod, reservation in pairs]
-        if min(scores, default=0) < 0:
-            raise PluginError(f"plugin {plugin.name} scores a reservation {min(scores)}, which is below 0")
-        largest = max(scores, default=0)
-        for index, score in enumerate(scores):
-            totals[index] += score * MAX_NODE_SCORE // largest if largest else 0
-    return totals
+    def revert(self) -> None:
+        if self._before is None:
+            return
+        for key, value in self._before.items():
+            if value is None:
+                del self._view.restored[key]
+            else:
+                self._view.restored[key] = value
+        if not self._was_seen:
+            self._seen.discard(self._row)
+        self._before = None
 
 
 def stands_for_a_reservation(profile: Profile, pod: PodInfo) -> bool:

@@ -6,8 +6,9 @@ class keeps codes and scores of its own, beside and in place of the shared ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from koordinator.scheduler.engine.framework_hooks import FilterTransformer, Scor
 from koordinator.scheduler.engine.journal import Journal
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,14 @@ class RowOverlays:
             for row, adjustment in self._of_filter(transformer, rows).items():
                 journal.adjust(row, adjustment)
 
+    def ask(self, row: int, question: Callable[[], T]) -> T:
+        """The answer to a question about ``row`` as Filter plugins see it for this class."""
+        if not self._before_filter:
+            return question()
+        with self._before_filter[0].view.simulate() as journal:
+            self.show(journal, np.array((row,), dtype=np.intp))
+            return question()
+
     def _evaluate(
         self,
         row: int,
@@ -80,10 +91,12 @@ class RowOverlays:
                 for adjustment in for_filters:
                     journal.adjust(row, adjustment)
                 _inform(cross_node, row)
-                codes = tuple([entry.plugin.filter_one(entry.pod, entry.state, row) for entry in filters])
+                # The class's own pod: to the plugin it is like the one that results are shared with, but what it may
+                # take from is its own.
+                codes = tuple([entry.plugin.filter_one(self._pod, entry.state, row) for entry in filters])
                 for adjustment in for_scores:
                     journal.adjust(row, adjustment)
-                return OverlaidNode(codes, tuple([score.score_of(row) for score in scores]))
+                return OverlaidNode(codes, tuple([score.score_of(self._pod, row) for score in scores]))
         finally:
             _inform(cross_node, row)
 

@@ -18,6 +18,7 @@ from koordinator.scheduler.engine.binding_points import AllocatorPlugin
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure
 from koordinator.scheduler.engine.class_plan import ClassPlan, plan_class
 from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.fit_error import restricted_text
@@ -82,7 +83,7 @@ class Simulation:
         self._journal = Journal(state)
         self._planned = {key: _Planned(profile, each.plan, each.pod, each) for key, each in known}
         self._predicates: list[Predicate] = []
-        self._allocators = allocators(profile)
+        self._allocators = Allocators(profile)
 
     def __enter__(self) -> Self:
         self._journal.__enter__()
@@ -128,13 +129,11 @@ class Simulation:
             return Reason(f"the pod is on node {self._state.node_of(pod.uid)} already")
         refusal: Reason | None = None
         try:
-            for plugin in self._allocators:
-                answer = plugin.allocate(cycle, pod, node)
+            for name, answer in self._allocators.ask(cycle, pod, node):
                 if isinstance(answer, Reason):
                     refusal = answer
-                    break
-                if answer is not None:
-                    self._journal.allocate(row, pod, plugin.name, answer)
+                else:
+                    self._journal.allocate(row, pod, name, answer)
         except BaseException:
             self.undo(mark)
             raise
@@ -197,7 +196,7 @@ class Simulation:
 
     def _place_nominated(self, pod: PodInfo, row: int) -> None:
         if self._journal.place(pod, row):
-            for plugin, allocation in nominated_allocations(self._allocators, self._state, pod):
+            for plugin, allocation in nominated_allocations(self._allocators.plugins, self._state, pod):
                 self._journal.allocate(row, pod, plugin, allocation)
 
     def _predicted(self, pod: PodInfo, row: int) -> Reason | None:
@@ -214,6 +213,35 @@ class Simulation:
             plan = plan_class(self._profile, self._state.view.columns, pod, with_scores=False)
             planned = self._planned[key] = _Planned(self._profile, plan, pod, None)
         return planned
+
+
+class Allocators:
+    """The profile's plugins that allocate at Reserve."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.plugins = allocators(profile)
+        self._profile = profile
+        self._sees_as_filtered = bool(profile.filter_transformers) and any(
+            each.allocates_as_filtered for each in self.plugins
+        )
+
+    def ask(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Sequence[tuple[str, Allocation | Reason]]:
+        """What each allocates to the pod on the node, by name; ends with the first reason. All are asked about the same
+        node: nothing is allocated before all have answered."""
+        overlays = RowOverlays(self._profile, pod) if self._sees_as_filtered else None
+        if not overlays:
+            return self._ask(state, pod, node)
+        return overlays.ask(node.index, lambda: self._ask(state, pod, node))
+
+    def _ask(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Sequence[tuple[str, Allocation | Reason]]:
+        answers: list[tuple[str, Allocation | Reason]] = []
+        for plugin in self.plugins:
+            answer = plugin.allocate(state, pod, node)
+            if answer is not None:
+                answers.append((plugin.name, answer))
+            if isinstance(answer, Reason):
+                break
+        return answers
 
 
 def allocators(profile: Profile) -> list[AllocatorPlugin]:

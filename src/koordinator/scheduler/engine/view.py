@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -17,9 +17,14 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.waiting_pods import WaitingPods
 
 if TYPE_CHECKING:
+    from koordinator.scheduler.engine.framework_hooks import ReservationInfo
     from koordinator.scheduler.engine.journal import Journal
 
 _NOBODY: Final[Mapping[str, PodInfo]] = MappingProxyType({})
+
+
+def _no_reservations(row: int) -> Sequence[ReservationInfo]:
+    return ()
 
 
 class Nominations:
@@ -116,6 +121,12 @@ class ClusterView:
     """Pods that have their room and wait for Permit plugins."""
     allocations: AllocationLedger = field(default_factory=AllocationLedger)
     """What pods on nodes hold of plugins that allocate."""
+    reservations_on: Callable[[int], Sequence[ReservationInfo]] = _no_reservations
+    """The Reservations of which the reserve pods count on a row beside the pods that take from them. Set by whoever
+    keeps Reservations."""
+    restored: dict[tuple[type, str, int], Any] = field(default_factory=dict)
+    """What plugins restore on the rows that are seen just now as a pod sees them that may take from Reservations there,
+    or take over pods: by extension point, name of the plugin and row. See ReservationRestorePlugin."""
     pseudo_pods: set[str] = field(default_factory=set)
     """The uids of pods that no API server has, see Handle.set_pseudo_pod."""
     objects: dict[str, dict[str, Object]] = field(default_factory=dict)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import PODS, RESERVATIONS
 from koordinator.api.reservation import FAILED, Reservation
@@ -16,13 +18,15 @@ from koordinator.scheduler.engine.binding_points import (
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import PluginError, Reason
-from koordinator.scheduler.engine.framework_hooks import ReservationPreBindPlugin
+from koordinator.scheduler.engine.framework_hooks import ReservationNominator, ReservationPreBindPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.reservation_points import reservation_of
+from koordinator.scheduler.plugins.reservation.booking import Booking
 from koordinator.scheduler.plugins.reservation.fitting import NONE_MATCHES
 from koordinator.scheduler.plugins.reservation.life_cycle import available_status
 from koordinator.scheduler.plugins.reservation.matching import wish_of
 from koordinator.scheduler.plugins.reservation.part import ReservationPart
+from koordinator.scheduler.plugins.reservation.pre_allocation import Selection
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     allocated_annotation,
     allocated_record,
@@ -31,28 +35,51 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import (
 from koordinator.scheduler.plugins.reservation.states import TakeOver, Use
 
 
-class ReservationBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, BindPlugin, ReservationPart):
-    """Reserve, PreBind and Bind."""
+class ReservationBinding(
+    AllocatorPlugin, ReservationNominator, PreBindPlugin, ReservationPreBindPlugin, BindPlugin, ReservationPart
+):
+    """Nomination, Reserve, PreBind and Bind."""
+
+    allocates_as_filtered: ClassVar = False
+
+    def nominated_reservation(self, pod: PodInfo, row: int) -> Booking | None:
+        held = self.view.allocations.of(self.name, pod.uid)
+        if isinstance(held, Use):
+            return self._cache.bookings.get(held.uid)
+        return self._nominated(pod, row) if self._points.is_seen(row) else None
+
+    def nominated_pods(self, pod: PodInfo, row: int) -> tuple[PodInfo, ...]:
+        held = self.view.allocations.of(self.name, pod.uid)
+        if isinstance(held, TakeOver):
+            return held.pods
+        return self._selected(pod, row).pods if self._points.is_seen(row) else ()
+
+    def _nominated(self, pod: PodInfo, row: int) -> Booking | None:
+        match, wish = self._cache.match(pod), wish_of(pod.pod)
+        return None if wish.ignored else self._nominator.nominated(pod, row, match, wish)
+
+    def _selected(self, pod: PodInfo, row: int) -> Selection:
+        booking = self._taking_over(pod) if stands_for_a_reservation(pod.pod) else None
+        if booking is None:
+            return Selection()
+        return self._pre_allocator.selected(booking, self._nominator.checked(pod), row)
 
     def allocate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Use | TakeOver | Reason | None:
         if stands_for_a_reservation(pod.pod):
             return self._take_over(pod, node.index)
-        match, wish = self._cache.match(pod), wish_of(pod.pod)
+        wish = wish_of(pod.pod)
         if wish.ignored:
             return None
-        booking = self._nominator.nominated(pod, node.index, match, wish)
+        booking = self._nominated(pod, node.index)
         if booking is None:
             return NONE_MATCHES if wish.affinity is not None else None
         return Use(booking.name, booking.uid)
 
     def _take_over(self, pod: PodInfo, row: int) -> TakeOver | Reason | None:
-        booking = self._taking_over(pod)
-        if booking is None:
-            return None
-        found = self._pre_allocator.selected(booking, self._nominator.checked(pod), row)
+        found = self._selected(pod, row)
         if found.reasons:
             return found.reasons[0]
-        return TakeOver(booking.uid, found.pods) if found.pods else None
+        return TakeOver(pod.uid, found.pods) if found.pods else None
 
     def nominated_allocation(self, pod: PodInfo, node_name: str) -> Use | None:
         awaited = self._cache.awaited.get(pod.uid)

@@ -128,6 +128,15 @@ class Match(NamedTuple):
 NO_MATCH: Final = Match()
 
 
+def match_of(owned: Sequence[tuple[Booking, Unmatched | None]]) -> Match:
+    """What Reservations are to a pod that owns these, each with why it is not for the pod."""
+    there = [(booking.uid, why_not) for booking, why_not in owned if booking.is_open]
+    if not there:
+        return NO_MATCH
+    uids = tuple([uid for uid, why_not in there if why_not is None])
+    return Match(uids, tuple([why_not for _, why_not in there if why_not is not None]))
+
+
 def booking_of(reservation: Reservation, pod: Pod, resources: ResourceIndex) -> Booking:
     """Of a Reservation with a node. What of it cannot be read counts as not said; owners that cannot match nobody."""
     try:

@@ -20,8 +20,8 @@ from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.configuration.koordinator_arguments import ReservationSelectorIndex
-from koordinator.scheduler.engine.columns import NamedAspect
 from koordinator.scheduler.engine.framework import EventHandler
+from koordinator.scheduler.engine.framework_hooks import RESERVED
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
@@ -34,6 +34,7 @@ from koordinator.scheduler.plugins.reservation.booking import (
     Match,
     Unmatched,
     booking_of,
+    match_of,
 )
 from koordinator.scheduler.plugins.reservation.matching import Mismatch, Wish, mismatch, pod_keys, wish_of
 from koordinator.scheduler.plugins.reservation.operating_pod import (
@@ -51,8 +52,6 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import (
 from koordinator.scheduler.plugins.reservation.selector_index import SelectorIndex
 
 _MEMO: Final = "Reservation"
-RESERVED: Final = NamedAspect("Reservation")
-"""What is said of the Reservations on a node, beside what they hold."""
 
 
 @dataclass(slots=True)
@@ -74,6 +73,7 @@ class ReservationCache(EventHandler):
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
+        view.reservations_on = self._counted_on
         self._aspect = view.columns.aspect(RESERVED)
         self.bookings: dict[str, Booking] = {}
         """By uid of the Reservation; those that have a node."""
@@ -191,7 +191,7 @@ class ReservationCache(EventHandler):
         if known is None or known.version != version:
             known = pod.memo[_MEMO] = _Memo(version, self._owned(pod))
         if known.openings != self._openings:
-            known.openings, known.match = self._openings, _match(known.owned)
+            known.openings, known.match = self._openings, match_of(known.owned)
         return known.match
 
     def open_on(self, node_name: str, match: Match) -> list[Booking]:
@@ -203,6 +203,11 @@ class ReservationCache(EventHandler):
     def users_of(self, uid: str) -> Mapping[str, PodInfo]:
         """The pods that take from a Reservation, by uid."""
         return self._users.get(uid, {})
+
+    def _counted_on(self, row: int) -> list[Booking]:
+        """See ``ClusterView.reservations_on``. A pod in operating mode runs beside its owner: both count."""
+        there = self.on_node_named.get(self._view.columns.names[row], {}).values()
+        return [each for each in there if each.row == row and each.users and not is_operating(each.pod)]
 
     def _owned(self, pod: PodInfo) -> list[tuple[Booking, Unmatched | None]]:
         """The Reservations that the pod owns, all of them for one that ignores owners, in the order of their uids; with
@@ -358,6 +363,7 @@ class ReservationCache(EventHandler):
             booking.users = dict(self._users.get(uid, {}))
             self._openings += booking.is_open != was_open
             self._settle(booking)
+            self._touch(booking)
 
     def _settle(self, booking: Booking) -> None:
         """Take off the columns what owners take of the Reservation, and nothing more."""
@@ -389,11 +395,3 @@ class ReservationCache(EventHandler):
             self._view.columns.discount(row, *old, -1)
         if new != NO_CREDIT:
             self._view.columns.discount(row, *new)
-
-
-def _match(owned: Sequence[tuple[Booking, Unmatched | None]]) -> Match:
-    there = [(booking.uid, why_not) for booking, why_not in owned if booking.is_open]
-    if not there:
-        return NO_MATCH
-    uids = tuple([uid for uid, why_not in there if why_not is None])
-    return Match(uids, tuple([why_not for _, why_not in there if why_not is not None]))

@@ -26,10 +26,9 @@ from koordinator.scheduler.engine.framework import (
     PreFilterResult,
     Reason,
 )
-from koordinator.scheduler.engine.framework_hooks import FilterTransformer
+from koordinator.scheduler.engine.framework_hooks import RESERVED, FilterTransformer
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.reservation.cache import RESERVED
 from koordinator.scheduler.plugins.reservation.fitting import NONE_MATCHES, OTHER_NODE, POLICY_CONFLICT
 from koordinator.scheduler.plugins.reservation.matching import wish_key, wish_of
 from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
@@ -59,7 +58,8 @@ class ReservationFilter(PreFilterPlugin, Explainer, FilterPlugin, FilterTransfor
 
     def context_key(self, pod: PodInfo) -> Hashable:
         if not stands_for_a_reservation(pod.pod):
-            return self._cache.match(pod)
+            match = self._cache.match(pod)
+            return (match, self._points.key(pod)) if match.uids and self._points else match
         booking = self._taking_over(pod) if is_required(pod.pod) else None
         return self._pre_allocator.nodes(booking) if booking is not None else None
 
@@ -122,18 +122,11 @@ class ReservationFilter(PreFilterPlugin, Explainer, FilterPlugin, FilterTransfor
         return bool(self._cache.match(pod).uids)
 
     def before_filter(self, pod: PodInfo, rows: Rows) -> Mapping[int, Adjustment]:
-        """What the pod may take from is thought gone; what others have taken of it stays taken."""
+        """What the pod may take from, or take over, is thought gone."""
         if stands_for_a_reservation(pod.pod):
             booking = self._taking_over(pod)
-            offered = self._pre_allocator.offer(booking, rows.tolist()) if booking is not None else {}
-            return {row: Adjustment(removed=tuple(pods)) for row, pods in offered.items()}
-        found: dict[int, list[PodInfo]] = {}
-        wanted = set(rows.tolist())
-        for uid in self._cache.match(pod).uids:
-            booking = self._cache.bookings.get(uid)
-            if booking is not None and booking.row in wanted:
-                found.setdefault(booking.row, []).append(self.view.pods_on[booking.row][uid])
-        return {row: Adjustment(removed=tuple(pods)) for row, pods in found.items()}
+            return self._pre_allocator.adjustments(booking, rows.tolist()) if booking is not None else {}
+        return self._nominator.adjustments(pod, rows.tolist())
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         codes = np.zeros(rows.shape[0], dtype=np.int64)

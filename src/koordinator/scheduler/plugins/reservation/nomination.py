@@ -1,11 +1,18 @@
-"""Which Reservation a pod takes from on a node, and why it takes from none of them."""
+"""Which Reservation a pod takes from on a node, and why it takes from none of them.
+
+Other plugins have a say in both, see ``engine.reservation_points``. They are asked about nodes as Filter plugins see
+them for the pod, so a node that is not seen so just now is shown so to them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
+from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.reservation_points import ReservationPoints
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.booking import Booking, Columns, Match
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
@@ -19,17 +26,52 @@ from koordinator.scheduler.plugins.reservation.fitting import (
 )
 from koordinator.scheduler.plugins.reservation.matching import Wish, wish_of
 
+T = TypeVar("T")
+
 
 class Nominator:
     """Asked about the cluster as it is seen just now. ``ignored``: the extended resources, and the groups of them (the
-    part of a name before the slash), that Reservations are not checked for."""
+    part of a name before the slash), that Reservations are not checked for. ``points`` gives the other plugins of the
+    profile that have a say."""
 
     def __init__(
-        self, cache: ReservationCache, view: ClusterView, ignored: tuple[frozenset[str], frozenset[str]]
+        self,
+        cache: ReservationCache,
+        view: ClusterView,
+        ignored: tuple[frozenset[str], frozenset[str]],
+        points: Callable[[], ReservationPoints],
     ) -> None:
         self._cache = cache
         self._view = view
         self._ignored = ignored
+        self._points = points
+
+    def adjustments(self, pod: PodInfo, rows: Iterable[int]) -> dict[int, Adjustment]:
+        """How the pod sees those of ``rows`` that have something for it: what it may take from is gone; what others
+        have taken of it stays taken."""
+        found: dict[int, list[Booking]] = {}
+        wanted = set(rows)
+        for uid in self._cache.match(pod).uids:
+            booking = self._cache.bookings.get(uid)
+            if booking is not None and booking.row in wanted:
+                found.setdefault(booking.row, []).append(booking)
+        points = self._points() if found else None
+        return {
+            row: Adjustment(
+                removed=tuple([self._view.pods_on[row][each.uid] for each in matched]),
+                changes=(points.restoration(self._view, matched, row),) if points else (),
+            )
+            for row, matched in found.items()
+        }
+
+    def _as_filtered(self, pod: PodInfo, row: int, question: Callable[[], T]) -> T:
+        """The answer to a question about the row as Filter plugins see it for the pod."""
+        if self._points().is_seen(row):
+            return question()
+        with self._view.simulate() as journal:
+            for adjustment in self.adjustments(pod, (row,)).values():
+                journal.adjust(row, adjustment)
+            return question()
 
     def why_not(self, pod: PodInfo, wish: Wish, row: int, matched: Sequence[Booking]) -> tuple[Reason, ...]:
         """Why the pod can neither take from one of ``matched``, which are on the row, nor from the node alone."""
@@ -40,10 +82,15 @@ class Nominator:
         checked = self.checked(pod)
         is_named = wish.affinity is not None and bool(wish.affinity.name)
         found: list[Reason] = []
+        # For pods that do not own these the row is seen as it is, and nobody uses the answer.
+        points = self._points()
         for booking in matched:
             if wish.affinity is None and not shares_a_resource(booking, request):
                 continue
             reasons = capacity.reasons(booking, checked, resources, detailed=is_named)
+            refusal = points.refusal(pod, booking, row) if points and points.is_seen(row) else None
+            if refusal is not None:
+                reasons = (*reasons, refusal)
             if not reasons:
                 return ()
             found += [each for each in reasons if not each.text.endswith(BY_NODE) or each not in found]
@@ -101,12 +148,26 @@ class Nominator:
             if (wish.affinity is not None or shares_a_resource(each, request))
             and not capacity.reasons(each, checked, resources, detailed=False)
         ]
+        points = self._points() if fitting else None
+        if points:
+            return self._as_filtered(pod, row, lambda: self._best(pod, row, fitting, points))
+        return self._first(pod, fitting, [0] * len(fitting))
+
+    def _best(self, pod: PodInfo, row: int, fitting: Sequence[Booking], points: ReservationPoints) -> Booking | None:
+        let = [each for each in fitting if points.refusal(pod, each, row) is None]
+        return self._first(pod, let, points.scores([(pod, each) for each in let], row))
+
+    @staticmethod
+    def _first(pod: PodInfo, fitting: Sequence[Booking], scores: Sequence[int]) -> Booking | None:
+        """The one that comes first by its order, or else by our score and those of other plugins."""
         if not fitting:
             return None
         ordered = [each for each in fitting if each.order]
         if ordered:
             return min(ordered, key=lambda each: (each.order, each.uid))
-        return min(fitting, key=lambda each: (-score(each, request), each.uid))
+        request = pod.request.amounts
+        ranked = zip(fitting, scores, strict=True)
+        return min(ranked, key=lambda pair: (-score(pair[0], request) - pair[1], pair[0].uid))[0]
 
     def refusal(self, booking: Booking, pod: PodInfo) -> str:
         """Why a pod that owns the Reservation does not take from it as things are; "" if it would."""
@@ -129,6 +190,9 @@ class Nominator:
         if wish.affinity is None and not shares_a_resource(booking, pod.request.amounts):
             return "the pod requests nothing that the reservation holds"
         reasons = capacity.reasons(booking, self.checked(pod), self._view.columns.resources, detailed=True)
+        if points := self._points():
+            refusal = self._as_filtered(pod, row, lambda: points.refusal(pod, booking, row))
+            reasons = (*reasons, refusal) if refusal is not None else reasons
         if reasons:
             return ", ".join(each.text for each in reasons)
         nominated = self.nominated(pod, row, match, wish)

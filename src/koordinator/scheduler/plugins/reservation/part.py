@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Final
 
 from koordinator.api import annotations as annotation_keys
@@ -9,6 +10,7 @@ from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.reservation_points import ReservationPoints
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.booking import Booking
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
@@ -31,9 +33,14 @@ class ReservationPart(Plugin):
             self._cache.index_selectors(args.reservation_selector_index)
         self._failures: dict[str, str] = shared.setdefault("failures", {})
         config = args.pre_allocation_config if args is not None else None
-        self._pre_allocator = PreAllocator(self._cache, view, config)
+        self._pre_allocator = PreAllocator(self._cache, view, config, lambda: self._points)
         ignored = (frozenset(args.ignored_resources), frozenset(args.ignored_resource_groups)) if args else _NONE
-        self._nominator = Nominator(self._cache, view, ignored)
+        self._nominator = Nominator(self._cache, view, ignored, lambda: self._points)
+
+    @cached_property
+    def _points(self) -> ReservationPoints:
+        """The other plugins of the profile that have a say about Reservations."""
+        return ReservationPoints(self.handle.profile)
 
     def _taking_over(self, pod: PodInfo) -> Booking | None:
         """What the reserve pod stands for, if that may take over running pods."""

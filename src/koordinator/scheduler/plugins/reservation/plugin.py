@@ -24,14 +24,19 @@ from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, object_event
 from koordinator.scheduler.engine.framework import SKIP_SCORE, EventHandler, ScorePlugin, default_normalize
-from koordinator.scheduler.engine.framework_hooks import Controller, ControllerProvider, FailureHandler, MetricsProvider
+from koordinator.scheduler.engine.framework_hooks import (
+    RESERVED,
+    Controller,
+    ControllerProvider,
+    FailureHandler,
+    MetricsProvider,
+)
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_preemption.node_preemption import NodePreemption
 from koordinator.scheduler.plugins.reservation.binding import ReservationBinding
 from koordinator.scheduler.plugins.reservation.booking import Awaited
-from koordinator.scheduler.plugins.reservation.cache import RESERVED
 from koordinator.scheduler.plugins.reservation.controller import ReservationController
 from koordinator.scheduler.plugins.reservation.documents import explain_reservation, node_reservations
 from koordinator.scheduler.plugins.reservation.filtering import ReservationFilter

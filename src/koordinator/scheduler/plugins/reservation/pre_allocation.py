@@ -8,8 +8,8 @@ pkg/scheduler/plugins/reservation/plugin.go, filterWithPreAllocatablePods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import msgspec
@@ -19,8 +19,10 @@ from koordinator.api.pod import Pod
 from koordinator.api.reservation import CLUSTER_MODE, RESTRICTED, Reservation, ReservationOwner
 from koordinator.model.node_selector import required_predicate
 from koordinator.scheduler.configuration.koordinator_arguments import PreAllocationConfig
+from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.reservation_points import ReservationPoints
 from koordinator.scheduler.engine.resource_index import PODS, ResourceIndex
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.booking import Booking, Columns, Unmatched
@@ -111,13 +113,16 @@ def _priority(pod: Pod, key: str) -> int:
 @dataclass(frozen=True, slots=True)
 class PreAllocation:
     """A Reservation on a node. ``free``: what would be free there, by column, if none of ``candidates``, which are in
-    the order in which they are tried, were there; may be below 0."""
+    the order in which they are tried, were there; may be below 0. ``refused`` and ``scores`` are what other plugins say
+    of them, by uid."""
 
     booking: Booking
     request: Columns
     free: Mapping[int, int]
     candidates: Sequence[PodInfo]
     resources: ResourceIndex
+    refused: Mapping[str, Reason] = field(default_factory=dict)
+    scores: Mapping[str, int] = field(default_factory=dict)
 
     def select(self, *, required: bool, prefer_none: bool) -> Selection:
         """The pods that the Reservation takes over. ``required``: it is not placed without one; ``prefer_none``: it
@@ -138,13 +143,13 @@ class PreAllocation:
         by_node: set[int] = set()
         by_reservation: list[Reason] = []
         for pod in self._useful():
-            lacking, reasons = self._lacking((pod,)), self._does_not_hold(pod.request.amounts)
+            lacking, reasons = self._lacking((pod,)), self._does_not_hold(pod, pod.request.amounts)
             by_node.update(lacking)
             by_reservation += reasons
             if not lacking and not reasons:
                 fitting.append(pod)
         if fitting:
-            return Selection((min(fitting, key=lambda pod: (-score(self.booking, pod.request.amounts), pod.uid)),))
+            return Selection((min(fitting, key=lambda pod: (-self._score(pod), pod.uid)),))
         return Selection(reasons=(*self._by_node(by_node), *by_reservation))
 
     def _several(self) -> Selection:
@@ -159,7 +164,7 @@ class PreAllocation:
                 for column in {**held, **pod.request.amounts}
             }
             lacking = self._lacking((*chosen, pod))
-            if reasons := self._does_not_hold(trial):
+            if reasons := self._does_not_hold(pod, trial):
                 by_reservation += reasons
                 continue
             held = trial
@@ -171,8 +176,13 @@ class PreAllocation:
     def _useful(self) -> list[PodInfo]:
         return [pod for pod in self.candidates if shares_a_resource(self.booking, pod.request.amounts)]
 
-    def _does_not_hold(self, amounts: Columns) -> tuple[Reason, ...]:
-        return restricted_reasons(self.booking, amounts, self.resources, detailed=False)
+    def _score(self, pod: PodInfo) -> int:
+        return score(self.booking, pod.request.amounts) + self.scores.get(pod.uid, 0)
+
+    def _does_not_hold(self, pod: PodInfo, amounts: Columns) -> tuple[Reason, ...]:
+        """Why the Reservation cannot take over the pod, with which it would take over ``amounts``."""
+        reasons = restricted_reasons(self.booking, amounts, self.resources, detailed=False)
+        return (*reasons, self.refused[pod.uid]) if pod.uid in self.refused else reasons
 
     def _lacking(self, gone: Sequence[PodInfo]) -> list[int]:
         """Of what the node has too little for the Reservation when just these of the candidates are gone."""
@@ -202,10 +212,18 @@ def node_score(booking: Booking, taken: Sequence[PodInfo]) -> int:
 class PreAllocator:
     """Finds candidates and selects among them, on the cluster as it is."""
 
-    def __init__(self, cache: ReservationCache, view: ClusterView, config: PreAllocationConfig | None) -> None:
+    def __init__(
+        self,
+        cache: ReservationCache,
+        view: ClusterView,
+        config: PreAllocationConfig | None,
+        points: Callable[[], ReservationPoints],
+    ) -> None:
+        """``points`` gives the other plugins of the profile that have a say."""
         self._cache = cache
         self._view = view
         self._config = config
+        self._points = points
         self._offered: dict[str, dict[int, list[PodInfo]]] = {}
         """The candidates on each row, by uid of the Reservation: filters see the rows without them."""
 
@@ -239,12 +257,17 @@ class PreAllocator:
                     unmatched.append(Unmatched(pod.uid, name, *why_not))
         return matched, unmatched
 
-    def offer(self, booking: Booking, rows: Iterable[int]) -> Mapping[int, Sequence[PodInfo]]:
-        """The candidates on these rows, which filters are to see without them."""
+    def adjustments(self, booking: Booking, rows: Iterable[int]) -> dict[int, Adjustment]:
+        """How the pod that stands for the Reservation sees those of ``rows`` that have candidates: without these."""
         offered = self._offered.setdefault(booking.uid, {})
         candidates = self._candidates(booking)
         offered.update((row, self._on(row, booking, candidates)) for row in rows)
-        return {row: found for row in rows if (found := offered[row])}
+        return {row: self._without(booking, found, row) for row in rows if (found := offered[row])}
+
+    def _without(self, booking: Booking, pods: Sequence[PodInfo], row: int) -> Adjustment:
+        points = self._points()
+        changes = (points.pre_allocation(self._view, booking, pods, row),) if points else ()
+        return Adjustment(removed=tuple(pods), changes=changes)
 
     def forget(self, uid: str) -> None:
         """The Reservation is there no more, or needs no node any more."""
@@ -255,8 +278,16 @@ class PreAllocator:
         return self._select(booking, request, row, self._offered.get(booking.uid, {}).get(row, []))
 
     def selected(self, booking: Booking, request: Columns, row: int) -> Selection:
-        """What pre-allocation comes to on a row as it is."""
-        return self._select(booking, request, row, self._on(row, booking, self._candidates(booking)))
+        """What pre-allocation comes to on a row as it is, or as it is seen without the candidates."""
+        points = self._points()
+        if points.is_seen(row):
+            return self.offered(booking, request, row)
+        candidates = self._on(row, booking, self._candidates(booking))
+        if not points or not candidates:
+            return self._select(booking, request, row, candidates)
+        with self._view.simulate() as journal:
+            journal.adjust(row, self._without(booking, candidates, row))
+            return self._select(booking, request, row, candidates)
 
     def _select(self, booking: Booking, request: Columns, row: int, candidates: Sequence[PodInfo]) -> Selection:
         there, unused = self._view.pods_on[row], self._view.columns.numbers[row].unused
@@ -269,6 +300,8 @@ class PreAllocator:
         }
         prefer_none = self._config is not None and self._config.prefer_no_pre_allocated_pods
         attempt = PreAllocation(booking, request, free, candidates, self._view.columns.resources)
+        if (points := self._points()) and points.is_seen(row):
+            attempt = _with_others(attempt, points, row, in_order=is_cluster_mode(booking.reservation))
         return attempt.select(required=is_required(booking.pod), prefer_none=prefer_none)
 
     def _candidates(self, booking: Booking) -> Candidates:
@@ -298,6 +331,17 @@ class PreAllocator:
         spec = msgspec.structs.replace(booking.reservation.spec, unschedulable=False)
         reservation = msgspec.structs.replace(booking.reservation, spec=spec)
         return mismatch(reservation, pod.pod, wish_of(pod.pod), self._view.columns.nodes[row], (held, requested))
+
+
+def _with_others(attempt: PreAllocation, points: ReservationPoints, row: int, *, in_order: bool) -> PreAllocation:
+    """With what other plugins say of the candidates. ``in_order``: their order is not one of scores."""
+    booking, pods = attempt.booking, attempt.candidates
+    refused = {pod.uid: why for pod in pods if (why := points.refusal(pod, booking, row)) is not None}
+    scores = points.scores([(pod, booking) for pod in pods], row)
+    totals = {pod.uid: score(booking, pod.request.amounts) + other for pod, other in zip(pods, scores, strict=True)}
+    ordered = pods if in_order else sorted(pods, key=lambda pod: (-totals[pod.uid], pod.uid))
+    by_uid = {pod.uid: other for pod, other in zip(pods, scores, strict=True)}
+    return replace(attempt, candidates=ordered, refused=refused, scores=by_uid)
 
 
 def is_required(pod: Pod) -> bool:
