@@ -177,8 +177,9 @@ class _Flags:
             "",
             "Features to switch on or off: NAME=true,NAME=false. These have an effect: "
             "CrossSchedulerNomination counts the pods that other schedulers have nominated to nodes; "
-            "MultiQuotaTree, DisableDefaultQuota, ElasticQuotaGuaranteeUsage and "
-            "ElasticQuotaImmediateIgnoreTerminatingPod change how elastic quotas count.",
+            "MultiQuotaTree, DisableDefaultQuota, ElasticQuotaGuaranteeUsage, ElasticQuotaIgnorePodOverhead, "
+            "ElasticQuotaIgnoreTerminatingPod and ElasticQuotaImmediateIgnoreTerminatingPod change how elastic quotas "
+            "count.",
         )
 
     def _serving(self, group: FlagGroup) -> None:

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import pytest
 
+from koordinator.api.annotations import BIND_GANG_MEMBER_COUNT
 from koordinator.api.kinds import POD_GROUPS
+from koordinator.kube.errors import ApiStatusError
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
@@ -21,6 +23,7 @@ from tests.in_memory_api import NO_FAULT, Asked, Hang
 from tests.scheduler.fakes import make_node
 from tests.scheduler.plugins.coscheduling.gang_fakes import labelled, member, pod_group
 from tests.scheduler.plugins.coscheduling.test_plugin import PATIENCE, gang_profile, nodes
+from tests.scheduler.plugins.coscheduling.test_vanishing_nodes import POLICIES
 from tests.scheduler.running_scheduler import RunningScheduler, check, simulate
 from tests.scheduler.scheduler_api import SchedulerApi
 
@@ -48,10 +51,10 @@ def labelling_profile(view: ClusterView) -> Profile:
     return Profile(base.scheduler_name, {**base.plugins, Labels.name: Labels(None, view)}, order)
 
 
-def declared_gang(*slots: int) -> SchedulerApi:
+def declared_gang(*slots: int, policy: str = "once-satisfied") -> SchedulerApi:
     """Nodes, a PodGroup and its pods."""
     api = nodes(*slots)
-    api.store(pod_group("g", MEMBERS), POD_GROUPS)
+    api.store(pod_group("g", MEMBERS, match_policy=policy), POD_GROUPS)
     for number in range(MEMBERS):
         api.store(labelled("g", number))
     return api
@@ -81,8 +84,10 @@ async def run_and_kill(fixture: RunningScheduler) -> None:
         raise RuntimeError("killed")
 
 
-async def kill_and_go_on(make_profile: Callable[[ClusterView], Profile], killer: Killer) -> SchedulerApi:
-    api = declared_gang(2, 2)
+async def kill_and_go_on(
+    make_profile: Callable[[ClusterView], Profile], killer: Killer, policy: str = "once-satisfied"
+) -> SchedulerApi:
+    api = declared_gang(2, 2, policy=policy)
     first, second = (RunningScheduler(api, make_profile) for _ in range(2))
     api.fault = killer
     with pytest.raises(ExceptionGroup, match="TaskGroup"):
@@ -95,16 +100,20 @@ async def kill_and_go_on(make_profile: Callable[[ClusterView], Profile], killer:
     return api
 
 
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("is_done", [False, True], ids=["before it is done", "after it is done"])
 @pytest.mark.parametrize(
     ("profile", "step"),
     [(profile, step) for profile, count in ((gang_profile, 5), (labelling_profile, 9)) for step in range(1, count + 1)],
 )
 def test_a_gang_is_bound_as_a_whole_whatever_write_its_scheduler_is_killed_at(
-    profile: Callable[[ClusterView], Profile], step: int, is_done: bool
+    profile: Callable[[ClusterView], Profile], step: int, is_done: bool, policy: str
 ) -> None:
-    api = asyncio.run(kill_and_go_on(profile, Killer(step, is_done=is_done)))
+    api = asyncio.run(kill_and_go_on(profile, Killer(step, is_done=is_done), policy))
     assert api.placed().keys() == {f"g-{number}" for number in range(MEMBERS)}
+    if policy != "once-satisfied":
+        counts = {pod.metadata.annotations.get(BIND_GANG_MEMBER_COUNT) for pod in api.objects("pods").values()}
+        assert counts == {str(MEMBERS)}, "all say with how many they were to be bound"
 
 
 @pytest.mark.parametrize(("profile", "expected"), [(gang_profile, 5), (labelling_profile, 9)])
@@ -181,6 +190,29 @@ def test_a_gang_whose_bindings_find_no_api_server_is_bound_when_it_is_back() -> 
         return api
 
     assert len(simulate(story, gang_without_pods, gang_profile).api.placed()) == MEMBERS
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_member_whose_binding_fails_is_bound_after_the_others(policy: str) -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        failures = 2
+
+        def fault(name: str, done: bool) -> Exception | None:
+            nonlocal failures
+            if name != "g-1" or done or not failures:
+                return None
+            failures -= 1
+            return ApiStatusError(409, "Conflict", "a webhook is in the way")
+
+        fixture.api.binding_fault = fault
+        fixture.api.store(pod_group("g", MEMBERS, match_policy=policy), POD_GROUPS)
+        for number in range(MEMBERS):
+            fixture.api.store(labelled("g", number))
+        await fixture.settle(0)
+        assert len(fixture.api.placed()) == MEMBERS - 1
+        await fixture.settle(30)
+
+    assert len(simulate(story, lambda: nodes(2, 2), gang_profile).api.placed()) == MEMBERS
 
 
 def delete_group(api: SchedulerApi) -> None:

@@ -15,6 +15,7 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.api.resource_names import BATCH_CPU
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ObjectPatch
+from koordinator.scheduler.plugins.elastic_quota.gates import MULTI_QUOTA_TREE
 from koordinator.scheduler.plugins.elastic_quota.metrics import QuotaGauges
 from koordinator.scheduler.plugins.elastic_quota.revoke import RevokeController, to_revoke
 from koordinator.scheduler.plugins.elastic_quota.specification import specification_of
@@ -23,7 +24,7 @@ from koordinator.scheduler.plugins.elastic_quota.summary import QuotaSummary, su
 from tests.model.quota_tree.quota_objects import P, wire_quota
 from tests.scheduler.fakes import describe
 from tests.scheduler.ground.clusters import NOW
-from tests.scheduler.plugins.elastic_quota.quota_cluster import QuotaCluster, of_quota
+from tests.scheduler.plugins.elastic_quota.quota_cluster import LABEL, QuotaCluster, of_quota
 
 
 class StoppedError(Exception):
@@ -247,11 +248,27 @@ def test_the_services_show_the_numbers_of_a_quota_and_its_pods() -> None:
     cluster = QuotaCluster()
     cluster.quota(wire_quota("a", max={"cpu": 5}))
     cluster.place(of_quota("p"))
-    document = cluster.plugin.services()["/quotas/:name"]({"name": "a"})
+    service = cluster.plugin.services()["/quotas/:name"]
+    assert "podCache" not in service({"name": "a"})
+    document = service({"name": "a", "includePods": "true"})
     assert document["podCache"] == {
         "default/p": {"isAssigned": True, "resource": document["podCache"]["default/p"]["resource"]}
     }
     assert b'"used":{"cpu":"1"}' in encode(document)
+
+
+def test_the_list_of_quotas_is_of_one_tree_and_with_pods_if_it_is_asked_for_so() -> None:
+    cluster = QuotaCluster(gates=frozenset({MULTI_QUOTA_TREE}))
+    cluster.quota(wire_quota("a", max={"cpu": 5}))
+    root = wire_quota("root", is_parent=True, max={"cpu": 5})
+    labels = {f"{LABEL}/tree-id": "t", f"{LABEL}/is-root": "true"}
+    cluster.quota(replace(root, metadata=replace(root.metadata, labels={**root.metadata.labels, **labels})))
+    cluster.place(of_quota("p"))
+    service = cluster.plugin.services()["/quotas"]
+    assert {"a", "root"} <= service({}).keys()
+    assert service({"tree": "t"}).keys() == {"root"}
+    assert "podCache" not in service({})["a"]
+    assert service({"includePods": "true"})["a"]["podCache"].keys() == {"default/p"}
 
 
 def test_the_explanation_names_who_lends_and_who_is_next() -> None:

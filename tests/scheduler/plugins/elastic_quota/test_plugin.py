@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
 
 from koordinator.api.elastic_quota import ElasticQuota as ElasticQuotaObject
 from koordinator.api.kinds import ELASTIC_QUOTAS
+from koordinator.api.pod import Pod
+from koordinator.api.quantity import Quantity
 from koordinator.base.errors import ConfigurationError
 from koordinator.scheduler.configuration.koordinator_arguments import HookPlugin
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.plugins.elastic_quota.gates import DISABLE_DEFAULT_QUOTA, IGNORE_TERMINATING
+from koordinator.scheduler.engine.pod_info import make_pod_info
+from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.plugins.elastic_quota.gates import (
+    DISABLE_DEFAULT_QUOTA,
+    IGNORE_OVERDUE,
+    IGNORE_OVERHEAD,
+    IGNORE_TERMINATING,
+)
 from koordinator.scheduler.plugins.elastic_quota.plugin import SHARES_CHANGED
 from tests.model.quota_tree.quota_objects import wire_quota
 from tests.scheduler.fakes import describe, make_node
+from tests.scheduler.ground.clusters import NOW
 from tests.scheduler.plugins.elastic_quota.quota_cluster import QuotaCluster, of_quota
 
 
@@ -111,6 +121,62 @@ def test_a_pod_that_is_leaving_counts_unless_a_gate_says_otherwise(gates: frozen
     leaving = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC)))
     cluster.bound(leaving, "n0")
     assert cluster.used("a") == left
+
+
+def leaving(pod: Pod, seconds: float) -> Pod:
+    """To be gone then, with as much time again as its grace period."""
+    moment = NOW + timedelta(seconds=seconds)
+    metadata = replace(pod.metadata, deletion_timestamp=moment, deletion_grace_period_seconds=30)
+    return replace(pod, metadata=metadata)
+
+
+OVERDUE: Final = frozenset({IGNORE_OVERDUE})
+
+
+def test_a_pod_that_should_have_been_gone_counts_no_more() -> None:
+    cluster = with_limit("1", gates=OVERDUE)
+    pod = leaving(of_quota("p", node="n0"), 10)
+    cluster.bound(pod, "n0")
+    cluster.reject(of_quota("q"))
+    assert cluster.used("a") == 1000
+    plugin = cluster.plugin
+    assert plugin.next_time_event() == (NOW + timedelta(seconds=40)).timestamp()
+    assert plugin.time_events(NOW + timedelta(seconds=39)) == ()
+    (event,) = plugin.time_events(NOW + timedelta(seconds=40))
+    assert cluster.used("a") == 0
+    assert plugin.queueing_hint(describe(of_quota("q")), event)
+    assert plugin.next_time_event() is None
+    cluster.view.now = NOW + timedelta(seconds=41)
+    cluster.bound(replace(pod, metadata=replace(pod.metadata, labels={**pod.metadata.labels, "new": ""})), "n0")
+    assert cluster.used("a") == 0, "whatever else is said of it"
+
+
+def test_who_waits_is_told_of_pods_that_a_decision_has_found_overdue() -> None:
+    cluster = with_limit("1", gates=OVERDUE)
+    cluster.bound(leaving(of_quota("p", node="n0"), -60), "n0")
+    cluster.place(of_quota("q"))
+    assert cluster.plugin.next_time_event() == 0
+    assert len(cluster.plugin.time_events(NOW)) == 1
+    assert cluster.plugin.next_time_event() is None
+
+
+def test_without_the_gate_a_pod_counts_until_it_is_gone() -> None:
+    cluster = with_limit("1")
+    cluster.bound(leaving(of_quota("p", node="n0"), -60), "n0")
+    cluster.reject(of_quota("q"))
+    assert cluster.plugin.next_time_event() is None
+
+
+@pytest.mark.parametrize(("gates", "used"), [(frozenset(), 1200), (frozenset({IGNORE_OVERHEAD}), 1000)])
+def test_overhead_counts_unless_a_gate_says_otherwise(gates: frozenset[str], used: int) -> None:
+    cluster = with_limit("2", gates=gates)
+    pod = of_quota("p", node="n0")
+    pod = replace(pod, spec=replace(pod.spec, overhead={"cpu": Quantity.parse("200m")}))
+    info = make_pod_info(pod, cluster.view.columns.resources)
+    cluster.state.set_pod(info, "n0")
+    cluster.state.show_pod(info, "n0")
+    assert cluster.used("a") == used
+    assert cluster.view.columns.requested[0, CPU] == 1200, "on its node it counts"
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from koordinator.scheduler.plugins.coscheduling.declaration import Declaration
-from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState
+from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState, Wave
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
+from koordinator.scheduler.plugins.coscheduling.interruption import interruption, next_wave
 
 _MEMBERS_SHOWN: Final = 20
 
@@ -69,12 +70,19 @@ def what_it_waits_for(cache: GangCache, gang: Gang) -> list[str]:
         return [f"Nobody knows how many members must be placed together: {gang.why_undeclared}."]
     if not gang.is_admitted:
         return _what_the_group_lacks(cache, declaration)
-    return [*_bound_in_part(group), *_missing(cache, group), *_last_failure(cache, group), *_unschedulable(gang)]
+    wave = cache.wave if cache.wave is not None and cache.wave.group is group else next_wave(group)
+    return [*_bound_in_part(group), *_missing(group, wave), *_last_failure(cache, group), *_unschedulable(gang)]
 
 
 def _bound_in_part(group: Group) -> list[str]:
     bound = len(group.members(MemberState.BOUND))
     without = [member for member in group.members(MemberState.PENDING) if member.not_bound]
+    if bound and not without and (found := interruption(group)).waiting:
+        are = "is" if len(found.bound) == 1 else "are"
+        return [
+            f"Of the {found.total} that were to be bound together {len(found.bound)} {are} bound; the others are tried "
+            "again."
+        ]
     if not bound or not without:
         return []
     first = without[0]
@@ -86,10 +94,10 @@ def _bound_in_part(group: Group) -> list[str]:
     ]
 
 
-def _missing(cache: GangCache, group: Group) -> list[str]:
+def _missing(group: Group, wave: Wave) -> list[str]:
     found = []
     for gang in group.gangs.values():
-        if missing := gang.missing(cache.wave):
+        if missing := gang.missing(wave):
             noun = "member" if missing == 1 else "members"
             found.append(f"{missing} more {noun} of {gang.id} must find a node before any member is bound.")
     return found

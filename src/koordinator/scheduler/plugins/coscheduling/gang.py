@@ -182,10 +182,22 @@ class Wave:
     """Those that were allowed to be bound; once there are some, the others are tried one by one."""
     partners: frozenset[str] = frozenset()
     """With whom some of ``todo`` were to be bound in an earlier attempt, and were not."""
+    promised: int = 0
+    """How many were to be bound together in that attempt, as those say that were; 0 if nobody says so."""
+    left: int = 0
+    """How many of these are not bound yet."""
     failure: str = ""
     """Why the group is given up in this attempt, which the members that are still to be tried are told."""
     preemption: str = ""
     """What has become of the search for room by preemption in this attempt; empty when nobody has looked."""
+
+    def bound_with(self, number: int) -> int:
+        """As how many are bound together those say of themselves that may be bound now, which are ``number``. Who
+        completes an earlier attempt is one of that."""
+        if number > self.left:
+            return number
+        self.left -= number
+        return self.promised
 
     def includes(self, uid: str) -> bool:
         """Whether the pod belongs to this attempt; any does that is tried before the attempt has failed."""

@@ -11,7 +11,6 @@ Nothing here knows the queue, the nodes or the time. What is to be done is colle
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,6 +25,7 @@ from koordinator.scheduler.plugins.coscheduling.declaration import (
     gang_id_of,
 )
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState, Wave, basic_check
+from koordinator.scheduler.plugins.coscheduling.interruption import next_wave
 
 ALL_ATTEMPTED: Final = "all pending pods is already been attempted"
 SUCCEEDED: Final = "gang is already succeed"
@@ -167,9 +167,7 @@ class GangCache:
         wave = self.wave
         if wave is None or wave.group is not gang.group or not wave.includes(uid):
             self._end_wave()
-            pending, together = self._pending(gang.group), gang.group.together
-            partners = frozenset() if together.isdisjoint(pending) else frozenset(together)
-            wave = self.wave = Wave(gang.group, deque(pending), partners=partners)
+            wave = self.wave = next_wave(gang.group)
             gang.group.failure = gang.group.failed_member = ""
         wave.attempted.add(uid)
         return wave.failure
@@ -328,9 +326,6 @@ class GangCache:
         wave = self.wave
         return wave if wave is not None and wave.group is member.gang.group else None
 
-    def _pending(self, group: Group) -> list[str]:
-        return [member.uid for member in group.members(MemberState.PENDING)]
-
     def _review(self, gang: Gang) -> None:
         """A gang has changed: its pods, and those of the gangs that wait for it, may be tried now, or must wait."""
         groups = self._naming.get(gang.id)
@@ -358,15 +353,17 @@ class GangCache:
     def _allow_waiting(self, group: Group, *, but: str = "") -> None:
         """Those that wait may be bound; ``but`` is a member that does not wait, but is about to."""
         waiting = group.members(MemberState.WAITING)
+        wave = self.wave if self.wave is not None and self.wave.group is group else None
+        bound_with = wave.bound_with(len(waiting)) if wave is not None else len(waiting)
         for member in waiting:
             member.gang.move(member, MemberState.BINDING)
-            member.bound_with = len(waiting)
+            member.bound_with = bound_with
             if member.uid != but:
                 self._instructions.allow.append(member.uid)
         together = {member.uid for member in waiting}
-        if self.wave is not None and self.wave.group is group:
-            self.wave.permitted |= together
-            together |= self.wave.permitted | self.wave.partners
+        if wave is not None:
+            wave.permitted |= together
+            together |= wave.permitted | wave.partners
         group.together = together
         group.failure = group.failed_member = ""
 

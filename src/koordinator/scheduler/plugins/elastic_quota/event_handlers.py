@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
+from heapq import heappop, heappush
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from koordinator.api import labels as label_keys
 from koordinator.api.elastic_quota import ElasticQuota
@@ -12,12 +16,14 @@ from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.framework import EventHandler
-from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings, CountedPod, group_of
 from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, from_wire
+from koordinator.scheduler.plugins.elastic_quota.gates import IGNORE_OVERDUE, IGNORE_OVERHEAD, IGNORE_TERMINATING
 
 _MEMO: Final = "ElasticQuota"
+_AT_ONCE: Final = float("-inf")
 
 
 class QuotaEventHandlers(EventHandler):
@@ -26,11 +32,14 @@ class QuotaEventHandlers(EventHandler):
 
     handles_status_updates = False
 
-    def __init__(self, view: ClusterView, settings: AccountSettings, *, counts_leaving: bool = True) -> None:
+    def __init__(self, view: ClusterView, settings: AccountSettings) -> None:
         self.accounts = Accounts(settings)
         self.on_relief: Callable[[], None] | None = None
         self._view = view
-        self._counts_leaving = counts_leaving
+        self._leaving: list[tuple[float, str]] = []
+        """A heap of pods that are being deleted: since when they do not count, and the uid."""
+        self._is_relieved = False
+        """Whether pods have become overdue, and nobody has been told."""
         self._unknown: set[str] = set()
         """Pods that a simulation, or the beginning of a binding, has put on a node before the API has shown them."""
 
@@ -55,10 +64,13 @@ class QuotaEventHandlers(EventHandler):
             return
         self._unknown.discard(pod.uid)
         known = self.accounts.pod(pod.uid)
-        if pod.pod.metadata.deletion_timestamp is not None and not self._counts_leaving:
+        until = counts_until(pod.pod, self._view.gates)
+        if self._is_over(until):
             if self.accounts.remove_pod(pod.uid) is not None:
                 self._relieve()
             return
+        if until is not None:
+            heappush(self._leaving, (until, pod.uid))
         self._count(pod, is_assigned=bool(node_name) or (known is not None and known.is_assigned))
         if known is not None and known != self.accounts.pod(pod.uid):
             self._relieve()
@@ -69,7 +81,7 @@ class QuotaEventHandlers(EventHandler):
             self._relieve()
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
-        if pod.uid in self._view.pseudo_pods or not self._counts(pod):
+        if pod.uid in self._view.pseudo_pods or self._is_over(counts_until(pod.pod, self._view.gates)):
             return
         if self.accounts.pod(pod.uid) is None:
             self._unknown.add(pod.uid)
@@ -82,8 +94,28 @@ class QuotaEventHandlers(EventHandler):
         elif self.accounts.pod(pod.uid) is not None:
             self._count(pod, is_assigned=False)
 
-    def _counts(self, pod: PodInfo) -> bool:
-        return self._counts_leaving or pod.pod.metadata.deletion_timestamp is None
+    def forget_overdue(self, now: datetime) -> None:
+        """Pods that time alone has made overdue count no more."""
+        while self._leaving and self._leaving[0][0] <= now.timestamp():
+            _, uid = heappop(self._leaving)
+            self._is_relieved |= self.accounts.remove_pod(uid) is not None
+
+    @property
+    def next_overdue(self) -> float | None:
+        """When that may admit other pods next, in seconds since the epoch."""
+        if self._is_relieved:
+            return 0.0
+        return self._leaving[0][0] if self._leaving else None
+
+    def take_relief(self, now: datetime) -> bool:
+        """Whether it may have, by now and since this was asked last."""
+        self.forget_overdue(now)
+        relieved, self._is_relieved = self._is_relieved, False
+        return relieved
+
+    def _is_over(self, until: float | None) -> bool:
+        now = self._view.now
+        return until is not None and (until <= _AT_ONCE or (now is not None and until <= now.timestamp()))
 
     def _count(self, pod: PodInfo, *, is_assigned: bool) -> None:
         metadata = pod.pod.metadata
@@ -108,9 +140,26 @@ def request_of(pod: PodInfo, view: ClusterView) -> Amounts:
     """What the pod requests, by the names of resources."""
     known: Amounts | None = pod.memo.get(_MEMO)
     if known is None:
-        name = view.columns.resources.name
-        known = pod.memo[_MEMO] = {name(column): amount for column, amount in pod.request.amounts.items()}
+        name, amounts = view.columns.resources.name, pod.request.amounts
+        if pod.pod.spec.overhead and IGNORE_OVERHEAD in view.gates:
+            spec = replace(pod.pod.spec, overhead={})
+            amounts = make_pod_info(replace(pod.pod, spec=spec), view.columns.resources).request.amounts
+        known = pod.memo[_MEMO] = {name(column): amount for column, amount in amounts.items()}
     return known
+
+
+def counts_until(pod: Pod, gates: frozenset[str]) -> float | None:
+    """When the pod counts no more, in seconds since the epoch, if it is being deleted and a gate says so; None: it
+    counts as long as it is there."""
+    metadata = pod.metadata
+    if metadata.deletion_timestamp is None:
+        return None
+    if IGNORE_TERMINATING in gates:
+        return _AT_ONCE
+    if IGNORE_OVERDUE not in gates:
+        return None
+    # The deletionTimestamp has the grace period in it already; the original adds it once more.
+    return metadata.deletion_timestamp.timestamp() + (metadata.deletion_grace_period_seconds or 0)
 
 
 def is_non_preemptible(pod: Pod) -> bool:

@@ -12,4 +12,15 @@ GUARANTEE_USAGE: Final = "ElasticQuotaGuaranteeUsage"
 """Nothing is lent, and no quota gets less than it uses."""
 IGNORE_TERMINATING: Final = "ElasticQuotaImmediateIgnoreTerminatingPod"
 """A pod counts no more as soon as it is being deleted."""
-GATES: Final = (MULTI_QUOTA_TREE, DISABLE_DEFAULT_QUOTA, GUARANTEE_USAGE, IGNORE_TERMINATING)
+IGNORE_OVERDUE: Final = "ElasticQuotaIgnoreTerminatingPod"
+"""A pod counts no more once it should have been gone for as long as its grace period."""
+IGNORE_OVERHEAD: Final = "ElasticQuotaIgnorePodOverhead"
+"""The overhead of pods does not count."""
+GATES: Final = (
+    MULTI_QUOTA_TREE,
+    DISABLE_DEFAULT_QUOTA,
+    GUARANTEE_USAGE,
+    IGNORE_TERMINATING,
+    IGNORE_OVERDUE,
+    IGNORE_OVERHEAD,
+)

@@ -6,7 +6,8 @@ from the moment at which a node is chosen for them, so that no two pods are admi
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from prometheus_client.registry import Collector
@@ -23,7 +24,7 @@ from koordinator.scheduler.engine.framework_hooks import Controller, ControllerP
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings, CountedPod
+from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings
 from koordinator.scheduler.plugins.elastic_quota.admission import AdmissionRules, why_not
 from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
 from koordinator.scheduler.plugins.elastic_quota.event_handlers import (
@@ -35,7 +36,6 @@ from koordinator.scheduler.plugins.elastic_quota.explanation import explain_quot
 from koordinator.scheduler.plugins.elastic_quota.gates import (
     DISABLE_DEFAULT_QUOTA,
     GUARANTEE_USAGE,
-    IGNORE_TERMINATING,
     MULTI_QUOTA_TREE,
 )
 from koordinator.scheduler.plugins.elastic_quota.metrics import QuotaGauges
@@ -83,6 +83,15 @@ class ElasticQuota(
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
         refusal = self.refusal(pod)
         return Reason(refusal) if refusal is not None else None
+
+    def on_time(self, now: datetime) -> None:
+        self._handlers.forget_overdue(now)
+
+    def next_time_event(self) -> float | None:
+        return self._handlers.next_overdue
+
+    def time_events(self, now: datetime) -> Sequence[ClusterEvent]:
+        return (ClusterEvent(SHARES_CHANGED),) if self._handlers.take_relief(now) else ()
 
     def refusal(self, pod: PodInfo) -> str | None:
         """Why the pod's quota does not admit it now; None if it does."""
@@ -142,17 +151,20 @@ class ElasticQuota(
         return document
 
     def _one(self, parameters: Mapping[str, str]) -> Any:
-        name = parameters["name"]
-        return self._document(name, self.accounts.pods_of(name))
+        return self._document(parameters["name"], parameters)
 
     def _all(self, parameters: Mapping[str, str]) -> Any:
-        return {name: self._document(name, ()) for name in self.accounts.forest.nodes}
+        forest, tree = self.accounts.forest, parameters.get("tree", "")
+        names = [name for name, node in forest.nodes.items() if tree in ("", forest.tree_of(node.specification))]
+        return {name: self._document(name, parameters) for name in names}
 
-    def _document(self, name: str, pods: Iterable[CountedPod]) -> dict[str, Any]:
+    def _document(self, name: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         node, summary = self.accounts.forest.nodes.get(name), summarize(self.accounts, name)
         if node is None or summary is None:
             raise ServiceError(404, f"cannot find quota {name}")
-        return document_of(node, summary, pods)
+        return document_of(
+            node, summary, self.accounts.pods_of(name) if parameters.get("includePods") == "true" else ()
+        )
 
     def _warn(self, quota: ElasticQuotaObject, fault: str) -> None:
         self.handle.object_event(ELASTIC_QUOTAS, quota, "Warning", "InvalidQuota", "Reconcile", fault)
@@ -176,6 +188,6 @@ def _shared_handlers(args: Any, view: ClusterView) -> QuotaEventHandlers:
     for each, handler in known:
         if each == settings:
             return handler
-    handler = QuotaEventHandlers(view, settings, counts_leaving=IGNORE_TERMINATING not in view.gates)
+    handler = QuotaEventHandlers(view, settings)
     known.append((settings, handler))
     return handler

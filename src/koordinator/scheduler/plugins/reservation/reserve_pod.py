@@ -12,9 +12,9 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.meta import WireStruct
-from koordinator.api.pod import Container, Pod, PodSpec, ResourceList, ResourceRequirements
+from koordinator.api.pod import Container, Pod, PodCondition, PodSpec, PodStatus, ResourceList, ResourceRequirements
 from koordinator.api.quantity import Format, Quantity
-from koordinator.api.reservation import AVAILABLE, FAILED, SUCCEEDED, Reservation
+from koordinator.api.reservation import AVAILABLE, FAILED, SCHEDULED_CONDITION, SUCCEEDED, Reservation
 from koordinator.model.pod_requests import pod_requests
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -98,7 +98,18 @@ def reserve_pod(reservation: Reservation) -> Pod:
         priority=_priority(template.spec, own.labels),
         scheduler_name=scheduler_name(reservation),
     )
-    return _holding_what_is_allocatable(Pod(metadata=metadata, spec=spec), reservation)
+    return _holding_what_is_allocatable(Pod(metadata=metadata, spec=spec, status=_status(reservation)), reservation)
+
+
+def _status(reservation: Reservation) -> PodStatus:
+    """Since when it has its node, as the API server notes it of a pod."""
+    since = [
+        each.last_transition_time
+        for each in reservation.status.conditions
+        if each.type == SCHEDULED_CONDITION and each.status == "True"
+    ]
+    scheduled = [PodCondition(type="PodScheduled", status="True", last_transition_time=each) for each in since]
+    return PodStatus(conditions=scheduled) if scheduled else PodStatus()
 
 
 def stands_for_a_reservation(pod: Pod) -> bool:
