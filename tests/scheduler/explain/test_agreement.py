@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod, Toleration
-from koordinator.scheduler.engine.decision import Placement
+from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.explain.filter_results import filter_nodes
 from koordinator.scheduler.explain.pod import closest, fitting
 from tests.examples import examples
@@ -62,14 +62,39 @@ def test_a_node_fits_by_explanation_if_and_only_if_a_decision_may_take_it(scene:
 @settings(max_examples=examples(30))
 @given(scenes(), pods())
 def test_the_first_objection_to_each_node_is_what_the_rejection_counts(scene: Scene, pod: Pod) -> None:
-    filter_results = filter_nodes(scene.profile, scene.view, scene.info(pod))
-    first = [filter_results.objections(index)[:1] for index in range(filter_results.rows.size)]
-    expected = Counter(
-        (each.plugin, tuple(reason.text for reason in each.reasons)) for objections in first for each in objections
-    )
-    result = scene.try_pod(pod)
+    first, result = first_objections(scene, pod), scene.try_pod(pod)
     if not isinstance(result, Placement):
-        assert Counter({(each.plugin, each.reasons): each.count for each in result.rejected}) == expected
+        assert counted(result) == first
+
+
+def test_nodes_that_an_eviction_would_help_are_counted_apart_from_those_that_are_too_small() -> None:
+    scene = Scene(make_node("full", cpu="1"), make_node("small", cpu="0"), make_node("smaller", cpu="0"))
+    scene.place(make_pod("on-full", cpu="1", node="full", priority=9))
+    pod = make_pod("p", cpu="1")
+    first, result = first_objections(scene, pod), scene.try_pod(pod)
+    assert isinstance(result, Rejection)
+    reasons = ("Insufficient cpu",)
+    assert counted(result) == {("NodeResourcesFit", reasons, False): 1, ("NodeResourcesFit", reasons, True): 2}
+    assert first == counted(result)
+
+
+def first_objections(scene: Scene, pod: Pod) -> Counter[tuple[str, tuple[str, ...], bool]]:
+    """How many nodes a plugin is the first to reject, for which reasons, and whether evictions cannot help."""
+    filter_results = filter_nodes(scene.profile, scene.view, scene.info(pod))
+    first = [each for index in range(filter_results.rows.size) for each in filter_results.objections(index)[:1]]
+    return Counter(
+        (
+            objection.plugin,
+            tuple(reason.text for reason in objection.reasons),
+            any(reason.unresolvable for reason in objection.reasons),
+        )
+        for objection in first
+    )
+
+
+def counted(rejection: Rejection) -> dict[tuple[str, tuple[str, ...], bool], int]:
+    """The same, as the rejection has it."""
+    return {(each.plugin, each.reasons, each.unresolvable): each.count for each in rejection.rejected}
 
 
 @settings(max_examples=examples(30))
