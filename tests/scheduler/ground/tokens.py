@@ -167,10 +167,10 @@ class Tokens(
 
     # Filter and Reserve.
 
-    def found(self, pod: PodInfo, row: int) -> Held | None:
+    def found(self, pod: PodInfo, row: int, *, assumed: bool = False) -> Held | None:
         number, nominator = wanted(pod), self.handle.plugin(ReservationNominator)
         assert nominator is not None
-        reservation = nominator.nominated_reservation(pod, row)
+        reservation = nominator.nominated_reservation(pod, row, assumed=assumed)
         if reservation is not None:
             given: Given | None = self.restored(row)
             assert given is not None
@@ -195,7 +195,7 @@ class Tokens(
     def allocate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Held | Reason | None:
         if not wanted(pod):
             return None
-        return self.found(pod, node.index) or Reason("tokens were taken meanwhile")
+        return self.found(pod, node.index, assumed=True) or Reason("tokens were taken meanwhile")
 
     def restore(self, pod: PodInfo, node: NodeReference) -> Held | None:
         text = pod.pod.metadata.annotations.get(ANNOTATION)

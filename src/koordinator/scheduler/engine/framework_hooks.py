@@ -134,15 +134,19 @@ class ReservationNominator(Plugin):
     ``handle.plugin(ReservationNominator)``."""
 
     @abstractmethod
-    def nominated_reservation(self, pod: PodInfo, row: int) -> ReservationInfo | None:
+    def nominated_reservation(self, pod: PodInfo, row: int, *, assumed: bool = False) -> ReservationInfo | None:
         """The Reservation that the pod takes from on ``row``, for Filter, Score and ``allocate``; None if it takes from
         the node alone, and where the row is seen as any pod sees it, since that result is shared with pods that may
-        take from none. Once it is allocated, the one from which it has been. Not to be asked in ``filter_reservation``
-        or ``score_reservation``."""
+        take from none. ``assumed``: the pod counts on the row, as in ``allocate``. Not to be asked in
+        ``filter_reservation`` or ``score_reservation``."""
 
     @abstractmethod
     def nominated_pods(self, pod: PodInfo, row: int) -> tuple[PodInfo, ...]:
         """The running pods that the Reservation takes over on ``row`` for which ``pod`` stands; otherwise as above."""
+
+    @abstractmethod
+    def allocated_reservation(self, pod: PodInfo) -> ReservationInfo | None:
+        """The Reservation that the pod takes from, once that is allocated: in ``reserve``, PreBind and later."""
 
 
 class ReservationRestorePlugin(Plugin):

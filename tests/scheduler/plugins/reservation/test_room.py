@@ -70,6 +70,20 @@ def test_a_pod_that_does_not_own_a_reservation_cannot_take_its_room() -> None:
     assert isinstance(cluster.engine.decide(describe(make_pod("p", cpu="3")), NOW), Rejection)
 
 
+def test_like_owners_do_not_take_what_other_reservations_keep() -> None:
+    """The second is evaluated as the first, which is on the node by then."""
+    cluster = Cluster([make_node("a", cpu="7")], ReservationPlugin)
+    for name in ("r1", "r2", "r3"):
+        reservation = available(name, cpu="2", once=False)
+        cluster.state.set_object(RESERVATIONS, name, reservation)
+        cluster.bound(reserve_pod(reservation), "a")
+    first = cluster.engine.decide(describe(owner("o1")), NOW)
+    assert isinstance(first, Placement)
+    assert cluster.engine.assume(first) is None
+    # Of the four CPUs that are left to owners each of the other Reservations keeps two.
+    assert isinstance(cluster.engine.decide(describe(owner("o2")), NOW), Rejection)
+
+
 def test_a_pod_whose_affinity_cannot_be_read_is_told_that_and_nothing_else() -> None:
     cluster = cluster_with(available())
     rejection = cluster.engine.decide(describe(noted(owner("o"), {RESERVATION_AFFINITY: "[]"})), NOW)

@@ -42,21 +42,19 @@ class ReservationBinding(
 
     allocates_as_filtered: ClassVar = False
 
-    def nominated_reservation(self, pod: PodInfo, row: int) -> Booking | None:
-        held = self.view.allocations.of(self.name, pod.uid)
-        if isinstance(held, Use):
-            return self._cache.bookings.get(held.uid)
-        return self._nominated(pod, row) if self._points.is_seen(row) else None
+    def nominated_reservation(self, pod: PodInfo, row: int, *, assumed: bool = False) -> Booking | None:
+        return self._nominated(pod, row, assumed=assumed) if self._points.is_seen(row) else None
 
     def nominated_pods(self, pod: PodInfo, row: int) -> tuple[PodInfo, ...]:
-        held = self.view.allocations.of(self.name, pod.uid)
-        if isinstance(held, TakeOver):
-            return held.pods
         return self._selected(pod, row).pods if self._points.is_seen(row) else ()
 
-    def _nominated(self, pod: PodInfo, row: int) -> Booking | None:
+    def allocated_reservation(self, pod: PodInfo) -> Booking | None:
+        held = self.view.allocations.of(self.name, pod.uid)
+        return self._cache.bookings.get(held.uid) if isinstance(held, Use) else None
+
+    def _nominated(self, pod: PodInfo, row: int, *, assumed: bool) -> Booking | None:
         match, wish = self._cache.match(pod), wish_of(pod.pod)
-        return None if wish.ignored else self._nominator.nominated(pod, row, match, wish)
+        return None if wish.ignored else self._nominator.nominated(pod, row, match, wish, assumed=assumed)
 
     def _selected(self, pod: PodInfo, row: int) -> Selection:
         booking = self._taking_over(pod) if stands_for_a_reservation(pod.pod) else None
@@ -70,7 +68,7 @@ class ReservationBinding(
         wish = wish_of(pod.pod)
         if wish.ignored:
             return None
-        booking = self._nominated(pod, node.index)
+        booking = self._nominated(pod, node.index, assumed=True)
         if booking is None:
             return NONE_MATCHES if wish.affinity is not None else None
         return Use(booking.name, booking.uid)

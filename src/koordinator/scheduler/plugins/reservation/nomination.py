@@ -115,10 +115,12 @@ class Nominator:
             if name not in resources and not ("/" in name and name.split("/")[0] in groups)
         }
 
-    def capacity(self, pod: PodInfo, row: int, matched: Sequence[Booking]) -> Room:
-        """The room on the row, whether the pod and the reserve pods of ``matched`` count there just now or not."""
+    def capacity(self, pod: PodInfo, row: int, matched: Sequence[Booking], *, assumed: bool = False) -> Room:
+        """The room on the row, whether the reserve pods of ``matched`` count there just now or not. ``assumed``: the
+        pod itself counts there. Filters do not ask so: the pod for which they ask may be on the row, and like ones are
+        to come beside it."""
         there, unused = self._view.pods_on[row], self._view.columns.numbers[row].unused
-        counted = pod.uid in there
+        counted = assumed and pod.uid in there
         shown = [each.remaining for each in matched if each.uid in there]
         free = {
             column: unused[column] + counted * amount + sum(each.get(column, 0) for each in shown)
@@ -135,12 +137,13 @@ class Nominator:
         ]
         return min(ordered)[1] if ordered else ""
 
-    def nominated(self, pod: PodInfo, row: int, match: Match, wish: Wish) -> Booking | None:
-        """The Reservation that the pod would take from on the row; None if it would take from the node alone."""
+    def nominated(self, pod: PodInfo, row: int, match: Match, wish: Wish, *, assumed: bool = False) -> Booking | None:
+        """The Reservation that the pod would take from on the row; None if it would take from the node alone. See
+        ``capacity``."""
         matched = self._cache.open_on(self._view.columns.names[row], match)
         if not matched:
             return None
-        capacity, resources = self.capacity(pod, row, matched), self._view.columns.resources
+        capacity, resources = self.capacity(pod, row, matched, assumed=assumed), self._view.columns.resources
         request, checked = pod.request.amounts, self.checked(pod)
         fitting = [
             each
