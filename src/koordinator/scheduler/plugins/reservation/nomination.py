@@ -14,6 +14,7 @@ from koordinator.scheduler.plugins.reservation.fitting import (
     NONE_MATCHES,
     NONE_SUITS,
     Room,
+    has_left,
     score,
     shares_a_resource,
 )
@@ -89,7 +90,9 @@ class Nominator:
         return min(ordered)[1] if ordered else ""
 
     def nominated(self, pod: PodInfo, row: int, match: Match, wish: Wish) -> Booking | None:
-        """The Reservation that the pod would take from on the row; None if it would take from the node alone."""
+        """The Reservation that the pod would take from on the row; None if it would take from the node alone.
+
+        One that is used up has no more owners, but for pods that must use a Reservation."""
         matched = self._cache.open_on(self._view.columns.names[row], match)
         if not matched:
             return None
@@ -98,7 +101,7 @@ class Nominator:
         fitting = [
             each
             for each in matched
-            if (wish.affinity is not None or shares_a_resource(each, request))
+            if (wish.affinity is not None or has_left(each, pod))
             and not capacity.reasons(each, checked, resources, detailed=False)
         ]
         if not fitting:
@@ -131,6 +134,8 @@ class Nominator:
         reasons = capacity.reasons(booking, self.checked(pod), self._view.columns.resources, detailed=True)
         if reasons:
             return ", ".join(each.text for each in reasons)
+        if wish.affinity is None and not has_left(booking, pod):
+            return "nothing that the pod requests is left of the reservation"
         nominated = self.nominated(pod, row, match, wish)
         if nominated is not None and nominated is not booking:
             return f"the pod would take from reservation {nominated.name} first"
