@@ -74,6 +74,13 @@ def test_an_owner_that_comes_too_late_is_told_so() -> None:
     assert reasons(cluster) == {"default/second": "the reservation is used up by its owner"}
 
 
+def test_an_owner_is_told_that_others_have_left_nothing() -> None:
+    cluster = cluster_with(available(cpu="1", once=False))
+    placed(cluster, owner("first", cpu="1"))
+    waits(cluster, owner("second", cpu="1"))
+    assert reasons(cluster) == {"default/second": "nothing that the pod requests is left of the reservation"}
+
+
 def test_an_owner_of_another_name_is_told_the_mismatch() -> None:
     cluster = cluster_with(available())
     waits(cluster, noted(owner("o"), {RESERVATION_AFFINITY: '{"name": "another"}'}))

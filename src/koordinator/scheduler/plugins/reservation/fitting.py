@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS, ResourceIndex
+from koordinator.scheduler.plugins.node_ports import host_ports
 from koordinator.scheduler.plugins.reservation.booking import Booking, Columns
 
 NONE_MATCHES: Final = Reason("node(s) no reservations match reservation affinity", unresolvable=True)
@@ -76,6 +78,17 @@ def restricted_reasons(
 def shares_a_resource(booking: Booking, request: Columns) -> bool:
     """Whether the pod requests anything that the Reservation holds."""
     return any(amount and booking.allocatable.get(column) for column, amount in request.items())
+
+
+def has_left(booking: Booking, pod: PodInfo) -> bool:
+    """Whether there is anything left of the Reservation that the pod requests, or a host port that it wants."""
+    remaining, reserved = booking.remaining, booking.reserved
+    if any(
+        amount and remaining.get(column, 0) > reserved.get(column, 0) for column, amount in pod.request.amounts.items()
+    ):
+        return True
+    wanted = host_ports(pod.pod)
+    return bool(wanted) and not set(wanted).isdisjoint(host_ports(booking.pod))
 
 
 def score(booking: Booking, request: Columns) -> int:

@@ -21,6 +21,7 @@ from koordinator.scheduler.plugins.reservation.fitting import (
     NONE_MATCHES,
     NONE_SUITS,
     Room,
+    has_left,
     score,
     shares_a_resource,
 )
@@ -139,16 +140,16 @@ class Nominator:
 
     def nominated(self, pod: PodInfo, row: int, match: Match, wish: Wish, *, assumed: bool = False) -> Booking | None:
         """The Reservation that the pod would take from on the row; None if it would take from the node alone. See
-        ``capacity``."""
+        ``capacity``. One that is used up has no more owners, but for pods that must use a Reservation."""
         matched = self._cache.open_on(self._view.columns.names[row], match)
         if not matched:
             return None
         capacity, resources = self.capacity(pod, row, matched, assumed=assumed), self._view.columns.resources
-        request, checked = pod.request.amounts, self.checked(pod)
+        checked = self.checked(pod)
         fitting = [
             each
             for each in matched
-            if (wish.affinity is not None or shares_a_resource(each, request))
+            if (wish.affinity is not None or has_left(each, pod))
             and not capacity.reasons(each, checked, resources, detailed=False)
         ]
         points = self._points() if fitting else None
@@ -198,6 +199,8 @@ class Nominator:
             reasons = (*reasons, refusal) if refusal is not None else reasons
         if reasons:
             return ", ".join(each.text for each in reasons)
+        if wish.affinity is None and not has_left(booking, pod):
+            return "nothing that the pod requests is left of the reservation"
         nominated = self.nominated(pod, row, match, wish)
         if nominated is not None and nominated is not booking:
             return f"the pod would take from reservation {nominated.name} first"
