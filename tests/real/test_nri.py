@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from koordinator.api.cpu_list import parse_cpu_list
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from tests.free_ports import free_ports
 from tests.real.container_runtime import CriClient
@@ -35,6 +36,8 @@ _MEMORY = 64 << 20
 _GATES = "--feature-gates=GPUEnvInject=true"
 _LIMITS = ("512", "50000", str(_MEMORY))
 """Of a pod or container with these batch resources."""
+_OWNED = 1
+"""The CPU that pinned pods have."""
 
 
 @dataclass(frozen=True)
@@ -289,11 +292,38 @@ def test_a_koordlet_that_hangs_holds_up_no_pod(nri: NRINode) -> None:
 def test_containers_are_made_as_the_original_has_them_made(nri: NRINode, real_programs: RealPrograms) -> None:
     # Without one, the original does nothing at all.
     nri.node.apply({"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": {"name": _NODE}})
+    # It is there before either agent is: the CPUs that pods share stay the same while containers are made.
+    nri.node.run_pod(_PODS.pinned("owner"))
+    shared = _SharedCPUs(nri)
+    shared.give_all()
     with nri.original(real_programs.original / "koordlet"):
+        shared.wait_until_enforced()
         theirs = _made(nri, _pods("theirs"))
+    shared.give_all()
     with nri.koordlet(_GATES):
+        shared.wait_until_enforced()
         ours = _made(nri, _pods("ours"))
     assert ours == theirs
+
+
+class _SharedCPUs:
+    """The CPUs of a pod that shares them, as the kernel has them: by these it is seen what an agent knows.
+
+    Its log says that it knows the topology, perhaps as it was before the agent reported which CPU has an owner.
+    """
+
+    def __init__(self, nri: NRINode) -> None:
+        first = nri.node.run_pod(_PODS.pod("first", "LS", {}))
+        pod = _LAYOUT.pod(first["metadata"]["uid"], first["status"]["qosClass"])
+        self._file = Path(_LAYOUT.folder("cpuset", f"{pod}/{_container(first)}"), "cpuset.cpus")
+        self._all = Path(_LAYOUT.folder("cpuset", pod), "cpuset.cpus").read_text()
+
+    def give_all(self) -> None:
+        """Undo what another agent has enforced."""
+        self._file.write_text(self._all)
+
+    def wait_until_enforced(self) -> None:
+        until(lambda: _OWNED not in parse_cpu_list(self._file.read_text().strip()), 60, "a pod shares what is left")
 
 
 def _pods(whose: str) -> list[dict[str, Any]]:
