@@ -42,7 +42,6 @@ _OF_NODE: Final = 1 << Aspect.NODE
 
 
 @cache
-@cache
 def _aspects_of(reads: int) -> tuple[int, ...]:
     return tuple(aspect for aspect in range(reads.bit_length()) if reads >> aspect & 1)
 
