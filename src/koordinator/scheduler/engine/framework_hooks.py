@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Protocol
 from prometheus_client.registry import Collector
 
 from koordinator.api.kinds import RESERVATIONS, Kind
+from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.binding_points import ClusterWriter, ControllerWriter, PodChanges
@@ -265,6 +266,24 @@ class MetricsProvider(Plugin):
     @abstractmethod
     def collectors(self) -> Sequence[Collector]:
         """What makes the plugin's metrics when they are scraped; asked of one profile's instance only."""
+
+
+class FinishedPodHandler(Plugin):
+    """Is shown the pods that have finished, which hold nothing any more and are in nobody's cluster state. Asked of one
+    profile's instance only."""
+
+    @abstractmethod
+    def reads_finished(self, pod: Pod) -> bool:
+        """Whether the plugin wants to know of the pod. Its metadata count alone."""
+
+    @abstractmethod
+    def on_finished(self, pod: Pod) -> None:
+        """The pod has finished, or has changed since. Of its spec there is nothing but its node, of its status nothing
+        but its phase. It may be shown before what is told of its end as a deletion, or after."""
+
+    @abstractmethod
+    def on_finished_gone(self, pod: Pod) -> None:
+        """The pod of an ``on_finished`` is gone."""
 
 
 class ForgetHandler(Plugin):
