@@ -7,7 +7,7 @@ others wherever their plugin is in the profile. The order is the profile's.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 from prometheus_client.registry import Collector
@@ -94,6 +94,11 @@ class NextPodPlugin(Plugin):
         """Whether the pod, once its attempt has failed, is not tried before its back-off is over even when there is
         nothing else to do: since many others would be tried with it, and with each other give up what they need."""
         return False
+
+    def not_freed_by(self, pod: PodInfo) -> Collection[str]:
+        """``pod`` gives up the node that it was assumed on: the uids of unschedulable pods that are not to be tried
+        again for that, whatever plugins say of the room."""
+        return ()
 
 
 class ResizePodPlugin(Plugin):

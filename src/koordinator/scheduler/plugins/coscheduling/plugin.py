@@ -119,6 +119,9 @@ class Coscheduling(
         the gang would be tried over and over."""
         return bool(gang_id_of(pod.pod))
 
+    def not_freed_by(self, pod: PodInfo) -> tuple[str, ...]:
+        return self.cache.not_freed_by(pod.uid) if gang_id_of(pod.pod) else ()
+
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
         if not gang_id_of(pod.pod):
             return None
