@@ -164,7 +164,7 @@ class GangCache:
         wave = self.wave
         if wave is None or wave.group is not gang.group or not wave.includes(uid):
             self._end_wave()
-            wave = self.wave = next_wave(gang.group)
+            wave = self.wave = next_wave(gang.group, uid)
             gang.group.begins_with(member)
         wave.attempted.add(uid)
         return wave.failure
