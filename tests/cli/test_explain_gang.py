@@ -23,6 +23,7 @@ DOCUMENT: dict[str, Any] = {
     "waitSeconds": 600.0,
     "problems": ["mode: 'loose' is not Strict or NonStrict"],
     "members": COUNTS,
+    "finished": {},
     "group": [{"gang": "team-a/training", "exists": True, "minMember": 3, "counted": 2, **COUNTS}],
     "waitsFor": ["2 more members of team-a/training must find a node before any member is bound."],
     "waiting": [
@@ -62,6 +63,11 @@ def test_a_missing_gang_of_the_group_is_in_the_table() -> None:
 
 def test_members_beyond_those_shown_are_counted() -> None:
     assert "and 7 more" in shown(members={**COUNTS, "pending": 8})
+
+
+def test_members_that_have_finished_are_counted() -> None:
+    assert "members that have finished" not in shown()
+    assert "members that have finished: 1 Failed, 2 Succeeded" in shown(finished={"Failed": 1, "Succeeded": 2})
 
 
 def test_a_gang_that_nobody_declares_is_shown() -> None:

@@ -122,7 +122,7 @@ def check(fixture: RunningScheduler) -> None:
     requested = dict.fromkeys(columns.row_of, 0)
     used: Counter[str] = Counter()
     for pod in api.objects("pods").values():
-        if pod.spec.node_name in requested:
+        if pod.spec.node_name in requested and pod.status.phase not in ("Succeeded", "Failed"):
             requested[pod.spec.node_name] += _cpu(pod)
             record = allocated_record(pod)
             used[record.uid if record is not None else ""] += _cpu(pod)

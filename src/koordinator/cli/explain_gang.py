@@ -17,6 +17,9 @@ def print_gang(document: Mapping[str, Any], console: Console) -> None:
     print_text(console, escape(_declared(document)), indent=2)
     for problem in document["problems"]:
         print_text(console, escape(problem), indent=2)
+    if document["finished"]:
+        counts = ", ".join(f"{count} {phase}" for phase, count in document["finished"].items())
+        print_text(console, escape(f"members that have finished: {counts}"), indent=2)
     print_list(console, "It waits:", document["waitsFor"])
     if document["group"]:
         _print_group(document["group"], console)

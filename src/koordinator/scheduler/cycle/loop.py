@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
@@ -28,6 +28,7 @@ from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import NextPodPlugin
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.rejection import refused_on_node
@@ -60,6 +61,16 @@ class NextPod:
                     return entry
                 last = uid
         return self._queue.pop()
+
+    def gives_up(self, pod: PodInfo) -> None:
+        """The pod does not take the room that it was assumed in: others may."""
+        useless_to: Collection[str] = ()
+        if self._plugin is not None:
+            try:
+                useless_to = self._plugin.not_freed_by(pod)
+            except Exception as error:
+                self._errors.of_plugin(self._plugin.name, "not_freed_by", error)
+        self._queue.on_event(ClusterEvent(EventKind.POD_DELETE, pod), useless_to)
 
     def _ask(self, plugin: NextPodPlugin) -> str | None:
         try:
@@ -310,9 +321,8 @@ class SchedulingLoop:
         self._queue.retry(entry, text)
 
     def _forget(self, binding: Binding) -> None:
-        """The pod does not take its room: others may."""
         binding.engine.forget(binding.placement)
-        self._queue.on_event(ClusterEvent(EventKind.POD_DELETE, binding.placement.pod))
+        self._next.gives_up(binding.placement.pod)
 
     def _rejected(self, entry: QueuedPod, started: float, rejection: Rejection) -> None:
         pod, after = entry.pod, rejection.after

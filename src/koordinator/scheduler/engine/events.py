@@ -28,6 +28,8 @@ class EventKind:
     """The labels of an assigned pod changed."""
     POD_UPDATE: Final = "Pod/Update"
     """The unschedulable pod itself changed."""
+    POD_FINISHED: Final = "FinishedPod/Update"
+    """Something is said of a pod that has finished; frees no pod."""
 
 
 def object_events(*kinds: Kind[Any]) -> frozenset[str]:

@@ -7,12 +7,13 @@ others wherever their plugin is in the profile. The order is the profile's.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 from prometheus_client.registry import Collector
 
 from koordinator.api.kinds import RESERVATIONS, Kind
+from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.binding_points import ClusterWriter, ControllerWriter, PodChanges
@@ -93,6 +94,11 @@ class NextPodPlugin(Plugin):
         """Whether the pod, once its attempt has failed, is not tried before its back-off is over even when there is
         nothing else to do: since many others would be tried with it, and with each other give up what they need."""
         return False
+
+    def not_freed_by(self, pod: PodInfo) -> Collection[str]:
+        """``pod`` gives up the node that it was assumed on: the uids of unschedulable pods that are not to be tried
+        again for that, whatever plugins say of the room."""
+        return ()
 
 
 class ResizePodPlugin(Plugin):
@@ -265,6 +271,24 @@ class MetricsProvider(Plugin):
     @abstractmethod
     def collectors(self) -> Sequence[Collector]:
         """What makes the plugin's metrics when they are scraped; asked of one profile's instance only."""
+
+
+class FinishedPodHandler(Plugin):
+    """Is shown the pods that have finished, which hold nothing any more and are in nobody's cluster state. Asked of one
+    profile's instance only."""
+
+    @abstractmethod
+    def reads_finished(self, pod: Pod) -> bool:
+        """Whether the plugin wants to know of the pod. Its metadata count alone."""
+
+    @abstractmethod
+    def on_finished(self, pod: Pod) -> None:
+        """The pod has finished, or has changed since. Of its spec there is nothing but its node, of its status nothing
+        but its phase. It may be shown before what is told of its end as a deletion, or after."""
+
+    @abstractmethod
+    def on_finished_gone(self, pod: Pod) -> None:
+        """The pod of an ``on_finished`` is gone."""
 
 
 class ForgetHandler(Plugin):

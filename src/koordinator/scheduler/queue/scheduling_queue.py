@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,12 +188,14 @@ class SchedulingQueue:
                 if not self._gated(entry, Cause.ACTIVATED):
                     self._activate(entry, Cause.ACTIVATED)
 
-    def on_event(self, event: ClusterEvent) -> None:
-        """Something happened in the cluster: wake the unschedulable pods that it may help."""
+    def on_event(self, event: ClusterEvent, useless_to: Collection[str] = ()) -> None:
+        """Something happened in the cluster: wake the unschedulable pods that it may help, but those with these
+        uids."""
         if self._in_flight:
             self._events.add(event)
         for entry in self._unschedulable.freed_by(event):
-            self._wake(entry, of_event(event.kind))
+            if entry.pod.uid not in useless_to:
+                self._wake(entry, of_event(event.kind))
 
     def activate_unschedulable(self) -> None:
         """Something that no event tells may have changed for every unschedulable pod."""

@@ -103,6 +103,11 @@ class EventHandlers:
         if self._deferred:
             self.run_deferred()
 
+    def finished(self, pod: Pod) -> None:
+        """Plugins have been shown a pod that has finished, or that such a pod is gone: nothing is free by that, but
+        controllers may wait for it."""
+        self._on_change(ClusterEvent(EventKind.POD_FINISHED, None, pod))
+
     def set_node(self, node: Node) -> None:
         self._mark_time()
         old = self._state.node(node.metadata.name)

@@ -1,4 +1,5 @@
-"""What the scheduler watches: nodes, pods that have not finished, and the kinds that its plugins read."""
+"""What the scheduler watches: nodes, pods, and the kinds that its plugins read. Pods that have finished are shown only
+to plugins that ask for them."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from koordinator.api.kinds import NODES, PODS, Kind
-from koordinator.api.pod import Pod, Volume
+from koordinator.api.meta import ObjectMeta
+from koordinator.api.pod import Pod, PodSpec, PodStatus, Volume
 from koordinator.kube.handlers import MalformedHandler
 from koordinator.kube.informer import Informer
 from koordinator.kube.informer_set import InformerSet
@@ -16,9 +18,11 @@ from koordinator.kube.interface import Malformed
 from koordinator.model import transformers
 from koordinator.model.transformers import node_as_seen
 from koordinator.scheduler.engine.framework import Plugin
+from koordinator.scheduler.engine.framework_hooks import FinishedPodHandler
 from koordinator.scheduler.watch.event_handlers import EventHandlers
 
 _NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_FINISHED: Final = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 
 
 def add_informers(
@@ -47,6 +51,7 @@ def add_informers(
         on_malformed=malformed,
     )
     plugins = list(plugins)
+    _add_finished_pods(informers, event_handlers, plugins, malformed)
     for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.node_objects):
         _add_node_objects(informers, event_handlers, kind, malformed, after=pods)
     for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.watches):
@@ -70,6 +75,37 @@ def _add_node_objects(
     )
 
 
+def _add_finished_pods(
+    informers: InformerSet, event_handlers: EventHandlers, plugins: Iterable[Plugin], malformed: MalformedHandler
+) -> None:
+    """A watch of their own, if any plugin wants to know of them: in most clusters there are many, and nearly all of
+    them mean nothing to anybody."""
+    handlers = {plugin.name: plugin for plugin in reversed(list(plugins)) if isinstance(plugin, FinishedPodHandler)}
+    if not handlers:
+        return
+
+    def is_read(pod: Pod) -> bool:
+        return any(handler.reads_finished(pod) for handler in handlers.values())
+
+    def changed(old: Pod | None, new: Pod | None) -> None:
+        for pod in (old, new):
+            if pod is None or not is_read(pod):
+                continue
+            for handler in handlers.values():
+                if handler.reads_finished(pod):
+                    (handler.on_finished if pod is new else handler.on_finished_gone)(pod)
+            event_handlers.finished(pod)
+
+    informers.informer(
+        PODS, field_selector=_FINISHED, transform=lambda pod: finished_pod_as_seen(pod, is_read)
+    ).add_handlers(
+        on_add=lambda pod, initial: changed(None, pod),
+        on_update=changed,
+        on_delete=lambda pod: changed(pod, None),
+        on_malformed=malformed,
+    )
+
+
 def _add_objects(
     informers: InformerSet, event_handlers: EventHandlers, kind: Kind[Any], malformed: MalformedHandler
 ) -> None:
@@ -89,6 +125,21 @@ def pod_as_seen(pod: Pod) -> Pod:
     if len(volumes) == len(pod.spec.volumes):
         return pod
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, volumes=volumes))
+
+
+def finished_pod_as_seen(pod: Pod, is_read: Callable[[Pod], bool]) -> Pod:
+    """What plugins may read of a pod that has finished; of one that nobody reads, what tells it from others."""
+    metadata = pod.metadata
+    if not is_read(pod):
+        return Pod(
+            metadata=ObjectMeta(
+                name=metadata.name,
+                namespace=metadata.namespace,
+                uid=metadata.uid,
+                resource_version=metadata.resource_version,
+            )
+        )
+    return Pod(metadata=metadata, spec=PodSpec(node_name=pod.spec.node_name), status=PodStatus(phase=pod.status.phase))
 
 
 def _is_plain(volume: Volume) -> bool:

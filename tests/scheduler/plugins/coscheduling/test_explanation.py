@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
+import pytest
+
+from koordinator.api.pod import Pod, PodStatus
 from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
 from koordinator.scheduler.plugins.coscheduling.gang import Member, MemberState
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
-from tests.scheduler.plugins.coscheduling.gang_fakes import labelled, member
+from tests.scheduler.plugins.coscheduling.gang_fakes import labelled, member, pod_group
 
 
-def explained(cache: GangCache, name: str = "g") -> dict[str, Any]:
+def explained(cache: GangCache, name: str = "g", finished: Collection[Pod] = ()) -> dict[str, Any]:
     def node_of(of: Member) -> str:
         return "n1" if of.state is MemberState.WAITING else ""
 
-    return explain_gang(cache, cache.gangs[f"default/{name}"], node_of)
+    return explain_gang(cache, cache.gangs[f"default/{name}"], node_of, finished)
 
 
 def gang_of(*pods: Any, bound: int = 0) -> GangCache:
@@ -87,3 +91,12 @@ def test_a_gang_that_is_bound_waits_for_nothing() -> None:
 def test_the_last_member_of_a_gang_that_has_run_is_placed_by_itself() -> None:
     found = explained(gang_of(member("g", 0, 2), member("g", 1, 2), bound=1))
     assert found["waiting"][0]["reason"] == "is placed by itself: the gang has run once"
+
+
+@pytest.mark.parametrize(("running", "state"), [(0, "has finished"), (1, "has a node for every member")])
+def test_members_that_have_finished_are_counted(running: int, state: str) -> None:
+    cache = gang_of(*(labelled("g", number) for number in range(running)), bound=running)
+    cache.set_pod_group(pod_group("g", 2))
+    ended = [Pod(status=PodStatus(phase=phase)) for phase in ("Succeeded", "Failed", "Succeeded")]
+    found = explained(cache, finished=ended)
+    assert (found["state"], found["finished"]) == (state, {"Failed": 1, "Succeeded": 2})

@@ -132,6 +132,15 @@ def test_a_group_that_fits_is_bound() -> None:
     assert set(run(story, 3).api.placed()) == {"a-0", "a-1", "b-0"}
 
 
+def test_members_that_a_gang_could_do_without_leave_the_others_of_its_group_their_nodes() -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        for number in range(3):
+            fixture.api.store(member("a", number, 1, together=("a", "b")))
+        fixture.api.store(member("b", 0, 1, together=("a", "b")))
+
+    assert set(run(story, 2).api.placed()) == {"a-0", "b-0"}
+
+
 def test_members_of_a_non_strict_gang_keep_their_nodes_while_others_find_none() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(3):

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pytest
 
-from koordinator.api.pod import Pod
+from koordinator.api.kinds import POD_GROUPS, PODS
+from koordinator.api.pod import Pod, PodSpec, PodStatus
 from koordinator.api.pod_group import PodGroup, PodGroupStatus
+from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of
 from koordinator.scheduler.plugins.coscheduling.gang import Gang
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from koordinator.scheduler.plugins.coscheduling.pod_group_status import next_status, settled_status
+from koordinator.scheduler.watch.informers import finished_pod_as_seen
+from tests.scheduler.fakes import make_profile
 from tests.scheduler.plugins.coscheduling.gang_fakes import labelled, pod_group
+from tests.scheduler.plugins.coscheduling.test_plugin import gang_profile, nodes
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
+from tests.scheduler.scheduler_api import SchedulerApi
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -77,3 +88,100 @@ def test_a_group_that_is_being_scheduled_says_since_when() -> None:
 def test_members_are_counted() -> None:
     found = after(PodGroupStatus(phase="Scheduled"), "Running", "Running", "Pending", "")
     assert (found.scheduled, found.running, found.succeeded, found.failed) == (3, 2, 0, 0)
+
+
+# With a scheduler: pods that have finished are in nobody's cluster state.
+
+
+def bound_in_phase(number: int, phase: str, **spec: Any) -> Pod:
+    pod = in_phase(labelled("g", number), phase)
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name="n0", **spec))
+
+
+def with_group(*phases: str, minimum: int = 2) -> Callable[[], SchedulerApi]:
+    """A PodGroup, and a pod on a node in each phase."""
+
+    def made() -> SchedulerApi:
+        api = nodes(4)
+        api.store(pod_group("g", minimum), POD_GROUPS)
+        for number, phase in enumerate(phases):
+            api.store(bound_in_phase(number, phase))
+        return api
+
+    return made
+
+
+def written(fixture: RunningScheduler) -> tuple[str, int, int, int, int]:
+    """The status of the PodGroup: its phase, how many are scheduled, run, have succeeded, have failed."""
+    status = fixture.api.document(POD_GROUPS, "g", "default").get("status", {})
+    counts = (status.get(name, 0) for name in ("scheduled", "running", "succeeded", "failed"))
+    return (status.get("phase", ""), *counts)
+
+
+@pytest.mark.parametrize(
+    ("ending", "expected"),
+    [
+        (("Succeeded", "Succeeded"), ("Finished", 2, 0, 2, 0)),
+        (("Succeeded", "Running"), ("Running", 2, 1, 1, 0)),
+        (("Failed", "Running"), ("Failed", 2, 1, 0, 1)),
+        (("Failed", "Failed"), ("Failed", 2, 0, 0, 2)),
+    ],
+)
+def test_members_that_finish_are_counted(ending: tuple[str, ...], expected: tuple[str, int, int, int, int]) -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        await fixture.settle(3)
+        assert written(fixture) == ("Running", 2, 2, 0, 0)
+        for number, phase in enumerate(ending):
+            fixture.api.store(bound_in_phase(number, phase))
+        await fixture.settle(3)
+        assert written(fixture) == expected
+
+    simulate(story, with_group("Running", "Running"), gang_profile)
+
+
+def test_a_group_that_finishes_while_nobody_schedules_is_found_finished() -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        await fixture.settle(3)
+        assert written(fixture) == ("Finished", 2, 0, 2, 0)
+
+    simulate(story, with_group("Succeeded", "Succeeded"), gang_profile)
+
+
+def test_members_that_have_finished_do_not_count_for_what_is_placed() -> None:
+    """The gang needs two that run together; who has finished is no partner."""
+
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.store(labelled("g", 1))
+        await fixture.settle(12)
+        assert set(fixture.api.placed()) == {"g-0"}
+
+    simulate(story, with_group("Succeeded"), gang_profile)
+
+
+def test_a_finished_member_that_is_deleted_counts_no_more() -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        await fixture.settle(3)
+        assert written(fixture) == ("Running", 2, 1, 1, 0)
+        fixture.api.drop("pods", "default/g-1")
+        await fixture.settle(3)
+        assert written(fixture) == ("Scheduling", 1, 1, 0, 0)
+
+    simulate(story, with_group("Running", "Succeeded"), gang_profile)
+
+
+def test_what_has_finished_outside_of_gangs_is_kept_by_its_name_alone() -> None:
+    pod = bound_in_phase(0, "Succeeded")
+    outside = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels={"app": "web"}))
+    kept = finished_pod_as_seen(outside, lambda pod: bool(gang_id_of(pod)))
+    assert (kept.metadata.labels, kept.spec, kept.status) == ({}, PodSpec(), PodStatus())
+    kept = finished_pod_as_seen(pod, lambda pod: bool(gang_id_of(pod)))
+    assert (kept.metadata.labels, kept.spec.node_name, kept.status.phase) == (pod.metadata.labels, "n0", "Succeeded")
+    assert not kept.spec.containers
+
+
+@pytest.mark.parametrize(("profile", "watches"), [(make_profile, 1), (gang_profile, 2)])
+def test_only_where_gangs_are_scheduled_are_finished_pods_watched(
+    profile: Callable[[ClusterView], Profile], watches: int
+) -> None:
+    informers = RunningScheduler(SchedulerApi(), profile).scheduler.informers
+    assert sum(informer.kind is PODS for informer in informers) == watches

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
+from koordinator.api.pod import Pod
 from koordinator.scheduler.plugins.coscheduling.declaration import Declaration
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState, Wave
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
@@ -13,13 +15,16 @@ from koordinator.scheduler.plugins.coscheduling.interruption import interruption
 _MEMBERS_SHOWN: Final = 20
 
 
-def explain_gang(cache: GangCache, gang: Gang, node_of: Callable[[Member], str]) -> dict[str, Any]:
-    """A document for people and programs. ``node_of`` has the node of a member, empty for none."""
+def explain_gang(
+    cache: GangCache, gang: Gang, node_of: Callable[[Member], str], finished: Collection[Pod] = ()
+) -> dict[str, Any]:
+    """A document for people and programs. ``node_of`` has the node of a member, empty for none; ``finished`` are pods
+    that were members until they finished."""
     declaration = gang.declaration
     without_node = [*gang.by_state[MemberState.PENDING].values(), *gang.by_state[MemberState.WAITING].values()]
     return {
         "gang": gang.id,
-        "state": _state(cache, gang),
+        "state": _state(cache, gang) if gang.members or not finished else "has finished",
         "declaredBy": "PodGroup" if gang.from_pod_group else "the annotations of its pods",
         "minMember": declaration.min_member if declaration else None,
         "mode": declaration.mode if declaration else "",
@@ -27,6 +32,7 @@ def explain_gang(cache: GangCache, gang: Gang, node_of: Callable[[Member], str])
         "waitSeconds": declaration.wait_seconds if declaration else None,
         "problems": list(declaration.problems) if declaration else [],
         "members": {state.value: len(gang.by_state[state]) for state in MemberState},
+        "finished": dict(sorted(Counter(pod.status.phase for pod in finished).items())),
         "group": [_gang_of_group(cache, id_) for id_ in declaration.group] if declaration else [],
         "waitsFor": what_it_waits_for(cache, gang),
         "waiting": [_waiting(cache, member, node_of) for member in without_node[:_MEMBERS_SHOWN]],

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
-from koordinator.api.pod import Pod
+from koordinator.api.pod import Pod, PodSpec
 from koordinator.scheduler.plugins.coscheduling.declaration import (
     ONCE_SATISFIED,
     ONLY_WAITING,
@@ -156,6 +156,11 @@ class Group:
     """The uid of the member for which no node was found in that attempt."""
     together: set[str] = field(default_factory=set)
     """The uids of the members that were allowed to be bound last; one that was not is tried again as one of them."""
+    went_first: list[PodSpec] = field(default_factory=list)
+    """What the members are like that were tried before all others in the last attempts, since something else than the
+    group itself has made room."""
+    needs_others_room: bool = False
+    """Whether what members let go is of no use to the failed one, as one that is like it was tried first in vain."""
 
     @property
     def id(self) -> str:
@@ -164,6 +169,25 @@ class Group:
     @property
     def is_strict(self) -> bool:
         return any(gang.is_strict for gang in self.gangs.values())
+
+    def begins_with(self, member: Member) -> None:
+        """An attempt begins, and has this member as its first."""
+        spec = member.pod.spec
+        if spec in self.went_first:
+            # What the group has let go has not woken it: something else has happened.
+            self.went_first.clear()
+        self.went_first.append(spec)
+        self.failure = self.failed_member = ""
+
+    def failed_by(self, member: Member, why: str) -> None:
+        """There is no node for this member."""
+        self.failure, self.failed_member = why, member.uid
+        self.needs_others_room = member.pod.spec in self.went_first
+
+    def succeeded(self) -> None:
+        """Members may be bound."""
+        self.failure = self.failed_member = ""
+        self.went_first.clear()
 
     def members(self, state: MemberState) -> list[Member]:
         """The members of all its gangs that are in a state."""
@@ -202,6 +226,20 @@ class Wave:
     def includes(self, uid: str) -> bool:
         """Whether the pod belongs to this attempt; any does that is tried before the attempt has failed."""
         return not self.failure or uid in self.attempted or uid in self.todo
+
+
+@dataclass(slots=True)
+class Instructions:
+    """What follows from what has happened; uids of pods."""
+
+    activate: list[str] = field(default_factory=list)
+    """To be tried, whatever they wait for."""
+    allow: list[str] = field(default_factory=list)
+    """Waiting, and to be bound now."""
+    reject: list[tuple[str, str]] = field(default_factory=list)
+    """Waiting, and not to be bound, each with the reason."""
+    ended: list[Wave] = field(default_factory=list)
+    """Attempts that are over."""
 
 
 def basic_check(gangs: Mapping[str, Gang], gang: Gang, declaration: Declaration, pod: Pod) -> str:

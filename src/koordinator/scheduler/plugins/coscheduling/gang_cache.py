@@ -12,7 +12,6 @@ Nothing here knows the queue, the nodes or the time. What is to be done is colle
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final
 
 from koordinator.api.pod import Pod
@@ -24,26 +23,20 @@ from koordinator.scheduler.plugins.coscheduling.declaration import (
     declared_by_pod_group,
     gang_id_of,
 )
-from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState, Wave, basic_check
+from koordinator.scheduler.plugins.coscheduling.gang import (
+    Gang,
+    Group,
+    Instructions,
+    Member,
+    MemberState,
+    Wave,
+    basic_check,
+)
 from koordinator.scheduler.plugins.coscheduling.interruption import next_wave
 
 ALL_ATTEMPTED: Final = "all pending pods is already been attempted"
 SUCCEEDED: Final = "gang is already succeed"
 _NOT_DONE: Final = "its binding was given up"
-
-
-@dataclass(slots=True)
-class Instructions:
-    """What follows from what has happened; uids of pods."""
-
-    activate: list[str] = field(default_factory=list)
-    """To be tried, whatever they wait for."""
-    allow: list[str] = field(default_factory=list)
-    """Waiting, and to be bound now."""
-    reject: list[tuple[str, str]] = field(default_factory=list)
-    """Waiting, and not to be bound, each with the reason."""
-    ended: list[Wave] = field(default_factory=list)
-    """Attempts that are over."""
 
 
 class GangCache:
@@ -121,8 +114,12 @@ class GangCache:
         gang = self.gangs.get(metadata.key) or self._new_gang(metadata.key)
         gang.from_pod_group = True
         gang.created_at = metadata.creation_timestamp
+        before = gang.declaration
         self._declare(gang, declared_by_pod_group(pod_group, self._defaults))
         self._review(gang)
+        if before is not None and before != gang.declaration and gang.is_admitted and gang.group is not None:
+            # What was too much may be little enough now.
+            self._activate_pending(gang.group.gangs.values())
 
     def remove_pod_group(self, gang_id: str) -> None:
         """The PodGroup is gone; what its pods declare counts again."""
@@ -167,8 +164,8 @@ class GangCache:
         wave = self.wave
         if wave is None or wave.group is not gang.group or not wave.includes(uid):
             self._end_wave()
-            wave = self.wave = next_wave(gang.group)
-            gang.group.failure = gang.group.failed_member = ""
+            wave = self.wave = next_wave(gang.group, uid)
+            gang.group.begins_with(member)
         wave.attempted.add(uid)
         return wave.failure
 
@@ -197,7 +194,7 @@ class GangCache:
         gang, group, wave = member.gang, member.gang.group, self._wave_of(member)
         if group is None or wave is None or wave.failure or wave.permitted:
             return
-        group.failure, group.failed_member = error, uid
+        group.failed_by(member, error)
         if gang.is_strict:
             waiting = sum(len(each.by_state[MemberState.WAITING]) for each in group.gangs.values())
             wave.failure = (
@@ -205,6 +202,15 @@ class GangCache:
                 f'with reason "{error}", alreadyWaitForBound: {waiting}'
             )
             self._reject_waiting(group, wave.failure)
+
+    def not_freed_by(self, uid: str) -> tuple[str, ...]:
+        """The uids of pods that are not to be tried again because a member lets go of its node: of the one that has
+        failed, where it or one like it went before all others, as they would but take the same nodes once more."""
+        member = self._members.get(uid)
+        group = member.gang.group if member is not None else None
+        if group is None or not group.failed_member or not group.needs_others_room:
+            return ()
+        return (group.failed_member,)
 
     def permit(self, uid: str) -> float | None:
         """A member has been assumed on a node: for how many seconds at most it waits for the others, or None, when it
@@ -365,7 +371,7 @@ class GangCache:
             wave.permitted |= together
             together |= wave.permitted | wave.partners
         group.together = together
-        group.failure = group.failed_member = ""
+        group.succeeded()
 
     def _reject_waiting(self, group: Group | None, message: str) -> None:
         for member in group.members(MemberState.WAITING) if group is not None else ():

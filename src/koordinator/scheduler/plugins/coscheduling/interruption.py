@@ -53,9 +53,10 @@ def interruption(group: Group) -> Interruption:
     return max(found, key=lambda each: each.total - len(each.bound))
 
 
-def next_wave(group: Group) -> Wave:
-    """The attempt that begins now. Those with whom some of its members were to be bound count as its own."""
-    wave = Wave(group, deque([member.uid for member in group.members(MemberState.PENDING)]))
+def next_wave(group: Group, first: str = "") -> Wave:
+    """The attempt that begins now, with the member ``first``. Those with whom some of its members were to be bound
+    count as its own."""
+    wave = Wave(group, deque(_in_turn(group, first)))
     found = interruption(group)
     if not group.together.isdisjoint(wave.todo):
         wave.partners = frozenset(group.together)
@@ -65,6 +66,19 @@ def next_wave(group: Group) -> Wave:
     wave.partners |= found.bound | found.waiting
     wave.promised, wave.left = found.total, found.total - len(found.bound)
     return wave
+
+
+def _in_turn(group: Group, first: str) -> list[str]:
+    """The uids of the pending members, as many of each gang as it needs before any that it could do without: these
+    would take the nodes of another gang's."""
+    needed, others = list[str](), list[str]()
+    for gang in (group.gangs[id_] for id_ in group.ids if id_ in group.gangs):
+        members = gang.by_state[MemberState.PENDING]
+        pending = sorted(members, key=lambda uid: (not members[uid].is_schedulable, uid != first))
+        missing = gang.missing(None)
+        needed += pending[:missing]
+        others += pending[missing:]
+    return needed + others
 
 
 def _bound_by_count(group: Group) -> dict[int, list[_Bound]]:

@@ -1,17 +1,15 @@
-"""Coscheduling at the extension points: events into the gang cache, its instructions out to the queue and the pods that
-wait."""
+"""Coscheduling at the extension points: what becomes of each pod goes into the gang cache, and the answer of the cache
+out to the scheduler."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from prometheus_client.registry import Collector
 
 from koordinator.api.annotations import BIND_GANG_KEYS
 from koordinator.api.kinds import POD_GROUPS, Kind
-from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup
 from koordinator.api.reservation import Reservation
@@ -34,6 +32,7 @@ from koordinator.scheduler.engine.framework_hooks import (
     Controller,
     ControllerProvider,
     FailureHandler,
+    FinishedPodHandler,
     MetricsProvider,
     NextPodPlugin,
     PostFilterTransformer,
@@ -45,133 +44,20 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.declaration import Defaults, gang_id_of
 from koordinator.scheduler.plugins.coscheduling.documents import gang_document
 from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
-from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState, Wave
-from koordinator.scheduler.plugins.coscheduling.gang_cache import ALL_ATTEMPTED, SUCCEEDED, GangCache
+from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState
+from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
+from koordinator.scheduler.plugins.coscheduling.gangs import Gangs
 from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, JobPreemption
-from koordinator.scheduler.plugins.coscheduling.metrics import GangMetrics
 from koordinator.scheduler.plugins.coscheduling.pod_group_status import PodGroupController
 from koordinator.scheduler.services.provider import Service, ServiceProvider
 
-REJECTED_BY: Final = "JobRejectPlugin"
-"""In whose name waiting members are turned away, as the original has it."""
 _ALREADY_TRIED: Final = "preemption already attempted"
 _SHARED: Final = "coscheduling"
-_LONGEST_NOTE: Final = 1024
-
-
-def _shortened(note: str) -> str:
-    """The API server refuses the note of an event that is longer."""
-    return note if len(note) <= _LONGEST_NOTE else f"{note[: _LONGEST_NOTE - 4]} ..."
 
 
 def _outcome(result: PostFilterResult) -> str:
     """In a word, of which there are few: it is a label of a metric."""
     return "preempt success" if result.found else result.message.removeprefix("preemption: ")
-
-
-class Gangs(EventHandler):
-    """The gangs of the cluster, which all profiles share: their pods may name different ones."""
-
-    name = "Coscheduling"
-
-    def __init__(self, cache: GangCache, plugin: Coscheduling) -> None:
-        """``plugin`` is that of the first profile; what it may do reaches the queue that all profiles share."""
-        self.cache = cache
-        self.pending: dict[str, PodInfo] = {}
-        """Members that have no node, by uid; some of them are assumed on one."""
-        self.changed: set[str] = set()
-        """The gangs of which the status may have changed."""
-        self.metrics = GangMetrics(lambda: self.cache.groups)
-        self._began: tuple[Wave, datetime] | None = None
-        """The attempt that is under way, since when."""
-        self._plugin = plugin
-
-    def on_pod(self, pod: PodInfo, node_name: str) -> None:
-        self.cache.set_pod(pod.pod, node_name)
-        if node_name or not gang_id_of(pod.pod):
-            self.pending.pop(pod.uid, None)
-        else:
-            self.pending[pod.uid] = pod
-        self._note(pod.pod)
-        self.carry_out()
-
-    def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
-        """What the kubelet reports counts for the status of the PodGroup."""
-        if not assumed and (member := self.cache.member(pod.uid)) is not None:
-            member.gang.replace_pod(member, pod.pod)
-            self._note(pod.pod)
-
-    def _note(self, pod: Pod) -> None:
-        if gang_id := gang_id_of(pod):
-            self.changed.add(gang_id)
-
-    def on_pod_gone(self, pod: PodInfo) -> None:
-        self.cache.remove_pod(pod.uid)
-        self.pending.pop(pod.uid, None)
-        self._note(pod.pod)
-        self.carry_out()
-
-    def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
-        if kind is not POD_GROUPS:
-            return
-        if isinstance(new, PodGroup):
-            self.cache.set_pod_group(new)
-        else:
-            self.cache.remove_pod_group(key)
-        self.changed.add(key)
-        self.carry_out()
-
-    def carry_out(self) -> None:
-        """Do what the cache says."""
-        instructions = self.cache.take_instructions()
-        if not hasattr(self._plugin, "handle"):
-            # Events are shown to a profile that nobody schedules by: there is no queue, and nothing waits.
-            return
-        handle = self._plugin.handle
-        for wave in instructions.ended:
-            self._ended(wave)
-        for uid in instructions.allow:
-            if (waiting := handle.waiting.get(uid)) is not None:
-                waiting.allow(Coscheduling.name)
-        for uid, message in instructions.reject:
-            if (waiting := handle.waiting.get(uid)) is not None:
-                waiting.reject(REJECTED_BY, message)
-        if instructions.activate:
-            handle.activate(instructions.activate)
-
-    def attempt_begun(self) -> None:
-        """Note since when the attempt lasts that is under way."""
-        wave, now = self.cache.wave, self._plugin.view.now
-        if wave is not None and now is not None and (self._began is None or self._began[0] is not wave):
-            self._began = wave, now
-
-    def _ended(self, wave: Wave) -> None:
-        """One event for the gang beside those of its pods, where there is a PodGroup to record it about."""
-        now = self._plugin.view.now
-        if self._began is not None and self._began[0] is wave and now is not None:
-            seconds = max((now - self._began[1]).total_seconds(), 0.0)
-            reason = SUCCEEDED if wave.permitted else ALL_ATTEMPTED
-            self.metrics.attempt_ended(reason, len(wave.attempted), seconds)
-        self._began = None
-        if not wave.permitted and not wave.group.failure:
-            return
-        for gang in wave.group.gangs.values():
-            pod_group = self._plugin.view.objects_of(POD_GROUPS).get(gang.id)
-            if pod_group is not None:
-                self._record(gang, pod_group, wave)
-
-    def _record(self, gang: Gang, pod_group: PodGroup, wave: Wave) -> None:
-        handle = self._plugin.handle
-        if wave.permitted:
-            note = (
-                f"{sum(uid in wave.permitted for uid in gang.members)} members of {gang.id} have a node and are bound"
-            )
-            handle.object_event(POD_GROUPS, pod_group, "Normal", "Scheduled", "Binding", note)
-            return
-        failed = self.cache.member(wave.group.failed_member)
-        about = failed.key if failed is not None else "a member"
-        note = f"no node for {about}, {len(gang.by_state[MemberState.PENDING])} members wait: {wave.group.failure}"
-        handle.object_event(POD_GROUPS, pod_group, "Warning", "FailedScheduling", "Scheduling", _shortened(note))
 
 
 class Coscheduling(
@@ -187,6 +73,7 @@ class Coscheduling(
     NextPodPlugin,
     FailureHandler,
     EventHandler,
+    FinishedPodHandler,
     ControllerProvider,
     MetricsProvider,
     ServiceProvider,
@@ -205,6 +92,15 @@ class Coscheduling(
     def event_handler(self) -> EventHandler:
         return self.gangs
 
+    def reads_finished(self, pod: Pod) -> bool:
+        return bool(gang_id_of(pod))
+
+    def on_finished(self, pod: Pod) -> None:
+        self.gangs.on_finished(pod)
+
+    def on_finished_gone(self, pod: Pod) -> None:
+        self.gangs.on_finished_gone(pod)
+
     def class_key(self, pod: PodInfo) -> Hashable:
         return None
 
@@ -222,6 +118,9 @@ class Coscheduling(
         """What members let go of when their gang has failed is room for the member that has failed: without a pause
         the gang would be tried over and over."""
         return bool(gang_id_of(pod.pod))
+
+    def not_freed_by(self, pod: PodInfo) -> tuple[str, ...]:
+        return self.cache.not_freed_by(pod.uid) if gang_id_of(pod.pod) else ()
 
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
         if not gang_id_of(pod.pod):
@@ -334,7 +233,12 @@ class Coscheduling(
         def pod_groups() -> Mapping[str, PodGroup]:
             return self.view.objects_of(POD_GROUPS)
 
-        return (PodGroupController(writer, pod_groups, self.cache.gangs, self.gangs.changed, lambda: self.view.now),)
+        gangs = self.gangs
+        return (
+            PodGroupController(
+                writer, pod_groups, self.cache.gangs, gangs.finished, gangs.changed, lambda: self.view.now
+            ),
+        )
 
     def collectors(self) -> Sequence[Collector]:
         return (self.gangs.metrics,)
@@ -351,7 +255,8 @@ class Coscheduling(
             waiting = self.view.waiting.get(member.uid)
             return waiting.node_name if waiting is not None else ""
 
-        return explain_gang(self.cache, self._gang(parameters), node_of)
+        gang = self._gang(parameters)
+        return explain_gang(self.cache, gang, node_of, self.gangs.finished.of(gang.id).values())
 
     def _one(self, parameters: Mapping[str, str]) -> Any:
         return gang_document(self._gang(parameters))

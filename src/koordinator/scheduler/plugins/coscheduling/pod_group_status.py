@@ -1,27 +1,53 @@
-"""The controller that keeps the status of PodGroups: how many members have a node, run, have ended."""
+"""The controller that keeps the status of PodGroups: how many members have a node, run, have finished."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
 from koordinator.api import pod_group as phases
 from koordinator.api.kinds import POD_GROUPS
+from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup, PodGroupStatus
 from koordinator.api.timestamps import format_time
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ControllerWriter
-from koordinator.scheduler.plugins.coscheduling.gang import Gang, Member, MemberState
+from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of
+from koordinator.scheduler.plugins.coscheduling.gang import Gang, MemberState
 
 _GATHERING: Final = 0.5
 """Seconds in which changes gather: most come in bursts, and each would be a request."""
 _IDLE: Final = 60.0
 _ENDED: Final = (phases.FINISHED, phases.FAILED)
 _FORGOTTEN: Final = timedelta(hours=48)
+_NOBODY: Final[Mapping[str, Pod]] = MappingProxyType({})
+
+
+class FinishedMembers:
+    """Pods of gangs that have finished: they are members no more, but count for what the PodGroup has come to."""
+
+    def __init__(self) -> None:
+        self._by_gang: dict[str, dict[str, Pod]] = {}
+
+    def set(self, pod: Pod) -> None:
+        """The pod has finished."""
+        if gang_id := gang_id_of(pod):
+            self._by_gang.setdefault(gang_id, {})[pod.metadata.uid] = pod
+
+    def remove(self, pod: Pod) -> None:
+        """The pod that had finished is gone."""
+        found = self._by_gang.get(gang_id_of(pod), {})
+        if found.pop(pod.metadata.uid, None) is not None and not found:
+            del self._by_gang[gang_id_of(pod)]
+
+    def of(self, gang_id: str) -> Mapping[str, Pod]:
+        """Those of a gang, by uid."""
+        return self._by_gang.get(gang_id, _NOBODY)
 
 
 class PodGroupController:
@@ -34,12 +60,14 @@ class PodGroupController:
         writer: ControllerWriter,
         pod_groups: Callable[[], Mapping[str, PodGroup]],
         gangs: Mapping[str, Gang],
+        finished: FinishedMembers,
         changed: set[str],
         now: Callable[[], datetime | None],
     ) -> None:
         self._writer = writer
         self._pod_groups = pod_groups
         self._gangs = gangs
+        self._finished = finished
         self._changed = changed
         self._now = now
 
@@ -66,42 +94,50 @@ class PodGroupController:
         pod_group, gang, now = self._pod_groups().get(gang_id), self._gangs.get(gang_id), self._now()
         if pod_group is None or gang is None or now is None:
             return
-        patch = _difference(pod_group.status, settled_status(pod_group, gang, now))
+        status = settled_status(pod_group, gang, now, self._finished.of(gang_id))
+        patch = _difference(pod_group.status, status)
         if patch:
             metadata = pod_group.metadata
             await self._writer.patch(POD_GROUPS, metadata.name, metadata.namespace, {"status": patch})
 
 
-def settled_status(pod_group: PodGroup, gang: Gang, now: datetime) -> PodGroupStatus:
+def settled_status(
+    pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod] = _NOBODY
+) -> PodGroupStatus:
     """The status after which nothing more follows: a phase that would be left at once is not written."""
     seen = [pod_group.status]
-    while (status := next_status(msgspec.structs.replace(pod_group, status=seen[-1]), gang, now)) not in seen:
+    while (status := next_status(msgspec.structs.replace(pod_group, status=seen[-1]), gang, now, finished)) not in seen:
         seen.append(status)
     return seen[-1]
 
 
-def next_status(pod_group: PodGroup, gang: Gang, now: datetime) -> PodGroupStatus:
-    """The status that follows from the present one and the gang's members; Koordinator 1.8,
-    pkg/scheduler/plugins/coscheduling/controller."""
+def next_status(
+    pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod] = _NOBODY
+) -> PodGroupStatus:
+    """The status that follows from the present one, the gang's members and those of them that have ``finished``;
+    Koordinator 1.8, pkg/scheduler/plugins/coscheduling/controller."""
     status, minimum = pod_group.status, pod_group.spec.min_member
     if status.phase in _ENDED or _is_forgotten(pod_group):
         return status
     if not status.phase:
         return msgspec.structs.replace(status, phase=phases.PENDING)
-    members = list(gang.members.values())
+    # Who has just finished may be shown in both ways: the two are watched apart.
+    pods = {**{uid: member.pod for uid, member in gang.members.items()}, **finished}
     if status.phase == phases.PENDING:
-        if len(members) < minimum or minimum <= 0:
+        if len(pods) < minimum or minimum <= 0:
             return status
-        return msgspec.structs.replace(status, phase=phases.PRE_SCHEDULING, occupied_by=_owners(members))
-    if not members:
+        return msgspec.structs.replace(status, phase=phases.PRE_SCHEDULING, occupied_by=_owners(pods.values()))
+    if not pods:
         return msgspec.structs.replace(status, phase=phases.PENDING)
-    return _counted(status, minimum, gang, now)
+    on_nodes = {*gang.by_state[MemberState.BOUND], *(uid for uid, pod in finished.items() if pod.spec.node_name)}
+    return _counted(status, minimum, pods.values(), len(on_nodes), now)
 
 
-def _counted(status: PodGroupStatus, minimum: int, gang: Gang, now: datetime) -> PodGroupStatus:
+def _counted(
+    status: PodGroupStatus, minimum: int, pods: Collection[Pod], scheduled: int, now: datetime
+) -> PodGroupStatus:
     """Later rules win over earlier ones."""
-    by_phase = Counter(member.pod.status.phase for member in gang.members.values())
-    scheduled = len(gang.by_state[MemberState.BOUND])
+    by_phase = Counter(pod.status.phase for pod in pods)
     running, succeeded, failed = by_phase["Running"], by_phase["Succeeded"], by_phase["Failed"]
     started = status.schedule_start_time
     if scheduled < minimum:
@@ -117,10 +153,10 @@ def _counted(status: PodGroupStatus, minimum: int, gang: Gang, now: datetime) ->
     return PodGroupStatus(phase, status.occupied_by, scheduled, running, succeeded, failed, started)
 
 
-def _owners(members: list[Member]) -> str:
-    """Who owns the first member that has an owner."""
-    for member in members:
-        metadata = member.pod.metadata
+def _owners(pods: Iterable[Pod]) -> str:
+    """Who owns the first pod that has an owner."""
+    for pod in pods:
+        metadata = pod.metadata
         if metadata.owner_references:
             return ",".join(sorted(f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references))
     return ""

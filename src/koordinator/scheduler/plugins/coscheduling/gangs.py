@@ -1,0 +1,143 @@
+"""The gangs of the cluster, notified of events: what happens goes into the gang cache, and what that says is done."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from koordinator.api.kinds import POD_GROUPS, Kind
+from koordinator.api.meta import Object
+from koordinator.api.pod import Pod
+from koordinator.api.pod_group import PodGroup
+from koordinator.scheduler.engine.framework import EventHandler, Plugin
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of
+from koordinator.scheduler.plugins.coscheduling.gang import Gang, MemberState, Wave
+from koordinator.scheduler.plugins.coscheduling.gang_cache import ALL_ATTEMPTED, SUCCEEDED, GangCache
+from koordinator.scheduler.plugins.coscheduling.metrics import GangMetrics
+from koordinator.scheduler.plugins.coscheduling.pod_group_status import FinishedMembers
+
+REJECTED_BY: Final = "JobRejectPlugin"
+"""In whose name waiting members are turned away, as the original has it."""
+_LONGEST_NOTE: Final = 1024
+
+
+def _shortened(note: str) -> str:
+    """The API server refuses the note of an event that is longer."""
+    return note if len(note) <= _LONGEST_NOTE else f"{note[: _LONGEST_NOTE - 4]} ..."
+
+
+class Gangs(EventHandler):
+    """The gangs of the cluster, which all profiles share: their pods may name different ones."""
+
+    name = "Coscheduling"
+
+    def __init__(self, cache: GangCache, plugin: Plugin) -> None:
+        """``plugin`` is that of the first profile; what it may do reaches the queue that all profiles share."""
+        self.cache = cache
+        self.pending: dict[str, PodInfo] = {}
+        """Members that have no node, by uid; some of them are assumed on one."""
+        self.finished = FinishedMembers()
+        self.changed: set[str] = set()
+        """The gangs of which the status may have changed."""
+        self.metrics = GangMetrics(lambda: self.cache.groups)
+        self._began: tuple[Wave, datetime] | None = None
+        """The attempt that is under way, since when."""
+        self._plugin = plugin
+
+    def on_pod(self, pod: PodInfo, node_name: str) -> None:
+        self.cache.set_pod(pod.pod, node_name)
+        if node_name or not gang_id_of(pod.pod):
+            self.pending.pop(pod.uid, None)
+        else:
+            self.pending[pod.uid] = pod
+        self._note(pod.pod)
+        self.carry_out()
+
+    def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
+        """What the kubelet reports counts for the status of the PodGroup."""
+        if not assumed and (member := self.cache.member(pod.uid)) is not None:
+            member.gang.replace_pod(member, pod.pod)
+            self._note(pod.pod)
+
+    def _note(self, pod: Pod) -> None:
+        if gang_id := gang_id_of(pod):
+            self.changed.add(gang_id)
+
+    def on_pod_gone(self, pod: PodInfo) -> None:
+        self.cache.remove_pod(pod.uid)
+        self.pending.pop(pod.uid, None)
+        self._note(pod.pod)
+        self.carry_out()
+
+    def on_finished(self, pod: Pod) -> None:
+        """A pod of a gang has finished."""
+        self.finished.set(pod)
+        self._note(pod)
+
+    def on_finished_gone(self, pod: Pod) -> None:
+        """A pod that had finished is gone."""
+        self.finished.remove(pod)
+        self._note(pod)
+
+    def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
+        if kind is not POD_GROUPS:
+            return
+        if isinstance(new, PodGroup):
+            self.cache.set_pod_group(new)
+        else:
+            self.cache.remove_pod_group(key)
+        self.changed.add(key)
+        self.carry_out()
+
+    def carry_out(self) -> None:
+        """Do what the cache says."""
+        instructions = self.cache.take_instructions()
+        if not hasattr(self._plugin, "handle"):
+            # Events are shown to a profile that nobody schedules by: there is no queue, and nothing waits.
+            return
+        handle = self._plugin.handle
+        for wave in instructions.ended:
+            self._ended(wave)
+        for uid in instructions.allow:
+            if (waiting := handle.waiting.get(uid)) is not None:
+                waiting.allow(self._plugin.name)
+        for uid, message in instructions.reject:
+            if (waiting := handle.waiting.get(uid)) is not None:
+                waiting.reject(REJECTED_BY, message)
+        if instructions.activate:
+            handle.activate(instructions.activate)
+
+    def attempt_begun(self) -> None:
+        """Note since when the attempt lasts that is under way."""
+        wave, now = self.cache.wave, self._plugin.view.now
+        if wave is not None and now is not None and (self._began is None or self._began[0] is not wave):
+            self._began = wave, now
+
+    def _ended(self, wave: Wave) -> None:
+        """One event for the gang beside those of its pods, where there is a PodGroup to record it about."""
+        now = self._plugin.view.now
+        if self._began is not None and self._began[0] is wave and now is not None:
+            seconds = max((now - self._began[1]).total_seconds(), 0.0)
+            reason = SUCCEEDED if wave.permitted else ALL_ATTEMPTED
+            self.metrics.attempt_ended(reason, len(wave.attempted), seconds)
+        self._began = None
+        if not wave.permitted and not wave.group.failure:
+            return
+        for gang in wave.group.gangs.values():
+            pod_group = self._plugin.view.objects_of(POD_GROUPS).get(gang.id)
+            if pod_group is not None:
+                self._record(gang, pod_group, wave)
+
+    def _record(self, gang: Gang, pod_group: PodGroup, wave: Wave) -> None:
+        handle = self._plugin.handle
+        if wave.permitted:
+            note = (
+                f"{sum(uid in wave.permitted for uid in gang.members)} members of {gang.id} have a node and are bound"
+            )
+            handle.object_event(POD_GROUPS, pod_group, "Normal", "Scheduled", "Binding", note)
+            return
+        failed = self.cache.member(wave.group.failed_member)
+        about = failed.key if failed is not None else "a member"
+        note = f"no node for {about}, {len(gang.by_state[MemberState.PENDING])} members wait: {wave.group.failure}"
+        handle.object_event(POD_GROUPS, pod_group, "Warning", "FailedScheduling", "Scheduling", _shortened(note))
