@@ -40,8 +40,8 @@ def test_a_manifest_of_no_kind_is_removed(tmp_path: Path) -> None:
     assert not surplus.exists()
 
 
-def test_there_are_fourteen_kinds() -> None:
-    assert len(_DEFINITIONS) == 14
+def test_there_are_fifteen_kinds() -> None:
+    assert len(_DEFINITIONS) == 15
 
 
 def test_groups_of_kubernetes_carry_their_approval() -> None:

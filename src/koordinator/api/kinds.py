@@ -13,6 +13,7 @@ from koordinator.api import (
     core,
     device,
     drain_node,
+    drain_node_group,
     elastic_quota,
     elastic_quota_profile,
     node,
@@ -144,6 +145,9 @@ POD_MIGRATION_JOBS = Kind(
     _SCHEDULING, "v1alpha1", "podmigrationjobs", "PodMigrationJob", pod_migration_job.PodMigrationJob, namespaced=False
 )
 DRAIN_NODES = Kind(_SCHEDULING, "v1alpha1", "drainnodes", "DrainNode", drain_node.DrainNode, namespaced=False)
+DRAIN_NODE_GROUPS = Kind(
+    _SCHEDULING, "v1alpha1", "drainnodegroups", "DrainNodeGroup", drain_node_group.DrainNodeGroup, namespaced=False
+)
 CLUSTER_NETWORK_TOPOLOGIES = Kind(
     _SCHEDULING,
     "v1alpha1",

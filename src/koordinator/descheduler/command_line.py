@@ -89,7 +89,7 @@ class _Flags:
         self.gates = group.string(
             "feature-gates",
             "",
-            "NodeDrain=true|false (ALPHA - default=false): DrainNodes are carried out. "
+            "NodeDrain=true|false (ALPHA - default=false): DrainNodes and DrainNodeGroups are carried out. "
             "DisablePVCReservation=true|false (BETA - default=false): Reservations leave claims out. "
             "Other gates of the original have no effect.",
         )

@@ -8,7 +8,7 @@ from typing import Final
 from koordinator.base.feature_gates import Feature, FeatureGates, Stage
 
 NODE_DRAIN: Final = "NodeDrain"
-"""Whether DrainNodes are carried out."""
+"""Whether DrainNodes and DrainNodeGroups are carried out."""
 DISABLE_PVC_RESERVATION: Final = "DisablePVCReservation"
 """Whether Reservations for migrations leave out volumes that would have to be claimed."""
 GATES: Final[Mapping[str, Feature]] = {

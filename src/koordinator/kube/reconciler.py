@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 _DEADLINE: Final = 60.0
+_SHORTEST_PAUSE: Final = 0.005
 _LONGEST_PAUSE: Final = 30.0
 """Between two tries of one key: what an API server that was away for minutes could not take is written soon after."""
 
@@ -61,11 +62,13 @@ class Reconcilers:
         *,
         workers: int = 1,
         deadline: float = _DEADLINE,
+        pauses: tuple[float, float] = (_SHORTEST_PAUSE, _LONGEST_PAUSE),
     ) -> Reconciler[K]:
         """``reconcile`` returns after how many seconds the key is due again, None if only when it is added; it must end
-        within ``deadline`` seconds. ``every`` gives all keys."""
+        within ``deadline`` seconds. ``every`` gives all keys. ``pauses`` are the shortest and the longest before a key
+        that failed is tried again, in seconds."""
         loop = self._loops.loop(f"controller {name}", deadline)
-        return Reconciler(name, reconcile, every, self._clock, self._yielding, loop, self._results, workers)
+        return Reconciler(name, reconcile, every, self._clock, self._yielding, loop, self._results, workers, pauses)
 
 
 class Reconciler(Generic[K]):
@@ -81,16 +84,22 @@ class Reconciler(Generic[K]):
         heartbeat: Heartbeat,
         results: Counter,
         workers: int,
+        pauses: tuple[float, float],
     ) -> None:
         self.name = name
         self._reconcile = reconcile
         self._every = every
         self._clock = clock
         self._workers = workers
+        self._pauses = pauses
         self._yielding = yielding
         self._heartbeat = heartbeat
         self._queue: WorkQueue[K] | None = None
         self._done, self._failed = results.labels(name, "success"), results.labels(name, "error")
+
+    @property
+    def is_running(self) -> bool:
+        return self._queue is not None
 
     def add(self, key: K) -> None:
         """The key has to be looked at."""
@@ -104,7 +113,7 @@ class Reconciler(Generic[K]):
 
     async def run(self) -> None:
         """Work until cancelled; may be called again afterwards."""
-        queue: WorkQueue[K] = WorkQueue(self._clock, ExponentialFailureLimiter(maximum=_LONGEST_PAUSE))
+        queue: WorkQueue[K] = WorkQueue(self._clock, ExponentialFailureLimiter(*self._pauses))
         self._queue = queue
         self.add_all()
         try:

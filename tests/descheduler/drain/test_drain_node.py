@@ -86,10 +86,9 @@ class Bench:
         if not pod["metadata"].get("ownerReferences"):
             return
         successor = scene.pod(self.cluster, f"{pod['metadata']['name']}-2", "node-2")
-        for made in list(self.cluster.reservations()):
-            if made["status"]["phase"] == "Available":
-                scene.bind(self.cluster, made["metadata"]["name"], successor)
-                return
+        available = [made for made in self.cluster.reservations() if made["status"]["phase"] == "Available"]
+        if available:
+            scene.bind(self.cluster, min(available, key=_order)["metadata"]["name"], successor)
 
     def status(self, name: str = "drain") -> Document:
         found: Document = self.cluster.objects["drainnodes"][name].get("status", {})
@@ -107,6 +106,12 @@ class Bench:
     def condition(self, type_: str) -> str:
         conditions = self.status()["conditions"]
         return next(str(each["status"]) for each in conditions if each["type"] == type_)
+
+
+def _order(reservation: Document) -> tuple[bool, int]:
+    """Schedulers use those that have an order before all others, the lowest first."""
+    order = reservation["metadata"].get("labels", {}).get("scheduling.koordinator.sh/reservation-order")
+    return order is None, int(order or 0)
 
 
 def test_a_node_is_emptied() -> None:
@@ -259,7 +264,7 @@ def test_a_drain_whose_time_is_over_is_rolled_back_and_deleted() -> None:
     bench = Bench()
     bench.create(ttl="10m", confirmState="WaitForConfirm")
     bench.play(4)
-    bench.play(3, seconds=600)
+    bench.play(4, seconds=600)
     assert not bench.cluster.objects["drainnodes"]
     assert not list(bench.cluster.reservations())
     assert "unschedulable" not in bench.node["spec"]

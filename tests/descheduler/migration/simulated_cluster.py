@@ -15,6 +15,7 @@ from koordinator.api.kinds import (
     ADVANCED_STATEFUL_SETS,
     CLONE_SETS,
     DEPLOYMENTS,
+    DRAIN_NODE_GROUPS,
     DRAIN_NODES,
     NODES,
     POD_MIGRATION_JOBS,
@@ -43,6 +44,7 @@ KINDS: tuple[Kind[Any], ...] = (
     ADVANCED_STATEFUL_SETS,
     CLONE_SETS,
     DEPLOYMENTS,
+    DRAIN_NODE_GROUPS,
     DRAIN_NODES,
     NODES,
     POD_MIGRATION_JOBS,
@@ -209,14 +211,15 @@ class SimulatedCluster:
         for field in ("uid", "resourceVersion"):
             if field in wanted and wanted[field] != document["metadata"][field]:
                 raise ApiStatusError(409, "Conflict", f"{field} is another one")
-        has_status = kind in (DRAIN_NODES, POD_MIGRATION_JOBS, RESERVATIONS)
+        has_status = kind in (DRAIN_NODE_GROUPS, DRAIN_NODES, POD_MIGRATION_JOBS, RESERVATIONS)
         part = {"status": body.get("status", {})} if subresource == "status" else dict(body)
         if not subresource and has_status:
             part.pop("status", None)
         merged = _merge(document, part)
         answer = self.put(kind, merged)
         self._ask("PATCH", path, done=True)
-        if kind is DRAIN_NODES and "deletionTimestamp" in merged["metadata"] and not merged["metadata"]["finalizers"]:
+        metadata = merged["metadata"]
+        if "deletionTimestamp" in metadata and metadata.get("finalizers") == []:
             self.remove(kind, name)
         return convert(answer, kind.type)
 
@@ -226,8 +229,14 @@ class SimulatedCluster:
         document = self._found(kind, name, namespace)
         if uid and document["metadata"]["uid"] != uid:
             raise ApiStatusError(409, "Conflict", "the uid is another one")
-        self.remove(kind, f"{namespace}/{name}" if namespace else name)
+        if document["metadata"].get("finalizers"):
+            self.put(kind, {**document, "metadata": {**document["metadata"], **self._deleted_now()}})
+        else:
+            self.remove(kind, f"{namespace}/{name}" if namespace else name)
         self._ask("DELETE", path, done=True)
+
+    def _deleted_now(self) -> Document:
+        return {"deletionTimestamp": format_time(self.clock.now())}
 
     async def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
         self._reach()

@@ -123,6 +123,21 @@ DEFINITIONS: Final = (
         ),
     ),
     Definition(
+        (kinds.DRAIN_NODE_GROUPS,),
+        short_name="dng",
+        columns=(
+            Column("Phase", ".status.phase"),
+            Column("Nodes", ".status.totalCount", "integer", "The nodes of the group"),
+            Column("Available", ".status.availableCount", "integer", "Nodes that can be drained"),
+            Column("Running", ".status.runningCount", "integer", "Nodes that are being drained"),
+            Column("Succeeded", ".status.succeededCount", "integer", "Nodes that are drained"),
+            _AGE,
+            Column("Unavailable", ".status.unavailableCount", "integer", "Nodes that cannot be drained", wide=True),
+            Column("Failed", ".status.failedCount", "integer", wide=True),
+            Column("Message", ".status.message", wide=True),
+        ),
+    ),
+    Definition(
         (kinds.POD_GROUPS,),
         status_subresource=False,
         api_approved=_SCHEDULER_PLUGINS_APPROVAL,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -15,8 +14,6 @@ from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
 from koordinator.base.clock import Clock
-from koordinator.base.deadline import within
-from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
 from koordinator.descheduler.drain.cordon import cordon_patch, uncordon_patch
 from koordinator.descheduler.drain.decision import decide
@@ -43,11 +40,8 @@ from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client, PatchType
-from koordinator.kube.requeue_delays import ExponentialFailureLimiter
-from koordinator.kube.workqueue import WorkQueue, run_workers
+from koordinator.kube.reconciler import Reconcilers
 from koordinator.model.label_selector import SelectorError
-
-logger = logging.getLogger(__name__)
 
 _PERIOD: Final = 3.0
 _DEADLINE: Final = 120.0
@@ -69,6 +63,7 @@ class DrainController:
         refuse: Refuse,
         scheduler_names: Sequence[str],
         recorder: EventRecorder,
+        reconcilers: Reconcilers,
         *,
         clock: Clock,
         metrics: Metrics,
@@ -80,7 +75,6 @@ class DrainController:
         self._scheduler_names = scheduler_names
         self._recorder = recorder
         self._clock = clock
-        self._queue: WorkQueue[str] | None = None
         self._drains = informers.informer(DRAIN_NODES, absent_is_empty=True)
         self._nodes = informers.informer(NODES)
         cluster.reservations.add_index(_BY_DRAIN_NODE, _drain_node_of)
@@ -89,18 +83,12 @@ class DrainController:
             "descheduler_drain_node_pods", "Pods of a DrainNode, by their phase", ("drain_node", "phase")
         )
         self._results = metrics.counter("descheduler_drain_nodes_total", "DrainNodes, by how they ended", ("result",))
+        self._reconciler = reconcilers.make("drains", self.reconcile, self._names, deadline=_DEADLINE)
         self._follow()
 
     async def run(self) -> None:
         """Work until cancelled; may be called again afterwards."""
-        queue: WorkQueue[str] = WorkQueue(self._clock, ExponentialFailureLimiter(0.05, 15.0))
-        self._queue = queue
-        for drain in self._drains.list():
-            queue.add(drain.metadata.name)
-        try:
-            await run_workers(queue, self._work, workers=1, on_error=self._report)
-        finally:
-            self._queue = None
+        await self._reconciler.run()
 
     async def reconcile(self, name: str) -> float | None:
         """Bring a DrainNode one step further. Returns after how many seconds it has to be looked at again."""
@@ -120,11 +108,14 @@ class DrainController:
         is_over = plan.status.phase == drains.ABORTED and not drain.spec.ttl
         return None if is_over and not plan.actions else _PERIOD
 
+    def _names(self) -> Iterable[str]:
+        return [drain.metadata.name for drain in self._drains.list()]
+
     def _follow(self) -> None:
         self._drains.add_handlers(
             name="drain",
-            on_add=lambda drain, _: self._add(drain.metadata.name),
-            on_update=lambda _, drain: self._add(drain.metadata.name),
+            on_add=lambda drain, _: self._reconciler.add(drain.metadata.name),
+            on_update=lambda _, drain: self._reconciler.add(drain.metadata.name),
             on_delete=self._forget,
         )
         for informer in (self._cluster.reservations, self._cluster.job_informer):
@@ -134,29 +125,14 @@ class DrainController:
                 on_delete=self._add_drain_of,
             )
 
-    def _add(self, name: str) -> None:
-        if self._queue is not None:
-            self._queue.add(name)
-
     def _add_drain_of(self, owned: Object) -> None:
         for name in _drain_node_of(owned):
-            self._add(name)
+            self._reconciler.add(name)
 
     def _forget(self, drain: DrainNode) -> None:
         for phase in drains.POD_PHASES:
             if drain.status.pod_migration_summary:
                 self._pods_gauge.remove(drain.metadata.name, phase)
-
-    async def _work(self, name: str) -> None:
-        after = await within(self._clock, _DEADLINE, self.reconcile(name))
-        if after is not None and self._queue is not None:
-            self._queue.add_after(name, after)
-
-    def _report(self, name: str, error: Exception) -> None:
-        if isinstance(error, KoordinatorError | TimeoutError):
-            logger.warning("DrainNode %s: %s; trying again", name, error or "not done in time")
-        else:
-            logger.error("DrainNode %s failed; trying again", name, exc_info=error)
 
     def _facts(self, drain: DrainNode) -> DrainFacts:
         name, node = drain.metadata.name, drain.spec.node_name

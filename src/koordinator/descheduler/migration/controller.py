@@ -6,6 +6,7 @@ It keeps nothing that the API server does not have: jobs of a predecessor are ta
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
@@ -19,9 +20,7 @@ from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import EVICT_DIRECTLY, PodMigrationJob
 from koordinator.api.reservation import Reservation
 from koordinator.base.clock import Clock
-from koordinator.base.deadline import within
 from koordinator.base.errors import KoordinatorError
-from koordinator.base.metrics import Metrics
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.descheduler.migration.cool_down import CoolDown, under_way_since
 from koordinator.descheduler.migration.evictors import EvictionRefusedError, PodEvictor
@@ -51,15 +50,14 @@ from koordinator.descheduler.migration.state_machine import after_failed_creatio
 from koordinator.descheduler.migration.workloads import Workloads, WorkloadUnknownError
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
-from koordinator.kube.requeue_delays import ExponentialFailureLimiter
-from koordinator.kube.workqueue import WorkQueue, run_workers
+from koordinator.kube.reconciler import Reconcilers
 
 logger = logging.getLogger(__name__)
 
 _DEADLINE: Final = 120.0
 """Seconds for one look at a job."""
-_LONGEST_PAUSE: Final = 15.0
-"""Seconds between two tries, such as evictions that a disruption budget does not allow."""
+_PAUSES: Final = (0.05, 15.0)
+"""The shortest and the longest pause between two tries, such as evictions that a budget does not allow; in seconds."""
 _NO_NAMES: Final = frozenset(("", ".", ".."))
 """Nothing has such a name, and no server can be asked for it; jobs may refer to it all the same."""
 _STEPS: Final = 32
@@ -83,9 +81,9 @@ class JobController:
         limiter: ObjectLimiter,
         cool_down: CoolDown,
         args: MigrationControllerArgs,
+        reconcilers: Reconcilers,
         *,
         clock: Clock,
-        metrics: Metrics,
         reserve_claims: bool = True,
     ) -> None:
         """``reserve_claims``: whether Reservations ask for the volumes of their pods too."""
@@ -99,31 +97,25 @@ class JobController:
         self._args = args
         self._clock = clock
         self._reserve_claims = reserve_claims
-        self._queue: WorkQueue[str] | None = None
         self._orphaned: dict[str, PodMigrationJob] = {}
-        results = metrics.counter(
-            "koordinator_descheduler_reconcile_total", "Looks at migration jobs, by how they ended", ("result",)
+        self._reconciler = reconcilers.make(
+            "migration jobs",
+            self.reconcile,
+            self._names,
+            workers=args.max_concurrent_reconciles,
+            deadline=_DEADLINE,
+            pauses=_PAUSES,
         )
-        self._done, self._failed = results.labels("success"), results.labels("error")
         self._follow()
 
     async def run(self) -> None:
         """Work until cancelled; may be called again afterwards."""
-        queue: WorkQueue[str] = WorkQueue(self._clock, ExponentialFailureLimiter(0.05, _LONGEST_PAUSE))
-        self._queue = queue
         self._count_recent_evictions()
-        for job in self._cluster.jobs():
-            queue.add(job.metadata.name)
-        try:
-            workers = self._args.max_concurrent_reconciles
-            await run_workers(queue, self._work, workers=workers, on_error=self._report)
-        finally:
-            self._queue = None
+        await self._reconciler.run()
 
     def add(self, name: str) -> None:
         """Look at a job soon."""
-        if self._queue is not None:
-            self._queue.add(name)
+        self._reconciler.add(name)
 
     async def reconcile(self, name: str) -> float | None:
         """Bring a job as far as it goes now. Returns after how many seconds it has to be looked at again."""
@@ -151,6 +143,9 @@ class JobController:
                 if plan.final:
                     return None
         raise MigrationError(f"{name} did not come to rest after {_STEPS} plans")
+
+    def _names(self) -> Iterable[str]:
+        return [job.metadata.name for job in self._cluster.jobs()]
 
     def _follow(self) -> None:
         """Look at a job when it changes, and when a pod or Reservation of it does."""
@@ -182,9 +177,9 @@ class JobController:
             self.add(job.metadata.name)
 
     def _orphan(self, job: PodMigrationJob) -> None:
-        if self._queue is not None:
+        if self._reconciler.is_running:
             self._orphaned[job.metadata.name] = job
-            self._queue.add(job.metadata.name)
+            self.add(job.metadata.name)
 
     async def _clean_up_after(self, name: str) -> None:
         """A job that was deleted takes the Reservation that was made for it along."""
@@ -194,21 +189,6 @@ class JobController:
             if found is not None and is_own_reservation(found):
                 await self._delete_reservation(found.metadata.name, found.metadata.uid)
             del self._orphaned[name]
-
-    async def _work(self, name: str) -> None:
-        after = await within(self._clock, _DEADLINE, self.reconcile(name))
-        self._done.inc()
-        if after is not None and self._queue is not None:
-            self._queue.add_after(name, after)
-
-    def _report(self, name: str, error: Exception) -> None:
-        self._failed.inc()
-        if isinstance(error, KoordinatorError):
-            logger.warning("migration job %s: %s; trying again", name, error)
-        elif isinstance(error, TimeoutError):
-            logger.warning("migration job %s: not done within %gs; trying again", name, _DEADLINE)
-        else:
-            logger.error("migration job %s failed; trying again", name, exc_info=error)
 
     async def _snapshot(self, job: PodMigrationJob) -> Snapshot:
         reference = job.spec.pod_ref

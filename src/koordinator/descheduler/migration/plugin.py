@@ -19,6 +19,7 @@ from koordinator.base.durations import format_duration
 from koordinator.base.token_bucket import TokenBucket
 from koordinator.descheduler.default_evictor import DefaultEvictor, DefaultEvictorArgs
 from koordinator.descheduler.drain.controller import DrainController
+from koordinator.descheduler.drain_group.controller import DrainGroupController
 from koordinator.descheduler.features import DISABLE_PVC_RESERVATION, NODE_DRAIN
 from koordinator.descheduler.framework import (
     EvictionResult,
@@ -41,6 +42,7 @@ from koordinator.descheduler.migration.object_limiter import ObjectLimiter
 from koordinator.descheduler.migration.scavenger import Scavenger
 from koordinator.descheduler.migration.workloads import FRESH, Workloads
 from koordinator.kube.errors import KubeError
+from koordinator.kube.reconciler import Reconcilers
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +69,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self._cool_down = CoolDown(args.cool_down)
         rules = EvictionRules(args, self._priority_of_class)
         self._filters = MigrationFilters(args, rules, self._cluster, self._workloads)
+        self._reconcilers = Reconcilers(clock, metrics, "koordinator_descheduler_reconcile_total")
         bucket = TokenBucket(clock, args.evictions_per_second, args.evict_burst)
         self.controller = JobController(
             client,
@@ -77,15 +80,18 @@ class MigrationController(FilterPlugin, EvictPlugin):
             self._limiter,
             self._cool_down,
             args,
+            self._reconcilers,
             clock=clock,
-            metrics=metrics,
             reserve_claims=DISABLE_PVC_RESERVATION not in handle.gates,
         )
         self.arbitrator = Arbitrator(
             self._cluster, self._writer, self._filters, self._workloads, args.arbitration_args, clock
         )
         self.scavenger = Scavenger(client, self._cluster, clock, args.cool_down)
-        self.drain = self._made_drain_controller() if NODE_DRAIN in handle.gates else None
+        self.drain: DrainController | None = None
+        self.drain_groups: DrainGroupController | None = None
+        if NODE_DRAIN in handle.gates:
+            self._make_drain_controllers()
 
     async def run(self) -> None:
         """Carry jobs out while this process leads."""
@@ -95,6 +101,8 @@ class MigrationController(FilterPlugin, EvictPlugin):
             tasks.create_task(self.scavenger.run(), name="migration scavenger")
             if self.drain is not None:
                 tasks.create_task(self.drain.run(), name="drain controller")
+            if self.drain_groups is not None:
+                tasks.create_task(self.drain_groups.run(), name="drain group controller")
 
     async def prepare(self, snapshot: Snapshot) -> None:
         """Ask for the scales of workloads of other kinds than Kubernetes' own."""
@@ -149,17 +157,21 @@ class MigrationController(FilterPlugin, EvictPlugin):
             "spec": spec,
         }
 
-    def _made_drain_controller(self) -> DrainController:
-        handle = self.handle
-        return DrainController(
+    def _make_drain_controllers(self) -> None:
+        handle, clock = self.handle, self.handle.clock
+        self.drain = DrainController(
             handle.client,
             handle.informers,
             self._cluster,
             self._drain_refusals,
             self.args.scheduler_names,
             handle.recorder,
-            clock=handle.clock,
+            self._reconcilers,
+            clock=clock,
             metrics=handle.metrics,
+        )
+        self.drain_groups = DrainGroupController(
+            handle.client, handle.informers, self._cluster, handle.recorder, self._reconcilers, clock=clock
         )
 
     def _drain_refusals(self, pod: Pod, spec: DrainNodeSpec) -> Refusals:

@@ -1,0 +1,1 @@
+"""Empties several nodes by a DrainNodeGroup: plans DrainNodes one after the other, and confirms as many as it may."""

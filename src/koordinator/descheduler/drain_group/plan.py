@@ -1,0 +1,98 @@
+"""What the decision about a DrainNodeGroup looks at, and what it can ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from koordinator.api.drain_node import DrainNode
+from koordinator.api.drain_node_group import DrainNodeGroupStatus
+from koordinator.api.node import Node
+from koordinator.descheduler.drain.plan import DOMAIN, DrainEvent
+
+ABORT: Final = f"{DOMAIN}/abort"
+"""Label of a DrainNodeGroup: all its DrainNodes are aborted where it is "true"."""
+Amounts = Mapping[str, int]
+"""Resource -> milli-CPU, or bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCapacity:
+    """What a node has for pods of the resources that a group looks at, and how much of that is free."""
+
+    allocatable: Amounts
+    free: Amounts
+
+    @property
+    def score(self) -> float:
+        """The mean percentage that is free, each rounded down; 0 for a node that has nothing."""
+        shares = [100 * self.free[name] // amount for name, amount in self.allocatable.items() if amount > 0]
+        return sum(shares) / len(shares) if shares else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """The cluster around one DrainNodeGroup."""
+
+    nodes: Mapping[str, Node]
+    """All nodes, by name."""
+    drains: Mapping[str, DrainNode] = field(default_factory=dict)
+    """The DrainNodes of the group, by the name of their node."""
+    drained_elsewhere: frozenset[str] = frozenset()
+    """Nodes with a DrainNode of somebody else that has not been aborted."""
+    capacities: Mapping[str, NodeCapacity] = field(default_factory=dict)
+    """Of all nodes, by name, where another one is to be planned."""
+    taken_names: frozenset[str] = frozenset()
+    """The names of the DrainNodes of others."""
+    waits_for: str = ""
+    """An older DrainNodeGroup that has not finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelNode:
+    """Set the label of nodes in a group to this name; None removes it."""
+
+    node: str
+    group: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDrainNode:
+    """Create this DrainNode."""
+
+    document: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PatchDrainNode:
+    """Merge this into a DrainNode of the group, but for its status."""
+
+    drain: DrainNode
+    patch: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteDrainNode:
+    """Delete a DrainNode of the group."""
+
+    drain: DrainNode
+
+
+@dataclass(frozen=True, slots=True)
+class PatchGroup:
+    """Merge this into the DrainNodeGroup, but for its status."""
+
+    patch: dict[str, Any]
+
+
+GroupAction = LabelNode | CreateDrainNode | PatchDrainNode | DeleteDrainNode | PatchGroup
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """Actions in this order, each of which may be repeated; then the status, if it is another one; then the events."""
+
+    status: DrainNodeGroupStatus
+    actions: tuple[GroupAction, ...] = ()
+    events: tuple[DrainEvent, ...] = ()
