@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from koordinator.node.kernel_writer import MachineFiles
 from tests.koordlet.node_under_test import GIB, MEMORY_STAT, NodeUnderTest
 
 CLASS = "kubepods/besteffort"
@@ -20,23 +15,8 @@ BY_QUOTA: dict[str, Any] = {"enable": True, "cpuSuppressPolicy": "cfsQuota", "cp
 NO_QUOTA = -1
 
 
-@contextmanager
-def kept_periods() -> Iterator[None]:
-    """As the kernel, which keeps the period of cpu.max where a quota alone is written."""
-    written = MachineFiles.write
-
-    def write(files: MachineFiles, path: str, text: str) -> None:
-        if path.endswith("/cpu.max") and len(text.split()) == 1:
-            text = f"{text.strip()} {Path(path).read_text().split()[1]}\n"
-        written(files, path, text)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MachineFiles, "write", write)
-        yield
-
-
 class SuppressedNode(NodeUnderTest):
-    """Of 4 CPUs, 65 % are 2.6; the online pod's are ``pod_cores``. Use it within ``kept_periods``."""
+    """Of 4 CPUs, 65 % are 2.6; the online pod's are ``pod_cores``."""
 
     def __init__(self, root: Path) -> None:
         self.job_cores = 4.0

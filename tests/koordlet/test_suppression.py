@@ -16,7 +16,7 @@ from koordinator.koordlet.suppression import SuppressionReport, merged_extension
 from koordinator.node.kernel_files import CPU_QUOTA, CPUSET, Target
 from tests.koordlet.executor.fake_kernel import FakeKernel
 from tests.koordlet.qos.qos_fixtures import BEST_EFFORT, best_effort, pod_usage, snapshot, suppression
-from tests.koordlet.suppressed_node import SuppressedNode, kept_periods
+from tests.koordlet.suppressed_node import SuppressedNode
 
 
 def test_the_node_metric_says_how_much_they_have_since_when_and_why(tmp_path: Path) -> None:
@@ -35,8 +35,7 @@ def test_the_node_metric_says_how_much_they_have_since_when_and_why(tmp_path: Pa
             "why": "65 % of 4 CPUs, less 1.25 CPUs of other pods and 0.5 CPUs of the system",
         }
 
-    with kept_periods():
-        asyncio.run(run())
+    asyncio.run(run())
 
 
 class Node:

@@ -18,7 +18,6 @@ from koordinator.koordlet.qos_manager import COMPONENT, QoSManager, account_for_
 from koordinator.koordlet.suppression import SuppressionReport
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.kernel_file_codec import KernelFileCodec
-from koordinator.node.kernel_writer import MachineFiles
 
 
 class Enforcement:
@@ -31,7 +30,7 @@ class Enforcement:
         self._context = context
         options = context.options
         self.executor = Executor(
-            MachineFiles(),
+            context.given.kernel_files,
             KernelFileCodec(options.host, layout, os.sysconf("SC_PAGESIZE")),
             context.given.clock,
             reassert_seconds=options.enforcement.reassert_interval,
