@@ -75,13 +75,15 @@ class SuppressionReport:
         if found is None or found.outcome not in (Outcome.WRITTEN, Outcome.THERE_ALREADY):
             return {}
         value = found.verdict.value
-        document = {
-            "policy": CPUSET_SUPPRESS_POLICY if isinstance(value, frozenset) else CFS_QUOTA_SUPPRESS_POLICY,
-            "cpus": round(_cores(value), 2),
-            "since": format_time(held.since),
-            "why": held.wish.reason,
-        }
-        return {uid: {EXTENSIONS_MEMBER: {EXTENSION: document}} for uid in self._pods}
+        policy = CPUSET_SUPPRESS_POLICY if isinstance(value, frozenset) else CFS_QUOTA_SUPPRESS_POLICY
+        extension = suppression_extension(policy, _cores(value), format_time(held.since), held.wish.reason)
+        return dict.fromkeys(self._pods, extension)
+
+
+def suppression_extension(policy: str, cores: float, since: str, why: str) -> dict[str, Any]:
+    """The extensions of a best-effort pod that is held down; ``cores`` is what all of them have together."""
+    document = {"policy": policy, "cpus": round(cores, 2), "since": since, "why": why}
+    return {EXTENSIONS_MEMBER: {EXTENSION: document}}
 
 
 def _limiting(decision: Decision) -> Wish | None:
