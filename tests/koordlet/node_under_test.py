@@ -15,6 +15,7 @@ from koordinator.api.node import Node
 from koordinator.base.clock import ManualClock
 from koordinator.base.listen_address import NOWHERE
 from koordinator.base.metrics import Metrics
+from koordinator.cluster.nodes.simulated_files import SimulatedFiles
 from koordinator.koordlet.agent import Agent
 from koordinator.koordlet.agent_context import Dependencies
 from koordinator.koordlet.features import make_features
@@ -157,6 +158,7 @@ class NodeUnderTest:
             clock=self.clock,
             random=Random(1),
             metrics=Metrics(),
+            kernel_files=SimulatedFiles(),
             prctl=self.prctl,
             traffic_control=self.traffic_control,
             open_nvml=lambda host: open_nvml(host, lambda: FakeNvmlLibrary(*self.cards, has_driver=bool(self.cards))),

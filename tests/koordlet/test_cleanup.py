@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from koordinator.koordlet.cleanup import CleanupError
-from koordinator.node.kernel_writer import MachineFiles
 from tests.koordlet.node_under_test import POD_FOLDER, NodeUnderTest
 from tests.node.traffic_control_kernel import TrafficControlKernel
 
@@ -31,19 +30,6 @@ SLO: dict[str, Any] = {
     "resourceUsedThresholdWithBE": {"enable": True, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 65},
     "resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50, "lowLimitPercent": 60}}},
 }
-
-
-@pytest.fixture(autouse=True)
-def periods(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the kernel, which keeps the period of cpu.max where a quota alone is written."""
-    written = MachineFiles.write
-
-    def write(files: MachineFiles, path: str, text: str) -> None:
-        if path.endswith("/cpu.max") and len(text.split()) == 1:
-            text = f"{text.strip()} {Path(path).read_text().split()[1]}\n"
-        written(files, path, text)
-
-    monkeypatch.setattr(MachineFiles, "write", write)
 
 
 @pytest.fixture

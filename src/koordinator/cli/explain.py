@@ -40,6 +40,7 @@ from koordinator.cli.explain_quota import print_quota
 from koordinator.cli.explain_rebalance import print_rebalance
 from koordinator.cli.explain_reservation import print_reservation
 from koordinator.cli.explain_source import SECONDS, ProgramEndpoint
+from koordinator.cli.explain_suppression import print_suppression
 from koordinator.cli.explain_terminal import (
     Terminal,
     close_quietly,
@@ -271,6 +272,8 @@ def _text(answer: Explanation, cluster: Cluster | None, terminal: Terminal) -> s
             print_state(document["api"], console)
             console.print()
         print_pod(document, console)
+    if "suppression" in document:
+        print_suppression(document["suppression"], console)
     lines = [terminal.readable(line) for line in _asked(document, kind, cluster)]
     if lines:
         console.print()

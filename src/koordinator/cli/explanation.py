@@ -16,6 +16,7 @@ from koordinator.cli.explain_migration import migration_document
 from koordinator.cli.explain_object import Target, TargetKind, read_from
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.cli.explain_state import PodFacts, condition_message, node_state, pod_state, scheduler_of
+from koordinator.cli.explain_suppression import suppression_document
 
 _EVENTS_KEPT: Final = 20
 _SERVING: Final = {
@@ -185,7 +186,21 @@ async def _node(name: str, sources: Sources) -> Explanation:
             raise
         return Explanation(await _node_of_api(name, cluster, known_to_scheduler=None), error, "node")
     document["offer"] = await _offer(name, sources.manager)
+    if cluster is not None and cluster.client is not None and sources.cluster_is_sure:
+        await _add_suppression(document, name, cluster)
     return Explanation(document, kind="node")
+
+
+async def _add_suppression(document: dict[str, Any], name: str, cluster: Cluster) -> None:
+    """Whether best-effort pods are held down there, which koordlet has written into the NodeMetric."""
+    try:
+        async with read_from(cluster) as reader:
+            metric = await reader.node_metric(name)
+    except ExplainError as error:
+        document["apiNotAsked"] = str(error)
+        return
+    if (found := suppression_document(metric)) is not None:
+        document["suppression"] = found
 
 
 async def _offer(name: str, manager: ProgramEndpoint) -> dict[str, Any]:
@@ -241,10 +256,12 @@ async def _node_of_api(name: str, cluster: Cluster, *, known_to_scheduler: bool 
     facts = _facts(node)
     if known_to_scheduler is False:
         facts.append("koord-scheduler does not know of it yet: ask again in a moment.")
-    return {
+    document: dict[str, Any] = {
         "node": name,
         "api": {"state": state.kind, "sentence": state.sentence, "next": state.next, "facts": facts},
     }
+    await _add_suppression(document, name, cluster)
+    return document
 
 
 def _facts(node: Mapping[str, Any]) -> list[str]:

@@ -6,9 +6,10 @@ import asyncio
 import logging
 import os
 import uuid
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
@@ -47,6 +48,7 @@ from koordinator.koordlet.resource_metrics import (
 )
 from koordinator.koordlet.retention import make_metric_cache
 from koordinator.koordlet.states import StatesInformer
+from koordinator.koordlet.suppression import merged_extensions
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.health import HealthChecks
 from koordinator.kube.servers import Servers
@@ -243,7 +245,7 @@ class Agent:
         for loop in prediction.loops():
             self._loops.add(loop)
         if self._options.report:
-            self._report_node_metric(observation, prediction, monitor)
+            self._report_node_metric(observation, prediction, enforcement, monitor)
         return enforcement
 
     def _report_topology_and_devices(self, kubelet: Kubelet, info: NodeInfo, nvml: NVML | None) -> None:
@@ -305,14 +307,19 @@ class Agent:
         self,
         observation: Observation,
         prediction: PredictionServer,
+        enforcement: Enforcement,
         monitor: InterferenceMonitor | None,
     ) -> None:
+        def extensions() -> Mapping[str, Mapping[str, Any]]:
+            found = enforcement.suppression.extensions()
+            return found if monitor is None else merged_extensions(found, monitor.extensions())
+
         measured = Measured(
             numa_nodes=lambda: [node.number for node in observation.info.numa_memory or ()],
             gpus=observation.gpus,
             has_cold_pages=lambda: observation.periodic.has_cold_pages,
             forecast=prediction.forecast_prod,
-            extensions=monitor.extensions if monitor is not None else dict,
+            extensions=extensions,
         )
         reporter = NodeMetricReporter(self._given.client, self.states, self._cache, self._given.clock, measured)
         if self._options.features.enabled(features.NODE_METRIC_PROM_METRICS):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from koordinator.base.clock import Clock
@@ -20,6 +20,7 @@ from koordinator.kube.interface import Client
 from koordinator.node.core_scheduling import Prctl
 from koordinator.node.errors import Unavailable
 from koordinator.node.host import Host
+from koordinator.node.kernel_writer import KernelFiles, MachineFiles
 from koordinator.node.nvml import NVML, open_nvml
 from koordinator.node.traffic_control import TrafficControlAccess
 
@@ -39,6 +40,8 @@ class Dependencies:
     """The call for core scheduling of the kernel that runs the pods; None where they are simulated."""
     traffic_control: TrafficControlAccess | None = None
     """Of the network that the pods are in; None where it is simulated."""
+    kernel_files: KernelFiles = field(default_factory=MachineFiles)
+    """Where limits are written."""
     before_scan: Callable[[], None] = lambda: None
     """Called right before the machine is read each time: a simulated kernel brings its files up to this moment."""
 

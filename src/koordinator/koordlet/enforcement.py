@@ -15,9 +15,9 @@ from koordinator.koordlet.interference.monitor import InterferenceMonitor
 from koordinator.koordlet.node_snapshot import SnapshotSources
 from koordinator.koordlet.policy import EnforcedPolicy
 from koordinator.koordlet.qos_manager import COMPONENT, QoSManager, account_for_rounds
+from koordinator.koordlet.suppression import SuppressionReport
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.kernel_file_codec import KernelFileCodec
-from koordinator.node.kernel_writer import MachineFiles
 
 
 class Enforcement:
@@ -30,7 +30,7 @@ class Enforcement:
         self._context = context
         options = context.options
         self.executor = Executor(
-            MachineFiles(),
+            context.given.kernel_files,
             KernelFileCodec(options.host, layout, os.sysconf("SC_PAGESIZE")),
             context.given.clock,
             reassert_seconds=options.enforcement.reassert_interval,
@@ -51,6 +51,11 @@ class Enforcement:
         )
         self._manager = self._make_manager(sources, monitor)
         self.hooks = self._make_hooks(sources, ratio)
+
+    @property
+    def suppression(self) -> SuppressionReport:
+        """What the NodeMetric tells of CPU suppress."""
+        return self._manager.suppression
 
     def loops(self) -> list[Loop]:
         return [*self._manager.loops(), *self.hooks.loops()]

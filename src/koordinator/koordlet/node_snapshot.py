@@ -39,6 +39,19 @@ _LONGEST_BURST_WINDOW = 10.0
 """Seconds."""
 
 
+_OF_PODS = (kinds.POD_CPU_USAGE, kinds.CONTAINER_CPU_THROTTLED)
+"""A kind of each group that the usage of pods is made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PodsThen:
+    """An answer, and what it was made of: the pods that were asked about, and when they had been measured."""
+
+    asked: Sequence[NodePod]
+    newest: tuple[int | None, ...]
+    usages: tuple[PodUsage, ...]
+
+
 class RecentUsage:
     """Figures of the metric cache as of now."""
 
@@ -47,6 +60,36 @@ class RecentUsage:
         self._cache = cache
         self._clock = clock
         self.interval = interval
+        self._pods: _PodsThen | None = None
+
+    def of_pods(self, pods: Sequence[NodePod]) -> tuple[PodUsage, ...]:
+        """What those use that have not finished. Strategies ask one after the other between two rounds of measuring:
+        the answer is made once for all of them."""
+        newest = tuple(map(self._cache.newest, _OF_PODS))
+        known = self._pods
+        if known is None or known.asked is not pods or known.newest != newest or not self._is_fresh(newest):
+            usages = tuple(self._pod_usage(pod) for pod in pods if not pod.has_finished)
+            self._pods = known = _PodsThen(pods, newest, usages)
+        return known.usages
+
+    def _is_fresh(self, newest: Sequence[int | None]) -> bool:
+        """Whether the next round of measuring is not late yet."""
+        now = self._clock.now().timestamp() * 1000
+        return all(at is not None and at <= now <= at + self.interval * 1000 for at in newest)
+
+    def _pod_usage(self, pod: NodePod) -> PodUsage:
+        return PodUsage(
+            pod=pod,
+            cpu=self.last(kinds.POD_CPU_USAGE, pod_uid=pod.uid),
+            memory=self.last(kinds.POD_MEMORY_USAGE, pod_uid=pod.uid),
+            containers={
+                container.id: ContainerUsage(
+                    cpu=self.last(kinds.CONTAINER_CPU_USAGE, container_id=container.id),
+                    throttled=self.last(kinds.CONTAINER_CPU_THROTTLED, container_id=container.id),
+                )
+                for container in pod.containers
+            },
+        )
 
     def last(self, kind: MetricKind, **labels: str) -> float | None:
         """The latest sample, if it is recent."""
@@ -97,7 +140,7 @@ def take_snapshot(sources: SnapshotSources) -> Snapshot:
     return Snapshot(
         node=sources.states.node,
         policy=policy,
-        pods=tuple(_pod_usage(usage, pod) for pod in sources.states.pods if not pod.has_finished),
+        pods=usage.of_pods(sources.states.pods),
         node_cpu=usage.last(kinds.NODE_CPU_USAGE),
         node_memory=usage.last(kinds.NODE_MEMORY_USAGE),
         host_applications={name: value for name, value in cores.items() if value is not None},
@@ -111,21 +154,6 @@ def take_snapshot(sources: SnapshotSources) -> Snapshot:
 def _reserved(node: Node | None) -> frozenset[int]:
     """Which CPUs an amount of CPU is made of, only the topology of the node tells."""
     return reserved_cpus(node) if node is not None else frozenset()
-
-
-def _pod_usage(usage: RecentUsage, pod: NodePod) -> PodUsage:
-    return PodUsage(
-        pod=pod,
-        cpu=usage.last(kinds.POD_CPU_USAGE, pod_uid=pod.uid),
-        memory=usage.last(kinds.POD_MEMORY_USAGE, pod_uid=pod.uid),
-        containers={
-            container.id: ContainerUsage(
-                cpu=usage.last(kinds.CONTAINER_CPU_USAGE, container_id=container.id),
-                throttled=usage.last(kinds.CONTAINER_CPU_THROTTLED, container_id=container.id),
-            )
-            for container in pod.containers
-        },
-    )
 
 
 def _best_effort(layout: CgroupLayout, executor: Executor) -> BestEffortCgroups | None:

@@ -47,6 +47,7 @@ from koordinator.koordlet.qos import (
 from koordinator.koordlet.qos.cpu_burst import BurstState
 from koordinator.koordlet.qos.interference_cap import CapState
 from koordinator.koordlet.qos.snapshot import Decision, Problem, Snapshot
+from koordinator.koordlet.suppression import SuppressionReport
 from koordinator.koordlet.terway_files import TerwayQoS
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.interface import Client
@@ -98,6 +99,8 @@ class QoSManager:
         self._random = random
         self._audit = audit
         self._burst = BurstState()
+        self.suppression = SuppressionReport(sources.executor, clock)
+        """Of CPU suppress, for the NodeMetric."""
         self._claims = ClaimVolumes(
             client, lambda: block_io.claims(pod.pod for pod in sources.states.pods if not pod.has_finished)
         )
@@ -136,15 +139,7 @@ class QoSManager:
         gates, enforcement = self._options.features, self._options.enforcement
         interval, host, layout = enforcement.reconcile_interval, self._options.host, self._sources.layout
         strategies = [
-            Strategy(
-                cpu_suppress.OWNER,
-                enforcement.cpu_suppress_interval,
-                lambda snapshot: cpu_suppress.decide(
-                    snapshot,
-                    is_enabled=gates.enabled(features.BE_CPU_SUPPRESS),
-                    is_cpu_managed=gates.enabled(features.BE_CPU_MANAGER),
-                ),
-            ),
+            Strategy(cpu_suppress.OWNER, enforcement.cpu_suppress_interval, self._decide_suppress),
             Strategy(cpu_burst.OWNER, interval, self._decide_burst),
             Strategy(
                 class_resctrl.OWNER,
@@ -168,6 +163,16 @@ class QoSManager:
         if gates.enabled(features.SYSTEM_CONFIG):
             strategies.append(Strategy(system_config.OWNER, interval, system_config.decide))
         return strategies
+
+    def _decide_suppress(self, snapshot: Snapshot) -> Decision:
+        gates = self._options.features
+        decision = cpu_suppress.decide(
+            snapshot,
+            is_enabled=gates.enabled(features.BE_CPU_SUPPRESS),
+            is_cpu_managed=gates.enabled(features.BE_CPU_MANAGER),
+        )
+        self.suppression.observe(snapshot, decision)
+        return decision
 
     def _decide_burst(self, snapshot: Snapshot) -> Decision:
         is_enabled = self._options.features.enabled(features.CPU_BURST)

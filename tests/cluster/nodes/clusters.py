@@ -26,6 +26,7 @@ class Workload:
     node: int = 0
     started: float = -1e6
     uid: str = ""
+    best_effort: bool = False
 
 
 def pod_columns(pods: Sequence[Workload]) -> PodColumns:
@@ -39,6 +40,7 @@ def pod_columns(pods: Sequence[Workload]) -> PodColumns:
         memory_request=np.array([pod.memory for pod in pods], dtype=np.float64),
         memory_limit=np.array([pod.memory_limit for pod in pods], dtype=np.float64),
         started=np.array([pod.started for pod in pods], dtype=np.float64),
+        best_effort=np.array([pod.best_effort for pod in pods], dtype=np.bool_),
     )
 
 

@@ -297,10 +297,9 @@ def test_a_fault_stops_the_agent_and_its_end_starts_it_again(tmp_path: Path) -> 
 
 
 def test_what_koordlet_does_about_best_effort_pods_shows_in_what_it_reports(tmp_path: Path) -> None:
-    """The job would use all of its 6 CPUs; suppression leaves best-effort pods 30 % of 8, less what others use."""
+    """The job would use all of its 6 CPUs; suppression leaves best-effort pods 30 % of 8, less what others use. The
+    coarse model says nearly the same."""
     strategy = {"enable": True, "cpuSuppressThresholdPercent": 30, "cpuSuppressPolicy": "cfsQuota"}
-    api = InMemoryApi()
-    api.put(NODE_SLOS, {"metadata": {"name": "small-0"}, "spec": {"resourceUsedThresholdWithBE": strategy}})
 
     async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         amounts = {"kubernetes.io/batch-cpu": "6000", "kubernetes.io/batch-memory": "2Gi"}
@@ -310,9 +309,21 @@ def test_what_koordlet_does_about_best_effort_pods_shows_in_what_it_reports(tmp_
         api.put(PODS, job)
         await clock.advance(400)
 
-    metric = convert(_play(tmp_path, script, 1, api).document(NODE_METRICS, "small-0"), NodeMetric)
-    [pod] = metric.status.pods_metric
-    assert 1500 < pod.pod_usage.resources["cpu"].milli < 2400
+    found = []
+    for koordlets in (1, 0):
+        api = InMemoryApi()
+        api.put(NODE_SLOS, {"metadata": {"name": "small-0"}, "spec": {"resourceUsedThresholdWithBE": strategy}})
+        metric = convert(_play(tmp_path, script, koordlets, api).document(NODE_METRICS, "small-0"), NodeMetric)
+        [pod] = metric.status.pods_metric
+        assert pod.extensions is not None
+        found.append((pod.pod_usage.resources["cpu"].milli, pod.extensions["Object"]["suppression"]))
+    (used, said), (modelled, said_by_model) = found
+    assert 1500 < used < 2400
+    assert modelled == pytest.approx(used, rel=0.03)
+    assert said["policy"] == said_by_model["policy"] == "cfsQuota"
+    assert said_by_model["cpus"] == pytest.approx(said["cpus"], rel=0.03)
+    assert said["why"].startswith("30 % of 8 CPUs, less 0 CPUs of other pods and ")
+    assert said_by_model["why"].startswith("30 % of 8 CPUs, less 0 CPUs of other pods and ")
 
 
 def test_an_agent_that_cannot_start_is_said_and_starts_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -94,6 +94,31 @@ def test_a_round_in_which_nothing_can_have_changed_decides_nothing(kernel: FakeK
     assert looks == [50_000, 60_000, 60_000]
 
 
+def test_a_change_of_one_file_is_no_look_at_files_that_do_not_depend_on_it(
+    kernel: FakeKernel, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    low, burst = Target(MEMORY_LOW, POD), Target(CPU_BURST, POD)
+    kernel.add(low, 0)
+    executor = kernel.executor(clock)
+    want(executor, (QUOTA, 50_000), (burst, 0), (low, 4096))
+    executor.apply()
+    read: list[str] = []
+    present = kernel.read
+
+    def reading(path: str) -> str:
+        read.append(path.rpartition("/")[2])
+        return present(path)
+
+    monkeypatch.setattr(kernel, "read", reading)
+    want(executor, (QUOTA, 60_000), (burst, 0), (low, 4096))
+    executor.apply()
+    # Nor at what the kernel does not have, until it is time to look for it again.
+    assert set(read) == {"cpu.cfs_quota_us"}
+    pass_seconds(clock, 60)
+    executor.apply()
+    assert set(read) == {"cpu.cfs_quota_us", "cpu.cfs_burst_us", "memory.low"}
+
+
 def test_a_value_that_is_there_is_not_written(kernel: FakeKernel, clock: ManualClock) -> None:
     executor = kernel.executor(clock)
     want(executor, (QUOTA, -1))

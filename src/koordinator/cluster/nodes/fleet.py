@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from koordinator.api.kinds import NODES, PODS
+from koordinator.api.kinds import NODE_SLOS, NODES, PODS
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock, SystemClock
@@ -24,10 +24,12 @@ from koordinator.cluster.nodes.registration import Liveness, Registration
 from koordinator.cluster.nodes.rotation import SimulatedTime
 from koordinator.cluster.nodes.scenario import Scenario
 from koordinator.cluster.nodes.scenario_checks import ALLOWED, FAULT_ANNOTATION
+from koordinator.cluster.nodes.suppression import Thresholds
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer import Informer
 from koordinator.kube.interface import Client
+from koordinator.kube.reflector import Reflector, Selection
 
 if TYPE_CHECKING:
     from koordinator.cluster.nodes.node_agents import NodeAgents
@@ -76,7 +78,11 @@ class Fleet:
         self._nodes: dict[str, SimulatedNode] = {}
         self._registered = asyncio.Event()
         self.time = SimulatedTime(self._clock, timing.speed, timing.start_hour)
-        self._population = Population(scenario.usage, scenario.seed, self._sample_interval)
+        thresholds = Thresholds()
+        self._population = Population(scenario.usage, scenario.seed, self._sample_interval, thresholds)
+        self._policies = Reflector(
+            client, Selection(NODE_SLOS), thresholds, clock=self._clock, random=self._random, absent_is_empty=True
+        )
         self._node_informer = Informer(client, NODES, clock=self._clock, random=self._random)
         self._pod_informer = Informer(
             client, PODS, field_selector="spec.nodeName!=", indexes={_NODE_INDEX: _node_of},
@@ -159,6 +165,7 @@ class Fleet:
             group.create_task(self._orphans.run(), name="orphans")
             # A report that knows no pods yet would make busy nodes look idle to the scheduler.
             await self._pod_informer.wait_synced()
+            group.create_task(self._policies.run(), name="policies of nodes")
             group.create_task(self._sample(), name="sampling")
             group.create_task(self._reporter.duty.run(), name="node metrics")
             if self._koordlets > 0 and self._kernels is not None:

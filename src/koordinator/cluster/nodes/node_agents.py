@@ -26,6 +26,7 @@ from koordinator.cluster.nodes.node_objects import SimulatedNode
 from koordinator.cluster.nodes.population import Population
 from koordinator.cluster.nodes.rotation import SimulatedTime
 from koordinator.cluster.nodes.scenario_checks import Fault
+from koordinator.cluster.nodes.simulated_files import SimulatedFiles
 from koordinator.cluster.nodes.simulated_kernel import PodDemand, SimulatedKernel
 from koordinator.koordlet import features
 from koordinator.koordlet.agent import Agent
@@ -155,6 +156,7 @@ class NodeAgents:
             clock=given.clock,
             random=given.random,
             metrics=Metrics(),
+            kernel_files=SimulatedFiles(),
             before_scan=lambda: self._advance(kernel, node.name),
         )
         return Agent(_options(node.name, kernel, root), dependencies)

@@ -10,9 +10,11 @@ from typing import Any, Final
 import numpy as np
 
 from koordinator.api.nodemetric import AVERAGE, P50, P90, P95, P99, USAGE_WITHOUT_PAGE_CACHE
+from koordinator.api.qos import QoSClass
 from koordinator.api.timestamps import format_time
 from koordinator.base.durations import format_duration
 from koordinator.cluster.nodes.population import Population, Rows, SampleRing, Window
+from koordinator.cluster.nodes.suppression import HeldDown
 from koordinator.cluster.nodes.usage import Floats
 from koordinator.model.node_metric import (
     COLD_SHARE,
@@ -54,7 +56,7 @@ def node_metric_statuses(
     system_usages = _averages(population.system_samples.window(rows, since, time))
     node_aggregates = _aggregates(population.node_samples, rows, policy, time)
     system_aggregates = _aggregates(population.system_samples, rows, policy, time)
-    pods = _pod_metrics(population, nodes, since, time)
+    pods = _pod_metrics(population, nodes, since, time, format_time(update_time))
     return [
         {
             "updateTime": format_time(update_time),
@@ -81,8 +83,11 @@ def clearing(status: Document) -> Document:
     return {**status, "nodeMetric": info}
 
 
-def _pod_metrics(population: Population, nodes: Sequence[str], start: float, end: float) -> list[list[Document]]:
+def _pod_metrics(
+    population: Population, nodes: Sequence[str], start: float, end: float, now: str
+) -> list[list[Document]]:
     """Pods with a sample in the window, by namespace and name, one list for each node."""
+    held = [_suppression(population.held_down(name), now) for name in nodes]
     of_node = [population.pods_of(name) for name in nodes]
     rows = np.array([row for pods in of_node for row, _ in pods], dtype=np.int64)
     usages = iter(_averages(population.pod_samples.window(rows, start, end)))
@@ -94,12 +99,28 @@ def _pod_metrics(population: Population, nodes: Sequence[str], start: float, end
                 "podUsage": usage,
                 "priority": profile.priority.value,
                 "qos": profile.qos.value,
+                **(extensions if profile.qos is QoSClass.BE else {}),
             }
             for (_, profile), usage in zip(pods, usages, strict=False)
             if usage
         ]
-        for pods in of_node
+        for pods, extensions in zip(of_node, held, strict=True)
     ]
+
+
+def _suppression(held: HeldDown | None, now: str) -> Document:
+    """What koordlet would say of each best-effort pod of a node."""
+    if held is None:
+        return {}
+    # Loaded where it is needed: a cluster in which nobody is held down needs nothing of koordlet.
+    from koordinator.koordlet.qos.cpu_suppress import Budget
+    from koordinator.koordlet.suppression import suppression_extension
+
+    threshold = held.threshold
+    milli = (round(cores * 1000) for cores in (held.capacity, held.others, held.system))
+    capacity, others, system = milli
+    why = str(Budget(capacity, threshold.percent, threshold.least_percent, others, 0, system))
+    return {"extensions": suppression_extension(threshold.policy, held.cores, now, why)}
 
 
 def _aggregates(ring: SampleRing, rows: Rows, policy: CollectPolicy, time: float) -> list[list[Document]] | None:

@@ -22,7 +22,15 @@ from koordinator.cluster.nodes.node_objects import SimulatedNode
 from koordinator.cluster.nodes.population import Population
 from koordinator.cluster.nodes.rotation import SimulatedTime
 from koordinator.cluster.nodes.scenario import DurationRange, Scenario
-from koordinator.cluster.nodes.usage import Purpose, Tier, identity, one_between, profile_of
+from koordinator.cluster.nodes.usage import (
+    BEHAVIOUR_ANNOTATION,
+    BEHAVIOURS,
+    Purpose,
+    Tier,
+    identity,
+    one_between,
+    profile_of,
+)
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.requeue_delays import ExponentialFailureLimiter
@@ -272,12 +280,22 @@ class PodRuntime:
         await self._client.patch(PODS, name, patch, PatchType.STRATEGIC, namespace, subresource="status")
 
     def _delays_of(self, pod: Pod) -> PodDelays:
+        self._check_behaviour(pod)
         timing = self._scenario.timing
         return PodDelays(
             start=self._draw(pod, Purpose.START_LATENCY, timing.pod_start),
             stop=self._draw(pod, Purpose.STOP_LATENCY, timing.pod_stop),
             run=self._run_time(pod),
         )
+
+    def _check_behaviour(self, pod: Pod) -> None:
+        text = pod.metadata.annotations.get(BEHAVIOUR_ANNOTATION)
+        if text is not None and text not in BEHAVIOURS:
+            allowed = ", ".join(BEHAVIOURS)
+            logger.warning(
+                "pod %s: annotation %s is ignored: %r; allowed are %s",
+                *(pod.metadata.key, BEHAVIOUR_ANNOTATION, text, allowed),
+            )
 
     def _run_time(self, pod: Pod) -> float | None:
         text = pod.metadata.annotations.get(RUN_TIME_ANNOTATION)

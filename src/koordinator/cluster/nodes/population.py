@@ -10,8 +10,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from koordinator.api.qos import QoSClass
 from koordinator.cluster.nodes.node_objects import SimulatedNode
 from koordinator.cluster.nodes.scenario import UsageModel
+from koordinator.cluster.nodes.suppression import (
+    HeldDown,
+    SuppressedColumns,
+    Thresholds,
+    others_of,
+    suppressed,
+    system_of,
+)
 from koordinator.cluster.nodes.usage import Floats, NodeColumns, PodColumns, PodProfile, Tier, Usage, identity, usage_at
 
 # Recent samples of many series on one time axis: a ring of rows x moments, bounded by construction.
@@ -173,9 +182,14 @@ class _Columns:
 class Population:
     """Who is there and what they use. Times are simulated seconds."""
 
-    def __init__(self, model: UsageModel, seed: int, sample_interval: float) -> None:
+    def __init__(
+        self, model: UsageModel, seed: int, sample_interval: float, thresholds: Thresholds | None = None
+    ) -> None:
+        """``thresholds`` are those of the nodes that hold best-effort pods down."""
         self._model = model
         self._seed = seed
+        self._thresholds = Thresholds() if thresholds is None else thresholds
+        self._held: dict[str, HeldDown] = {}
         self._nodes: dict[str, tuple[int, SimulatedNode]] = {}
         self._node_columns = _Columns(ids=np.uint64, cpu=np.float64, memory=np.float64)
         self._pods: dict[str, tuple[int, PodProfile]] = {}
@@ -184,6 +198,7 @@ class Population:
         self._pod_columns = _Columns(
             ids=np.uint64, node=np.int64, tier=np.int8, started=np.float64, running=np.bool_,
             cpu_request=np.float64, cpu_limit=np.float64, memory_request=np.float64, memory_limit=np.float64,
+            best_effort=np.bool_,
         )  # fmt: skip
         node_slots = int(NODE_RETENTION / sample_interval) + 2
         self.node_samples = SampleRing(node_slots)
@@ -240,6 +255,7 @@ class Population:
             ids=np.uint64(profile.id), node=self.node_row(node), tier=profile.tier, started=started, running=True,
             cpu_request=profile.cpu_request, cpu_limit=profile.cpu_limit,
             memory_request=profile.memory_request, memory_limit=profile.memory_limit,
+            best_effort=profile.qos is QoSClass.BE,
         )  # fmt: skip
         self._pods[profile.uid] = (row, profile)
         self._pods_of[node].add(profile.uid)
@@ -265,6 +281,9 @@ class Population:
         rows = np.flatnonzero(self._running_rows())
         pods = self._columns_of(rows)
         usage = usage_at(time, pods, self._node_view(), self._model, self._seed)
+        self._held = {}
+        if self._thresholds:
+            usage = self._suppressed(pods, usage)
         cpu, memory = usage.node_totals(pods)
         live = np.array([row for row, _ in self._nodes.values()], dtype=np.int64)
         self.node_samples.append(time, live, cpu[live], memory[live])
@@ -272,6 +291,29 @@ class Population:
         self.pod_samples.append(time, rows, usage.pod_cpu, usage.pod_memory)
         self._last = (time, pods, usage)
         self.sampled_at = time
+
+    def _suppressed(self, pods: PodColumns, usage: Usage) -> Usage:
+        nodes = self._node_view()
+        known = {name: found for name in self._nodes if (found := self._thresholds.get(name)) is not None}
+        columns = SuppressedColumns(*(np.full(len(nodes.cpu), fill) for fill in (np.nan, 0.0, 0.0)))
+        for name, threshold in known.items():
+            row, node = self._nodes[name]
+            columns.share[row] = threshold.percent / 100
+            columns.least[row] = (threshold.least_percent or 0) / 100
+            columns.reserved[row] = node.group.reserved.cpu.milli / 1000
+        left, limit, held = suppressed(usage, pods, nodes, columns)
+        others, system = others_of(usage, pods, len(nodes.cpu)), system_of(usage, columns)
+        for name, threshold in known.items():
+            row, node = self._nodes[name]
+            if held[row]:
+                self._held[name] = HeldDown(
+                    threshold, float(limit[row]), node.cpu, float(others[row]), float(system[row])
+                )
+        return left
+
+    def held_down(self, node: str) -> HeldDown | None:
+        """What best-effort pods had of it at the last sample, if they would have used more."""
+        return self._held.get(node)
 
     def usage_of(self, node: str, time: float) -> NodeUsage:
         """The latest sample of a node; one is worked out for ``time`` when there is none. KeyError: no such node."""
@@ -332,6 +374,7 @@ class Population:
             memory_request=column["memory_request"][rows],
             memory_limit=column["memory_limit"][rows],
             started=column["started"][rows],
+            best_effort=column["best_effort"][rows],
         )
 
     def _node_view(self) -> NodeColumns:

@@ -137,6 +137,8 @@ class PodColumns:
     memory_request: Floats
     memory_limit: Floats
     started: Floats
+    best_effort: NDArray[np.bool_]
+    """Which are of the QoS class BE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,12 +319,22 @@ def profile_of(pod: Pod) -> PodProfile:
         name=pod.metadata.name,
         priority=priority,
         qos=qos_class_with_default(pod),
-        tier=_tier(priority, asks=cpu_request > 0 or memory_request > 0),
+        tier=_behaviour(pod) or _tier(priority, asks=cpu_request > 0 or memory_request > 0),
         cpu_request=cpu_request,
         cpu_limit=_total(limits, 0, math.inf),
         memory_request=memory_request,
         memory_limit=_total(limits, 1, math.inf),
     )
+
+
+BEHAVIOUR_ANNOTATION: Final = "simulation.koordinator.sh/behaves-as"
+"""Of a pod: how it uses CPU and memory, whatever its priority says."""
+BEHAVIOURS: Final = {"service": Tier.LATENCY_SENSITIVE, "batch": Tier.BATCH, "idle": Tier.BEST_EFFORT}
+
+
+def _behaviour(pod: Pod) -> Tier | None:
+    """As the annotation says it; None where it says nothing that is known."""
+    return BEHAVIOURS.get(pod.metadata.annotations.get(BEHAVIOUR_ANNOTATION, ""))
 
 
 def _tier(priority: PriorityClass, *, asks: bool) -> Tier:

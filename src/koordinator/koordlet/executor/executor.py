@@ -12,13 +12,14 @@ all the time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
 from koordinator.base.clock import Clock
 from koordinator.koordlet.executor.arbiter import Step, allows, ancestors, decide, order
+from koordinator.koordlet.executor.family import Family, family_of
 from koordinator.koordlet.executor.progress import Progress, TargetState
 from koordinator.koordlet.executor.wishes import Explanation, Outcome, Verdict, Wish
 from koordinator.node.errors import FileError, MissingFileError
@@ -54,9 +55,11 @@ class Round:
 
 @dataclass(slots=True)
 class _Pass:
-    """The state of one ``apply``."""
+    """The state of one ``apply`` in one family of files."""
 
     now: float
+    family: Family
+    writes_left: int
     contents: dict[str, str] = field(default_factory=dict)
     written: list[Written] = field(default_factory=list)
     broken: set[Target] = field(default_factory=set)
@@ -102,75 +105,93 @@ class Executor:
         self._observe_only = observe_only
         self._writes = writes_per_round
         self._on_round = on_round
+        self._reassert = reassert_seconds
         self._wishes: dict[str, tuple[Wish, ...]] = {}
-        self._verdicts: Mapping[Target, Verdict] = {}
-        self._progress = Progress(reassert_seconds)
-        self._invalid: dict[Wish, str] = {}
-        self._next_look = -inf
-        """Before then nothing has to be done unless somebody wishes something else (monotonic)."""
+        self._families: dict[str, Family] = {}
 
     def submit(self, owner: str, wishes: Iterable[Wish]) -> None:
         """These are all the wishes of the owner from now on. What it no longer wishes stays as it is in the kernel."""
         given = tuple(wishes)
         if strangers := {wish.owner for wish in given} - {owner}:
             raise ValueError(f"{owner} submits wishes of {', '.join(sorted(strangers))}")
-        if self._wishes.get(owner) != given:
-            self._wishes[owner] = given
-            self._next_look = -inf
+        if self._wishes.get(owner, ()) == given:
+            return
+        self._wishes[owner] = given
+        by_family: dict[str, list[Wish]] = {}
+        for wish in given:
+            by_family.setdefault(family_of(wish.target.file), []).append(wish)
+        for name in by_family.keys() - self._families.keys():
+            self._families[name] = Family(Progress(self._reassert))
+        for name, family in self._families.items():
+            family.replace(owner, tuple(by_family.get(name, ())))
 
     def look_again(self, folder: str) -> None:
         """Read the files of a cgroup in the next round, since somebody else may have written them."""
-        self._progress.look_again(folder)
-        self._next_look = -inf
+        for family in self._families.values():
+            family.progress.look_again(folder)
+            family.next_look = -inf
 
     def present(self, target: Target) -> Value | None:
         """What the kernel shows; None if it shows nothing that can be understood."""
-        return self._read(target, _Pass(self._clock.monotonic()))
+        return self._read(target, {})
 
     def present_devices(self, file: KernelFile, folder: str) -> dict[str, Value]:
         """What a file with a line for each block device shows: the number of the device -> its value."""
-        path, run = self._codec.path(Target(file, folder)), _Pass(self._clock.monotonic())
+        path, contents = self._codec.path(Target(file, folder)), dict[str, str]()
         try:
             devices = [] if path is None else devices_of(self._files.read(path))
         except FileError:
             return {}
-        shown = {device: self._read(Target(file, folder, device), run) for device in devices}
+        shown = {device: self._read(Target(file, folder, device), contents) for device in devices}
         return {device: value for device, value in shown.items() if value is not None}
 
     def apply(self) -> Round:
         """Write what differs. Raises nothing for what the kernel does not take: that is in the result."""
         now = self._clock.monotonic()
-        if now < self._next_look:
-            return self._done(Round())
-        run = _Pass(now)
-        wishes = self._valid_wishes()
-        verdicts = decide(wishes, {})
-        due = {target for target, verdict in verdicts.items() if self._progress.is_due(target, verdict.value, now)}
+        written: list[Written] = []
+        failed: list[Explanation] = []
         deferred = 0
+        for _, family in sorted(self._families.items()):
+            if now < family.next_look:
+                continue
+            run = _Pass(now, family, self._writes - len(written))
+            left = self._bring(run)
+            written += run.written
+            failed += [each for target in run.broken if (each := self.explain(target)) and each.failures]
+            deferred += left
+            due = min(map(family.progress.due_at, family.verdicts.values()), default=inf)
+            family.next_look = -inf if left else due
+        return self._done(Round(tuple(written), tuple(failed), deferred))
+
+    def _bring(self, run: _Pass) -> int:
+        """The files of a family to what is wished; how many steps are left for the next round."""
+        family, progress, left = run.family, run.family.progress, 0
+        wishes = self._valid_wishes(family)
+        verdicts = decide(wishes, {})
+        due = {target for target, verdict in verdicts.items() if progress.is_due(target, verdict.value, run.now)}
         if due:
             present = {target: self._present(target, target in due, run) for target in self._related(verdicts)}
             verdicts = decide(wishes, present)
             run.see(present)
-            self._settle_present(verdicts, present, run)
+            self._settle_present(verdicts, present, due, run)
             wanted = {
                 target: verdict
                 for target, verdict in verdicts.items()
-                if target not in run.broken and self._progress.may_write(target, verdict.value, now)
+                if target not in run.broken and progress.may_write(target, verdict.value, run.now)
             }
-            deferred = self._write_all(order(wanted, present), wanted, run)
+            left = self._write_all(order(wanted, present), wanted, run)
             self._read_back(wanted, run)
-        self._verdicts = verdicts
-        self._progress.keep(verdicts)
-        failed = tuple(each for target in run.broken if (each := self.explain(target)) and each.failures)
-        self._next_look = -inf if deferred else min(map(self._progress.due_at, verdicts.values()), default=inf)
-        return self._done(Round(tuple(run.written), failed, deferred))
+        family.verdicts = verdicts
+        progress.keep(verdicts)
+        return left
 
     def explain(self, target: Target) -> Explanation | None:
         """Who wants what there, who has won, and what came of it; None for a target that nobody wishes anything for."""
-        verdict = self._verdicts.get(target)
-        if verdict is None:
+        family = self._families.get(family_of(target.file))
+        verdict = None if family is None else family.verdicts.get(target)
+        if family is None or verdict is None:
             return None
-        state = self._progress.state(target)
+        state = family.progress.state(target)
         path = self._codec.path(target) or str(target)
         if state is None:
             return Explanation(path, verdict, Outcome.NOT_WRITTEN_YET)
@@ -178,28 +199,29 @@ class Executor:
 
     def explanations(self) -> list[Explanation]:
         """All of them, in the order of their paths."""
-        return sorted(filter(None, map(self.explain, self._verdicts)), key=lambda each: each.path)
+        targets = (target for family in self._families.values() for target in family.verdicts)
+        return sorted(filter(None, map(self.explain, targets)), key=lambda each: each.path)
 
     @property
     def invalid_wishes(self) -> Mapping[Wish, str]:
         """Wishes of values that their files cannot hold, and why. They take no part in anything."""
-        return self._invalid
+        return {wish: why for family in self._families.values() for wish, why in family.invalid.items()}
 
-    def _valid_wishes(self) -> list[Wish]:
+    def _valid_wishes(self, family: Family) -> list[Wish]:
         valid: list[Wish] = []
         invalid: dict[Wish, str] = {}
-        for wish in (wish for wishes in self._wishes.values() for wish in wishes):
+        for wish in (wish for wishes in family.wishes.values() for wish in wishes):
             try:
                 value = self._codec.canonical(wish.target, wish.value)
             except InvalidValueError as error:
                 invalid[wish] = str(error)
-                if wish not in self._invalid:
+                if wish not in family.invalid:
                     logger.warning("a wish of %s is not granted: %s", wish.owner, error)
                 continue
             valid.append(
                 wish if value == wish.value else Wish(wish.owner, wish.target, value, wish.reason, wish.priority)
             )
-        self._invalid = invalid
+        family.invalid = invalid
         return valid
 
     def _done(self, result: Round) -> Round:
@@ -214,17 +236,20 @@ class Executor:
         return related
 
     def _present(self, target: Target, is_due: bool, run: _Pass) -> Value | None:
-        settled = None if is_due else self._progress.settled(target)
-        return self._read(target, run) if settled is None else settled
+        if not is_due and run.family.progress.is_absent(target):
+            return None
+        settled = None if is_due else run.family.progress.settled(target)
+        return self._read(target, run.contents) if settled is None else settled
 
-    def _read(self, target: Target, run: _Pass) -> Value | None:
+    def _read(self, target: Target, contents: dict[str, str]) -> Value | None:
+        """``contents`` of files that were read before, by path; one that is read now is added."""
         path = self._codec.path(target)
         if path is None:
             return None
         try:
-            if path not in run.contents:
-                run.contents[path] = self._files.read(path)
-            return self._codec.decode(target, run.contents[path])
+            if path not in contents:
+                contents[path] = self._files.read(path)
+            return self._codec.decode(target, contents[path])
         except FileError as error:
             if target.file.format is Format.GROUP and isinstance(error, MissingFileError):
                 return 0
@@ -232,16 +257,22 @@ class Executor:
             return None
 
     def _settle_present(
-        self, verdicts: Mapping[Target, Verdict], present: Mapping[Target, Value | None], run: _Pass
+        self,
+        verdicts: Mapping[Target, Verdict],
+        present: Mapping[Target, Value | None],
+        due: Set[Target],
+        run: _Pass,
     ) -> None:
         """Leave aside what is as it should be, and what is not there to be written."""
         for target, verdict in verdicts.items():
             if self._is_there(target, verdict.value, present[target]):
-                state = self._progress.state(target)
+                state = run.family.progress.state(target)
                 outcome = Outcome.THERE_ALREADY if state is None or state.value != verdict.value else state.outcome
                 if outcome not in (Outcome.WRITTEN, Outcome.THERE_ALREADY):
                     outcome = Outcome.THERE_ALREADY
-                self._progress.record(target, TargetState(verdict.value, outcome, run.now))
+                run.family.progress.record(target, TargetState(verdict.value, outcome, run.now))
+            elif present[target] is None and target not in due and run.family.progress.is_absent(target):
+                run.broken.add(target)
             elif present[target] is None:
                 self._check_absent(target, verdict, run)
 
@@ -272,7 +303,7 @@ class Executor:
             if step.target in run.broken:
                 continue
             verdict = verdicts[step.target]
-            if len(run.written) >= self._writes:
+            if len(run.written) >= run.writes_left:
                 for left in steps[number:]:
                     self._postpone(left, verdicts[left.target], "enough was written in this round", run)
                 return len(steps) - number
@@ -302,10 +333,10 @@ class Executor:
 
     def _write_text(self, step: Step, verdict: Verdict, path: str, text: str, run: _Pass) -> None:
         if self._observe_only:
-            state = self._progress.state(step.target)
+            state = run.family.progress.state(step.target)
             if state is None or state.value != verdict.value:
                 logger.info("observe only: %s would get %s (%s: %s)", path, text.strip(), *_why(verdict))
-            self._progress.record(step.target, TargetState(verdict.value, Outcome.ONLY_OBSERVED, run.now))
+            run.family.progress.record(step.target, TargetState(verdict.value, Outcome.ONLY_OBSERVED, run.now))
             run.written.append(Written(path, text, verdict))
             return
         started = self._clock.monotonic()
@@ -332,9 +363,9 @@ class Executor:
         run.contents.clear()
         for target in touched:
             verdict = verdicts[target]
-            shown = self._read(target, run)
+            shown = self._read(target, run.contents)
             if self._is_there(target, verdict.value, shown) or target.file.format is Format.TASKS:
-                self._progress.record(target, TargetState(verdict.value, Outcome.WRITTEN, run.now))
+                run.family.progress.record(target, TargetState(verdict.value, Outcome.WRITTEN, run.now))
             elif shown is None and not self._files.exists(self._codec.folder(target)):
                 self._leave(target, verdict.value, Outcome.VANISHED, "gone since it was written", run)
             else:
@@ -342,10 +373,10 @@ class Executor:
 
     def _leave(self, target: Target, value: Value, outcome: Outcome, detail: str, run: _Pass) -> None:
         run.broken.add(target)
-        self._progress.record(target, TargetState(value, outcome, run.now, detail))
+        run.family.progress.record(target, TargetState(value, outcome, run.now, detail))
 
     def _fail(self, target: Target, value: Value, outcome: Outcome, detail: str, run: _Pass) -> None:
-        if self._progress.failed(target, value, outcome, detail, run.now):
+        if run.family.progress.failed(target, value, outcome, detail, run.now):
             logger.warning("%s: %s: %s", target, outcome.value, detail)
         run.broken.add(target)
 

@@ -97,6 +97,11 @@ class Progress:
         state = self._states.get(target)
         return None if state is None or state.has_failed or state.outcome not in _SETTLED else state.value
 
+    def is_absent(self, target: Target) -> bool:
+        """Whether the kernel had no such file when it was last looked for."""
+        state = self._states.get(target)
+        return state is not None and state.outcome is Outcome.UNSUPPORTED
+
 
 def _differs(target: Target, state: TargetState, value: Value) -> bool:
     if target.file.format is Format.TASKS and isinstance(value, frozenset) and isinstance(state.value, frozenset):

@@ -82,6 +82,9 @@ class RingMetricCache:
             return group.samples([kind.series(**labels)], start, end)
         return group.samples(group.matching(kind, labels), start, end)
 
+    def newest(self, kind: MetricKind) -> int | None:
+        return self._group(kind).newest
+
     def _group(self, kind: MetricKind) -> _Group:
         try:
             return self._groups[kind.group]
@@ -122,6 +125,11 @@ class _Group:
     @property
     def size_bytes(self) -> int:
         return (len(self.columns) + 1) * self.capacity * _VALUE_BYTES
+
+    @property
+    def newest(self) -> int | None:
+        """The time of the newest row."""
+        return self._time(self._end - 1) if self._size else None
 
     @property
     def _rows(self) -> range:

@@ -89,3 +89,7 @@ class MetricCache(Protocol):
         ValueError if the kind does not have one of the labels.
         """
         ...
+
+    def newest(self, kind: MetricKind) -> int | None:
+        """When the group of the kind was measured last (ms); None before the first time."""
+        ...

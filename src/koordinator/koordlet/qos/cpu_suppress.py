@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -43,6 +44,45 @@ _GROWTH: Final = 0.1
 """Of the node: the most that is given back in one round."""
 
 
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What best-effort pods may use, and what that is made of, in milli-CPU."""
+
+    capacity: int
+    threshold_percent: int
+    least_percent: int | None
+    """None for no lower bound."""
+    online: int
+    """Pods that are not best-effort."""
+    programs: int
+    """Beside Kubernetes, but for those that are held down together with best-effort pods."""
+    system: int
+
+    @property
+    def milli(self) -> int:
+        """It may be negative."""
+        left = self.capacity * self.threshold_percent // 100 - self.online - self.programs - self.system
+        return left if self._least is None else max(left, self._least)
+
+    @property
+    def _least(self) -> int | None:
+        return None if self.least_percent is None else self.capacity * self.least_percent // 100
+
+    def __str__(self) -> str:
+        """For a person: why it is so much."""
+        if self.least_percent and self.milli == self._least:
+            return f"{self.least_percent} % of {_cores(self.capacity)} are what they have at least"
+        terms = [f"{_cores(self.online)} of other pods"]
+        terms += [f"{_cores(self.programs)} of host applications"] if self.programs else []
+        return f"{self.threshold_percent} % of {_cores(self.capacity)}, less {', '.join(terms)} and " + (
+            f"{_cores(self.system)} of the system"
+        )
+
+
+def _cores(milli: int) -> str:
+    return f"{milli / 1000:.2f}".rstrip("0").rstrip(".") + " CPUs"
+
+
 def decide(snapshot: Snapshot, *, is_enabled: bool = True, is_cpu_managed: bool = False) -> Decision:
     """The quota and the CPUs of best-effort pods; the switches are the gates BECPUSuppress and BECPUManager.
 
@@ -64,14 +104,13 @@ def decide(snapshot: Snapshot, *, is_enabled: bool = True, is_cpu_managed: bool 
     if isinstance(budget, str):
         return Decision(None, budget)
     assert snapshot.node is not None
-    reason = f"{budget} milli-CPU are left for best-effort pods"
     if strategy.cpu_suppress_policy == CFS_QUOTA_SUPPRESS_POLICY:
-        return _by_quota(snapshot, snapshot.node, cgroups, budget, reason)
-    return _by_cpuset(snapshot, cgroups, budget, reason)
+        return _by_quota(snapshot, snapshot.node, cgroups, budget.milli, str(budget))
+    return _by_cpuset(snapshot, cgroups, budget.milli, str(budget))
 
 
-def cpu_budget(snapshot: Snapshot, strategy: ResourceThresholdStrategy) -> int | str:
-    """Milli-CPU for best-effort pods; it may be negative. A text says what is missing to compute it."""
+def cpu_budget(snapshot: Snapshot, strategy: ResourceThresholdStrategy) -> Budget | str:
+    """What is left for best-effort pods. A text says what is missing to compute it."""
     node = snapshot.node
     if node is None or not snapshot.pods:
         return "the Node or its pods are not known yet"
@@ -83,12 +122,14 @@ def cpu_budget(snapshot: Snapshot, strategy: ResourceThresholdStrategy) -> int |
     others = online_cores(snapshot)
     programs, other_programs = _host_applications(snapshot)
     used = sum(usage.cpu or 0.0 for usage in snapshot.pods) + programs
-    system = max(math.trunc((snapshot.node_cpu - used) * 1000), 0, _reserved_milli(node))
-    budget = capacity * strategy.cpu_suppress_threshold_percent // 100
-    budget -= math.trunc(others * 1000) + math.trunc(other_programs * 1000) + system
-    if strategy.cpu_suppress_min_percent is not None:
-        budget = max(budget, capacity * strategy.cpu_suppress_min_percent // 100)
-    return budget
+    return Budget(
+        capacity,
+        strategy.cpu_suppress_threshold_percent,
+        strategy.cpu_suppress_min_percent,
+        online=math.trunc(others * 1000),
+        programs=math.trunc(other_programs * 1000),
+        system=max(math.trunc((snapshot.node_cpu - used) * 1000), 0, _reserved_milli(node)),
+    )
 
 
 def online_cores(snapshot: Snapshot) -> float:

@@ -1,0 +1,66 @@
+"""Kernel files that are decided and written together, so that a change of one costs no look at all the others.
+
+Whether a value is right depends on the same file in the folders above, and on few others: the kernel takes no burst
+above the quota, on version 2 quota and period are words of one file, as are all limits of a disk, weights are locked
+while a cgroup is idle, and a group of resctrl is made with its first file. Nothing else in the table depends on another
+file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+from koordinator.koordlet.executor.progress import Progress
+from koordinator.koordlet.executor.wishes import Verdict, Wish
+from koordinator.node.kernel_files import (
+    CPU_BURST,
+    CPU_IDLE,
+    CPU_PERIOD,
+    CPU_QUOTA,
+    CPU_SHARES,
+    Format,
+    KernelFile,
+    Root,
+    Target,
+)
+
+_TOGETHER: Final = {
+    CPU_BURST: CPU_QUOTA.key,
+    CPU_PERIOD: CPU_QUOTA.key,
+    CPU_IDLE: CPU_SHARES.key,
+}
+
+
+def family_of(file: KernelFile) -> str:
+    """The name of its family."""
+    if file.root is Root.RESCTRL:
+        return Root.RESCTRL.value
+    if file.format in (Format.DEVICE_NUMBER, Format.DEVICE_LINE):
+        return "blkio"
+    return _TOGETHER.get(file, file.key)
+
+
+@dataclass(slots=True)
+class Family:
+    """What is wished for its files, and how far that has come."""
+
+    progress: Progress
+    wishes: dict[str, tuple[Wish, ...]] = field(default_factory=dict)
+    """By owner."""
+    verdicts: Mapping[Target, Verdict] = field(default_factory=dict)
+    invalid: dict[Wish, str] = field(default_factory=dict)
+    next_look: float = -inf
+    """Before then nothing has to be done unless somebody wishes something else (monotonic)."""
+
+    def replace(self, owner: str, wishes: tuple[Wish, ...]) -> None:
+        """These are all the wishes of the owner from now on."""
+        if self.wishes.get(owner, ()) == wishes:
+            return
+        if wishes:
+            self.wishes[owner] = wishes
+        else:
+            del self.wishes[owner]
+        self.next_look = -inf
