@@ -152,7 +152,7 @@ class Coscheduling(
         group = member.gang.group if member is not None and not member.gang.is_released else None
         wave = self.cache.wave
         if group is None or wave is None or wave.group is not group:
-            result = preemption.plan(Job(pod, (pod,), {}), attempt)
+            result = preemption.plan(Job(pod, (pod,), {}, pod.key), attempt)
             return pod.key, _outcome(result), result
         if wave.preemption:
             return "", _ALREADY_TRIED, PostFilterResult(f"preemption: {wave.preemption}")
@@ -168,7 +168,7 @@ class Coscheduling(
         for each in group.members(MemberState.WAITING):
             if (held := self.view.waiting.get(each.uid)) is not None:
                 waiting[each.uid] = (held.pod, held.node_name)
-        return Job(pod, (pod, *others), waiting)
+        return Job(pod, (pod, *others), waiting, group.id)
 
     def after_post_filter(self, pod: PodInfo, rejection: Rejection) -> None:
         """The first member for which there is no node ends the attempt of a Strict gang."""
