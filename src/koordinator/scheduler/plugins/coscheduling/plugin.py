@@ -46,6 +46,7 @@ from koordinator.scheduler.plugins.coscheduling.documents import gang_document
 from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
+from koordinator.scheduler.plugins.coscheduling.gang_faults import GangFaultController
 from koordinator.scheduler.plugins.coscheduling.gangs import Gangs
 from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, JobPreemption
 from koordinator.scheduler.plugins.coscheduling.pod_group_status import PodGroupController
@@ -238,6 +239,7 @@ class Coscheduling(
             PodGroupController(
                 writer, pod_groups, self.cache.gangs, gangs.finished, gangs.changed, lambda: self.view.now
             ),
+            GangFaultController(self.cache, writer, gangs),
         )
 
     def collectors(self) -> Sequence[Collector]:
