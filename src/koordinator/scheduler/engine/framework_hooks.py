@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 from prometheus_client.registry import Collector
@@ -289,6 +290,25 @@ class FinishedPodHandler(Plugin):
     @abstractmethod
     def on_finished_gone(self, pod: Pod) -> None:
         """The pod of an ``on_finished`` is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionedJob:
+    """The job of a pod that no node can take, for its diagnosis (``--debug-diagnosis``)."""
+
+    key: str
+    """What the job is called."""
+    waiting: Mapping[str, int]
+    """Node -> how many pods of the job wait there for the others."""
+    cause: str = ""
+    """Why the pod was not even tried: another pod of the job has failed. Empty for that one."""
+
+
+class DiagnosisPlugin(Plugin):
+    @abstractmethod
+    def questioned_job(self, pod: PodInfo) -> QuestionedJob | None:
+        """The job in whose attempt the pod has just failed; None for a pod by itself. The first such plugin of the
+        profile is asked."""
 
 
 class ForgetHandler(Plugin):

@@ -43,7 +43,7 @@ def told(*stories: Story) -> Told:
 )
 def test_the_author_of_a_pod_group_is_told_what_cannot_be_used_of_it(annotation: str, value: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.store(pod_group("g", 2, **{annotation: value}), POD_GROUPS)
+        fixture.api.store(pod_group("g", 2, None, **{annotation: value}), POD_GROUPS)
 
     ((name, reason, note),) = told(story)
     assert (name, reason) == ("g", "InvalidPodGroup")

@@ -3,6 +3,7 @@ out to the scheduler."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -31,11 +32,13 @@ from koordinator.scheduler.engine.framework import EventHandler, PreEnqueuePlugi
 from koordinator.scheduler.engine.framework_hooks import (
     Controller,
     ControllerProvider,
+    DiagnosisPlugin,
     FailureHandler,
     FinishedPodHandler,
     MetricsProvider,
     NextPodPlugin,
     PostFilterTransformer,
+    QuestionedJob,
     ReservationPreBindPlugin,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -74,6 +77,7 @@ class Coscheduling(
     NextPodPlugin,
     FailureHandler,
     EventHandler,
+    DiagnosisPlugin,
     FinishedPodHandler,
     ControllerProvider,
     MetricsProvider,
@@ -182,8 +186,26 @@ class Coscheduling(
 
     def _failed(self, pod: PodInfo, message: str) -> None:
         if gang_id_of(pod.pod):
+            wave = self.cache.wave
+            if wave is not None and not wave.failure:
+                wave.held = self._held(wave.group)
             self.cache.attempt_failed(pod.uid, message)
             self.gangs.carry_out()
+
+    def _held(self, group: Group) -> Counter[str]:
+        """Node -> how many members of the group wait there."""
+        members = (uid for gang in group.gangs.values() for uid in gang.by_state[MemberState.WAITING])
+        waiting = (self.view.waiting.get(uid) for uid in members)
+        return Counter(held.node_name for held in waiting if held is not None)
+
+    def questioned_job(self, pod: PodInfo) -> QuestionedJob | None:
+        member, wave = self.cache.member(pod.uid), self.cache.wave
+        group = member.gang.group if member is not None and not member.gang.is_released else None
+        if group is None:
+            return None
+        if wave is None or wave.group is not group:
+            return QuestionedJob(group.id, {})
+        return QuestionedJob(group.id, wave.held, wave.failure if group.failed_member != pod.uid else "")
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
         return None
