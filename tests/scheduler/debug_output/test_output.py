@@ -9,11 +9,17 @@ from typing import Any
 
 import pytest
 
+from koordinator.api.annotations import RESERVATION_NAME
 from koordinator.scheduler.debug_output import DebugOutput, DebugSettings
+from koordinator.scheduler.debug_output.output import diagnosis
 from koordinator.scheduler.engine.columns import Ints, Rows
+from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.node_unschedulable import NodeUnschedulable
 from tests.scheduler.explain.scene import NOW, Scene, make_node, make_pod
+from tests.scheduler.plugins.coscheduling.gang_fakes import member, with_annotations
+from tests.scheduler.plugins.coscheduling.test_plugin import run
+from tests.scheduler.running_scheduler import RunningScheduler
 
 LOGGER = "koordinator.scheduler.debug_output.output"
 
@@ -86,6 +92,35 @@ def test_a_diagnosis_has_every_node_by_plugin_and_reason(caplog: pytest.LogCaptu
         },
         "preemptionDiagnosis": None,
     }
+
+
+def test_members_of_a_gang_are_diagnosed_in_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.scheduler.debug.settings.diagnosis = fixture.scheduler.debug.settings.blocking = True
+        for number in range(4):
+            fixture.api.store(member("g", number, 4))
+        await fixture.settle()
+
+    with caplog.at_level(logging.INFO, LOGGER):
+        run(story, 2)
+    documents = [json.loads(line.partition(": $")[2]) for line in caplog.messages if line.startswith("dump diagnosis")]
+    root, other = documents[:2]
+    assert [(each["questionedKey"], each["isRootCausePod"]) for each in (root, other)] == [
+        ("default/g", True),
+        ("default/g", False),
+    ]
+    assert root["scheduleDiagnosis"].keys() == {"alreadyWaitForBound", "nodeOfferSlot", "nodeFailedDetails"}
+    assert root["scheduleDiagnosis"]["nodeOfferSlot"] == {"n0": 2}
+    assert other["preFilterMessage"].startswith('GangGroup "default/g" gets rejected due to member Pod "default/g-2"')
+    assert "nodeFailedDetails" not in other["scheduleDiagnosis"]
+
+
+def test_a_pod_that_stands_for_a_reservation_is_diagnosed_in_its_name() -> None:
+    scene = Scene(make_node("a", cpu="1"))
+    info = scene.info(with_annotations(make_pod("uid", cpu="2"), {RESERVATION_NAME: "r"}))
+    evaluation = Evaluation(scene.profile, scene.view.columns, info)
+    evaluation.refresh()
+    assert diagnosis(info, evaluation, scene.view.columns, NOW)["questionedKey"] == "r"
 
 
 def test_a_pod_that_is_placed_has_no_diagnosis(caplog: pytest.LogCaptureFixture) -> None:

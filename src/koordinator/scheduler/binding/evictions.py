@@ -36,6 +36,8 @@ class Eviction:
     node_name: str
     victims: Sequence[PodInfo]
     plugin: str
+    cause: str
+    """What the victims are told after the scheduler's name."""
     on_notified: Callable[[bool], None]
     """Called once, when the view shows every victim as leaving or gone, or some could not be evicted or do not go: with
     whether none of them is on the node any more."""
@@ -133,6 +135,5 @@ class Evictions:
     async def _delete(self, eviction: Eviction, victim: PodInfo) -> bool:
         """Whether the victim is leaving now because of us. Without its victims gone the preemptor waits, and is decided
         about anew after some time."""
-        name = eviction.preemptor.pod.spec.scheduler_name
-        message = f"{name}: preempting to accommodate a higher priority pod"
+        message = f"{eviction.preemptor.pod.spec.scheduler_name}: {eviction.cause}"
         return await self._deleter.delete(victim.pod.metadata, BY_SCHEDULER, message)

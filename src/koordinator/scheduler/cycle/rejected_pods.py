@@ -67,7 +67,9 @@ class RejectedPods:
                 self._wake()
 
         for node_name, victims in by_node.items():
-            self._evictions.submit(Eviction(entry.pod, node_name, tuple(victims), after.plugin, on_notified))
+            self._evictions.submit(
+                Eviction(entry.pod, node_name, tuple(victims), after.plugin, after.cause, on_notified)
+            )
 
     def _node_of(self, pod: PodInfo) -> str:
         waiting = self._view.waiting.get(pod.uid)

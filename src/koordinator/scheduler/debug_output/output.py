@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from koordinator.api.annotations import RESERVATION_NAME
 from koordinator.api.timestamps import format_time
 from koordinator.scheduler.debug_output.settings import DebugSettings
 from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.framework_hooks import DiagnosisPlugin, QuestionedJob
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
@@ -29,17 +31,27 @@ def diagnosis_line(pod: PodInfo, document: dict[str, Any]) -> str:
     return f"dump diagnosis for {document['questionedKey']}, targetPod: {pod.key}/{pod.uid}: ${text}"
 
 
-def diagnosis(pod: PodInfo, class_state: ClassState, columns: NodeColumns, now: datetime) -> dict[str, Any]:
+def diagnosis(
+    pod: PodInfo, class_state: ClassState, columns: NodeColumns, now: datetime, job: QuestionedJob | None = None
+) -> dict[str, Any]:
     """What the original's Diagnosis says of a pod that no node can take."""
-    document: dict[str, Any] = {"timestamp": format_time(now), "questionedKey": pod.key}
+    key = job.key if job is not None else pod.pod.metadata.annotations.get(RESERVATION_NAME, pod.key)
+    cause = job.cause if job is not None else ""
+    document: dict[str, Any] = {"timestamp": format_time(now), "questionedKey": key}
     if nominated := pod.pod.status.nominated_node_name:
         document["nominatedNode"] = nominated
-    if class_state.plan.rejection is not None:
-        document["preFilterMessage"] = class_state.plan.rejection[1].text
+    refused = class_state.plan.rejection
+    if message := cause or (refused[1].text if refused is not None else ""):
+        document["preFilterMessage"] = message
     schedule: dict[str, Any] = {"alreadyWaitForBound": 0}
-    if details := failed_details(pod, class_state, columns):
+    if job is not None and job.waiting:
+        schedule = {
+            "alreadyWaitForBound": sum(job.waiting.values()),
+            "nodeOfferSlot": dict(sorted(job.waiting.items())),
+        }
+    if not cause and (details := failed_details(pod, class_state, columns)):
         schedule["nodeFailedDetails"] = details
-    return {**document, "isRootCausePod": True, "scheduleDiagnosis": schedule, "preemptionDiagnosis": None}
+    return {**document, "isRootCausePod": not cause, "scheduleDiagnosis": schedule, "preemptionDiagnosis": None}
 
 
 def failed_details(pod: PodInfo, class_state: ClassState, columns: NodeColumns) -> Sequence[dict[str, Any]]:
@@ -122,7 +134,9 @@ class DebugOutput:
             for line in score_lines(evaluation, columns, pod.key, result.node_name, settings.scores):
                 logger.info("%s", line)
         if settings.diagnosis and isinstance(result, Rejection):
-            self._dump(pod, diagnosis(pod, evaluation, columns, self._now()))
+            first = profile.first(DiagnosisPlugin)
+            job = first.questioned_job(pod) if first is not None else None
+            self._dump(pod, diagnosis(pod, evaluation, columns, self._now(), job))
 
     def _log_failures(self, pod: PodInfo, evaluation: Evaluation) -> None:
         names = self._view.columns.names

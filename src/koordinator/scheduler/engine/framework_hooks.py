@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 from prometheus_client.registry import Collector
 
+from koordinator.api.elastic_quota import ElasticQuota
 from koordinator.api.kinds import RESERVATIONS, Kind
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
@@ -289,6 +291,52 @@ class FinishedPodHandler(Plugin):
     @abstractmethod
     def on_finished_gone(self, pod: Pod) -> None:
         """The pod of an ``on_finished`` is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionedJob:
+    """The job of a pod that no node can take, for its diagnosis (``--debug-diagnosis``)."""
+
+    key: str
+    """What the job is called."""
+    waiting: Mapping[str, int]
+    """Node -> how many pods of the job wait there for the others."""
+    cause: str = ""
+    """Why the pod was not even tried: another pod of the job has failed. Empty for that one."""
+
+
+class DiagnosisPlugin(Plugin):
+    @abstractmethod
+    def questioned_job(self, pod: PodInfo) -> QuestionedJob | None:
+        """The job in whose attempt the pod has just failed; None for a pod by itself. The first such plugin of the
+        profile is asked."""
+
+
+class QuotaHookPlugin(Plugin):
+    """Has a say in quotas, wherever it is in the profile. What it wants to know of quotas beside this it learns as an
+    EventHandler that watches them, and by ``handle.plugin(QuotaReader)``."""
+
+    @abstractmethod
+    def check_pod(self, quota: str, pod: PodInfo) -> str | None:
+        """Why the pod must not use the quota of this name at present; None if it may. Asked once the quota itself has
+        room for it, in attempts, when a plan would evict others for it, and when an event may have freed it, of which
+        kinds ``events_to_register`` adds to ElasticQuota's own."""
+
+    def quota_patch(self, quota: ElasticQuota) -> Mapping[str, Any]:
+        """What is to be written to the object beside what ElasticQuota writes, as a JSON merge patch; empty if it says
+        that already. Asked each second."""
+        return {}
+
+
+class QuotaReader(Plugin):
+    @abstractmethod
+    def quota_of(self, pod: PodInfo) -> str:
+        """The name of the quota that the pod counts against; empty for none."""
+
+    @abstractmethod
+    def quota_amounts(self, quota: str) -> Mapping[str, Mapping[str, int]]:
+        """``min``, ``max``, ``used``, ``request`` and ``runtime`` of the quota by resource, CPUs in thousandths; empty
+        for one that nobody knows."""
 
 
 class ForgetHandler(Plugin):

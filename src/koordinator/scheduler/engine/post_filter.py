@@ -83,6 +83,8 @@ class PostFilterResult:
     """Who made the plan."""
     nominations: tuple[Nomination, ...] = ()
     """Of other pods, such as the members of the pod's gang."""
+    cause: str = "preempting to accommodate a higher priority pod"
+    """What the condition DisruptionTarget of the victims says after the scheduler's name."""
 
     @property
     def found(self) -> bool:

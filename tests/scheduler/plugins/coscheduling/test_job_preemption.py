@@ -68,6 +68,28 @@ def test_all_members_get_room_at_once() -> None:
     assert (evicted, bound) == ({"a", "b"}, {"g-0", "g-1"})
 
 
+@pytest.mark.parametrize(
+    ("pods", "preemptor"),
+    [([important(member("g", 0, 1))], "default/g"), ([important(make_pod("p"))], "default/p")],
+    ids=["a gang", "a single pod"],
+)
+def test_victims_are_told_for_whom_they_leave(pods: list[Pod], preemptor: str) -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.store(running("a", 0))
+        await fixture.settle()
+        for pod in pods:
+            fixture.api.store(pod)
+        await fixture.settle()
+
+    fixture = simulate(story, lambda: nodes(1), profile)
+    told = [message for name, reason, message in fixture.api.conditions if reason == "PreemptionByScheduler"]
+    trigger = pods[0].metadata.key
+    assert told == [
+        "koord-scheduler: preempting to accommodate higher priority pods, "
+        f"preemptor: {preemptor}, triggerPod: {trigger}"
+    ]
+
+
 def test_a_gang_that_would_not_fit_evicts_nobody() -> None:
     evicted, bound = play([running("a", 0), running("b", 1)], gang(3), 1, 1)
     assert (evicted, bound) == (set(), set())

@@ -12,8 +12,6 @@ from koordinator.api.elastic_quota import ElasticQuota as ElasticQuotaObject
 from koordinator.api.kinds import ELASTIC_QUOTAS
 from koordinator.api.pod import Pod
 from koordinator.api.quantity import Quantity
-from koordinator.base.errors import ConfigurationError
-from koordinator.scheduler.configuration.koordinator_arguments import HookPlugin
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.pod_info import make_pod_info
@@ -291,8 +289,3 @@ def test_quotas_are_read_from_objects_that_come_and_go() -> None:
     cluster.reject(of_quota("p"))
     cluster.state.set_object(ELASTIC_QUOTAS, "kube-system/a", None)
     cluster.place(of_quota("p"))
-
-
-def test_hook_plugins_are_refused_rather_than_left_out() -> None:
-    with pytest.raises(ConfigurationError, match=r"hookPlugins: \['mine'\].*not built yet"):
-        QuotaCluster(hook_plugins=[HookPlugin(key="mine", factory_key="f")])

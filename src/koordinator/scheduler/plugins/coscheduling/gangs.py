@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
@@ -79,6 +80,25 @@ class Gangs(EventHandler):
         """A pod that had finished is gone."""
         self.finished.remove(pod)
         self._note(pod)
+
+    def declared_wrongly(self, gang: Gang, problem: str) -> None:
+        """Tell the author of the PodGroup, or of the pods that declare the gang."""
+        pod_group = self._plugin.view.objects_of(POD_GROUPS).get(gang.id)
+        handle, note = self._plugin.handle, _shortened(problem)
+        if pod_group is not None:
+            handle.object_event(POD_GROUPS, pod_group, "Warning", "InvalidPodGroup", "Reconcile", note)
+        elif gang.members:
+            handle.pod_event(next(iter(gang.members.values())).pod, "Warning", "InvalidGang", "Reconcile", note)
+
+    def kept_out(self, gang: Gang, pods: Iterable[Pod], why: str) -> None:
+        """Tell the owners of the pods, and that of the PodGroup."""
+        pod_group = self._plugin.view.objects_of(POD_GROUPS).get(gang.id)
+        handle, note = self._plugin.handle, _shortened(f"the gang {gang.id} is not tried: {why}")
+        if pod_group is not None:
+            handle.object_event(POD_GROUPS, pod_group, "Warning", "FailedScheduling", "Scheduling", note)
+        for pod in pods:
+            if pod.metadata.uid not in self._plugin.view.pseudo_pods:
+                handle.pod_event(pod, "Warning", "FailedScheduling", "Scheduling", note)
 
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
         if kind is not POD_GROUPS:

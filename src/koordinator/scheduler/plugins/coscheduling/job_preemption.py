@@ -31,6 +31,8 @@ class Job:
     trigger: PodInfo
     pending: Sequence[PodInfo]
     waiting: Mapping[str, tuple[PodInfo, str]]
+    name: str
+    """The id of the gang group, or the key of the pod."""
 
     @property
     def uids(self) -> set[str]:
@@ -65,7 +67,8 @@ class JobPreemption:
         # Those that wait give their nodes up with the attempt, and shall get them again.
         nodes.update({uid: Nomination(pod, node_name) for uid, (pod, node_name) in job.waiting.items()})
         own = nodes.pop(job.trigger.uid)
-        return PostFilterResult("", own.node_name, tuple(victims), self._name, tuple(nodes.values()))
+        cause = f"preempting to accommodate higher priority pods, preemptor: {job.name}, triggerPod: {job.trigger.key}"
+        return PostFilterResult("", own.node_name, tuple(victims), self._name, tuple(nodes.values()), cause)
 
     def _not_eligible(self, job: Job, attempt: FailedAttempt) -> str:
         """Why the job may not preempt anybody (now); empty when it may."""

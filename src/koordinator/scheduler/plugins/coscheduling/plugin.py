@@ -3,6 +3,7 @@ out to the scheduler."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -31,11 +32,13 @@ from koordinator.scheduler.engine.framework import EventHandler, PreEnqueuePlugi
 from koordinator.scheduler.engine.framework_hooks import (
     Controller,
     ControllerProvider,
+    DiagnosisPlugin,
     FailureHandler,
     FinishedPodHandler,
     MetricsProvider,
     NextPodPlugin,
     PostFilterTransformer,
+    QuestionedJob,
     ReservationPreBindPlugin,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -46,6 +49,7 @@ from koordinator.scheduler.plugins.coscheduling.documents import gang_document
 from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
+from koordinator.scheduler.plugins.coscheduling.gang_faults import GangFaultController
 from koordinator.scheduler.plugins.coscheduling.gangs import Gangs
 from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, JobPreemption
 from koordinator.scheduler.plugins.coscheduling.pod_group_status import PodGroupController
@@ -73,6 +77,7 @@ class Coscheduling(
     NextPodPlugin,
     FailureHandler,
     EventHandler,
+    DiagnosisPlugin,
     FinishedPodHandler,
     ControllerProvider,
     MetricsProvider,
@@ -152,7 +157,7 @@ class Coscheduling(
         group = member.gang.group if member is not None and not member.gang.is_released else None
         wave = self.cache.wave
         if group is None or wave is None or wave.group is not group:
-            result = preemption.plan(Job(pod, (pod,), {}), attempt)
+            result = preemption.plan(Job(pod, (pod,), {}, pod.key), attempt)
             return pod.key, _outcome(result), result
         if wave.preemption:
             return "", _ALREADY_TRIED, PostFilterResult(f"preemption: {wave.preemption}")
@@ -168,7 +173,7 @@ class Coscheduling(
         for each in group.members(MemberState.WAITING):
             if (held := self.view.waiting.get(each.uid)) is not None:
                 waiting[each.uid] = (held.pod, held.node_name)
-        return Job(pod, (pod, *others), waiting)
+        return Job(pod, (pod, *others), waiting, group.id)
 
     def after_post_filter(self, pod: PodInfo, rejection: Rejection) -> None:
         """The first member for which there is no node ends the attempt of a Strict gang."""
@@ -181,8 +186,26 @@ class Coscheduling(
 
     def _failed(self, pod: PodInfo, message: str) -> None:
         if gang_id_of(pod.pod):
+            wave = self.cache.wave
+            if wave is not None and not wave.failure:
+                wave.held = self._held(wave.group)
             self.cache.attempt_failed(pod.uid, message)
             self.gangs.carry_out()
+
+    def _held(self, group: Group) -> Counter[str]:
+        """Node -> how many members of the group wait there."""
+        members = (uid for gang in group.gangs.values() for uid in gang.by_state[MemberState.WAITING])
+        waiting = (self.view.waiting.get(uid) for uid in members)
+        return Counter(held.node_name for held in waiting if held is not None)
+
+    def questioned_job(self, pod: PodInfo) -> QuestionedJob | None:
+        member, wave = self.cache.member(pod.uid), self.cache.wave
+        group = member.gang.group if member is not None and not member.gang.is_released else None
+        if group is None:
+            return None
+        if wave is None or wave.group is not group:
+            return QuestionedJob(group.id, {})
+        return QuestionedJob(group.id, wave.held, wave.failure if group.failed_member != pod.uid else "")
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
         return None
@@ -238,6 +261,7 @@ class Coscheduling(
             PodGroupController(
                 writer, pod_groups, self.cache.gangs, gangs.finished, gangs.changed, lambda: self.view.now
             ),
+            GangFaultController(self.cache, writer, gangs),
         )
 
     def collectors(self) -> Sequence[Collector]:

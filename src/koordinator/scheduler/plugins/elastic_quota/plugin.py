@@ -20,7 +20,13 @@ from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import EventHandler, Reason
-from koordinator.scheduler.engine.framework_hooks import Controller, ControllerProvider, MetricsProvider
+from koordinator.scheduler.engine.framework_hooks import (
+    Controller,
+    ControllerProvider,
+    MetricsProvider,
+    QuotaHookPlugin,
+    QuotaReader,
+)
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
@@ -50,7 +56,13 @@ SHARES_CHANGED: Final = "ElasticQuota/SharesChanged"
 
 
 class ElasticQuota(
-    CyclePreFilterPlugin, PostFilterPlugin, ControllerProvider, ServiceProvider, MetricsProvider, EventHandler
+    CyclePreFilterPlugin,
+    PostFilterPlugin,
+    QuotaReader,
+    ControllerProvider,
+    ServiceProvider,
+    MetricsProvider,
+    EventHandler,
 ):
     name = "ElasticQuota"
     watches: ClassVar = (ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS)
@@ -59,7 +71,8 @@ class ElasticQuota(
         super().__init__(args, view)
         if args.hook_plugins:
             keys = [hook.key for hook in args.hook_plugins]
-            raise ConfigurationError("ElasticQuotaArgs.hookPlugins", keys, "none: hook plugins are not built yet")
+            expected = "none: a QuotaHookPlugin of another package takes part where it is listed in the profile"
+            raise ConfigurationError("ElasticQuotaArgs.hookPlugins", keys, expected)
         self._rules = AdmissionRules(args.enable_runtime_quota, args.enable_check_parent_quota)
         self._handlers = _shared_handlers(args, view)
         # All profiles have the same queue: one of them announces what has happened.
@@ -98,7 +111,7 @@ class ElasticQuota(
         node = self.accounts.node_of(pod.pod.metadata)
         if node is None:
             return None
-        return why_not(
+        refusal = why_not(
             self.accounts,
             node,
             request_of(pod, self.view),
@@ -106,18 +119,46 @@ class ElasticQuota(
             is_counted=self.accounts.pod(pod.uid) is not None,
             rules=self._rules,
         )
+        return refusal if refusal is not None else self._refusal_of_hooks(node.name, pod)
+
+    def _refusal_of_hooks(self, quota: str, pod: PodInfo) -> str | None:
+        for hook in self._hooks:
+            if (why := hook.check_pod(quota, pod)) is not None:
+                return f"CheckPod failed for hook plugin {hook.name}, err: {why}"
+        return None
+
+    @property
+    def _hooks(self) -> Sequence[QuotaHookPlugin]:
+        return self.handle.profile.all(QuotaHookPlugin)
+
+    def quota_of(self, pod: PodInfo) -> str:
+        node = self.accounts.node_of(pod.pod.metadata)
+        return node.name if node is not None else ""
+
+    def quota_amounts(self, quota: str) -> Mapping[str, Mapping[str, int]]:
+        forest = self.accounts.forest
+        node = forest.nodes.get(quota)
+        if node is None:
+            return {}
+        specification = node.specification
+        amounts = {"min": specification.min, "max": specification.max, "used": node.total.used}
+        return {**amounts, "request": node.request, "runtime": forest.runtime(node)}
 
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
         # What stands for a Reservation preempts by that one's own plugin, if that is enabled to.
         return NO_PLAN if pod.uid in self.view.pseudo_pods else self._preemption.plan(pod, attempt)
 
     def waits_as(self, pod: PodInfo) -> Hashable:
+        if self._hooks:
+            # Nobody knows what of the pod they look at.
+            return pod.uid
         node = self.accounts.node_of(pod.pod.metadata)
         request = tuple(sorted(request_of(pod, self.view).items()))
         return node.name if node is not None else "", request, is_non_preemptible(pod.pod)
 
     def events_to_register(self) -> frozenset[str]:
-        return frozenset({EventKind.POD_DELETE, SHARES_CHANGED})
+        own = frozenset({EventKind.POD_DELETE, SHARES_CHANGED})
+        return own.union(*(hook.events_to_register() for hook in self._hooks))
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether the quota would admit the pod now."""
@@ -131,6 +172,7 @@ class ElasticQuota(
             args.quota_group_namespace,
             self._warn,
             publishes_runtime=args.enable_runtime_quota,
+            hooks=self._hooks,
         )
         found: list[Controller] = [status]
         if args.monitor_all_quotas and args.enable_runtime_quota:

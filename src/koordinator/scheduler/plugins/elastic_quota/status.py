@@ -5,7 +5,7 @@ Only values that have changed are written, each quota by one patch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from koordinator.api.kinds import ELASTIC_QUOTAS
 from koordinator.base.errors import KoordinatorError
 from koordinator.model.quota_tree.annotation_values import read_amounts, write_amounts
 from koordinator.scheduler.engine.binding_points import ControllerWriter, ObjectPatch
+from koordinator.scheduler.engine.framework_hooks import QuotaHookPlugin
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
 from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire, to_wire, without_zeros
 from koordinator.scheduler.plugins.elastic_quota.summary import QuotaSummary, published, summarize
@@ -40,12 +41,14 @@ class StatusController:
         warn: Warn,
         *,
         publishes_runtime: bool = True,
+        hooks: Sequence[QuotaHookPlugin] = (),
     ) -> None:
         self._accounts = accounts
         self._writer = writer
         self._namespace = namespace
         self._publishes_runtime = publishes_runtime
         self._warn = warn
+        self._hooks = hooks
         self._warned: dict[str, tuple[str, ...]] = {}
 
     async def run(self) -> None:
@@ -75,12 +78,17 @@ class StatusController:
         for quota in list(self._accounts.objects()):
             if self._accounts.object(quota.metadata.name) is quota:
                 summary = summarize(self._accounts, quota.metadata.name)
-                patch = self._patch(quota, summary) if summary is not None else None
-                if patch is not None:
+                patch = self._patch(quota, summary) if summary is not None else {}
+                if patch:
                     yield ObjectPatch(quota.metadata.name, quota.metadata.namespace, patch)
 
-    def _patch(self, quota: ElasticQuota, summary: QuotaSummary) -> Mapping[str, Any] | None:
-        return patch_of(quota, summary if self._publishes_runtime else replace(summary, runtime={}))
+    def _patch(self, quota: ElasticQuota, summary: QuotaSummary) -> Mapping[str, Any]:
+        """One patch for all: what ElasticQuota counts stands, whatever hooks say of the same field."""
+        own = patch_of(quota, summary if self._publishes_runtime else replace(summary, runtime={}))
+        found: dict[str, Any] = {}
+        for patch in (*(hook.quota_patch(quota) for hook in self._hooks), own or {}):
+            merge(found, patch)
+        return found
 
     def _tell_faults(self) -> None:
         """Each fault once, until it is another one or this program starts again."""
@@ -124,6 +132,17 @@ def patch_of(quota: ElasticQuota, summary: QuotaSummary) -> dict[str, Any] | Non
         used = {name: str(amount) for name, amount in to_wire(summary.used).items()}
         patch["status"] = {"used": {**gone, **used}}
     return patch or None
+
+
+def merge(into: dict[str, Any], patch: Mapping[str, Any]) -> None:
+    """Make one JSON merge patch of two; the later one wins."""
+    for key, value in patch.items():
+        if isinstance(value, Mapping):
+            known = into.get(key)
+            into[key] = dict(known) if isinstance(known, Mapping) else {}
+            merge(into[key], value)
+        else:
+            into[key] = value
 
 
 def _read(text: str) -> Mapping[str, int] | None:
