@@ -14,6 +14,7 @@ from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import unless
+from koordinator.base.loops import Loop
 from koordinator.descheduler.migration.arbitration import Verdict, in_order, is_under_way, judge, waits
 from koordinator.descheduler.migration.arguments import ArbitrationArgs
 from koordinator.descheduler.migration.job_writer import JobWriter
@@ -25,6 +26,9 @@ from koordinator.kube.errors import ApiStatusError, KubeError
 
 logger = logging.getLogger(__name__)
 
+_NAME: Final = "migration arbitration"
+_DEADLINE: Final = 600.0
+"""Seconds for one round; thousands of jobs take minutes at the rate of the client."""
 _FRESH: Final = 5.0
 """Seconds for which the scale of a workload of another kind is good enough for the next rounds."""
 _AT_ONCE: Final = 0.01
@@ -52,14 +56,12 @@ class Arbitrator:
         self._arrived = asyncio.Event()
         cluster.job_informer.add_handlers(name="migration, jobs that wait", on_add=lambda job, _: self._arrive(job))
 
-    async def run(self) -> None:
-        """Arbitrate until cancelled."""
-        while True:
-            await self.arbitrate()
-            if self._args.enabled:
-                await self._clock.sleep(self._args.interval.total_seconds())
-            else:
-                await self._next_arrival()
+    @property
+    def loop(self) -> Loop:
+        """A round every interval; one as soon as a job arrives where arbitration is not enabled."""
+        if self._args.enabled:
+            return Loop(_NAME, self.arbitrate, self._args.interval.total_seconds(), _DEADLINE)
+        return Loop(_NAME, self._arbitrate_arrivals, 0.0, _DEADLINE)
 
     async def arbitrate(self) -> None:
         """One round over all jobs that wait."""
@@ -77,12 +79,13 @@ class Arbitrator:
                 # One job that nobody has thought of must not keep all others from going on.
                 logger.exception("migration job %s waits on", job.metadata.name)
 
-    async def _next_arrival(self) -> None:
-        """Wait for a new job, or for the next round over those that were not let through."""
-        self._arrived.clear()
+    async def _arbitrate_arrivals(self) -> None:
+        """One round, when there is a new job, or when those that were not let through are due again."""
         await unless(self._arrived, self._clock.sleep(self._args.interval.total_seconds()))
         if self._arrived.is_set():
             await self._clock.sleep(_AT_ONCE)
+        self._arrived.clear()
+        await self.arbitrate()
 
     async def _treat(self, job: PodMigrationJob, pod: Pod | None) -> None:
         judgement = judge(job, pod, self._filters)

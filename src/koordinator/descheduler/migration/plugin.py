@@ -16,6 +16,7 @@ from koordinator.api.kinds import POD_MIGRATION_JOBS, PRIORITY_CLASSES
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.base.durations import format_duration
+from koordinator.base.loops import LoopSupervisor
 from koordinator.base.token_bucket import TokenBucket
 from koordinator.descheduler.default_evictor import DefaultEvictor, DefaultEvictorArgs
 from koordinator.descheduler.drain.controller import DrainController
@@ -88,6 +89,9 @@ class MigrationController(FilterPlugin, EvictPlugin):
             self._cluster, self._writer, self._filters, self._workloads, args.arbitration_args, clock
         )
         self.scavenger = Scavenger(client, self._cluster, clock, args.cool_down)
+        self._loops = LoopSupervisor(clock=clock, random=handle.random, metrics=metrics)
+        self._loops.add(self.arbitrator.loop)
+        self._loops.add(self.scavenger.loop)
         self.drain: DrainController | None = None
         self.drain_groups: DrainGroupController | None = None
         if NODE_DRAIN in handle.gates:
@@ -97,8 +101,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
         """Carry jobs out while this process leads."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.controller.run(), name="migration controller")
-            tasks.create_task(self.arbitrator.run(), name="migration arbitrator")
-            tasks.create_task(self.scavenger.run(), name="migration scavenger")
+            tasks.create_task(self._loops.run(), name="migration loops")
             if self.drain is not None:
                 tasks.create_task(self.drain.run(), name="drain controller")
             if self.drain_groups is not None:
