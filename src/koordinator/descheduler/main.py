@@ -15,6 +15,7 @@ from msgspec.structs import replace as replace_fields
 from koordinator.base import logs
 from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.program import Process, Run, greet, run_program
+from koordinator.descheduler import features
 from koordinator.descheduler.catalogue import Catalogue
 from koordinator.descheduler.command_line import Options, parse_options
 from koordinator.descheduler.configuration import (
@@ -68,7 +69,9 @@ def _prepare(arguments: Sequence[str]) -> Run | None:
     election = election_config(configuration.document.leader_election, socket.gethostname())
     names = ", ".join(profile.document.name for profile in configuration.profiles)
     lease = f"lease {election.namespace}/{election.name}" if election else "no leader election"
-    greet(_PROGRAM, f"profiles {names}; {lease}", [*configuration.warnings, *options.remarks])
+    plugins = {name for profile in configuration.profiles for name in profile.plugins}
+    idle = features.remarks(options.gates, plugins)
+    greet(_PROGRAM, f"profiles {names}; {lease}", [*configuration.warnings, *options.remarks, *idle])
     if catalogue.third_party:
         origins = ", ".join(f"{name} ({origin})" for name, origin in catalogue.third_party.items())
         logger.info("plugins of other packages: %s", origins)
