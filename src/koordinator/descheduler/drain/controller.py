@@ -84,7 +84,7 @@ class DrainController:
         )
         self._results = metrics.counter("descheduler_drain_nodes_total", "DrainNodes, by how they ended", ("result",))
         self._reconciler = reconcilers.make("drains", self.reconcile, self._names, deadline=_DEADLINE)
-        self._follow()
+        self._add_handlers()
 
     async def run(self) -> None:
         """Work until cancelled; may be called again afterwards."""
@@ -111,7 +111,7 @@ class DrainController:
     def _names(self) -> Iterable[str]:
         return [drain.metadata.name for drain in self._drains.list()]
 
-    def _follow(self) -> None:
+    def _add_handlers(self) -> None:
         self._drains.add_handlers(
             name="drain",
             on_add=lambda drain, _: self._reconciler.add(drain.metadata.name),

@@ -38,11 +38,11 @@ def decide(drain: DrainNode, facts: DrainFacts, rules: PodRules, now: datetime) 
     """The next plan for ``drain``. ``now`` is the wall time."""
     status = drain.status
     if drain.metadata.deletion_timestamp is not None:
-        return DrainPlan(status, _farewell(drain, facts))
+        return DrainPlan(status, _finalize(drain, facts))
     if status.phase == drains.ABORTED:
         end = _end(drain)
-        farewell = (DeleteDrainNode(),) if end is not None and now >= end + _KEPT else ()
-        return DrainPlan(status, (*_left_over(facts), *farewell))
+        deletion = (DeleteDrainNode(),) if end is not None and now >= end + _KEPT else ()
+        return DrainPlan(status, (*_left_over(facts), *deletion))
     reason = _why_to_give_up(drain, facts, now)
     if reason:
         return _rolled_back(drain, facts, reason)
@@ -90,7 +90,7 @@ def _uncordon(drain: DrainNode) -> tuple[Action, ...]:
     return (Cordon(wanted=False),) if WAS_UNSCHEDULABLE in drain.metadata.annotations else ()
 
 
-def _farewell(drain: DrainNode, facts: DrainFacts) -> tuple[Action, ...]:
+def _finalize(drain: DrainNode, facts: DrainFacts) -> tuple[Action, ...]:
     """Before a DrainNode goes: all is as before, but for a node that has been drained, unless that is asked for."""
     if FINALIZER not in drain.metadata.finalizers:
         return ()

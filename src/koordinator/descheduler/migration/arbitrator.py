@@ -15,7 +15,7 @@ from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import unless
 from koordinator.base.loops import Loop
-from koordinator.descheduler.migration.arbitration import Verdict, in_order, is_under_way, judge, waits
+from koordinator.descheduler.migration.arbitration import ArbitrationStatus, filter_job, in_order, is_under_way, waits
 from koordinator.descheduler.migration.arguments import ArbitrationArgs
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.limits import MigrationFilters
@@ -72,7 +72,7 @@ class Arbitrator:
         await self._workloads.refresh(pods.values(), older_than=_FRESH)
         for job in in_order(waiting, pods, self._under_way):
             try:
-                await self._treat(job, pods.get(job.metadata.name))
+                await self._arbitrate_job(job, pods.get(job.metadata.name))
             except KubeError as error:
                 logger.warning("migration job %s waits on: %s", job.metadata.name, error)
             except Exception:
@@ -87,15 +87,15 @@ class Arbitrator:
         self._arrived.clear()
         await self.arbitrate()
 
-    async def _treat(self, job: PodMigrationJob, pod: Pod | None) -> None:
-        judgement = judge(job, pod, self._filters)
-        if judgement.verdict is Verdict.PASSES:
+    async def _arbitrate_job(self, job: PodMigrationJob, pod: Pod | None) -> None:
+        result = filter_job(job, pod, self._filters)
+        if result.status is ArbitrationStatus.PASSED:
             await self._let_through(job)
-        elif judgement.verdict is Verdict.FORBIDDEN:
-            logger.info("migration job %s is forbidden: %s", job.metadata.name, "; ".join(judgement.reasons))
+        elif result.status is ArbitrationStatus.FORBIDDEN:
+            logger.info("migration job %s is forbidden: %s", job.metadata.name, "; ".join(result.reasons))
             await self._forbid(job)
         else:
-            logger.debug("migration job %s waits: %s", job.metadata.name, "; ".join(judgement.reasons))
+            logger.debug("migration job %s waits: %s", job.metadata.name, "; ".join(result.reasons))
 
     async def _let_through(self, job: PodMigrationJob) -> None:
         patch = {"metadata": {"annotations": {annotation_keys.PASSED_ARBITRATION: "true"}}}

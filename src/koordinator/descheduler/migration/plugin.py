@@ -59,7 +59,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
         super().__init__(args, handle)
         node_fit = args.node_fit and not args.skips(NODE_FIT)
         fitting = DefaultEvictorArgs(node_fit=node_fit, node_selector=args.node_selector)
-        self._room_elsewhere = DefaultEvictor(fitting, handle)
+        self._node_fit = DefaultEvictor(fitting, handle)
         client, clock, metrics = handle.client, handle.clock, handle.metrics
         self._uid = str(UUID(int=handle.random.getrandbits(128), version=4))
         self._cluster = MigrationLister(handle.informers, clock)
@@ -111,16 +111,16 @@ class MigrationController(FilterPlugin, EvictPlugin):
         """Ask for the scales of workloads of other kinds than Kubernetes' own."""
         pods = (pod for on_node in snapshot.pods_by_node.values() for pod in on_node)
         await self._workloads.refresh(pods, older_than=FRESH / 2)
-        await self._room_elsewhere.prepare(snapshot)
+        await self._node_fit.prepare(snapshot)
 
     def filter(self, pod: Pod) -> Refusals:
         """Why no job would be made for the pod now."""
         refusals = self._filters.refusals(pod) or self._cool_down.refusals(pod, self.handle.clock.now())
-        return refusals or self._room_elsewhere.pre_eviction_filter(pod)
+        return refusals or self._node_fit.pre_eviction_filter(pod)
 
     def pre_eviction_filter(self, pod: Pod) -> Refusals:
         """With ``nodeFit``, whether another node has room for the pod."""
-        return self._room_elsewhere.pre_eviction_filter(pod)
+        return self._node_fit.pre_eviction_filter(pod)
 
     async def evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
         """Create a job for the pod."""
