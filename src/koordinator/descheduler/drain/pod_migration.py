@@ -104,7 +104,8 @@ class PodStep:
     def _gone(self) -> Advance:
         entry, found, job = self.entry, self._reservation, self._job
         if job is not None and job.status.phase not in (*_ENDED, jobs.SUCCEEDED):
-            return replace(self._at(drains.POD_MIGRATING), pod_migration_job_phase=job.status.phase), ()
+            waiting = self._at(drains.POD_MIGRATING, "waiting for the replacement of the pod")
+            return replace(waiting, pod_migration_job_phase=job.status.phase), ()
         if not entry.reservation_name and not entry.pod_migration_job_name:
             return None, ()
         phase = job.status.phase if job is not None else entry.pod_migration_job_phase
