@@ -277,6 +277,19 @@ def test_a_node_is_drained_once() -> None:
     assert bench.node["spec"]["unschedulable"] is True
 
 
+def test_a_drain_whose_node_is_changed_gives_the_first_one_back_and_touches_no_other() -> None:
+    bench = Bench()
+    bench.create(confirmState="WaitForConfirm")
+    bench.play(4)
+    bench.edit(nodeName="node-2")
+    bench.play(3)
+    assert bench.status()["phase"] == "Aborted"
+    assert bench.status()["message"] == "spec.nodeName must not be changed, from node-1 to node-2"
+    assert not bench.node["spec"].get("unschedulable")
+    assert not list(bench.cluster.reservations())
+    assert _PLANNING not in bench.cluster.objects["nodes"]["node-2"]["metadata"].get("labels", {})
+
+
 def test_a_drain_whose_time_is_over_is_rolled_back_and_deleted() -> None:
     bench = Bench()
     bench.create(ttl="10m", confirmState="WaitForConfirm")

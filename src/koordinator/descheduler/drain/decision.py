@@ -14,6 +14,7 @@ from koordinator.api.pod_migration_job import FAILED, SUCCEEDED
 from koordinator.descheduler.drain.objects import LONGEST_LABEL
 from koordinator.descheduler.drain.plan import (
     CLEAN_TAINT,
+    DRAINED_NODE,
     FINALIZER,
     WAS_UNSCHEDULABLE,
     Action,
@@ -64,6 +65,8 @@ def _why_to_give_up(drain: DrainNode, facts: DrainFacts, now: datetime) -> str:
         return f"the name of a DrainNode is a label of what belongs to it, and has at most {LONGEST_LABEL} characters"
     if drain.status.phase == drains.COMPLETE:
         return ""
+    if facts.renamed_to:
+        return f"spec.nodeName must not be changed, from {drain.spec.node_name} to {facts.renamed_to}"
     if facts.drained_by:
         return f"node already drained by {facts.drained_by}"
     return "ttl has passed" if end is not None and now >= end else ""
@@ -106,7 +109,8 @@ def _begin(drain: DrainNode, facts: DrainFacts) -> DrainPlan:
         message = f"there is no node {drain.spec.node_name}"
         return DrainPlan(replace(drain.status, message=message))
     if WAS_UNSCHEDULABLE not in drain.metadata.annotations:
-        noted = {WAS_UNSCHEDULABLE: "true" if node.spec.unschedulable else "false"}
+        was = "true" if node.spec.unschedulable else "false"
+        noted = {WAS_UNSCHEDULABLE: was, DRAINED_NODE: drain.spec.node_name}
         return DrainPlan(drain.status, (PatchDrainNode({"metadata": {"annotations": noted}}),))
     status = replace(drain.status, phase=drains.RUNNING, message="")
     return _entered(drain, status, drains.RUNNING, Cordon(wanted=True))
