@@ -49,8 +49,8 @@ _BIG_POD: Final[Mapping[str, Any]] = {
 @dataclass(frozen=True, slots=True)
 class DocumentedCluster:
     """``home`` is the home folder, ``folder`` the checkout as a reader has it; ``scheduler_port`` is where the
-    scheduler of ``koord up`` serves, as 10251 is for a reader; ``plugin_port`` is 10271, the port of the example of a
-    plugin. Several such clusters may run on one machine, and ports of pages are everybody's."""
+    scheduler of ``koord up`` serves, as 10251 is for a reader; ``plugin_port`` is 10271, the port of programs that
+    pages start beside it. Several such clusters may run on one machine, and ports of pages are everybody's."""
 
     home: Path
     folder: Path
@@ -230,6 +230,8 @@ def _server_of(words: Sequence[str]) -> tuple[Sequence[str], str] | None:
             return ["--port={port}"], "/healthz"
         case "koord-manager":
             return ["--health-probe-addr=127.0.0.1:{port}", "--metrics-addr=127.0.0.1:0"], "/healthz"
+        case "koord-descheduler":
+            return ["--port={port}"], "/readyz"
     return None
 
 

@@ -161,7 +161,7 @@ def program_of(command: Command) -> tuple[str, ...]:
     name = Path(words[0]).name
     if name == "koord":
         return ("-m", "koordinator.cli.main", words[1]) if len(words) > 1 and not words[1].startswith("-") else ()
-    if name in ("koord-scheduler", "koord-manager"):
+    if name in ("koord-scheduler", "koord-manager", "koord-descheduler"):
         return ("-m", f"koordinator.{name.removeprefix('koord-')}")
     if name.startswith("python") and len(words) > 2 and words[1] == "-m" and "." in words[2]:
         return ("-m", words[2])

@@ -105,7 +105,8 @@ class ControlPlane:
     def request(self, method: str, path: str, document: Any = None) -> tuple[int, dict[str, Any]]:
         """One request of an administrator, with a JSON body. Returns the status code and the answer.
 
-        For what a test needs around what it tests; a PATCH is a merge patch.
+        For what a test needs around what it tests; a PATCH is a merge patch. Where there is no such resource yet, the
+        answer is empty.
         """
         media_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
         request = urllib.request.Request(
@@ -119,7 +120,8 @@ class ControlPlane:
                 return int(answer.status), json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
-                return error.code, json.load(error)
+                text = error.read()
+                return error.code, json.loads(text) if text.startswith(b"{") else {}
 
     def kubeconfig_for(self, token: str) -> Path:
         """A kubeconfig for one of ``tokens``."""

@@ -78,11 +78,23 @@ def descheduler(
     flags: Sequence[str] = (),
 ) -> Iterator[None]:
     """A descheduler with MigrationController alone."""
+    own = [sys.executable, "-m", "koordinator.descheduler"]
+    command = own if ours else [str(programs.original / "koord-descheduler")]
+    name = "descheduler" if ours else "original-descheduler"
+    path = write_descheduler_configuration(folder / "descheduler.yaml", kubeconfig, args)
+    with running([*command, f"--config={path}", "--secure-port=0", "-v=4", *flags], folder / f"{name}.log"):
+        yield
+
+
+def write_descheduler_configuration(
+    path: Path, kubeconfig: Path, args: Mapping[str, Any], election: Mapping[str, Any] | None = None
+) -> Path:
+    """Of a descheduler with MigrationController alone; without leader election where ``election`` is not given."""
     enabled = {"enabled": [{"name": "MigrationController"}]}
     document = {
         "apiVersion": "descheduler/v1alpha2",
         "kind": "DeschedulerConfiguration",
-        "leaderElection": {"leaderElect": False},
+        "leaderElection": dict(election or {"leaderElect": False}),
         "clientConnection": {"kubeconfig": str(kubeconfig)},
         "healthzBindAddress": "127.0.0.1:0",
         "metricsBindAddress": "127.0.0.1:0",
@@ -94,13 +106,8 @@ def descheduler(
             }
         ],
     }
-    path = folder / "descheduler.yaml"
     path.write_text(yaml.safe_dump(document))
-    own = [sys.executable, "-m", "koordinator.descheduler"]
-    command = own if ours else [str(programs.original / "koord-descheduler")]
-    name = "descheduler" if ours else "original-descheduler"
-    with running([*command, f"--config={path}", "--secure-port=0", "-v=4", *flags], folder / f"{name}.log"):
-        yield
+    return path
 
 
 @contextmanager
@@ -114,6 +121,26 @@ def running(command: Sequence[str], log: Path) -> Iterator[None]:
         finally:
             process.kill()
             process.wait()
+
+
+def deployment(replicas: int, **spec: Any) -> Document:
+    """The Deployment web, whose pods koord-scheduler places; ``spec`` is of its pods."""
+    labels = {"app": "web"}
+    container = {"name": "main", "image": "image", "resources": {"requests": {"cpu": "100m"}}}
+    pod = {"schedulerName": "koord-scheduler", "terminationGracePeriodSeconds": 1, "containers": [container], **spec}
+    return {
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def budget(**spec: Any) -> Document:
+    """The PodDisruptionBudget web of that Deployment."""
+    return {"metadata": {"name": "web"}, "spec": {**spec, "selector": {"matchLabels": {"app": "web"}}}}
 
 
 def created(plane: ControlPlane, path: str, document: Mapping[str, Any]) -> Document:

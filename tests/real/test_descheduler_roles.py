@@ -29,6 +29,7 @@ SCHEDULING: Final = "scheduling.koordinator.sh/v1alpha1"
 JOBS: Final = f"/apis/{SCHEDULING}/podmigrationjobs"
 RESERVATIONS: Final = f"/apis/{SCHEDULING}/reservations"
 DRAINS: Final = f"/apis/{SCHEDULING}/drainnodes"
+DRAIN_GROUPS: Final = f"/apis/{SCHEDULING}/drainnodegroups"
 DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SCALE: Final = ("get", "*", "*/scale")
 """Of any kind that controls pods and is not Kubernetes' own."""
@@ -128,9 +129,9 @@ def owned_pod(name: str, node: str, owner: dict[str, Any]) -> dict[str, Any]:
 
 def give_it_nodes_and_pods(books: Audited) -> None:
     amounts = {"cpu": "16", "memory": "64Gi", "pods": "20"}
-    for name in ("n1", "n2", "n3"):
+    for name in ("n1", "n2", "n3", "n4"):
         status = {"capacity": amounts, "allocatable": amounts}
-        books.create(f"{CORE}/nodes", {"metadata": {"name": name}, "status": status})
+        books.create(f"{CORE}/nodes", {"metadata": {"name": name, "labels": {"node": name}}, "status": status})
     for group, version, kind in (
         ("apps.kruise.io", "v1alpha1", "CloneSet"),
         ("apps.kruise.io", "v1beta1", "StatefulSet"),
@@ -192,6 +193,8 @@ def give_it_drains(books: Audited) -> None:
     drain("blocked", "n3", migrationMode="EvictDirectly")
     # Over before it began, and for so long that it is deleted.
     drain("over", "n1", ttl="-10m")
+    group = {"apiVersion": SCHEDULING, "kind": "DrainNodeGroup", "metadata": {"name": "empty"}}
+    books.create(DRAIN_GROUPS, {**group, "spec": {"nodeSelector": {"matchLabels": {"node": "n4"}}}})
 
 
 def give_up(books: Audited) -> None:

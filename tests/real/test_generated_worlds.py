@@ -12,7 +12,7 @@ import pytest
 from tests.free_ports import free_ports
 from tests.real.control_plane import ControlPlane
 from tests.real.descheduling.cluster import Cluster
-from tests.real.descheduling.running import Outcome, Trial
+from tests.real.descheduling.running import Outcome, Trial, ends_of_jobs
 from tests.real.descheduling.worlds import World, generated
 from tests.real.programs import RealPrograms
 
@@ -26,8 +26,6 @@ LEFT_TO_CHANCE = 0.05
 """The largest share of worlds in which the original did otherwise in each of its runs, and not the same in all."""
 WITH_REASONS = ("LowNodeLoad", "CustomPriority", "FragmentationAware")
 """Upstream's plugins of the original evict for no reason."""
-EVICT = "koordinator.sh/evict-"
-"""Begins the annotations that both write."""
 Verdict = Mapping[str, Any]
 
 EVICTOR = {"enabled": [{"name": "DefaultEvictor"}], "disabled": [{"name": "*"}]}
@@ -173,22 +171,4 @@ def _evictions(world: World, outcome: Outcome) -> Verdict:
 
 
 def _jobs(world: World, outcome: Outcome) -> Verdict:
-    """By pod: what its job says, and whether the pod is there."""
-    names = world.names()
-    verdicts = {}
-    for job in outcome.jobs:
-        name, spec, status = job["spec"]["podRef"]["name"], job["spec"], job.get("status", {})
-        if name in names:
-            annotations = job["metadata"]["annotations"]
-            verdicts[name] = {
-                "mode": spec["mode"],
-                "ttl": spec["ttl"],
-                "annotations": {key: value for key, value in annotations.items() if key.startswith(EVICT)},
-                "end": [status.get(key) for key in ("phase", "status", "reason", "message")],
-                "conditions": {
-                    (each["type"], each["status"], each.get("reason"), each.get("message"))
-                    for each in status.get("conditions", ())
-                },
-                "left": name in outcome.left,
-            }
-    return verdicts
+    return ends_of_jobs(outcome, world.names())

@@ -13,7 +13,15 @@ import pytest
 
 from koordinator.api.document import Document
 from tests.real.control_plane import ControlPlane
-from tests.real.migration_programs import cluster_of_moving_pods, created, descheduler, is_ready, items
+from tests.real.migration_programs import (
+    budget,
+    cluster_of_moving_pods,
+    created,
+    deployment,
+    descheduler,
+    is_ready,
+    items,
+)
 from tests.real.polling import until
 from tests.real.programs import RealPrograms
 
@@ -118,11 +126,7 @@ def _prepare(plane: ControlPlane, prefix: str) -> None:
         created(plane, "/api/v1/namespaces", {"metadata": {"name": namespace}})
         created(plane, f"/apis/apps/v1/namespaces/{namespace}/deployments", _deployment(case))
         if case.budget:
-            budget = {
-                "metadata": {"name": "web"},
-                "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
-            }
-            created(plane, f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets", budget)
+            created(plane, f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets", budget(maxUnavailable=0))
     for case in CASES:
         namespace = f"{prefix}-{case.name}"
         until(lambda: sum(map(is_ready, _pods(plane, namespace))) == case.replicas, 60, f"pods of {namespace}")  # noqa: B023
@@ -187,22 +191,9 @@ def _job(name: str, spec: Mapping[str, Any]) -> Document:
 
 
 def _deployment(case: Case) -> Document:
-    spec: Document = {
-        "schedulerName": "koord-scheduler",
-        "terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "main", "image": "image", "resources": {"requests": {"cpu": "100m"}}}],
-    }
-    if case.one_node:
-        spec["nodeSelector"] = {"kubernetes.io/hostname": "large-0"}
-    labels = {"app": "web"}
-    return {
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": case.replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
+    return deployment(
+        case.replicas, **({"nodeSelector": {"kubernetes.io/hostname": "large-0"}} if case.one_node else {})
+    )
 
 
 NAMES: Final = [case.name for case in CASES]

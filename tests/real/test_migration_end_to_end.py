@@ -16,7 +16,15 @@ from koordinator.api.document import Document
 from tests.real.control_plane import ControlPlane
 from tests.real.manager_cluster import gates, install
 from tests.real.manager_process import OURS, manager
-from tests.real.migration_programs import cluster_of_moving_pods, created, descheduler, is_ready, items
+from tests.real.migration_programs import (
+    budget,
+    cluster_of_moving_pods,
+    created,
+    deployment,
+    descheduler,
+    is_ready,
+    items,
+)
 from tests.real.polling import until
 from tests.real.programs import RealPrograms
 
@@ -64,8 +72,8 @@ def _cluster(programs: RealPrograms, folder: Path) -> Iterator[ControlPlane]:
         install(plane)
         with manager(OURS, plane.kubeconfig, folder / "manager", arguments=(gates(),)) as running:
             running.wait_ready()
-            created(plane, "/apis/apps/v1/namespaces/default/deployments", _deployment())
-            created(plane, "/apis/policy/v1/namespaces/default/poddisruptionbudgets", _budget())
+            created(plane, "/apis/apps/v1/namespaces/default/deployments", deployment(_REPLICAS))
+            created(plane, "/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget(minAvailable=_LEAST))
             until(lambda: sum(map(is_ready, items(plane, _PODS))) == _REPLICAS, 60, "pods")
             with descheduler(programs, plane.kubeconfig, folder, _ARGS, ours=True):
                 yield plane
@@ -102,25 +110,6 @@ def _job(pod: str) -> Document:
         "kind": "PodMigrationJob",
         "metadata": {"name": "move"},
         "spec": {"podRef": {"namespace": "default", "name": pod}, "mode": "ReservationFirst", "ttl": "50s"},
-    }
-
-
-def _budget() -> Document:
-    spec = {"minAvailable": _LEAST, "selector": {"matchLabels": {"app": "web"}}}
-    return {"metadata": {"name": "web"}, "spec": spec}
-
-
-def _deployment() -> Document:
-    labels = {"app": "web"}
-    spec = {
-        "schedulerName": "koord-scheduler",
-        "terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "main", "image": "image", "resources": {"requests": {"cpu": "100m"}}}],
-    }
-    template = {"metadata": {"labels": labels}, "spec": spec}
-    return {
-        "metadata": {"name": "web"},
-        "spec": {"replicas": _REPLICAS, "selector": {"matchLabels": labels}, "template": template},
     }
 
 

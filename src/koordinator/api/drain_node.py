@@ -79,7 +79,7 @@ class DrainNodeSpec(WireStruct):
     """Which node is emptied, and how."""
 
     node_name: RequiredText = ""
-    """The node."""
+    """The node; changing it aborts the drain."""
     ttl: GoDuration | None = None
     """How long the drain may take; it is rolled back afterwards."""
     confirm_state: Annotated[

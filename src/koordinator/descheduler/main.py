@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 import sys
@@ -11,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import yaml
 from msgspec.structs import replace as replace_fields
 
 from koordinator.base import logs
 from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.program import Process, Run, greet, run_program
+from koordinator.descheduler import features
 from koordinator.descheduler.catalogue import Catalogue
 from koordinator.descheduler.command_line import Options, parse_options
 from koordinator.descheduler.configuration import (
@@ -40,8 +39,6 @@ from koordinator.kube.lease_watchdog import lease_watchdog
 from koordinator.kube.servers import Servers
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from koordinator.kube.serving import HealthServer
 
 logger = logging.getLogger(__name__)
@@ -72,7 +69,9 @@ def _prepare(arguments: Sequence[str]) -> Run | None:
     election = election_config(configuration.document.leader_election, socket.gethostname())
     names = ", ".join(profile.document.name for profile in configuration.profiles)
     lease = f"lease {election.namespace}/{election.name}" if election else "no leader election"
-    greet(_PROGRAM, f"profiles {names}; {lease}", [*configuration.warnings, *options.remarks])
+    plugins = {name for profile in configuration.profiles for name in profile.plugins}
+    idle = features.remarks(options.gates, plugins)
+    greet(_PROGRAM, f"profiles {names}; {lease}", [*configuration.warnings, *options.remarks, *idle])
     if catalogue.third_party:
         origins = ", ".join(f"{name} ({origin})" for name, origin in catalogue.third_party.items())
         logger.info("plugins of other packages: %s", origins)
@@ -131,35 +130,18 @@ def _servers(
     if leadership.is_contended:
         health.add("leaderElection", leadership.check, "healthz", "livez")
     servers = Servers(process.metrics, process.clock)
+
+    def add_pages(server: HealthServer) -> None:
+        # Loaded by the server that these pages are for, and by nothing before.
+        from koordinator.descheduler.pages import add_pages
+
+        add_pages(server, configuration, descheduler, lambda: leadership.is_leading)
+
     for address in dict.fromkeys((configuration.healthz, configuration.metrics)):
         servers.add(
             address,
-            partial(_add_pages, configuration, descheduler, leadership),
+            add_pages,
             health=health,
             profiles=configuration.document.enable_profiling,
         )
     return servers
-
-
-def _add_pages(
-    configuration: Configuration, descheduler: Descheduler, leadership: Leadership, server: HealthServer
-) -> None:
-    """``/configz``: the configuration in force, as the original serves it; ``/explain/rebalance``: what the next cycle
-    would do."""
-    # Loaded by the server that this handler is for, and by nothing before.
-    from koordinator.kube.serving import json_response
-
-    document = yaml.safe_load(write_configuration(configuration))
-    server.add_configuration(lambda: document)
-    answering = asyncio.Lock()
-
-    async def explain(request: web.Request) -> web.StreamResponse:
-        if not leadership.is_leading:
-            return json_response({"message": "the instance is not leader"}, 503)
-        if not descheduler.cycles:
-            return json_response({"message": "no descheduling cycle has ended yet: ask again in a moment"}, 503)
-        # A plan for thousands of nodes takes seconds: one at a time.
-        async with answering:
-            return json_response(await descheduler.rehearsal.run())
-
-    server.add_route("/explain/rebalance", explain)

@@ -57,12 +57,12 @@ class Rehearsal:
             for profile in self._profiles:
                 for deschedule in profile.deschedule:
                     plan = deschedule.rehearsing().deschedule(of_profile(snapshot, profile))
-                    await _follow(plan, profile, deschedule.name, limiter, found)
+                    await _run_plan(plan, profile, deschedule.name, limiter, found)
             rest = without(snapshot, found.leaving)
             for profile in self._profiles:
                 for balance in profile.balance:
                     plan = balance.rehearsing().balance(of_profile(rest, profile))
-                    await _follow(plan, profile, balance.name, limiter, found)
+                    await _run_plan(plan, profile, balance.name, limiter, found)
         return {
             "rebalance": ", ".join(profile.name for profile in self._profiles),
             "nodes": len(snapshot.nodes),
@@ -90,7 +90,7 @@ class Rehearsal:
         return list(_by_reason(pods))
 
 
-async def _follow(plan: Plan, profile: Profile, plugin: str, limiter: EvictionLimiter, found: _Rehearsed) -> None:
+async def _run_plan(plan: Plan, profile: Profile, plugin: str, limiter: EvictionLimiter, found: _Rehearsed) -> None:
     try:
         step = next(plan)
         while True:

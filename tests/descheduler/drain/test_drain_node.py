@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from koordinator.api.document import Document, copied
-from koordinator.api.kinds import DRAIN_NODES, NODES, POD_MIGRATION_JOBS, PODS
+from koordinator.api.kinds import DRAIN_NODES, NODES, POD_MIGRATION_JOBS, PODS, RESERVATIONS
 from koordinator.base.errors import KoordinatorError
 from koordinator.descheduler.features import NODE_DRAIN
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
@@ -31,6 +31,8 @@ class Bench:
             self.cluster.put(NODES, {"metadata": {"name": name}, "spec": dict(node) if name == "node-1" else {}})
         self.start()
         self.has_room = True
+        self.is_scaled_down = False
+        """Whether nobody makes evicted pods anew."""
 
     def start(self, seed: int = 1) -> None:
         """A program that knows what the API server has."""
@@ -83,7 +85,7 @@ class Bench:
                 self._replace(pod)
 
     def _replace(self, pod: Document) -> None:
-        if not pod["metadata"].get("ownerReferences"):
+        if self.is_scaled_down or not pod["metadata"].get("ownerReferences"):
             return
         successor = scene.pod(self.cluster, f"{pod['metadata']['name']}-2", "node-2")
         available = [made for made in self.cluster.reservations() if made["status"]["phase"] == "Available"]
@@ -219,6 +221,21 @@ def test_a_pod_that_must_not_be_moved_keeps_the_drain_from_its_end(
     assert bench.condition("UnmigratablePodExists") == "True"
 
 
+def test_a_pod_that_is_not_made_anew_is_waited_for_as_long_as_its_reservation_lasts() -> None:
+    bench = Bench()
+    for name in bench.names[1:]:
+        bench.cluster.remove(PODS, f"default/{name}")
+    bench.is_scaled_down = True
+    bench.create()
+    bench.play()
+    assert bench.pods() == {"web-a": ("Migrating", "waiting for the replacement of the pod")}
+    (made,) = bench.cluster.reservations()
+    expired = [{"type": "Ready", "status": "False", "reason": "Expired"}]
+    bench.cluster.change(RESERVATIONS, made["metadata"]["name"], phase="Failed", conditions=expired)
+    bench.play(4)
+    assert bench.status()["phase"] == "Complete"
+
+
 def test_force_evicts_what_nobody_makes_anew() -> None:
     bench = Bench()
     scene.pod(bench.cluster, "bare", ownerReferences=[])
@@ -258,6 +275,19 @@ def test_a_node_is_drained_once() -> None:
     assert bench.status("second")["message"] == "node already drained by drain"
     assert bench.status()["phase"] == "Complete"
     assert bench.node["spec"]["unschedulable"] is True
+
+
+def test_a_drain_whose_node_is_changed_gives_the_first_one_back_and_touches_no_other() -> None:
+    bench = Bench()
+    bench.create(confirmState="WaitForConfirm")
+    bench.play(4)
+    bench.edit(nodeName="node-2")
+    bench.play(3)
+    assert bench.status()["phase"] == "Aborted"
+    assert bench.status()["message"] == "spec.nodeName must not be changed, from node-1 to node-2"
+    assert not bench.node["spec"].get("unschedulable")
+    assert not list(bench.cluster.reservations())
+    assert _PLANNING not in bench.cluster.objects["nodes"]["node-2"]["metadata"].get("labels", {})
 
 
 def test_a_drain_whose_time_is_over_is_rolled_back_and_deleted() -> None:

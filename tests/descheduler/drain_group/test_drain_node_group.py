@@ -33,6 +33,7 @@ class Pool(Bench):
         self.add_node("node-2")
         self.start()
         self.has_room = True
+        self.is_scaled_down = False
         self.planned: list[str] = []
         """The nodes in the order in which DrainNodes were created for them."""
 

@@ -33,15 +33,37 @@ class Bench:
         self.plugin = self.cluster.start(convert(args, MigrationControllerArgs))
 
     def arbitrate(self, *, deliver: bool = True) -> list[str]:
-        """The names of the jobs that have been let through so far."""
+        """One round; what ``passed`` says then."""
         if deliver:
             self.cluster.deliver()
         asyncio.run(self.plugin.arbitrator.arbitrate())
+        return self.passed()
+
+    def passed(self) -> list[str]:
+        """The names of the jobs that have been let through."""
         jobs = self.cluster.objects[POD_MIGRATION_JOBS.plural].values()
         return [job["metadata"]["name"] for job in jobs if job["metadata"]["annotations"].get(_PASSED) == "true"]
 
     def end(self, name: str) -> None:
         self.cluster.change(POD_MIGRATION_JOBS, name, phase="Succeeded")
+
+
+@pytest.mark.parametrize(("enabled", "passed"), [(False, ["web-0", "late"]), (True, ["web-0"])])
+def test_a_job_waits_for_the_next_round_unless_arbitration_is_switched_off(enabled: bool, passed: list[str]) -> None:
+    bench = Bench(1, arbitrationArgs={"enabled": enabled, "interval": "1h"}, maxMigratingPerWorkload=9)
+
+    async def work() -> list[str]:
+        working = asyncio.create_task(bench.plugin.run())
+        await bench.cluster.clock.advance(1)
+        scene.pod(bench.cluster, "late")
+        scene.job(bench.cluster, "late", "late", passed=False)
+        bench.cluster.deliver()
+        await bench.cluster.clock.advance(1)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        return bench.passed()
+
+    assert asyncio.run(work()) == passed
 
 
 def test_a_third_job_of_a_node_waits_until_one_ends() -> None:

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,8 @@ _EVICTED: Final = re.compile(
 _EVICTED_HERE: Final = re.compile(
     r'Evicted pod pod=default/(?P<pod>[a-z0-9-]+) node=\S+ strategy=(?P<plugin>\w+) reason="?(?P<reason>.*?)"?$'
 )
+_EVICT: Final = "koordinator.sh/evict-"
+"""Begins the annotations that both write."""
 _DONE: Final = (
     "Successfully processed nodePool",
     "LowNodeLoad is paused",
@@ -47,6 +49,27 @@ class Outcome:
     jobs: Sequence[Mapping[str, Any]]
     """The PodMigrationJobs."""
     log: str
+
+
+def ends_of_jobs(outcome: Outcome, pods: Collection[str]) -> dict[str, Mapping[str, Any]]:
+    """By pod, of these pods: what its job says, and whether the pod has left."""
+    ends: dict[str, Mapping[str, Any]] = {}
+    for job in outcome.jobs:
+        name, spec, status = job["spec"]["podRef"]["name"], job["spec"], job.get("status", {})
+        if name in pods:
+            annotations = job["metadata"].get("annotations", {})
+            ends[name] = {
+                "mode": spec["mode"],
+                "ttl": spec["ttl"],
+                "annotations": {key: value for key, value in annotations.items() if key.startswith(_EVICT)},
+                "end": [status.get(key) for key in ("phase", "status", "reason", "message")],
+                "conditions": {
+                    (each["type"], each["status"], each.get("reason"), each.get("message"))
+                    for each in status.get("conditions", ())
+                },
+                "left": name in outcome.left,
+            }
+    return ends
 
 
 def configuration(plugins: Mapping[str, Any], arguments: Mapping[str, Any], **settings: Any) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from koordinator.base.logs import verbosity
+from koordinator.kube.debug_flags import add_debug_flags
 from koordinator.scheduler.debug_output.settings import DebugSettings
-from koordinator.scheduler.services.routes import add_debug_flags
 from tests.scheduler.services.asking import HttpResponse, ask
 
 
@@ -21,7 +21,7 @@ def _log_level() -> Iterator[None]:
 
 
 def put(settings: DebugSettings, flag: str, value: str) -> HttpResponse:
-    return ask(lambda server: add_debug_flags(server, settings), f"/debug/flags/{flag}", "PUT", value)
+    return ask(lambda server: add_debug_flags(server, settings.setters), f"/debug/flags/{flag}", "PUT", value)
 
 
 def test_the_number_of_scores_is_set() -> None:
@@ -69,13 +69,13 @@ def test_a_bad_value_changes_nothing() -> None:
 
 
 def test_other_methods_are_not_acceptable() -> None:
-    answer = ask(lambda server: add_debug_flags(server, DebugSettings()), "/debug/flags/s")
+    answer = ask(lambda server: add_debug_flags(server, DebugSettings().setters), "/debug/flags/s")
     assert (answer.status, answer.text) == (406, "unsupported http method\n")
 
 
 @pytest.mark.parametrize("path", ["/debug/flags", "/debug/flags/", "/debug/flags/unknown"])
 def test_everything_else_is_the_list_of_flags(path: str) -> None:
-    answer = ask(lambda server: add_debug_flags(server, DebugSettings()), path)
+    answer = ask(lambda server: add_debug_flags(server, DebugSettings().setters), path)
     assert (answer.status, answer.content_type) == (200, "text/html; charset=utf-8")
     assert [line for line in answer.text.splitlines() if line.startswith("<tr>")] == [
         f"<tr>{name}<br>" for name in ("d", "db", "f", "s", "v")

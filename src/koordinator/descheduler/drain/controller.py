@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from koordinator.api import drain_node as drains
 from koordinator.api.codec import decode_any
 from koordinator.api.document import Document
@@ -20,6 +22,7 @@ from koordinator.descheduler.drain.decision import decide
 from koordinator.descheduler.drain.objects import reservation_for
 from koordinator.descheduler.drain.plan import (
     DRAIN_NODE,
+    DRAINED_NODE,
     Action,
     Cordon,
     CreateJob,
@@ -84,7 +87,7 @@ class DrainController:
         )
         self._results = metrics.counter("descheduler_drain_nodes_total", "DrainNodes, by how they ended", ("result",))
         self._reconciler = reconcilers.make("drains", self.reconcile, self._names, deadline=_DEADLINE)
-        self._follow()
+        self._add_handlers()
 
     async def run(self) -> None:
         """Work until cancelled; may be called again afterwards."""
@@ -92,10 +95,11 @@ class DrainController:
 
     async def reconcile(self, name: str) -> float | None:
         """Bring a DrainNode one step further. Returns after how many seconds it has to be looked at again."""
-        drain = self._drains.get(name)
-        if drain is None:
+        found = self._drains.get(name)
+        if found is None:
             return None
-        facts = self._facts(drain)
+        drain = _as_begun(found)
+        facts = self._facts(drain, renamed_to=found.spec.node_name if found is not drain else "")
         rules = PodRules(drain.spec, self._scheduler_names, self._refuse)
         try:
             plan = decide(drain, facts, rules, self._clock.now())
@@ -111,7 +115,7 @@ class DrainController:
     def _names(self) -> Iterable[str]:
         return [drain.metadata.name for drain in self._drains.list()]
 
-    def _follow(self) -> None:
+    def _add_handlers(self) -> None:
         self._drains.add_handlers(
             name="drain",
             on_add=lambda drain, _: self._reconciler.add(drain.metadata.name),
@@ -134,7 +138,7 @@ class DrainController:
             if drain.status.pod_migration_summary:
                 self._pods_gauge.remove(drain.metadata.name, phase)
 
-    def _facts(self, drain: DrainNode) -> DrainFacts:
+    def _facts(self, drain: DrainNode, renamed_to: str) -> DrainFacts:
         name, node = drain.metadata.name, drain.spec.node_name
         reservations = self._cluster.reservations.by_index(_BY_DRAIN_NODE, name)
         jobs = self._cluster.job_informer.by_index(_BY_DRAIN_NODE, name)
@@ -144,6 +148,7 @@ class DrainController:
             {each.metadata.name: each for each in reservations},
             {each.metadata.name: each for each in jobs},
             self._drained_by(drain),
+            renamed_to,
         )
 
     def _drained_by(self, drain: DrainNode) -> str:
@@ -220,6 +225,14 @@ class DrainController:
             return
         ttl = drain.spec.ttl.total_seconds() if drain.spec.ttl else _DAY
         await self._client.create(RESERVATIONS, reservation_for(drain, name, document, ttl))
+
+
+def _as_begun(drain: DrainNode) -> DrainNode:
+    """The DrainNode with the node that it has cordoned; itself unless ``spec.nodeName`` is another one by now."""
+    node = drain.metadata.annotations.get(DRAINED_NODE, drain.spec.node_name)
+    if node == drain.spec.node_name:
+        return drain
+    return replace(drain, spec=replace(drain.spec, node_name=node))
 
 
 def _drain_node_of(owned: Object) -> Iterable[str]:

@@ -14,6 +14,7 @@ from koordinator.api.pod_migration_job import FAILED, SUCCEEDED
 from koordinator.descheduler.drain.objects import LONGEST_LABEL
 from koordinator.descheduler.drain.plan import (
     CLEAN_TAINT,
+    DRAINED_NODE,
     FINALIZER,
     WAS_UNSCHEDULABLE,
     Action,
@@ -38,11 +39,11 @@ def decide(drain: DrainNode, facts: DrainFacts, rules: PodRules, now: datetime) 
     """The next plan for ``drain``. ``now`` is the wall time."""
     status = drain.status
     if drain.metadata.deletion_timestamp is not None:
-        return DrainPlan(status, _farewell(drain, facts))
+        return DrainPlan(status, _finalize(drain, facts))
     if status.phase == drains.ABORTED:
         end = _end(drain)
-        farewell = (DeleteDrainNode(),) if end is not None and now >= end + _KEPT else ()
-        return DrainPlan(status, (*_left_over(facts), *farewell))
+        deletion = (DeleteDrainNode(),) if end is not None and now >= end + _KEPT else ()
+        return DrainPlan(status, (*_left_over(facts), *deletion))
     reason = _why_to_give_up(drain, facts, now)
     if reason:
         return _rolled_back(drain, facts, reason)
@@ -64,6 +65,8 @@ def _why_to_give_up(drain: DrainNode, facts: DrainFacts, now: datetime) -> str:
         return f"the name of a DrainNode is a label of what belongs to it, and has at most {LONGEST_LABEL} characters"
     if drain.status.phase == drains.COMPLETE:
         return ""
+    if facts.renamed_to:
+        return f"spec.nodeName must not be changed, from {drain.spec.node_name} to {facts.renamed_to}"
     if facts.drained_by:
         return f"node already drained by {facts.drained_by}"
     return "ttl has passed" if end is not None and now >= end else ""
@@ -90,7 +93,7 @@ def _uncordon(drain: DrainNode) -> tuple[Action, ...]:
     return (Cordon(wanted=False),) if WAS_UNSCHEDULABLE in drain.metadata.annotations else ()
 
 
-def _farewell(drain: DrainNode, facts: DrainFacts) -> tuple[Action, ...]:
+def _finalize(drain: DrainNode, facts: DrainFacts) -> tuple[Action, ...]:
     """Before a DrainNode goes: all is as before, but for a node that has been drained, unless that is asked for."""
     if FINALIZER not in drain.metadata.finalizers:
         return ()
@@ -106,7 +109,8 @@ def _begin(drain: DrainNode, facts: DrainFacts) -> DrainPlan:
         message = f"there is no node {drain.spec.node_name}"
         return DrainPlan(replace(drain.status, message=message))
     if WAS_UNSCHEDULABLE not in drain.metadata.annotations:
-        noted = {WAS_UNSCHEDULABLE: "true" if node.spec.unschedulable else "false"}
+        was = "true" if node.spec.unschedulable else "false"
+        noted = {WAS_UNSCHEDULABLE: was, DRAINED_NODE: drain.spec.node_name}
         return DrainPlan(drain.status, (PatchDrainNode({"metadata": {"annotations": noted}}),))
     status = replace(drain.status, phase=drains.RUNNING, message="")
     return _entered(drain, status, drains.RUNNING, Cordon(wanted=True))

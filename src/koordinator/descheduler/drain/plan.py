@@ -26,6 +26,8 @@ PAUSED_AFTER_CONFIRMED: Final = f"{DOMAIN}/paused-after-confirmed"
 CLEAN_TAINT: Final = f"{DOMAIN}/clean-taint"
 WAS_UNSCHEDULABLE: Final = f"{DOMAIN}/was-unschedulable"
 """Annotation of a DrainNode that has cordoned its node: whether that was unschedulable before."""
+DRAINED_NODE: Final = f"{DOMAIN}/drained-node"
+"""Annotation beside it: the name of the node. ``spec.nodeName`` must not change, but no API server sees to that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class DrainFacts:
     """Those that belong to the DrainNode, by name."""
     drained_by: str = ""
     """Another DrainNode that drains the node already."""
+    renamed_to: str = ""
+    """What ``spec.nodeName`` is now, if it was changed since the drain began; the decision sees the old one."""
 
 
 @dataclass(frozen=True, slots=True)

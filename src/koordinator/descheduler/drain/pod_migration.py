@@ -86,7 +86,7 @@ class PodStep:
             case drains.POD_FAILED:
                 return self._try_again()
             case _:
-                return self._follow(self.pod)
+                return self._await_job(self.pod)
 
     @property
     def _reservation(self) -> Reservation | None:
@@ -104,7 +104,8 @@ class PodStep:
     def _gone(self) -> Advance:
         entry, found, job = self.entry, self._reservation, self._job
         if job is not None and job.status.phase not in (*_ENDED, jobs.SUCCEEDED):
-            return replace(self._at(drains.POD_MIGRATING), pod_migration_job_phase=job.status.phase), ()
+            waiting = self._at(drains.POD_MIGRATING, "waiting for the replacement of the pod")
+            return replace(waiting, pod_migration_job_phase=job.status.phase), ()
         if not entry.reservation_name and not entry.pod_migration_job_name:
             return None, ()
         phase = job.status.phase if job is not None else entry.pod_migration_job_phase
@@ -126,9 +127,9 @@ class PodStep:
         found = self.facts.reservations.get(name)
         if found is None:
             return entry, (ReservePlace(pod, name),)
-        return self._judge(found, entry), ()
+        return self._with_reservation(found, entry), ()
 
-    def _judge(self, found: Reservation, entry: PodMigration) -> PodMigration:
+    def _with_reservation(self, found: Reservation, entry: PodMigration) -> PodMigration:
         """Where a pod is that has this Reservation and no job yet."""
         status = found.status
         entry = replace(entry, reservation_phase=status.phase, target_node=status.node_name)
@@ -149,7 +150,7 @@ class PodStep:
     def _reserve_again(self) -> Advance:
         found = self._reservation
         if found is not None and found.status.phase not in (reservations.FAILED, reservations.SUCCEEDED):
-            return self._judge(found, self.entry), ()
+            return self._with_reservation(found, self.entry), ()
         if not self._has_waited():
             return self.entry, ()
         fresh = replace(self._at(drains.POD_READY), reservation_phase="", target_node="")
@@ -170,7 +171,7 @@ class PodStep:
             return ()
         return (CreateJob(job_for(self.drain, self.entry, name, directly=directly)),)
 
-    def _follow(self, pod: Pod) -> Advance:
+    def _await_job(self, pod: Pod) -> Advance:
         """A pod that a job moves, or that is on its way out by itself."""
         name, job = self.entry.pod_migration_job_name, self._job
         if job is None:

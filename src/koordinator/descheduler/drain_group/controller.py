@@ -70,7 +70,7 @@ class DrainGroupController:
         self._written: dict[str, tuple[DrainNode, float]] = {}
         """As the API server has answered, and when (monotonic); informers may be behind."""
         self._reconciler = reconcilers.make("drain groups", self.reconcile, self._names)
-        self._watch()
+        self._add_handlers()
 
     async def run(self) -> None:
         """Work until cancelled; may be called again afterwards."""
@@ -93,7 +93,7 @@ class DrainGroupController:
     def _names(self) -> Iterable[str]:
         return [group.metadata.name for group in self._groups.list()]
 
-    def _watch(self) -> None:
+    def _add_handlers(self) -> None:
         self._groups.add_handlers(
             name="drain groups",
             on_add=lambda group, _: self._reconciler.add(group.metadata.name),

@@ -36,7 +36,7 @@ def decide(group: DrainNodeGroup, facts: GroupFacts, now: datetime) -> GroupPlan
     """The next plan for ``group``. ``now`` is the wall time."""
     status = group.status
     if group.metadata.deletion_timestamp is not None:
-        return GroupPlan(status, _farewell(group, facts))
+        return GroupPlan(status, _finalize(group, facts))
     if status.phase in groups.FINISHED:
         return GroupPlan(status, (*_without_labels(group, facts), *_taken_back(group, facts)))
     reason = _why_to_abort(group, now)
@@ -184,7 +184,7 @@ def _without_labels(group: DrainNodeGroup, facts: GroupFacts) -> tuple[GroupActi
     )
 
 
-def _farewell(group: DrainNodeGroup, facts: GroupFacts) -> tuple[GroupAction, ...]:
+def _finalize(group: DrainNodeGroup, facts: GroupFacts) -> tuple[GroupAction, ...]:
     """Before a group goes: so do its DrainNodes, which undo by themselves what they have not completed. They do without
     a garbage collector, which not every cluster has, such as that of koord up."""
     if FINALIZER not in group.metadata.finalizers:

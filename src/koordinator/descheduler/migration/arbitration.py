@@ -19,18 +19,18 @@ from koordinator.descheduler.migration.limits import MigrationFilters
 from koordinator.descheduler.pod_order import eviction_order
 
 
-class Verdict(Enum):
-    """What becomes of a job that waits."""
+class ArbitrationStatus(Enum):
+    """What becomes of a job in one round."""
 
-    PASSES = auto()
-    WAITS = auto()
+    PASSED = auto()
+    WAITING = auto()
     FORBIDDEN = auto()
     """Its pod must not be moved; the job fails."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    verdict: Verdict
+class ArbitrationResult:
+    status: ArbitrationStatus
     reasons: Refusals = ()
 
 
@@ -40,15 +40,15 @@ def waits(job: PodMigrationJob) -> bool:
     return not (held or is_terminal(job) or has_passed_arbitration(job))
 
 
-def judge(job: PodMigrationJob, pod: Pod | None, filters: MigrationFilters) -> Judgement:
+def filter_job(job: PodMigrationJob, pod: Pod | None, filters: MigrationFilters) -> ArbitrationResult:
     """Whether the job of ``pod`` may go on now. One without a pod may: it will say that there is none."""
     if pod is None:
-        return Judgement(Verdict.PASSES)
+        return ArbitrationResult(ArbitrationStatus.PASSED)
     reasons = NOTHING_REFUSED if is_of_drain_node(job) else filters.for_good(pod)
     if reasons:
-        return Judgement(Verdict.FORBIDDEN, reasons)
+        return ArbitrationResult(ArbitrationStatus.FORBIDDEN, reasons)
     reasons = filters.for_now(pod, arbitrating=True)
-    return Judgement(Verdict.WAITS, reasons) if reasons else Judgement(Verdict.PASSES)
+    return ArbitrationResult(ArbitrationStatus.WAITING if reasons else ArbitrationStatus.PASSED, reasons)
 
 
 def in_order(

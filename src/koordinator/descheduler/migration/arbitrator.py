@@ -14,7 +14,8 @@ from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import unless
-from koordinator.descheduler.migration.arbitration import Verdict, in_order, is_under_way, judge, waits
+from koordinator.base.loops import Loop
+from koordinator.descheduler.migration.arbitration import ArbitrationStatus, filter_job, in_order, is_under_way, waits
 from koordinator.descheduler.migration.arguments import ArbitrationArgs
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.limits import MigrationFilters
@@ -25,6 +26,9 @@ from koordinator.kube.errors import ApiStatusError, KubeError
 
 logger = logging.getLogger(__name__)
 
+_NAME: Final = "migration arbitration"
+_DEADLINE: Final = 600.0
+"""Seconds for one round; thousands of jobs take minutes at the rate of the client."""
 _FRESH: Final = 5.0
 """Seconds for which the scale of a workload of another kind is good enough for the next rounds."""
 _AT_ONCE: Final = 0.01
@@ -52,14 +56,12 @@ class Arbitrator:
         self._arrived = asyncio.Event()
         cluster.job_informer.add_handlers(name="migration, jobs that wait", on_add=lambda job, _: self._arrive(job))
 
-    async def run(self) -> None:
-        """Arbitrate until cancelled."""
-        while True:
-            await self.arbitrate()
-            if self._args.enabled:
-                await self._clock.sleep(self._args.interval.total_seconds())
-            else:
-                await self._next_arrival()
+    @property
+    def loop(self) -> Loop:
+        """A round every interval; one as soon as a job arrives where arbitration is not enabled."""
+        if self._args.enabled:
+            return Loop(_NAME, self.arbitrate, self._args.interval.total_seconds(), _DEADLINE)
+        return Loop(_NAME, self._arbitrate_arrivals, 0.0, _DEADLINE)
 
     async def arbitrate(self) -> None:
         """One round over all jobs that wait."""
@@ -70,29 +72,30 @@ class Arbitrator:
         await self._workloads.refresh(pods.values(), older_than=_FRESH)
         for job in in_order(waiting, pods, self._under_way):
             try:
-                await self._treat(job, pods.get(job.metadata.name))
+                await self._arbitrate_job(job, pods.get(job.metadata.name))
             except KubeError as error:
                 logger.warning("migration job %s waits on: %s", job.metadata.name, error)
             except Exception:
                 # One job that nobody has thought of must not keep all others from going on.
                 logger.exception("migration job %s waits on", job.metadata.name)
 
-    async def _next_arrival(self) -> None:
-        """Wait for a new job, or for the next round over those that were not let through."""
-        self._arrived.clear()
+    async def _arbitrate_arrivals(self) -> None:
+        """One round, when there is a new job, or when those that were not let through are due again."""
         await unless(self._arrived, self._clock.sleep(self._args.interval.total_seconds()))
         if self._arrived.is_set():
             await self._clock.sleep(_AT_ONCE)
+        self._arrived.clear()
+        await self.arbitrate()
 
-    async def _treat(self, job: PodMigrationJob, pod: Pod | None) -> None:
-        judgement = judge(job, pod, self._filters)
-        if judgement.verdict is Verdict.PASSES:
+    async def _arbitrate_job(self, job: PodMigrationJob, pod: Pod | None) -> None:
+        result = filter_job(job, pod, self._filters)
+        if result.status is ArbitrationStatus.PASSED:
             await self._let_through(job)
-        elif judgement.verdict is Verdict.FORBIDDEN:
-            logger.info("migration job %s is forbidden: %s", job.metadata.name, "; ".join(judgement.reasons))
+        elif result.status is ArbitrationStatus.FORBIDDEN:
+            logger.info("migration job %s is forbidden: %s", job.metadata.name, "; ".join(result.reasons))
             await self._forbid(job)
         else:
-            logger.debug("migration job %s waits: %s", job.metadata.name, "; ".join(judgement.reasons))
+            logger.debug("migration job %s waits: %s", job.metadata.name, "; ".join(result.reasons))
 
     async def _let_through(self, job: PodMigrationJob) -> None:
         patch = {"metadata": {"annotations": {annotation_keys.PASSED_ARBITRATION: "true"}}}

@@ -106,7 +106,7 @@ class JobController:
             deadline=_DEADLINE,
             pauses=_PAUSES,
         )
-        self._follow()
+        self._add_handlers()
 
     async def run(self) -> None:
         """Work until cancelled; may be called again afterwards."""
@@ -147,7 +147,7 @@ class JobController:
     def _names(self) -> Iterable[str]:
         return [job.metadata.name for job in self._cluster.jobs()]
 
-    def _follow(self) -> None:
+    def _add_handlers(self) -> None:
         """Look at a job when it changes, and when a pod or Reservation of it does."""
         self._cluster.job_informer.add_handlers(
             name="migration",

@@ -16,6 +16,7 @@ from koordinator.api.kinds import POD_MIGRATION_JOBS, PRIORITY_CLASSES
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.base.durations import format_duration
+from koordinator.base.loops import LoopSupervisor
 from koordinator.base.token_bucket import TokenBucket
 from koordinator.descheduler.default_evictor import DefaultEvictor, DefaultEvictorArgs
 from koordinator.descheduler.drain.controller import DrainController
@@ -58,7 +59,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
         super().__init__(args, handle)
         node_fit = args.node_fit and not args.skips(NODE_FIT)
         fitting = DefaultEvictorArgs(node_fit=node_fit, node_selector=args.node_selector)
-        self._room_elsewhere = DefaultEvictor(fitting, handle)
+        self._node_fit = DefaultEvictor(fitting, handle)
         client, clock, metrics = handle.client, handle.clock, handle.metrics
         self._uid = str(UUID(int=handle.random.getrandbits(128), version=4))
         self._cluster = MigrationLister(handle.informers, clock)
@@ -88,6 +89,9 @@ class MigrationController(FilterPlugin, EvictPlugin):
             self._cluster, self._writer, self._filters, self._workloads, args.arbitration_args, clock
         )
         self.scavenger = Scavenger(client, self._cluster, clock, args.cool_down)
+        self._loops = LoopSupervisor(clock=clock, random=handle.random, metrics=metrics)
+        self._loops.add(self.arbitrator.loop)
+        self._loops.add(self.scavenger.loop)
         self.drain: DrainController | None = None
         self.drain_groups: DrainGroupController | None = None
         if NODE_DRAIN in handle.gates:
@@ -97,8 +101,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
         """Carry jobs out while this process leads."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.controller.run(), name="migration controller")
-            tasks.create_task(self.arbitrator.run(), name="migration arbitrator")
-            tasks.create_task(self.scavenger.run(), name="migration scavenger")
+            tasks.create_task(self._loops.run(), name="migration loops")
             if self.drain is not None:
                 tasks.create_task(self.drain.run(), name="drain controller")
             if self.drain_groups is not None:
@@ -108,16 +111,16 @@ class MigrationController(FilterPlugin, EvictPlugin):
         """Ask for the scales of workloads of other kinds than Kubernetes' own."""
         pods = (pod for on_node in snapshot.pods_by_node.values() for pod in on_node)
         await self._workloads.refresh(pods, older_than=FRESH / 2)
-        await self._room_elsewhere.prepare(snapshot)
+        await self._node_fit.prepare(snapshot)
 
     def filter(self, pod: Pod) -> Refusals:
         """Why no job would be made for the pod now."""
         refusals = self._filters.refusals(pod) or self._cool_down.refusals(pod, self.handle.clock.now())
-        return refusals or self._room_elsewhere.pre_eviction_filter(pod)
+        return refusals or self._node_fit.pre_eviction_filter(pod)
 
     def pre_eviction_filter(self, pod: Pod) -> Refusals:
         """With ``nodeFit``, whether another node has room for the pod."""
-        return self._room_elsewhere.pre_eviction_filter(pod)
+        return self._node_fit.pre_eviction_filter(pod)
 
     async def evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
         """Create a job for the pod."""

@@ -16,6 +16,7 @@ from koordinator.api.meta import Object, OwnerReference
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.api.reservation import Reservation
 from koordinator.base.clock import Clock
+from koordinator.base.loops import Loop
 from koordinator.descheduler.migration.job_facts import EVICTED_POD_CONTROLLER, is_of_drain_node, is_own_reservation
 from koordinator.descheduler.migration.job_status import condition_of, is_terminal
 from koordinator.descheduler.migration.lister import MigrationLister
@@ -25,6 +26,7 @@ from koordinator.kube.interface import Client
 logger = logging.getLogger(__name__)
 
 _PERIOD: Final = 60.0
+_DEADLINE: Final = 600.0
 KEPT: Final = timedelta(minutes=5)
 """So long a job stays after its end, for people to look at."""
 _WITHOUT_TTL: Final = timedelta(minutes=25)
@@ -68,11 +70,9 @@ class Scavenger:
         self._clock = clock
         self._cool_down = cool_down
 
-    async def run(self) -> None:
-        """Scavenge until cancelled."""
-        while True:
-            await self.scavenge()
-            await self._clock.sleep(_PERIOD)
+    @property
+    def loop(self) -> Loop:
+        return Loop("migration scavenger", self.scavenge, _PERIOD, _DEADLINE)
 
     async def scavenge(self) -> None:
         """One pass; what fails is tried again in the next."""

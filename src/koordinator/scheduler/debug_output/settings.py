@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from koordinator.base.logs import verbosity
+from koordinator.base.debug_flags import number, set_verbosity
 
-_SIGNED: Final = re.compile(r"[+-]?[0-9]+")
-_UNSIGNED: Final = re.compile(r"[0-9]+")
-_DIGITS_LIMIT: Final = 400
-"""Longer numbers are out of any range, and not worth the time to read."""
 _INT: Final = range(-(2**63), 2**63)
-_LEVEL: Final = range(2**31)
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
@@ -40,7 +33,7 @@ class DebugSettings:
         """By the flag's short name; each returns what the original answers, or raises ValueError with its words."""
         return MappingProxyType(
             {
-                "v": _set_verbosity,
+                "v": set_verbosity,
                 "s": self._set_scores,
                 "f": self._set_filters,
                 "d": self._set_diagnosis,
@@ -49,7 +42,7 @@ class DebugSettings:
         )
 
     def _set_scores(self, text: str) -> str:
-        self.scores = _number(text, _INT, f"failed set debugTopNScores {text}: strconv.Atoi")
+        self.scores = number(text, _INT, f"failed set debugTopNScores {text}: strconv.Atoi")
         return f"successfully set debugTopNScores to {text}"
 
     def _set_filters(self, text: str) -> str:
@@ -65,14 +58,6 @@ class DebugSettings:
         return _switched(text)
 
 
-def _number(text: str, allowed: range, who: str, syntax: re.Pattern[str] = _SIGNED) -> int:
-    if not syntax.fullmatch(text):
-        raise ValueError(f'{who}: parsing "{text}": invalid syntax')
-    if len(text) > _DIGITS_LIMIT or int(text) not in allowed:
-        raise ValueError(f'{who}: parsing "{text}": value out of range')
-    return int(text)
-
-
 def _boolean(text: str) -> bool:
     if text not in _TRUE | _FALSE:
         raise ValueError(f'failed set debugFilterFailure {text}: strconv.ParseBool: parsing "{text}": invalid syntax')
@@ -82,8 +67,3 @@ def _boolean(text: str) -> bool:
 def _switched(text: str) -> str:
     # The original says so for all three switches.
     return f"successfully set debugFilterFailure to {text}"
-
-
-def _set_verbosity(text: str) -> str:
-    logging.getLogger().setLevel(verbosity(_number(text, _LEVEL, "strconv.ParseUint", _UNSIGNED)))
-    return f"successfully set klog.logging.verbosity to {text}"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import yaml
-from aiohttp import web
 
 from koordinator.base.services import ServiceError
+from koordinator.kube.debug_flags import add_debug_flags
 from koordinator.kube.services import BASE, Services
-from koordinator.kube.serving import Handler, HealthServer
+from koordinator.kube.serving import HealthServer
 from koordinator.scheduler.configuration import SchedulerConfiguration, write_configuration
-from koordinator.scheduler.debug_output.settings import DebugSettings
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.explain import Sources, explain_node, explain_pod
 from koordinator.scheduler.program import Scheduler
@@ -48,49 +47,6 @@ def add_explanations(services: Services, sources: Sources) -> None:
     services.add(NODE_PATH, node)
 
 
-_BASE: Final = "/debug/flags"
-_HEADERS: Final = {"Content-Type": "text/plain", "X-Content-Type-Options": "nosniff"}
-
-
-def add_debug_flags(server: HealthServer, settings: DebugSettings) -> None:
-    """Serve them, for leaders and followers alike; before the server starts."""
-    setters = settings.setters
-    for name, setter in setters.items():
-        server.add_route(f"{_BASE}/{name}", _set(setter), method="*")
-    index = _index(sorted(setters))
-    for path in (_BASE, f"{_BASE}/", f"{_BASE}/{{rest:.*}}"):
-        server.add_route(path, index, method="*")
-
-
-def _set(setter: Callable[[str], str]) -> Handler:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        if request.method != "PUT":
-            return _text(406, "unsupported http method")
-        try:
-            return _text(200, setter((await request.read()).decode("utf-8", "replace")))
-        except ValueError as error:
-            return _text(400, str(error))
-
-    return handle
-
-
-def _index(names: list[str]) -> Handler:
-    rows = "".join(f"\n<tr>{name}<br>\n" for name in names)
-    page = (
-        f"<html>\n<head>\n<title>{_BASE}/</title>\n</head>\n<body>\n{_BASE}/<br>\n<br>\nflags:<br>\n<table>\n{rows}\n"
-        "</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n"
-    )
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        return web.Response(text=page, content_type="text/html")
-
-    return handle
-
-
-def _text(status: int, text: str) -> web.Response:
-    return web.Response(status=status, body=f"{text}\n".encode(), headers=_HEADERS)
-
-
 def add_routes(
     server: HealthServer,
     scheduler: Scheduler,
@@ -102,7 +58,7 @@ def add_routes(
     add_pod_resources(server, scheduler.pods, is_leading)
     server.add_configuration(lambda: yaml.safe_load(write_configuration(configuration)))
     if configuration.document.enable_profiling:
-        add_debug_flags(server, scheduler.debug.settings)
+        add_debug_flags(server, scheduler.debug.settings.setters)
 
 
 def make_services(scheduler: Scheduler, is_leading: Callable[[], bool]) -> Services:

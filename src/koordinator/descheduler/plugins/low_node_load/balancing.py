@@ -68,13 +68,13 @@ class _Stage:
         """The first target that fits a pod and can take what it uses; that is booked there. ``fitting`` is by the
         pool's targets."""
         fits = fitting[self.order]
-        for column, room in self._headroom.items():
-            fits &= room >= needed[column]
+        for column, headroom in self._headroom.items():
+            fits &= headroom >= needed[column]
         first = int(fits.argmax()) if len(fits) else 0
         if not len(fits) or not fits[first]:
             return None
-        for column, room in self._headroom.items():
-            room[first] -= needed[column]
+        for column, headroom in self._headroom.items():
+            headroom[first] -= needed[column]
         return first
 
 
@@ -137,8 +137,8 @@ class PoolBalance:
         limits = self._thresholds.prod_high if prod else self._thresholds.high
         usage = self._columns.prod_usage if prod else self._columns.usage
         chosen = list(rows)
-        room = np.where(self._limited, limits[chosen] - usage[chosen], 0)
-        total: Ints = room.sum(axis=0, dtype=np.int64)
+        free = np.where(self._limited, limits[chosen] - usage[chosen], 0)
+        total: Ints = free.sum(axis=0, dtype=np.int64)
         return total
 
     def _by_load(self, rows: Sequence[int], *, prod: bool) -> list[int]:

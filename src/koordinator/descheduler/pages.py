@@ -1,0 +1,38 @@
+"""What koord-descheduler answers over HTTP, beside health and metrics. Loaded only where it serves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import yaml
+from aiohttp import web
+
+from koordinator.base.debug_flags import set_verbosity
+from koordinator.descheduler.configuration import Configuration, write_configuration
+from koordinator.descheduler.program import Descheduler
+from koordinator.kube.debug_flags import add_debug_flags
+from koordinator.kube.serving import HealthServer, json_response
+
+
+def add_pages(
+    server: HealthServer, configuration: Configuration, descheduler: Descheduler, is_leading: Callable[[], bool]
+) -> None:
+    """``/configz``: the configuration in force, as the original serves it; ``/debug/flags/v``: how much is logged;
+    ``/explain/rebalance``: what the next cycle would do."""
+    document = yaml.safe_load(write_configuration(configuration))
+    server.add_configuration(lambda: document)
+    if configuration.document.enable_profiling:
+        add_debug_flags(server, {"v": set_verbosity})
+    answering = asyncio.Lock()
+
+    async def explain(request: web.Request) -> web.StreamResponse:
+        if not is_leading():
+            return json_response({"message": "the instance is not leader"}, 503)
+        if not descheduler.cycles:
+            return json_response({"message": "no descheduling cycle has ended yet: ask again in a moment"}, 503)
+        # A plan for thousands of nodes takes seconds: one at a time.
+        async with answering:
+            return json_response(await descheduler.rehearsal.run())
+
+    server.add_route("/explain/rebalance", explain)

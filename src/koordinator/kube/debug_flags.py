@@ -1,0 +1,55 @@
+"""``/debug/flags``: settings of a running program that are changed by PUT, with the original's answers.
+
+Loaded only where something is served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from aiohttp import web
+
+from koordinator.kube.serving import Handler, HealthServer
+
+_BASE: Final = "/debug/flags"
+_HEADERS: Final = {"Content-Type": "text/plain", "X-Content-Type-Options": "nosniff"}
+Setters = Mapping[str, Callable[[str], str]]
+"""By the flag's name; each returns what to answer, or raises ValueError with its words."""
+
+
+def add_debug_flags(server: HealthServer, setters: Setters) -> None:
+    """Serve them, for leaders and followers alike; before the server starts."""
+    for name, setter in setters.items():
+        server.add_route(f"{_BASE}/{name}", _set(setter), method="*")
+    index = _index(sorted(setters))
+    for path in (_BASE, f"{_BASE}/", f"{_BASE}/{{rest:.*}}"):
+        server.add_route(path, index, method="*")
+
+
+def _set(setter: Callable[[str], str]) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if request.method != "PUT":
+            return _text(406, "unsupported http method")
+        try:
+            return _text(200, setter((await request.read()).decode("utf-8", "replace")))
+        except ValueError as error:
+            return _text(400, str(error))
+
+    return handle
+
+
+def _index(names: list[str]) -> Handler:
+    rows = "".join(f"\n<tr>{name}<br>\n" for name in names)
+    page = (
+        f"<html>\n<head>\n<title>{_BASE}/</title>\n</head>\n<body>\n{_BASE}/<br>\n<br>\nflags:<br>\n<table>\n{rows}\n"
+        "</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n"
+    )
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.Response(text=page, content_type="text/html")
+
+    return handle
+
+
+def _text(status: int, text: str) -> web.Response:
+    return web.Response(status=status, body=f"{text}\n".encode(), headers=_HEADERS)
