@@ -46,6 +46,7 @@ class NodeUnderTest:
         self.machine = FakeMachine(root)
         self.prediction = PredictionOptions(folder=root / "checkpoints")
         self.cache_folder: Path | None = None
+        self.cache_bytes = 100 << 20
         self.clock = ManualClock()
         self.api = InMemoryApi(self.clock)
         self.kubelet_is_up = True
@@ -150,6 +151,7 @@ class NodeUnderTest:
             kubelet=self.kubelet,
             prediction=self.prediction,
             cache_folder=self.cache_folder,
+            cache_bytes=self.cache_bytes,
             cleanup=cleanup,
         )
         given = Dependencies(

@@ -17,7 +17,7 @@ import pytest
 
 from koordinator.api.kinds import EVENTS, NAMESPACES, NODE_METRICS, NODES
 from koordinator.koordlet.audit.log import AuditEvent
-from koordinator.koordlet.options import CollectorOptions
+from koordinator.koordlet.options import CollectorOptions, EnforcementOptions
 from koordinator.kube.errors import ApiStatusError
 from koordinator.node.errors import MissingFileError
 from tests.in_memory_api import Asked, Hang
@@ -176,17 +176,41 @@ def test_a_wall_clock_that_is_set_costs_no_usage(node: NodeUnderTest, step: time
     assert status["podsMetric"][0]["podUsage"] == usage("500m", "1Gi")
 
 
-def test_a_thousand_pods_at_once(node: NodeUnderTest) -> None:
-    """Kubelet tells them long before their cgroups are made."""
+def test_a_thousand_pods_at_once_are_all_reported_and_stay_within_the_budget(node: NodeUnderTest) -> None:
+    """Kubelet tells them before their cgroups are made, all at the same moment; each uses a tenth of a CPU."""
+    node.collect_interval = 5.0
+    node.enforcement = EnforcementOptions(30, 30, 30, 30)
+    node.cache_bytes = budget = 2 << 20
+    cgroups = [f"{POD_FOLDER.rpartition('/')[0]}/poduid-{number}" for number in range(1000)]
 
-    async def story(node: NodeUnderTest) -> None:
-        await node.pass_seconds(115)
-        node.pods = [pod("web", "0000-web"), *(pod(f"p{number}", f"uid-{number}") for number in range(1000))]
-        await node.pass_seconds(10)
+    async def run() -> list[float]:
+        sizes = []
+        async with node.running() as agent:
+            await node.pass_seconds(98)
+            node.pods += [_small(number) for number in range(1000)]
+            await node.pass_seconds(10)
+            for step in range(3):
+                for number, folder in enumerate(cgroups):
+                    for each in (folder, f"{folder}/c{number}"):
+                        stat = f"usage_usec {step * 500_000}\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n"
+                        node.machine.write(f"/sys/fs/cgroup/{each}/cpu.stat", stat)
+                        if not step:
+                            memory = MEMORY_STAT.format(1 << 20, 4096)
+                            node.machine.write(f"/sys/fs/cgroup/{each}/memory.stat", memory)
+                await node.pass_seconds(5)
+                text = agent.metrics.both.exposition()[0].decode()
+                sizes.append(float(text.partition('koordlet_metric_cache_bytes{node="node-1"} ')[2].partition("\n")[0]))
+        return sizes
 
-    status = play(node, story)
-    assert [item["name"] for item in status["podsMetric"]] == ["web"]
-    assert status["podsMetric"][0]["podUsage"] == usage("500m", "1Gi")
+    assert max(asyncio.run(run())) <= budget
+    used = {item["name"]: item["podUsage"]["resources"]["cpu"] for item in node.status["podsMetric"]}
+    assert used == {"web": "500m"} | {f"p{number}": "100m" for number in range(1000)}
+
+
+def _small(number: int) -> dict[str, Any]:
+    document = pod(f"p{number}", f"uid-{number}")
+    document["status"]["containerStatuses"][0]["containerID"] = f"containerd://c{number}"
+    return document
 
 
 def test_without_any_cgroups_the_agent_ends_with_a_reason(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import shutil
+import sys
 import types
 from array import array
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ _BIRTH = 30
 """The second of a minute at which they begin and the ones before end: NodeMetrics are written at its end."""
 _STEP = 10
 """Seconds between two readings."""
+_BUDGET = 800 << 10
+"""Bytes that koordlet may hold for so few pods, without samples: they take some 600 KiB."""
 _SPAN = 6
 """Minutes: long enough for all that is kept for a while to have gone, which is five minutes at most here."""
 
@@ -80,18 +83,27 @@ def _pod(uid: str) -> dict[str, Any]:
     return document
 
 
-def held(root: object) -> int:
-    """How many entries all dictionaries, lists, sets, queues and arrays have that an object leads to.
+@dataclass(frozen=True)
+class Held:
+    """What an object leads to: entries of dictionaries, lists, sets, queues and arrays; and bytes of everything."""
+
+    entries: int
+    size: int
+
+
+def held(root: object) -> Held:
+    """What koordlet has.
 
     Left out are those of the API server in memory, which keeps what it was told, and of the metric cache, which has a
     budget of its own (test_ring.py).
     """
-    entries, seen, left = 0, set[int](), [root]
+    entries, size, seen, left = 0, 0, set[int](), [root]
     while left:
         each = left.pop()
         if id(each) in seen or isinstance(each, _NOT_FOLLOWED) or type(each).__module__.startswith(_FOREIGN):
             continue
         seen.add(id(each))
+        size += sys.getsizeof(each)
         if isinstance(each, types.FunctionType):
             # Not into the globals of its module.
             left.extend(each.__closure__ or ())
@@ -99,17 +111,17 @@ def held(root: object) -> int:
         if isinstance(each, dict | list | set | deque | array):
             entries += len(each)
         left.extend(gc.get_referents(each))
-    return entries
+    return Held(entries, size)
 
 
-async def _peak(churn: Churn, agent: Agent, minutes: int) -> int:
+async def _peak(churn: Churn, agent: Agent, minutes: int) -> Held:
     """Of what koordlet holds at the ends of minutes in which a Prometheus server has asked."""
-    peak = 0
+    found = []
     for _ in range(minutes):
         await churn.pass_minute()
         agent.metrics.both.exposition()
-        peak = max(peak, held(agent))
-    return peak
+        found.append(held(agent))
+    return Held(max(each.entries for each in found), max(each.size for each in found))
 
 
 @pytest.mark.parametrize("spans", [2, pytest.param(30, marks=pytest.mark.slow)])
@@ -121,11 +133,12 @@ def test_what_is_held_is_that_of_the_pods_that_there_are(tmp_path: Path, spans: 
     node.machine.write_numa_memory(0, 16 << 20)
     churn = Churn(node)
 
-    async def peaks() -> list[int]:
+    async def peaks() -> list[Held]:
         async with node.running() as agent:
             await _peak(churn, agent, _SPAN)
             return [await _peak(churn, agent, _SPAN) for _ in range(spans)]
 
     first, *others = asyncio.run(peaks())
     assert len(churn.reported) > 0.8 * churn.born
-    assert max(others) <= first + 4
+    assert max(each.entries for each in others) <= first.entries + 4
+    assert max(each.size for each in others) <= min(_BUDGET, 1.01 * first.size)

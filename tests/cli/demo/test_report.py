@@ -18,6 +18,7 @@ from koordinator.cli.demo.report import (
     print_report,
     utilisation,
 )
+from koordinator.cli.demo.rush import Look, Rush
 from koordinator.cli.demo.workloads import Workloads
 from tests.cli.demo.cooled_node import a_cooled_node
 
@@ -56,7 +57,14 @@ def a_good_day() -> Day:
         rooms=[(4.0, "Available", "a"), (19.0, "Succeeded", "a")],
     )
     day.hot_node = a_cooled_node()
+    day.rush = a_rush()
     return day
+
+
+def a_rush(held: int = 2_900, back: int = 7_300, after: bool = True) -> Rush:
+    said = {"policy": "cfsQuota", "cpus": 2.9, "since": "2026-01-01T00:00:12Z", "why": "65 % of 16 CPUs, less much"}
+    looks = [Look(10.0, 7_500, 0, None), Look(12.0, held, 5_500, said)]
+    return Rush([*looks, Look(15.0, back, 0, None)] if after else looks)
 
 
 def explained(message: str, condition: str, *notes: str) -> Explained:
@@ -168,7 +176,32 @@ def test_one_hot_report_is_not_held_against_the_scheduler() -> None:
 
 
 def test_a_day_without_observations_fails_nearly_everything() -> None:
-    assert failing(Day()) == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
+    assert failing(Day()) == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]
+
+
+@pytest.mark.parametrize(
+    "rush",
+    [
+        Rush(),
+        Rush([Look(10.0, 7_500, 0, None), Look(12.0, 2_900, 5_500, None), Look(15.0, 7_300, 0, None)]),
+        a_rush(held=5_000),
+        a_rush(back=4_000),
+        a_rush(after=False),
+    ],
+    ids=["nothing seen", "nothing said", "not held to what was said", "not let go", "still held"],
+)
+def test_batch_pods_that_do_not_make_room_or_do_not_have_it_back_fail_their_claim(rush: Rush) -> None:
+    day = a_good_day()
+    day.rush = rush
+    assert failing(day) == [10]
+
+
+def test_the_report_says_why_batch_pods_were_held_down() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    print_report(a_good_day(), [], console)
+    assert isinstance(console.file, io.StringIO)
+    said = "At 12:00 flash-sale used 5.5 CPUs of node-0, and its batch pods were suppressed to 2.9 CPUs, until 15:00."
+    assert said in console.file.getvalue()
 
 
 @pytest.mark.parametrize("hour", [None, 10.0, 14.0])
@@ -177,7 +210,7 @@ def test_a_gang_of_which_one_pod_is_missing_early_or_late_fails_its_claim(hour: 
     del day.workloads.placed["training-7"]
     if hour is not None:
         day.workloads.placed["training-7"] = hour
-    assert failing(day) == [10]
+    assert failing(day) == [11]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +225,7 @@ def test_a_gang_of_which_one_pod_is_missing_early_or_late_fails_its_claim(hour: 
 def test_quotas_that_do_not_lend_and_take_back_fail_their_claim(used: list[tuple[float, dict[str, int]]]) -> None:
     day = a_good_day()
     day.workloads.used = used
-    assert failing(day) == [11]
+    assert failing(day) == [12]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +241,7 @@ def test_quotas_that_do_not_lend_and_take_back_fail_their_claim(used: list[tuple
 def test_a_room_that_is_not_held_and_used_fails_its_claim(rooms: list[tuple[float, str, str]], node: str) -> None:
     day = a_good_day()
     day.workloads.rooms, day.workloads.nodes = rooms, {"checkout-next": node}
-    assert failing(day) == [12]
+    assert failing(day) == [13]
 
 
 @pytest.mark.parametrize(

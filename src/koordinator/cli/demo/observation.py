@@ -15,8 +15,10 @@ from koordinator.api.nodemetric import NodeMetric, ResourceMap
 from koordinator.api.pod import Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.resource_names import BATCH_CPU
+from koordinator.cli.demo import rush
 from koordinator.cli.demo.day import FAULTY
 from koordinator.cli.demo.hot_node import HotNode
+from koordinator.cli.demo.rush import Rush
 from koordinator.cli.demo.workloads import Workloads
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.kube.event_series import EVENTS_V1
@@ -135,6 +137,8 @@ class Day:
     workloads: Workloads = field(default_factory=Workloads)
     """What is seen of the gang, the quotas and the Reservation."""
     hot_node: HotNode = field(default_factory=HotNode)
+    rush: Rush = field(default_factory=Rush)
+    """What is seen of the node on which online load rises."""
     kept_off_hot_nodes: int = 0
     """Pods that were placed while the load-aware filter kept them off at least one node."""
 
@@ -162,6 +166,9 @@ class Day:
     def see_metrics(self, hour: float, metrics: Sequence[NodeMetric]) -> None:
         nodes = {metric.metadata.name: usage for metric in metrics if (usage := node_usage(metric)) is not None}
         self.moments.append(Moment(hour, nodes))
+        for metric in metrics:
+            if metric.metadata.name == rush.NODE:
+                self.rush.see(hour, metric)
 
     def see_pods(self, pods: Sequence[Pod]) -> None:
         on_node: dict[tuple[str, str], int] = {}

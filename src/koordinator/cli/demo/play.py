@@ -23,7 +23,7 @@ from koordinator.api.pod import Pod
 from koordinator.api.slo_controller_config import DEFAULT_NAME
 from koordinator.base.clock import Clock
 from koordinator.cli.demo import day as script
-from koordinator.cli.demo import hot_node, workloads
+from koordinator.cli.demo import hot_node, rush, workloads
 from koordinator.cli.demo.day import FAULTY, FAULTY_FROM_HOUR, FAULTY_TO_HOUR
 from koordinator.cli.demo.hot_node import HOT, Crawler
 from koordinator.cli.demo.observation import Day, explain
@@ -100,7 +100,8 @@ async def running(cluster: LocalCluster, say: Callable[[str], None]) -> AsyncIte
         await cluster.start("apiserver")
         client = await connect(ClientOptions(kubeconfig=str(cluster.options.kubeconfig)))
         try:
-            configuration = {"data": {"colocation-config": json.dumps(script.COLOCATION)}}
+            strategies = {"colocation-config": script.COLOCATION, "resource-threshold-config": rush.SUPPRESSION}
+            configuration = {"data": {name: json.dumps(strategy) for name, strategy in strategies.items()}}
             await client.patch(CONFIG_MAPS, DEFAULT_NAME, configuration, PatchType.MERGE, NAMESPACE)
             for name, what in _STARTED_NEXT.items():
                 say(f"starting {what}")
@@ -152,7 +153,8 @@ def make_cluster(data: Path, seed: int, clock: Clock, say: Callable[[str], None]
 
 
 async def _run_script(client: Client, clock: Clock, day: Day, faulty: FaultyNode, crawler: Crawler, show: Show) -> None:
-    offers = sorted((*script.script(), *workloads.offers(), *hot_node.offers()), key=lambda offer: offer.hour)
+    all_offers = (*script.script(), *workloads.offers(), *hot_node.offers(), *rush.offers())
+    offers = sorted(all_offers, key=lambda offer: offer.hour)
     began = clock.monotonic()
     offered = 0
     while (hour := (clock.monotonic() - began) * 24 / script.DAY_SECONDS) < 24:

@@ -18,6 +18,7 @@ from koordinator.base.errors import ConfigurationError
 from koordinator.cli.demo.day import CPU_THRESHOLD_PERCENT, FAULTY, FIRST_BATCH_HOUR, SAFE_PERCENT
 from koordinator.cli.demo.hot_node import HOT, HOT_PERCENT, HotNode, availability_claim, cooling_claim, staying_claim
 from koordinator.cli.demo.observation import Day, Explained, Mark, NodeUsage, PlacedPod
+from koordinator.cli.demo.rush import rush_claim, rush_sentence
 from koordinator.cli.demo.workloads import clock, gang_claim, quota_claim, reservation_claim
 
 _LEAST_GAIN = 1.5
@@ -143,6 +144,7 @@ def claims(day: Day) -> list[Claim]:
             "pods meanwhile and lends again",
             set(day.marks) == {FAULTY} and was_set_aside(day.marks[FAULTY]),
         ),
+        Claim(*rush_claim(day.rush)),
         Claim(*gang_claim(day.workloads)),
         Claim(*quota_claim(day.workloads)),
         Claim(*reservation_claim(day.workloads)),
@@ -197,7 +199,9 @@ def print_report(day: Day, judged: Sequence[Claim], console: Console | None = No
     for name, marks in day.marks.items():
         console.print(_set_aside(name, marks), soft_wrap=wide)
     _print_hot_node(day.hot_node, console)
-    console.print("Nodes and usage are simulated; everything that decides is not.")
+    if sentence := rush_sentence(day.rush):
+        console.print(escape(sentence), soft_wrap=wide)
+    console.print("Nodes, their agents and usage are simulated; all else that decides is not.")
     if day.explained is not None:
         _print_explained(day.explained, console)
     console.print()
