@@ -187,7 +187,8 @@ class Coscheduling(
     def _failed(self, pod: PodInfo, message: str) -> None:
         if gang_id_of(pod.pod):
             wave = self.cache.wave
-            if wave is not None and not wave.failure:
+            if wave is not None and not wave.failure and wave.group.is_strict:
+                # They are about to let go.
                 wave.held = self._held(wave.group)
             self.cache.attempt_failed(pod.uid, message)
             self.gangs.carry_out()
@@ -205,7 +206,8 @@ class Coscheduling(
             return None
         if wave is None or wave.group is not group:
             return QuestionedJob(group.id, {})
-        return QuestionedJob(group.id, wave.held, wave.failure if group.failed_member != pod.uid else "")
+        held = wave.held or self._held(group)
+        return QuestionedJob(group.id, held, wave.failure if group.failed_member != pod.uid else "")
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
         return None
