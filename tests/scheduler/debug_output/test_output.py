@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from koordinator.api.annotations import RESERVATION_NAME
+from koordinator.api.pod import Pod
 from koordinator.scheduler.debug_output import DebugOutput, DebugSettings
 from koordinator.scheduler.debug_output.output import diagnosis
 from koordinator.scheduler.engine.columns import Ints, Rows
@@ -18,8 +19,10 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.node_unschedulable import NodeUnschedulable
 from tests.scheduler.explain.scene import NOW, Scene, make_node, make_pod
 from tests.scheduler.plugins.coscheduling.gang_fakes import member, with_annotations
-from tests.scheduler.plugins.coscheduling.test_plugin import run
-from tests.scheduler.running_scheduler import RunningScheduler
+from tests.scheduler.plugins.coscheduling.test_job_preemption import important, running
+from tests.scheduler.plugins.coscheduling.test_job_preemption import profile as job_profile
+from tests.scheduler.plugins.coscheduling.test_plugin import nodes, run
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 LOGGER = "koordinator.scheduler.debug_output.output"
 
@@ -113,6 +116,59 @@ def test_members_of_a_gang_are_diagnosed_in_its_name(caplog: pytest.LogCaptureFi
     assert root["scheduleDiagnosis"]["nodeOfferSlot"] == {"n0": 2}
     assert other["preFilterMessage"].startswith('GangGroup "default/g" gets rejected due to member Pod "default/g-2"')
     assert "nodeFailedDetails" not in other["scheduleDiagnosis"]
+
+
+def preempting(pods: list[Pod], caplog: pytest.LogCaptureFixture) -> list[Any]:
+    """What is said of how room for the pods was looked for, where two less important ones run."""
+
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.scheduler.debug.settings.diagnosis = fixture.scheduler.debug.settings.blocking = True
+        for pod in (running("low-0", 0), running("low-1", 1)):
+            fixture.api.store(pod)
+        await fixture.settle()
+        for pod in pods:
+            fixture.api.store(pod)
+        await fixture.settle()
+
+    with caplog.at_level(logging.INFO, LOGGER):
+        simulate(story, lambda: nodes(1, 1), job_profile)
+    documents = [json.loads(line.partition(": $")[2]) for line in caplog.messages if line.startswith("dump diagnosis")]
+    return [document["preemptionDiagnosis"] for document in documents]
+
+
+def test_a_diagnosis_says_who_leaves_for_whom(caplog: pytest.LogCaptureFixture) -> None:
+    first, *_ = preempting([important(member("g", number, 2)) for number in range(2)], caplog)
+    victims = [
+        {"nodeName": f"n{number}", "possibleVictims": [{"namespace": "default", "name": name, "uid": f"uid-{name}"}]}
+        for number, name in enumerate(("low-0", "low-1"))
+    ]
+    assert first == {
+        "dryRunFilterDiagnosis": None,
+        "otherDiagnosis": {
+            "TriggerPodKey": "default/g-0",
+            "preemptorKey": "default/g",
+            "reason": "preempt success",
+            "podToNominatedNode": {"default/g-0": "n0", "default/g-1": "n1"},
+            "victims": victims,
+        },
+    }
+
+
+def test_a_diagnosis_says_that_nobody_leaves(caplog: pytest.LogCaptureFixture) -> None:
+    first, *others = preempting([important(member("g", number, 3)) for number in range(3)], caplog)
+    expected = {"TriggerPodKey": "default/g-0", "preemptorKey": "default/g", "reason": "preemption not helpful"}
+    assert first["otherDiagnosis"] == expected
+    assert [each["otherDiagnosis"] for each in others] == [
+        {"TriggerPodKey": f"default/g-{number}", "reason": "preemption already attempted"} for number in (1, 2)
+    ]
+
+
+def test_a_single_pod_is_its_own_preemptor(caplog: pytest.LogCaptureFixture) -> None:
+    (found,) = preempting([important(make_pod("p"))], caplog)
+    assert (found["otherDiagnosis"]["preemptorKey"], found["otherDiagnosis"]["reason"]) == (
+        "default/p",
+        "preempt success",
+    )
 
 
 def test_a_pod_that_stands_for_a_reservation_is_diagnosed_in_its_name() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -136,6 +137,33 @@ def test_events_that_are_not_kept_any_more_are_not_passed_over() -> None:
         events.add(NODE)
     assert events.since(0) is None
     assert list(events.since(1) or ()) == [NODE, NODE]
+
+
+@pytest.mark.parametrize(
+    ("events_to_register", "pool"), [(frozenset({"Node/Add"}), Pool.BACKOFF), (frozenset[str](), Pool.UNSCHEDULABLE)]
+)
+def test_a_pod_that_no_event_can_free_misses_none(events_to_register: frozenset[str], pool: Pool) -> None:
+    """Members of a gang, say, which another one brings back: more events than are kept happen while they let go."""
+    queue = SchedulingQueue(lambda pod, queued_at: (queued_at,), lambda pod: None, lambda: 0.0)
+    queue.add(describe(make_pod("p")))
+    entry = queue.pop()
+    assert entry is not None
+    for _ in range(5000):
+        queue.on_event(ClusterEvent("Pod/Delete"))
+    queue.add_unschedulable(entry, events_to_register, "no room")
+    assert entry.pool is pool
+
+
+def test_an_event_that_is_useless_to_a_pod_frees_its_like() -> None:
+    queue = SchedulingQueue(lambda pod, queued_at: (queued_at,), lambda pod: None, lambda: 0.0)
+    for name in ("p", "q"):
+        queue.add(describe(make_pod(name)))
+        entry = queue.pop()
+        assert entry is not None
+        queue.add_unschedulable(entry, frozenset({NODE.kind}), "no room", group="alike")
+    queue.on_event(NODE, ("uid-p",))
+    pools = {name: found.pool for name in ("p", "q") if (found := queue.get(f"uid-{name}")) is not None}
+    assert pools == {"p": Pool.UNSCHEDULABLE, "q": Pool.BACKOFF}
 
 
 PODS = st.lists(

@@ -51,7 +51,9 @@ def diagnosis(
         }
     if not cause and (details := failed_details(pod, class_state, columns)):
         schedule["nodeFailedDetails"] = details
-    return {**document, "isRootCausePod": not cause, "scheduleDiagnosis": schedule, "preemptionDiagnosis": None}
+    preempted = job.preemption if job is not None else None
+    preemption = {"dryRunFilterDiagnosis": None, "otherDiagnosis": preempted} if preempted is not None else None
+    return {**document, "isRootCausePod": not cause, "scheduleDiagnosis": schedule, "preemptionDiagnosis": preemption}
 
 
 def failed_details(pod: PodInfo, class_state: ClassState, columns: NodeColumns) -> Sequence[dict[str, Any]]:

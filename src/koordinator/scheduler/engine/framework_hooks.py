@@ -303,6 +303,8 @@ class QuestionedJob:
     """Node -> how many pods of the job wait there for the others."""
     cause: str = ""
     """Why the pod was not even tried: another pod of the job has failed. Empty for that one."""
+    preemption: Mapping[str, Any] | None = None
+    """How room for the job was looked for by preemption in this attempt; None if nobody has looked."""
 
 
 class DiagnosisPlugin(Plugin):

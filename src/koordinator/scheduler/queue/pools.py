@@ -143,14 +143,16 @@ class UnschedulablePods:
                 del groups[group]
         return True
 
-    def freed_by(self, event: ClusterEvent) -> list[QueuedPod]:
-        """The pods that ``event`` may free; they stay unschedulable."""
+    def freed_by(self, event: ClusterEvent, useless_to: Collection[str] = ()) -> list[QueuedPod]:
+        """The pods that ``event`` may free, but those with these uids; they stay unschedulable."""
         freed: list[QueuedPod] = []
         groups = self._by_kind.get(event.kind)
         if not groups:
             return freed
         nominated = self._nominated_to(event)
         for entries in groups.values():
+            if useless_to and not entries.keys().isdisjoint(useless_to):
+                entries = {uid: entry for uid, entry in entries.items() if uid not in useless_to}
             # A pod that is nominated to the node stands for nobody but itself.
             holders = [entries[uid] for uid in nominated if uid in entries]
             typical = next((entry for uid, entry in entries.items() if uid not in nominated), None)

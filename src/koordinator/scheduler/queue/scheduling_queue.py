@@ -154,12 +154,16 @@ class SchedulingQueue:
         if ready:
             self._activate(entry, Cause.ACTIVATED)
             return
-        missed = self._events.since(entry.seen)
-        if entry.changed or missed is None or self._unschedulable.would_free(entry, missed):
+        if entry.changed or (events_to_register and self._has_missed(entry)):
             self._to_backoff_or_active(entry, Cause.FAILED)
             return
         self._enter(entry, Pool.UNSCHEDULABLE, Cause.FAILED)
         self._unschedulable.add(entry)
+
+    def _has_missed(self, entry: QueuedPod) -> bool:
+        """Whether something that may free the pod has happened since its attempt began, or nobody knows any more."""
+        missed = self._events.since(entry.seen)
+        return missed is None or self._unschedulable.would_free(entry, missed)
 
     def retry(self, entry: QueuedPod, reason: str) -> None:
         """The attempt failed by an error (a plugin, the API): try again after a back-off."""
@@ -193,9 +197,8 @@ class SchedulingQueue:
         uids."""
         if self._in_flight:
             self._events.add(event)
-        for entry in self._unschedulable.freed_by(event):
-            if entry.pod.uid not in useless_to:
-                self._wake(entry, of_event(event.kind))
+        for entry in self._unschedulable.freed_by(event, useless_to):
+            self._wake(entry, of_event(event.kind))
 
     def activate_unschedulable(self) -> None:
         """Something that no event tells may have changed for every unschedulable pod."""

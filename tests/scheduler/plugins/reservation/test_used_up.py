@@ -64,6 +64,27 @@ def test_an_owner_takes_from_one_that_is_not_used_up_whatever_their_order() -> N
     assert [used_by(cluster, owner(name, cpu="1")) for name in ("o1", "o2", "o3")] == ["r", "s", ""]
 
 
+def important(name: str, priority: int) -> Pod:
+    pod = owner(name, cpu="1")
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=priority))
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("", "r"), (ALIGNED, "r"), (RESTRICTED, "")])
+def test_an_owner_that_is_more_important_than_a_user_becomes_one_and_takes_from_the_node(
+    policy: str, expected: str
+) -> None:
+    cluster = cluster_with(available(cpu="1", once=False, policy=policy))
+    assert used_by(cluster, important("low", 1)) == "r"
+    assert used_by(cluster, important("high", 2)) == expected
+    assert cluster.view.columns.requested[0, CPU] == 2000
+    assert used_by(cluster, important("equal", 1)) == ""
+
+
+def test_a_more_important_owner_takes_what_is_left_elsewhere_first() -> None:
+    cluster = cluster_with(ordered("r", 1), ordered("s", 2))
+    assert [used_by(cluster, important(f"o{number}", number)) for number in range(3)] == ["r", "s", "r"]
+
+
 def ordered(name: str, order: int) -> Reservation:
     reservation = available(name, cpu="1", once=False)
     labels = {RESERVATION_ORDER: str(order)}

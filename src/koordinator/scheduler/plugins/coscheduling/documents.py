@@ -1,4 +1,4 @@
-"""A gang in the fields of the original's debug API."""
+"""Gangs, and what becomes of a search for room, in the fields of the original."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from koordinator.api.timestamps import format_time
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import PostFilterResult
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Member, MemberState
 
 
@@ -36,3 +38,23 @@ def gang_document(gang: Gang) -> dict[str, Any]:
 
 def _keys(members: Mapping[str, Member]) -> list[str]:
     return sorted(member.key for member in members.values())
+
+
+def preemption_document(trigger: PodInfo, job: str, outcome: str, result: PostFilterResult) -> dict[str, Any]:
+    """How room was looked for, as the original's JobPreemptionState has it, without durations."""
+    nominated = {pod.key: node_name for pod, node_name in result.nominations if node_name}
+    if result.nominated_node:
+        nominated[trigger.key] = result.nominated_node
+    victims: dict[str, list[dict[str, str]]] = {}
+    for victim in sorted(result.victims, key=lambda pod: pod.key):
+        metadata = victim.pod.metadata
+        names = {"namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid}
+        victims.setdefault(victim.pod.spec.node_name, []).append(names)
+    document: dict[str, Any] = {"TriggerPodKey": trigger.key, "reason": outcome}
+    if job:
+        document["preemptorKey"] = job
+    if nominated:
+        document["podToNominatedNode"] = dict(sorted(nominated.items()))
+    if victims:
+        document["victims"] = [{"nodeName": node, "possibleVictims": victims[node]} for node in sorted(victims)]
+    return document

@@ -213,7 +213,7 @@ class Wave:
     failure: str = ""
     """Why the group is given up in this attempt, which the members that are still to be tried are told."""
     held: Mapping[str, int] = field(default_factory=dict)
-    """Node -> how many members had it when one of them failed."""
+    """Node -> how many members of a Strict gang had it when one of them failed."""
     preemption: str = ""
     """What has become of the search for room by preemption in this attempt; empty when nobody has looked."""
 

@@ -45,7 +45,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.declaration import Defaults, gang_id_of
-from koordinator.scheduler.plugins.coscheduling.documents import gang_document
+from koordinator.scheduler.plugins.coscheduling.documents import gang_document, preemption_document
 from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
@@ -92,6 +92,8 @@ class Coscheduling(
         self.gangs: Gangs = view.shared.setdefault(_SHARED, Gangs(GangCache(defaults), self))
         self.cache: GangCache = self.gangs.cache
         self._preemption = JobPreemption(self.name, view) if args.enable_preemption else None
+        self._looked_for: tuple[str, dict[str, Any]] = "", {}
+        """For which pod room was looked for by preemption last, and how that went."""
 
     @property
     def event_handler(self) -> EventHandler:
@@ -128,6 +130,7 @@ class Coscheduling(
         return self.cache.not_freed_by(pod.uid) if gang_id_of(pod.pod) else ()
 
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
+        self._looked_for = "", {}
         if not gang_id_of(pod.pod):
             return None
         error = self.cache.begin_attempt(pod.uid)
@@ -147,6 +150,7 @@ class Coscheduling(
         began = self.handle.monotonic()
         job, outcome, result = self._preempted(self._preemption, pod, attempt)
         self.gangs.metrics.preemption_ended(job, outcome, began, self.handle.monotonic())
+        self._looked_for = pod.uid, preemption_document(pod, job, outcome, result)
         return result
 
     def _preempted(
@@ -187,7 +191,8 @@ class Coscheduling(
     def _failed(self, pod: PodInfo, message: str) -> None:
         if gang_id_of(pod.pod):
             wave = self.cache.wave
-            if wave is not None and not wave.failure:
+            if wave is not None and not wave.failure and wave.group.is_strict:
+                # They are about to let go.
                 wave.held = self._held(wave.group)
             self.cache.attempt_failed(pod.uid, message)
             self.gangs.carry_out()
@@ -201,11 +206,14 @@ class Coscheduling(
     def questioned_job(self, pod: PodInfo) -> QuestionedJob | None:
         member, wave = self.cache.member(pod.uid), self.cache.wave
         group = member.gang.group if member is not None and not member.gang.is_released else None
+        about, found = self._looked_for
+        preemption = found if about == pod.uid else None
         if group is None:
-            return None
+            return QuestionedJob(pod.key, {}, "", preemption) if preemption is not None else None
         if wave is None or wave.group is not group:
-            return QuestionedJob(group.id, {})
-        return QuestionedJob(group.id, wave.held, wave.failure if group.failed_member != pod.uid else "")
+            return QuestionedJob(group.id, {}, "", preemption)
+        cause = wave.failure if group.failed_member != pod.uid else ""
+        return QuestionedJob(group.id, wave.held or self._held(group), cause, preemption)
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
         return None

@@ -91,6 +91,12 @@ def has_left(booking: Booking, pod: PodInfo) -> bool:
     return bool(wanted) and not set(wanted).isdisjoint(host_ports(booking.pod))
 
 
+def outranks_a_user(booking: Booking, pod: PodInfo) -> bool:
+    """Whether somebody less important takes from the Reservation: what that one leaves is the pod's before all
+    others'."""
+    return any(user.priority < pod.priority for user in booking.users.values())
+
+
 def score(booking: Booking, request: Columns) -> int:
     """How full the Reservation would be, 0..100: the mean over what it holds, as NodeResourcesFit's MostAllocated."""
     allocated = booking.allocated

@@ -22,6 +22,7 @@ from koordinator.scheduler.plugins.reservation.fitting import (
     NONE_SUITS,
     Room,
     has_left,
+    outranks_a_user,
     score,
     shares_a_resource,
 )
@@ -140,18 +141,20 @@ class Nominator:
 
     def nominated(self, pod: PodInfo, row: int, match: Match, wish: Wish, *, assumed: bool = False) -> Booking | None:
         """The Reservation that the pod would take from on the row; None if it would take from the node alone. See
-        ``capacity``. One that is used up has no more owners, but for pods that must use a Reservation."""
+        ``capacity``. One that is used up has no more owners, but for pods that must use a Reservation, and, where
+        nothing else is left, for those that are more important than one who uses it."""
         matched = self._cache.open_on(self._view.columns.names[row], match)
         if not matched:
             return None
         capacity, resources = self.capacity(pod, row, matched, assumed=assumed), self._view.columns.resources
         checked = self.checked(pod)
-        fitting = [
-            each
-            for each in matched
-            if (wish.affinity is not None or has_left(each, pod))
-            and not capacity.reasons(each, checked, resources, detailed=False)
-        ]
+        suitable = [each for each in matched if not capacity.reasons(each, checked, resources, detailed=False)]
+        fitting = [each for each in suitable if wish.affinity is not None or has_left(each, pod)]
+        if not fitting and assumed:
+            # Of no matter for how good the node is, which pods share that are not equally important.
+            fitting = [
+                each for each in suitable if shares_a_resource(each, pod.request.amounts) and outranks_a_user(each, pod)
+            ]
         points = self._points() if fitting else None
         if points:
             return self._as_filtered(pod, row, lambda: self._best(pod, row, fitting, points))
@@ -199,7 +202,7 @@ class Nominator:
             reasons = (*reasons, refusal) if refusal is not None else reasons
         if reasons:
             return ", ".join(each.text for each in reasons)
-        if wish.affinity is None and not has_left(booking, pod):
+        if wish.affinity is None and not has_left(booking, pod) and not outranks_a_user(booking, pod):
             return "nothing that the pod requests is left of the reservation"
         nominated = self.nominated(pod, row, match, wish)
         if nominated is not None and nominated is not booking:
