@@ -12,12 +12,14 @@ from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
+from koordinator.api.reservation import Reservation
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.descheduler.configuration.arguments import make_arguments
 from koordinator.descheduler.framework import Eviction, EvictionResult, Evictor, Handle, Plan, Plugin, Snapshot, Step
 from koordinator.descheduler.plugins.table import DECIDING
+from koordinator.descheduler.requests import reservations_by_node
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 
@@ -112,7 +114,12 @@ def make_metric(
 
 
 def make_snapshot(
-    nodes: Iterable[Node], pods: Iterable[Pod] = (), metrics: Iterable[NodeMetric] = (), *, monotonic: float = 0
+    nodes: Iterable[Node],
+    pods: Iterable[Pod] = (),
+    metrics: Iterable[NodeMetric] = (),
+    *,
+    monotonic: float = 0,
+    reservations: Iterable[Reservation] = (),
 ) -> Snapshot:
     by_node: dict[str, list[Pod]] = {}
     for pod in pods:
@@ -123,7 +130,14 @@ def make_snapshot(
         now=NOW,
         monotonic=monotonic,
         node_metrics={metric.metadata.name: metric for metric in metrics},
+        reservations=reservations_by_node(reservations),
     )
+
+
+def make_reservation(node: str, *, phase: str = "Available", **amounts: str) -> Reservation:
+    """One that no pod uses; ``amounts`` is what is reserved."""
+    status = {"phase": phase, "nodeName": node, "allocatable": amounts}
+    return convert({"metadata": {"name": f"on-{node}"}, "status": status}, Reservation)
 
 
 class FakeEvictor(Evictor):

@@ -23,6 +23,7 @@ from tests.descheduler.clusters import (
     make_node,
     make_plugin,
     make_pod,
+    make_reservation,
     make_snapshot,
     steps,
 )
@@ -84,6 +85,14 @@ def test_two_evicted_pods_never_count_on_the_same_requests() -> None:
     nodes, _, metrics = hot_and_cool()
     pods = [make_pod(f"web-{number}", "hot", requests={"cpu": "3"}, age=number) for number in range(7)]
     assert len(evicted(make_plugin("LowNodeLoad", CPU).balance(make_snapshot(nodes, pods, metrics)))) == 1
+
+
+@pytest.mark.parametrize(("reserved", "leaving"), [("1", 3), ("3", 1), ("4", 0)])
+def test_what_is_reserved_for_pods_of_an_earlier_cycle_is_not_counted_on_again(reserved: str, leaving: int) -> None:
+    nodes, _, metrics = hot_and_cool()
+    pods = [make_pod(f"web-{number}", "hot", requests={"cpu": "1"}, age=number) for number in range(7)]
+    snapshot = make_snapshot(nodes, pods, metrics, reservations=[make_reservation("cool", cpu=reserved)])
+    assert len(evicted(make_plugin("LowNodeLoad", CPU).balance(snapshot))) == leaving
 
 
 @pytest.mark.parametrize("broken", ["absent", "old", "never", "ahead"])

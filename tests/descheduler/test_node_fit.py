@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from koordinator.descheduler.node_fit import TargetNodes
-from tests.descheduler.clusters import make_node, make_pod, make_snapshot
+from tests.descheduler.clusters import make_node, make_pod, make_reservation, make_snapshot
 
 SELECTOR: dict[str, Any] = {
     "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
@@ -51,6 +51,28 @@ def test_one_target(node: dict[str, Any], pod: dict[str, Any], fits: bool) -> No
     finished = make_pod("finished", "target", requests={"cpu": "1"}, status={"phase": "Succeeded"})
     targets = TargetNodes(make_snapshot([target], [there, finished]), [target])
     assert targets.fitting(make_pod("moving", "elsewhere", **pod)).tolist() == [fits]
+
+
+@pytest.mark.parametrize(
+    ("phase", "requests", "fits"),
+    [
+        ("Available", {"cpu": "2"}, False),
+        ("Available", {"cpu": "1"}, True),
+        ("Pending", {"cpu": "2"}, True),
+        ("Succeeded", {"cpu": "2"}, True),
+    ],
+)
+def test_what_is_reserved_for_others_is_not_free(phase: str, requests: dict[str, str], fits: bool) -> None:
+    target = make_node("target", cpu="3")
+    snapshot = make_snapshot([target], reservations=[make_reservation("target", phase=phase, cpu="2")])
+    pod = make_pod("moving", "elsewhere", requests=requests)
+    assert TargetNodes(snapshot, [target]).fitting(pod).tolist() == [fits]
+
+
+def test_a_pod_to_come_has_its_slot() -> None:
+    target = make_node("target", pods="1")
+    snapshot = make_snapshot([target], reservations=[make_reservation("target", cpu="1")])
+    assert not TargetNodes(snapshot, [target]).fitting(make_pod("moving", "elsewhere")).any()
 
 
 def test_a_pod_is_never_offered_its_own_node() -> None:

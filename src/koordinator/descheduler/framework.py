@@ -25,6 +25,7 @@ from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod, is_finished
 from koordinator.api.pod_migration_job import DeleteOptions
+from koordinator.api.reservation import Reservation
 from koordinator.base.clock import Clock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.events import EventRecorder
@@ -92,6 +93,8 @@ class Snapshot:
     """Seconds of a clock that never goes back: what timeouts of the program's own are worked out from."""
     node_metrics: Mapping[str, NodeMetric] = field(default_factory=dict)
     """By the name of the node."""
+    reservations: Mapping[str, Sequence[Reservation]] = field(default_factory=dict)
+    """By the name of the node that they are on, in whatever phase; a node without may be absent."""
 
     def pods_on(self, node: str) -> Sequence[Pod]:
         """The pods of a node that occupy something: neither succeeded nor failed."""

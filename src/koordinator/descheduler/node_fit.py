@@ -1,8 +1,8 @@
 """Whether pods would find room on certain nodes: a subset of the scheduler's filters, over all those nodes at once.
 
 Node selectors, required node affinity, taints, ``spec.unschedulable``, the pod's own required anti-affinity, the number
-of pods, and requests against what is allocatable. The nodes are columns; what a placement takes is booked at once, so
-that no two pods count on the same room.
+of pods, and requests against what is allocatable and not reserved. The nodes are columns; what a placement takes is
+booked at once, so that no two pods count on the same room.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import numpy.typing as npt
 
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.api.quantity import Quantity
-from koordinator.api.resource_names import CPU, PODS
+from koordinator.api.resource_names import PODS
 from koordinator.descheduler.framework import Snapshot
+from koordinator.descheduler.requests import amount, requests_of, reserved_requests
 from koordinator.model.label_selector import CompiledSelector, SelectorError, compile_selector
 from koordinator.model.node_selector import required_predicate
-from koordinator.model.pod_requests import canonical, pod_requests
 from koordinator.model.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerated
 
 Ints = npt.NDArray[np.int64]
@@ -32,24 +31,6 @@ _MOST: Final = 2**61
 """Beyond what any node has. Columns have 64 bits: one object that says more must not make them overflow."""
 _Term = tuple[CompiledSelector, frozenset[str]]
 """Selector and namespaces of a term of pod affinity."""
-
-
-def amount(name: str, quantity: Quantity) -> int:
-    """In the unit that is counted in: milli-CPU, else whole units, rounded up."""
-    return quantity.milli if name == CPU else quantity.value
-
-
-def requests_of(pod: Pod) -> dict[str, int]:
-    """What the spec asks for, in the units of ``amount``."""
-    spec = pod.spec
-    if not spec.init_containers and spec.resources is None and not spec.overhead:
-        # Most pods: nothing but containers counts, and there are many pods.
-        total: dict[str, int] = {}
-        for container in spec.containers:
-            for name, quantity in container.resources.requests.items():
-                total[name] = total.get(name, 0) + (quantity.milli if name == CPU else quantity.value)
-        return total
-    return {name: canonical(name, nanos) for name, nanos in pod_requests(pod, resized=False).items()}
 
 
 def _bounded_requests(pod: Pod) -> dict[str, int]:
@@ -67,14 +48,15 @@ class TargetNodes:
         self._nodes = nodes
         self._index = {node.metadata.name: index for index, node in enumerate(nodes)}
         self._pods = [list(snapshot.pods_on(node.metadata.name)) for node in nodes]
+        self._reserved = [_reserved_on(node, snapshot) for node in nodes]
         self._free: dict[str, Ints] = {}
         self._requested: dict[str, Ints] = {}
         self._masks: dict[Hashable, Mask] = {}
         limits = [node.status.allocatable.get(PODS) for node in nodes]
         self._slots = np.array(
             [
-                _UNLIMITED if limit is None else _bounded(limit.value) - len(pods)
-                for limit, pods in zip(limits, self._pods, strict=True)
+                _UNLIMITED if limit is None else _bounded(limit.value) - len(pods) - len(reserved)
+                for limit, pods, reserved in zip(limits, self._pods, self._reserved, strict=True)
             ],
             dtype=np.int64,
         )
@@ -118,8 +100,8 @@ class TargetNodes:
     def _sum_requests(self) -> None:
         for index, pods in enumerate(self._pods):
             total: dict[str, int] = {}
-            for pod in pods:
-                for name, wanted in requests_of(pod).items():
+            for requests in (*map(requests_of, pods), *self._reserved[index]):
+                for name, wanted in requests.items():
                     total[name] = total.get(name, 0) + wanted
             for name, wanted in total.items():
                 column = self._requested.get(name)
@@ -152,6 +134,12 @@ class TargetNodes:
             )
             mask = self._masks[key] = np.fromiter(answers, dtype=np.bool_, count=len(self._nodes))
         return mask
+
+
+def _reserved_on(node: Node, snapshot: Snapshot) -> list[dict[str, int]]:
+    """The requests of pods to come: each of these will take a slot, too."""
+    found = map(reserved_requests, snapshot.reservations.get(node.metadata.name, ()))
+    return [requests for requests in found if any(requests.values())]
 
 
 def tolerates_node(pod: Pod, node: Node) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from koordinator.api.kinds import NODE_METRICS, NODES, PODS
+from koordinator.api.kinds import NODE_METRICS, NODES, PODS, RESERVATIONS
 from koordinator.api.pod import Pod
 from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.deadline import unless
@@ -20,6 +20,7 @@ from koordinator.descheduler.configuration.arguments import checked_selector
 from koordinator.descheduler.cycle import Cycle, CycleReport, is_ready
 from koordinator.descheduler.framework import Evictor, Handle, Plugin, Snapshot
 from koordinator.descheduler.rehearsal import Rehearsal
+from koordinator.descheduler.requests import reservations_by_node
 from koordinator.descheduler.runtime import EvictionLimiter, build_profile
 from koordinator.kube.errors import TransportError
 from koordinator.kube.events import EventBroadcaster
@@ -58,6 +59,7 @@ class Descheduler:
         self._nodes = self.informers.informer(NODES, transform=node_as_seen)
         self._pods = self.informers.informer(PODS, transform=pod_as_seen, indexes={NODE_INDEX: _node_name})
         self._metrics = self.informers.informer(NODE_METRICS, absent_is_empty=True)
+        self._reservations = self.informers.informer(RESERVATIONS, absent_is_empty=True)
 
         def make_handle(profile: ProfileConfiguration, evictor: Evictor) -> Handle:
             return Handle(
@@ -171,6 +173,7 @@ class Descheduler:
             now=self._clock.now(),
             monotonic=self._clock.monotonic(),
             node_metrics={metric.metadata.name: metric for metric in self._metrics.list()},
+            reservations=reservations_by_node(self._reservations.list()),
         )
 
     def _pods_of(self, node: str) -> Sequence[Pod]:

@@ -11,7 +11,6 @@ from koordinator.api.drain_node import DrainNode
 from koordinator.api.drain_node_group import DrainNodeGroup
 from koordinator.api.kinds import DRAIN_NODE_GROUPS, DRAIN_NODES, NODES
 from koordinator.api.meta import Object, controller_of
-from koordinator.api.reservation import Reservation
 from koordinator.base.clock import Clock
 from koordinator.descheduler.drain.plan import NODE_GROUP
 from koordinator.descheduler.drain_group.decision import decide
@@ -30,6 +29,7 @@ from koordinator.descheduler.drain_group.planning import capacity_of
 from koordinator.descheduler.drain_group.stages import Stage, stage_of
 from koordinator.descheduler.migration.job_status import status_patch
 from koordinator.descheduler.migration.lister import MigrationLister
+from koordinator.descheduler.requests import reservations_by_node
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventRecorder
@@ -139,9 +139,7 @@ class DrainGroupController:
                 yield drain
 
     def _capacities(self) -> Mapping[str, NodeCapacity]:
-        reserved: dict[str, list[Reservation]] = {}
-        for reservation in self._cluster.reservations.list():
-            reserved.setdefault(reservation.status.node_name, []).append(reservation)
+        reserved = reservations_by_node(self._cluster.reservations.list())
         return {
             (name := node.metadata.name): capacity_of(node, self._cluster.pods_on(name), reserved.get(name, ()))
             for node in self._nodes.list()

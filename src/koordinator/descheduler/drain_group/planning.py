@@ -13,13 +13,13 @@ from koordinator.api.drain_node_group import DrainNodeGroup, TerminationPolicy
 from koordinator.api.kinds import DRAIN_NODE_GROUPS, DRAIN_NODES
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod, is_finished
-from koordinator.api.reservation import AVAILABLE, Reservation, ReservationStatus
+from koordinator.api.reservation import Reservation
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.descheduler.drain.objects import LONGEST_LABEL
 from koordinator.descheduler.drain.plan import NODE_GROUP
 from koordinator.descheduler.drain_group.plan import GroupFacts, NodeCapacity
 from koordinator.descheduler.drain_group.stages import Stage, stage_of
-from koordinator.descheduler.node_fit import amount, requests_of
+from koordinator.descheduler.requests import amount, requests_of, reserved_requests
 
 RESOURCES: Final = (CPU, MEMORY)
 """What nodes are compared by."""
@@ -34,18 +34,10 @@ def capacity_of(node: Node, pods: Sequence[Pod], reservations: Sequence[Reservat
     """``reservations`` are those on the node: what is reserved and not used yet is not free."""
     allocatable = {name: amount(name, node.status.allocatable[name]) for name in RESOURCES if _has(node, name)}
     requested = [requests_of(pod) for pod in pods if not is_finished(pod)]
-    reserved = [_left_of(each.status) for each in reservations if each.status.phase == AVAILABLE]
+    reserved = map(reserved_requests, reservations)
     taken = [*requested, *reserved]
     free = {name: most - sum(each.get(name, 0) for each in taken) for name, most in allocatable.items()}
     return NodeCapacity(allocatable, free)
-
-
-def _left_of(status: ReservationStatus) -> dict[str, int]:
-    """What is reserved and not allocated to a pod, which counts by its requests."""
-    allocated = {name: amount(name, quantity) for name, quantity in status.allocated.items()}
-    return {
-        name: max(0, amount(name, quantity) - allocated.get(name, 0)) for name, quantity in status.allocatable.items()
-    }
 
 
 def next_node(policy: TerminationPolicy, members: Collection[str], facts: GroupFacts) -> tuple[str, str]:

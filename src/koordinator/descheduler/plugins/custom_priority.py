@@ -19,7 +19,8 @@ from koordinator.descheduler.configuration.arguments import (
     checked_selector,
 )
 from koordinator.descheduler.framework import BalancePlugin, Cordon, Eviction, Handle, Plan, Remark, Snapshot
-from koordinator.descheduler.node_fit import TargetNodes, requests_of
+from koordinator.descheduler.node_fit import TargetNodes
+from koordinator.descheduler.requests import requests_of
 from koordinator.model.label_selector import CompiledSelector
 
 BEST_EFFORT: Final = "BestEffort"

@@ -21,8 +21,9 @@ from koordinator.descheduler.configuration.arguments import (
     checked_selector,
 )
 from koordinator.descheduler.framework import BalancePlugin, Eviction, Handle, Plan, Remark, Snapshot
-from koordinator.descheduler.node_fit import TargetNodes, amount, requests_of
+from koordinator.descheduler.node_fit import TargetNodes
 from koordinator.descheduler.pod_predicates import is_leaving
+from koordinator.descheduler.requests import amount, requests_of
 
 
 class FragmentationAwareArgs(Arguments):

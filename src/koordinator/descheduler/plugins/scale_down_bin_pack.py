@@ -29,7 +29,7 @@ from koordinator.descheduler.configuration.arguments import (
     checked_selector,
 )
 from koordinator.descheduler.framework import BalancePlugin, DeletionCost, Eviction, Handle, Plan, Remark, Snapshot
-from koordinator.descheduler.node_fit import amount, requests_of
+from koordinator.descheduler.requests import amount, requests_of
 
 CALCULATE_ONLY: Final = "CalculateOnly"
 EVICT_DIRECTLY: Final = "EvictDirectly"

@@ -17,10 +17,11 @@ from koordinator.api.pod import Pod, ResourceList
 from koordinator.api.quantity import Quantity
 from koordinator.descheduler.configuration.arguments import PodSelection
 from koordinator.descheduler.framework import Eviction, Evictor, Plan, Remark, Snapshot
-from koordinator.descheduler.node_fit import TargetNodes, amount
+from koordinator.descheduler.node_fit import TargetNodes
 from koordinator.descheduler.plugins.low_node_load.load_columns import Ints, LoadColumns
 from koordinator.descheduler.plugins.low_node_load.thresholds import Groups, Mask, Percentages, Thresholds
 from koordinator.descheduler.pod_order import eviction_order
+from koordinator.descheduler.requests import amount
 from koordinator.model.pod_requests import pod_requests
 
 _ANYWHERE: Final = -1

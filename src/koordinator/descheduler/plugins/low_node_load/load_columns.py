@@ -19,8 +19,8 @@ from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU, PODS
 from koordinator.descheduler.framework import Snapshot
-from koordinator.descheduler.node_fit import amount
 from koordinator.descheduler.pod_predicates import is_leaving
+from koordinator.descheduler.requests import amount
 
 Ints = npt.NDArray[np.int64]
 NANOS_OF_MILLI: Final = 10**6

@@ -14,9 +14,9 @@ from koordinator.api.resource_names import CPU, MEMORY, PODS
 from koordinator.base.errors import ConfigurationError
 from koordinator.descheduler.configuration.arguments import Arguments, Namespaces, ResourceThresholds
 from koordinator.descheduler.framework import BalancePlugin, Eviction, Evictor, Handle, Plan, Remark, Snapshot
-from koordinator.descheduler.node_fit import amount, requests_of
 from koordinator.descheduler.pod_order import kubernetes_order
 from koordinator.descheduler.pod_predicates import is_leaving
+from koordinator.descheduler.requests import amount, requests_of
 from koordinator.model.tolerations import tolerated
 
 _ONLY_THRESHOLDING_RESOURCES: Final = "OnlyThresholdingResources"
