@@ -21,6 +21,8 @@ class SuppressedNode(NodeUnderTest):
     def __init__(self, root: Path) -> None:
         self.job_cores = 4.0
         """What the best-effort pod would use."""
+        self.hides_stat = False
+        """Whether the usage of the machine cannot be read."""
         self._job_micros = 0
         super().__init__(root)
         self.add_capacity()
@@ -43,6 +45,11 @@ class SuppressedNode(NodeUnderTest):
     def wanted(self) -> int:
         """The quota that the load asks for."""
         return round((2.6 - self.pod_cores - SYSTEM_CORES) * 100_000)
+
+    def write_machine_files(self) -> None:
+        super().write_machine_files()
+        if self.hides_stat:
+            (self.machine.root / "proc/stat").unlink()
 
     def write_files(self) -> None:
         super().write_files()

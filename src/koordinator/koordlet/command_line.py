@@ -43,8 +43,27 @@ _PROFILE_ADDRESS: Final = ListenAddress("127.0.0.1", 9317)
 _MEMORY: Final = "memory"
 _SQLITE: Final = "sqlite"
 _NO_RUNTIME: Final = "no container is stopped behind kubelet's back, which is all that the runtime was asked for"
+_CADVISOR_SWITCHES: Final = (
+    "allow-dynamic-housekeeping",
+    "disable-root-cgroup-stats",
+    "docker-only",
+    "enable-load-reader",
+    "log-cadvisor-usage",
+    "storage-driver-secure",
+)
+_CADVISOR: Final = (
+    *_CADVISOR_SWITCHES,
+    *("application-metrics-count-limit", "boot-id-file", "container-hints", "containerd", "containerd-namespace"),
+    *("containerd-env-metadata-whitelist", "crio-client-timeout", "event-storage-age-limit"),
+    *("event-storage-event-limit", "global-housekeeping-interval", "housekeeping-interval", "machine-id-file"),
+    *("max-housekeeping-interval", "referenced-reset-interval", "storage-driver-buffer-duration"),
+    *("storage-driver-db", "storage-driver-host", "storage-driver-password", "storage-driver-table"),
+    *("storage-driver-user", "update-machine-info-interval"),
+)
+"""Flags of a library that the original is linked with."""
 _UNUSED: Final[Mapping[str, str]] = {
     **KLOG_FLAGS,
+    **dict.fromkeys(_CADVISOR, "there is no cAdvisor in koordlet"),
     "configmap-name": "koordlet reads no ConfigMap",
     "configmap-namespace": "koordlet reads no ConfigMap",
     "report-interval": "the NodeMetric says how often to report",
@@ -84,6 +103,7 @@ _FOLDERS: Final = {
 }
 
 _SWITCHES: Final = KLOG_SWITCHES | {
+    *_CADVISOR_SWITCHES,
     "only-evict-by-api",
     "enable-pod-taskids",
     "tsdb-enable-prometheus-metric",

@@ -30,7 +30,7 @@ from koordinator.node.grpc_server import GrpcServer
 from tests.koordlet.hooks.hooked_node import HookedNode
 from tests.koordlet.node_under_test import NodeUnderTest
 from tests.runtime_proxy.fake_servers import channel
-from tests.runtime_proxy.proxied import proxied, run
+from tests.runtime_proxy.proxied import Proxied, proxied, run
 from tests.waiting import wait_for
 
 SPEC = "node.koordinator.sh/extended-resource-spec"
@@ -43,13 +43,20 @@ PARENT = "/kubepods/besteffort/podsort"
 async def serving(node: HookedNode, *, fails: bool = False) -> AsyncIterator[Path]:
     """The hook server of a node, at a path short enough for a socket."""
     with tempfile.TemporaryDirectory(prefix="kh") as folder:
-        path, listening = Path(folder, "hooks.sock"), asyncio.Event()
-        async with asyncio.TaskGroup() as tasks:
-            server = GrpcServer(handlers(node.starting(fails=fails)))
-            task = tasks.create_task(server.run(str(path), listening.set))
-            await listening.wait()
+        path = Path(folder, "hooks.sock")
+        async with serving_at(path, node, fails=fails):
             yield path
-            task.cancel()
+
+
+@asynccontextmanager
+async def serving_at(path: Path, node: HookedNode, *, fails: bool = False) -> AsyncIterator[None]:
+    listening = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        server = GrpcServer(handlers(node.starting(fails=fails)))
+        task = tasks.create_task(server.run(str(path), listening.set))
+        await listening.wait()
+        yield
+        task.cancel()
 
 
 def container_request(**annotations: str) -> ContainerResourceHookRequest:
@@ -128,27 +135,53 @@ def test_grpcio_gets_long_answers_and_the_codes_of_errors(tmp_path: Path) -> Non
     run(scenario())
 
 
+async def create(proxy: Proxied, name: str) -> tuple[int, int, int]:
+    """A pod and its container through the proxy; the shares, quota and memory that the runtime makes it with."""
+    parent = f"/kubepods/besteffort/pod{name}"
+    pod = cri.RunPodSandboxRequest()
+    pod.config.metadata.name = pod.config.metadata.uid = name
+    pod.config.labels["koordinator.sh/qosClass"] = "BE"
+    pod.config.annotations[SPEC] = BATCH
+    pod.config.linux.cgroup_parent = parent
+    sandbox = cri.RunPodSandboxResponse.FromString(await proxy.call("RunPodSandbox", pod)).pod_sandbox_id
+    container = cri.CreateContainerRequest(pod_sandbox_id=sandbox)
+    container.config.metadata.name = "main"
+    container.config.linux.resources.cpu_shares = 2
+    container.sandbox_config.linux.cgroup_parent = parent
+    await proxy.call("CreateContainer", container)
+    given = cri.CreateContainerRequest.FromString(proxy.runtime.messages("CreateContainer")[-1]).config.linux.resources
+    return given.cpu_shares, given.cpu_quota, given.memory_limit_in_bytes
+
+
 def test_a_container_through_the_runtime_proxy_has_its_batch_resources(tmp_path: Path) -> None:
     async def scenario() -> None:
         node = HookedNode(tmp_path)
         node.add_cgroup(PARENT.strip("/"))
         async with serving(node) as path, proxied() as proxy:
             proxy.register("koordlet.json", path, tuple(node.hooks.stages))
-            pod = cri.RunPodSandboxRequest()
-            pod.config.metadata.name = pod.config.metadata.uid = "sort"
-            pod.config.labels["koordinator.sh/qosClass"] = "BE"
-            pod.config.annotations[SPEC] = BATCH
-            pod.config.linux.cgroup_parent = PARENT
-            sandbox = cri.RunPodSandboxResponse.FromString(await proxy.call("RunPodSandbox", pod)).pod_sandbox_id
-            container = cri.CreateContainerRequest(pod_sandbox_id=sandbox)
-            container.config.metadata.name = "main"
-            container.config.linux.resources.cpu_shares = 2
-            container.sandbox_config.linux.cgroup_parent = PARENT
-            await proxy.call("CreateContainer", container)
-            created = cri.CreateContainerRequest.FromString(proxy.runtime.messages("CreateContainer")[-1])
-        given = created.config.linux.resources
-        assert (given.cpu_shares, given.cpu_quota, given.memory_limit_in_bytes) == (512, 50_000, 1 << 30)
+            assert await create(proxy, "sort") == (512, 50_000, 1 << 30)
         assert node.shown(PARENT.strip("/"), "cpu.cfs_quota_us") == "50000"
+
+    run(scenario())
+
+
+def test_containers_start_while_the_hook_server_is_away_and_get_their_resources_later(tmp_path: Path) -> None:
+    """koordlet is restarted between two pods; one that starts meanwhile is put right by the one that comes back."""
+
+    async def scenario() -> None:
+        node, again = HookedNode(tmp_path), HookedNode(tmp_path)
+        with tempfile.TemporaryDirectory(prefix="kh") as folder:
+            path = Path(folder, "hooks.sock")
+            async with proxied() as proxy:
+                proxy.register("koordlet.json", path, tuple(node.hooks.stages))
+                async with serving_at(path, node):
+                    assert await create(proxy, "before") == (512, 50_000, 1 << 30)
+                assert await create(proxy, "meanwhile") == (2, 0, 0)
+                async with serving_at(path, again):
+                    assert await create(proxy, "after") == (512, 50_000, 1 << 30)
+        missed = again.run_pod("meanwhile", "BE", resources=AMOUNTS)
+        again.reconciler.reconcile()
+        assert again.of_pod(missed, "cpu.cfs_quota_us")[0] == "50000"
 
     run(scenario())
 
