@@ -1,0 +1,153 @@
+"""What Reservations hold on a node, and what a pod gets that may take from them. Pure.
+
+A pod that may take from Reservations sees the node without these; what their owners have taken stays taken. So what is
+left of those that it does not take from is put back: it is for others. To all other pods a Reservation and its owners
+both count, and what the owners have taken of it is to be given back once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from koordinator.api.reservation import RESTRICTED
+from koordinator.model.cpu_allocation.accumulator import NOT_ENOUGH, ExclusivePolicy
+from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.plugins.node_numa_resource.allocation import (
+    Amounts,
+    PodAllocation,
+    Request,
+    Room,
+    Taken,
+    added,
+    allocate,
+    positive,
+    subtracted,
+    union,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What one Reservation holds, or a running pod that a Reservation may take over."""
+
+    uid: str
+    cpus: int
+    """That nobody has taken of it yet."""
+    amounts: Amounts
+    """The same; negative where owners have more than it holds."""
+    exclusive: ExclusivePolicy = ExclusivePolicy.NONE
+    policy: str = ""
+    """The Reservation's allocate policy."""
+    is_running_pod: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A row as it is seen just now. ``matched`` are gone from it."""
+
+    matched: Mapping[str, Reserved] = field(default_factory=dict)
+    """By uid."""
+    counted_twice: Amounts = field(default_factory=dict)
+    """What owners have taken of Reservations that are still there."""
+
+
+def held_by(
+    uid: str, allocation: PodAllocation, owners: Sequence[PodAllocation], policy: str, *, is_running_pod: bool = False
+) -> Reserved:
+    """What is left of an allocation when ``owners`` have taken from it."""
+    taken = union(owner.cpus for owner in owners)
+    amounts = subtracted(allocation.amounts, *[owner.amounts for owner in owners])
+    return Reserved(uid, allocation.cpus & ~taken, amounts, allocation.exclusive, policy, is_running_pod)
+
+
+def counted_twice(allocation: PodAllocation, owners: Sequence[PodAllocation]) -> dict[int, dict[str, int]]:
+    """What of an allocation its owners have taken, too."""
+    taken = added(*[owner.amounts for owner in owners])
+    return {
+        numa_node: {name: min(amount, taken.get(numa_node, {}).get(name, 0)) for name, amount in amounts.items()}
+        for numa_node, amounts in allocation.amounts.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a pod may get on a node. ``room`` has all that is taken in it, and nothing that is reserved."""
+
+    room: Room
+    request: Request
+    restored: Restored
+    mask: int | None = None
+    """The NUMA nodes to keep to."""
+    needs_reservation: bool = False
+    """It takes from a Reservation or not at all."""
+
+    def from_any(self, *, ignoring: bool = False) -> PodAllocation | tuple[Reason, ...]:
+        """From one of the Reservations, or else from the node. ``ignoring``: from all of them and the node alike."""
+        if ignoring and self.restored.matched:
+            return self._ignoring_all()
+        found = self.from_reservations(list(self.restored.matched))
+        return self.from_node() if found is None else found
+
+    def from_reservations(self, uids: Sequence[str]) -> PodAllocation | tuple[Reason, ...] | None:
+        """From the first of these that has it; None if none has, and the pod may do without."""
+        reasons: list[Reason] = []
+        matched = [self.restored.matched[uid] for uid in sorted(uids) if uid in self.restored.matched]
+        for each in matched:
+            found = self._from_one(each)
+            if isinstance(found, PodAllocation):
+                return found
+            reasons += found
+        if matched and self.needs_reservation:
+            return tuple([Reason(f"Reservation(s) {reason.text}") for reason in reasons])
+        return None
+
+    def from_node(self) -> PodAllocation | tuple[Reason, ...]:
+        """From what nobody has reserved."""
+        return allocate(self._kept_for_others(""), self.request, self.mask)
+
+    def unreserved(self) -> Room:
+        """What it may have of all Reservations and the node together."""
+        return replace(self.room, taken=self._given_back(self.room.taken), preferred=self._preferred())
+
+    def _preferred(self) -> int:
+        return union(each.cpus for each in self.restored.matched.values())
+
+    def _given_back(self, taken: Taken) -> Taken:
+        if not self.restored.counted_twice:
+            return taken
+        return replace(taken, amounts=subtracted(taken.amounts, self.restored.counted_twice))
+
+    def _ignoring_all(self) -> PodAllocation | tuple[Reason, ...]:
+        return allocate(self.unreserved(), self.request, self.mask)
+
+    def _from_one(self, reserved: Reserved) -> PodAllocation | tuple[Reason, ...]:
+        room = self._kept_for_others(reserved.uid)
+        found = allocate(room, self.request, self.mask)
+        if reserved.policy != RESTRICTED or not isinstance(found, PodAllocation):
+            return found
+        if reserved.is_running_pod:
+            # It is taken over as a whole.
+            return found if not reserved.cpus & ~found.cpus else (Reason(NOT_ENOUGH),)
+        if self.request.cpus > reserved.cpus.bit_count():
+            return (Reason(NOT_ENOUGH),)
+        limits = positive(reserved.amounts) if reserved.amounts else None
+        limited = replace(room, usable_cpus=room.usable_cpus & reserved.cpus, limits=limits)
+        return allocate(limited, self.request, self.mask)
+
+    def _kept_for_others(self, uid: str) -> Room:
+        """The room of a pod that takes from this one alone."""
+        others = [each for each in self.restored.matched.values() if each.uid != uid]
+        own = self.restored.matched.get(uid)
+        taken = self._given_back(self.room.taken)
+        if others:
+            exclusive = dict(taken.exclusive)
+            for each in others:
+                if each.exclusive:
+                    exclusive[each.exclusive] = exclusive.get(each.exclusive, 0) | each.cpus
+            taken = Taken(
+                taken.cpus | union(each.cpus for each in others),
+                added(taken.amounts, *[positive(each.amounts) for each in others]),
+                exclusive,
+            )
+        return replace(self.room, taken=taken, preferred=own.cpus if own is not None else 0)
