@@ -160,7 +160,6 @@ NODES_SAY: Final[Mapping[str, Scenario]] = {
         Pod("p", "12", spec=_FULL),
         Pod("q", "2", spec=_FULL),
     ),
-    "broken-topology": (Machine(topology={f"{_DOMAIN}/cpu-topology": "{"}), Pod("p", "2", spec=_FULL)),
     "broken-reservations": (
         Machine(
             topology={
@@ -479,5 +478,16 @@ PREEMPTING: Final[Mapping[str, Scenario]] = {
         Pod("r", "4", qos="LS", priority=10),
     ),
 }
+BETTER: Final[Mapping[str, Scenario]] = {
+    "broken-topology": (
+        Machine(topology={f"{_DOMAIN}/cpu-topology": "{"}),
+        Pod("p", "2", spec=_FULL),
+        Pod("q", "2", qos="LS"),
+    ),
+    "unknown-policy-of-node": (Machine(labels=_numa("Somehow")), Pod("p", "2", spec=_FULL)),
+    "unknown-policy-of-pod": (Machine(), Pod("p", "2", spec=_FULL, numa=_wants("Somehow"))),
+    "broken-spec": (Machine(), Pod("p", "2", spec="{")),
+}
+"""What ends the original, or an attempt of it, with an error: see differences.md."""
 RESTARTED: Final = (Pod("after", "4", spec=_FULL), Pod("after2", "2", spec=_MUST_FULL), Pod("after3", "4", qos="LS"))
 """What each scenario is asked once more when the scheduler has been started anew."""

@@ -24,16 +24,21 @@ from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_numa_resource.allocation import PodAllocation
+from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
 from koordinator.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from tests.scheduler.fakes import describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster
 
 
 class NUMA(NodeNUMAResource):
-    """With the default arguments."""
+    """With the default arguments, and its books open."""
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args or NodeNUMAResourceArgs(), view)
+
+    def node(self, row: int) -> NodeState:
+        """The node as the plugin knows it."""
+        return self._node(row)
 
 
 def topology(
@@ -132,7 +137,11 @@ class Machines(Cluster):
 
     def held(self, pod: Pod) -> PodAllocation | None:
         """What the pod holds of the plugin."""
-        held: PodAllocation | None = self.view.allocations.of(NUMA.name, pod.metadata.uid)
+        return self.held_by(pod.metadata.uid)
+
+    def held_by(self, uid: str) -> PodAllocation | None:
+        """The same by uid."""
+        held: PodAllocation | None = self.view.allocations.of(NUMA.name, uid)
         return held
 
     def noted(self, pod: Pod) -> dict[str, str]:

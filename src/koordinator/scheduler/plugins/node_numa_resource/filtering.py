@@ -158,7 +158,8 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
             return () if isinstance(found, PodAllocation) else found
         if binds and not policy:
             return self._short_of_cpus(pod, wish, row, node)
-        return self.handle.numa_topology.admit(pod, row).reasons if policy else ()
+        # Under BestEffort, too, the pod has to get at Reserve what it requests, from wherever it may be.
+        return self.handle.numa_topology.admit(pod, row, reserving=True).reasons if policy else ()
 
     def _short_of_cpu(self, wish: Wish, row: int, node: NodeState, *, binds: bool) -> Reason | None:
         """Whether the node has too little CPU if that of bound pods counts amplified."""
