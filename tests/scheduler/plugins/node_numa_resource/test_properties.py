@@ -11,11 +11,20 @@ from hypothesis import strategies as st
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES
 from koordinator.api.pod import Pod
-from koordinator.model.cpu_allocation.topology import cpu_mask, cpus_of
+from koordinator.model.cpu_allocation.topology import BindPolicy, cpu_mask, cpus_of
+from koordinator.model.numa_topology.hints import numa_nodes_of
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.evaluation_check import EvaluationCheck
-from koordinator.scheduler.plugins.node_numa_resource.allocation import PodAllocation
+from koordinator.scheduler.plugins.node_numa_resource.allocation import (
+    Offer,
+    PodAllocation,
+    Request,
+    Room,
+    Taken,
+    Zones,
+)
 from tests.examples import examples
+from tests.model.cpu_allocation.machines import machine
 from tests.scheduler.fakes import describe
 from tests.scheduler.ground.clusters import NOW
 from tests.scheduler.plugins.node_numa_resource.numa_cluster import NUMA, Machines, pod, topology
@@ -132,3 +141,38 @@ def test_equal_allocations_are_the_same_in_any_order_of_numa_nodes() -> None:
     one = PodAllocation.of(0b1, {0: {}, 1: {}})
 
     assert one == PodAllocation.of(0b1, {1: {}, 0: {}})
+
+
+@st.composite
+def offers(draw: st.DrawFn) -> Offer:
+    """What a machine of two or three NUMA nodes, of which something is taken, has for a pod."""
+    cpus = machine(numa_nodes=draw(st.integers(2, 3)), cores=3, threads=2)
+    taken = draw(st.integers(0, cpus.all)) & draw(st.integers(0, cpus.all))
+    zones = {number: {"cpu": 6000, "memory": 10} for number in cpus.numa_nodes}
+    amounts = {
+        number: {"cpu": draw(st.integers(0, 4000)), "memory": draw(st.integers(0, 10))}
+        for number in cpus.numa_nodes
+        if draw(st.booleans())
+    }
+    count = draw(st.integers(0, 8))
+    cpu = count * 1000 if count else draw(st.integers(1, 9000))
+    request = Request(
+        {"cpu": cpu, "memory": draw(st.integers(0, 20)), "example.com/other": 1},
+        {},
+        cpus=count,
+        bind=draw(st.sampled_from([BindPolicy.FULL_PCPUS, BindPolicy.SPREAD_BY_PCPUS])),
+        required=draw(st.booleans()),
+    )
+    return Offer(Room(cpus, cpus.all, Zones(zones), Taken(taken, amounts)), request)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(offers(), st.none() | st.integers(1, 7))
+def test_the_quick_answer_is_what_an_allocation_comes_to(offer: Offer, mask: int | None) -> None:
+    found = offer.allocate(mask)
+
+    assert offer.fits(mask) is isinstance(found, PodAllocation)
+    if isinstance(found, PodAllocation) and mask is not None:
+        given_cpu = sum(amounts.get("cpu", 0) for amounts in found.amounts.values())
+        assert given_cpu == offer.request.amounts["cpu"]
+        assert {number for number, _ in found.resources} <= set(numa_nodes_of(mask))

@@ -5,7 +5,7 @@ The rules are the original's (resource_manager.go). Amounts are in canonical uni
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
@@ -112,105 +112,144 @@ class Room:
     """CPUs to take first."""
     limits: Amounts | None = None
 
-    def free_cpus(self, request: Request) -> int:
-        """The CPUs that may be given to the pod."""
-        free = self.usable_cpus & ~self.taken.cpus
-        return self.cpus.usable(free, request.bind) if request.required else free
-
-    def available(self, request: Request) -> dict[int, dict[str, int]]:
-        """What each NUMA node has for the pod."""
-        if self.limits is not None:
-            found = {node: dict(amounts) for node, amounts in self.limits.items()}
-        else:
-            found = {node: self.left(node) for node in self.zones.amounts}
-        if request.required and request.cpus:
-            free = self.free_cpus(request)
-            for node, amounts in found.items():
-                if amounts.get(CPU):
-                    there = (free & self.cpus.numa_nodes.get(node, 0)).bit_count()
-                    amounts[CPU] = min(amounts[CPU], there * MILLI)
-        return found
-
     def left(self, node: int) -> dict[str, int]:
-        taken = dict(self.taken.amounts.get(node, {}))
-        if taken and self.zones.cpu_ratio > 1:
+        """What is left of a NUMA node."""
+        zone, taken = self.zones.amounts[node], self.taken.amounts.get(node)
+        if not taken:
+            return dict(zone)
+        if self.zones.cpu_ratio > 1:
             bound = (self.taken.cpus & self.cpus.numa_nodes.get(node, 0)).bit_count() * MILLI
-            taken[CPU] = taken.get(CPU, 0) - bound + amplified(bound, self.zones.cpu_ratio)
-        zone = self.zones.amounts[node]
+            taken = {**taken, CPU: taken.get(CPU, 0) - bound + amplified(bound, self.zones.cpu_ratio)}
         return {name: max(0, amount - max(0, taken.get(name, 0))) for name, amount in zone.items()}
 
 
-def allocate(room: Room, request: Request, mask: int | None) -> PodAllocation | tuple[Reason, ...]:
-    """What the pod gets, from the NUMA nodes of ``mask`` unless that is None; otherwise why it cannot have it."""
-    amounts: dict[int, dict[str, Quantity]] = {}
-    if mask is not None:
-        if not room.zones.amounts:
-            return NO_ZONES
-        amounts, missing = spread(room, request, mask)
-        if missing:
-            return tuple([Reason(f"Insufficient NUMA {name}") for name in missing])
-    if not request.cpus:
-        return PodAllocation.of(0, amounts)
-    try:
-        cpus = _bound(room, request, amounts)
-    except NotEnoughCPUsError as error:
-        return (Reason(str(error)),)
-    if request.required and not room.cpus.satisfies(cpus, request.bind):
-        return (Reason(f"insufficient CPUs to satisfy required cpu bind policy {request.bind}"),)
-    return PodAllocation.of(cpus, amounts, request.exclusive)
+class Offer:
+    """What a room has for a request, worked out once for all sets of NUMA nodes. ``available`` is by NUMA node."""
 
+    def __init__(self, room: Room, request: Request) -> None:
+        self._room = room
+        self.request = request
+        free = room.usable_cpus & ~room.taken.cpus if request.cpus else 0
+        self._free = room.cpus.usable(free, request.bind) if request.required else free
+        """The CPUs that may be given to the pod."""
+        self.available = self._available()
+        self._known = {name for amounts in self.available.values() for name in amounts}
+        self._is_bound_by_core = bool(request.cpus) and request.required and request.bind is BindPolicy.FULL_PCPUS
+        self._unit = (room.cpus.cpus_per_core if self._is_bound_by_core else 1) * MILLI if request.cpus else 1
+        """CPU is shared out between NUMA nodes in whole CPUs or cores where these are bound."""
 
-def spread(room: Room, request: Request, mask: int) -> tuple[dict[int, dict[str, Quantity]], list[str]]:
-    """Each resource on the NUMA nodes of the mask, as evenly as it goes; and the resources of which they have too
-    little. What no NUMA node has is left out."""
-    available = room.available(request)
-    known = {name for amounts in available.values() for name in amounts}
-    found: dict[int, dict[str, Quantity]] = {}
-    missing: list[str] = []
-    for name, amount in sorted(request.amounts.items()):
-        if name not in known:
-            continue
-        nodes = sorted(numa_nodes_of(mask), key=lambda node: (available.get(node, {}).get(name, 0), node))
+    def _available(self) -> dict[int, dict[str, int]]:
+        room, request = self._room, self.request
+        if room.limits is not None:
+            found = {node: dict(amounts) for node, amounts in room.limits.items()}
+        else:
+            found = {node: room.left(node) for node in room.zones.amounts}
+        if request.required and request.cpus:
+            for node, amounts in found.items():
+                if amounts.get(CPU):
+                    amounts[CPU] = min(amounts[CPU], self._there(node).bit_count() * MILLI)
+        return found
+
+    def _there(self, node: int) -> int:
+        """The CPUs of a NUMA node that may be given to the pod."""
+        return self._free & self._room.cpus.numa_nodes.get(node, 0)
+
+    def fits(self, mask: int | None) -> bool:
+        """Whether ``allocate`` would give the pod what it needs; quick, since it does not choose CPUs."""
+        request, nodes = self.request, numa_nodes_of(mask) if mask is not None else ()
+        if mask is not None and not self._has_amounts(nodes):
+            return False
+        if not request.cpus:
+            return True
+        if self._free.bit_count() < request.cpus:
+            return False
+        shares = self._shares(CPU, request.amounts[CPU], nodes)[0] if CPU in self._known else {}
+        if not shares or (self._is_bound_by_core and any(share % self._unit for share in shares.values())):
+            # Which CPUs are chosen makes a difference.
+            return isinstance(self.allocate(mask), PodAllocation)
+        found = sum([min(share // MILLI, self._there(node).bit_count()) for node, share in shares.items()])
+        return found == request.cpus
+
+    def _has_amounts(self, nodes: Sequence[int]) -> bool:
+        if not self._room.zones.amounts:
+            return False
+        for name, amount in self.request.amounts.items():
+            if name not in self._known:
+                continue
+            if name == CPU and self.request.cpus:
+                if self._shares(name, amount, nodes)[1]:
+                    return False
+            elif sum([self.available.get(node, {}).get(name, 0) for node in nodes]) < amount:
+                return False
+        return True
+
+    def allocate(self, mask: int | None) -> PodAllocation | tuple[Reason, ...]:
+        """What the pod gets, from the NUMA nodes of ``mask`` unless that is None; otherwise why it cannot have it."""
+        room, request = self._room, self.request
+        amounts: dict[int, dict[str, Quantity]] = {}
+        if mask is not None:
+            if not room.zones.amounts:
+                return NO_ZONES
+            amounts, missing = self._spread(numa_nodes_of(mask))
+            if missing:
+                return tuple([Reason(f"Insufficient NUMA {name}") for name in missing])
+        if not request.cpus:
+            return PodAllocation.of(0, amounts)
+        try:
+            cpus = self._bound(amounts)
+        except NotEnoughCPUsError as error:
+            return (Reason(str(error)),)
+        if request.required and not room.cpus.satisfies(cpus, request.bind):
+            return (Reason(f"insufficient CPUs to satisfy required cpu bind policy {request.bind}"),)
+        return PodAllocation.of(cpus, amounts, request.exclusive)
+
+    def _spread(self, nodes: Sequence[int]) -> tuple[dict[int, dict[str, Quantity]], list[str]]:
+        """Each resource on the NUMA nodes, as evenly as it goes; and the resources of which they have too little. What
+        no NUMA node has is left out."""
+        found: dict[int, dict[str, Quantity]] = {}
+        missing: list[str] = []
+        for name, amount in sorted(self.request.amounts.items()):
+            if name not in self._known:
+                continue
+            shares, left = self._shares(name, amount, nodes)
+            for node, share in shares.items():
+                whole = share == self.available[node][name]
+                formats = self._room.zones.formats.get((node, name)) if whole else self.request.formats.get(name)
+                found.setdefault(node, {})[name] = quantity(name, share, formats or Format.DECIMAL_SI)
+            if left:
+                missing.append(name)
+        return found, missing
+
+    def _shares(self, name: str, amount: int, nodes: Sequence[int]) -> tuple[dict[int, int], int]:
+        """How much of a resource comes from each NUMA node, those first that have the least; and what is missing."""
+        there = {node: self.available.get(node, {}).get(name, 0) for node in nodes}
+        unit = self._unit if name == CPU else 1
+        shares: dict[int, int] = {}
         left = amount
-        for index, node in enumerate(nodes):
-            part, there = _part(left, len(nodes) - index, name, room, request), available.get(node, {}).get(name, 0)
-            if given := min(part, there):
-                quantity_format = request.formats.get(name) if part < there else room.zones.formats.get((node, name))
-                found.setdefault(node, {})[name] = quantity(name, given, quantity_format or Format.DECIMAL_SI)
-                left -= given
-        if left:
-            missing.append(name)
-    return found, missing
+        for index, node in enumerate(sorted(nodes, key=lambda node: (there[node], node))):
+            share = min(left // unit // (len(nodes) - index) * unit, there[node])
+            if share:
+                shares[node] = share
+                left -= share
+        return shares, left
 
-
-def _part(amount: int, nodes: int, name: str, room: Room, request: Request) -> int:
-    """The share of one of so many NUMA nodes, in whole CPUs or cores where these are bound."""
-    if name != CPU or not request.cpus:
-        return amount // nodes
-    unit = MILLI
-    if request.required and request.bind is BindPolicy.FULL_PCPUS:
-        unit *= room.cpus.cpus_per_core
-    return amount // unit // nodes * unit
-
-
-def _bound(room: Room, request: Request, amounts: Mapping[int, Mapping[str, Quantity]]) -> int:
-    """The CPUs of the pod: of each NUMA node as many as it has got of its CPU, or from anywhere."""
-    free = room.free_cpus(request)
-    if free.bit_count() < request.cpus:
-        raise NotEnoughCPUsError(NOT_ENOUGH)
-    wish = Preferences(
-        request.bind, request.exclusive, room.taken.exclusive.get(request.exclusive, 0), packs=request.packs
-    )
-    if not amounts:
-        return take_preferred(room.cpus, free, room.preferred, request.cpus, wish)
-    cpus = 0
-    for node in sorted(amounts):
-        there = free & room.cpus.numa_nodes.get(node, 0)
-        wanted = amounts[node][CPU].milli // MILLI if CPU in amounts[node] else 0
-        cpus |= take_preferred(room.cpus, there, room.preferred, min(wanted, there.bit_count()), wish)
-    if cpus.bit_count() != request.cpus:
-        raise NotEnoughCPUsError(NOT_ENOUGH)
-    return cpus
+    def _bound(self, amounts: Mapping[int, Mapping[str, Quantity]]) -> int:
+        """The CPUs of the pod: of each NUMA node as many as it has got of its CPU, or from anywhere."""
+        room, request = self._room, self.request
+        if self._free.bit_count() < request.cpus:
+            raise NotEnoughCPUsError(NOT_ENOUGH)
+        others = room.taken.exclusive.get(request.exclusive, 0)
+        wish = Preferences(request.bind, request.exclusive, others, packs=request.packs)
+        if not amounts:
+            return take_preferred(room.cpus, self._free, room.preferred, request.cpus, wish)
+        cpus = 0
+        for node in sorted(amounts):
+            there = self._there(node)
+            wanted = amounts[node][CPU].milli // MILLI if CPU in amounts[node] else 0
+            cpus |= take_preferred(room.cpus, there, room.preferred, min(wanted, there.bit_count()), wish)
+        if cpus.bit_count() != request.cpus:
+            raise NotEnoughCPUsError(NOT_ENOUGH)
+        return cpus
 
 
 def amplified(amount: int, ratio: float) -> int:

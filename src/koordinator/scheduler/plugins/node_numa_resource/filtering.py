@@ -154,7 +154,7 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
         if reason is not None:
             return (reason,)
         if wish.designated is not None and (binds or policy):
-            found = self._granted(pod, row, self._choice(pod, wish, row, None), assumed=False)
+            found = self._granted(pod, row, self._choice(pod, wish, row), None, assumed=False)
             return () if isinstance(found, PodAllocation) else found
         if binds and not policy:
             return self._short_of_cpus(pod, wish, row, node)
@@ -181,7 +181,7 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
         """Whether the node has too few CPUs to bind the pod to."""
         if self._restored(row).matched:
             ignoring = is_reservation_ignored(pod.pod)
-            found = self._choice(pod, wish, row, None).from_any(ignoring=ignoring)
+            found = self._choice(pod, wish, row).from_any(None, ignoring=ignoring)
             return () if isinstance(found, PodAllocation) else found
         required = wish.required or node.rules.bind
         return (_NOT_ENOUGH,) if node.free_cpus(required) < wish.cpu // MILLI else ()
@@ -205,12 +205,14 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
             return policy
         if not node.rules.zones.amounts:
             return _NO_HINTS
-        choice = self._choice(pod, wish, row, None)
+        choice = self._choice(pod, wish, row)
         return hints_of(choice, policy, self._numa_scorer, ignoring=is_reservation_ignored(pod.pod))
 
     def filter_affinity(self, pod: PodInfo, affinity: NUMATopologyHint, row: int) -> Sequence[Reason]:
-        choice = self._choice(pod, self._wishes.of(pod), row, affinity)
-        found = choice.from_any(ignoring=is_reservation_ignored(pod.pod))
+        choice, ignoring = self._choice(pod, self._wishes.of(pod), row), is_reservation_ignored(pod.pod)
+        if choice.fits(affinity.mask, ignoring=ignoring):
+            return ()
+        found = choice.from_any(affinity.mask, ignoring=ignoring)
         return () if isinstance(found, PodAllocation) else found
 
     # Reservations.
@@ -226,10 +228,10 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
             return policy
         if not wish.binds and not (node.rules.bind and wish.cpu) and not policy:
             return None
-        choice = self._choice(pod, wish, row, self.handle.numa_topology.affinity(pod, row))
+        choice, affinity = self._choice(pod, wish, row), self.handle.numa_topology.affinity(pod, row)
         if uid not in choice.restored.matched:
             return None
-        found = choice.from_reservations([uid])
+        found = choice.from_reservations([uid], affinity.mask if affinity is not None else None)
         if found is None:
             return _INCOMPATIBLE
         return None if isinstance(found, PodAllocation) else Reason(", ".join(reason.text for reason in found))

@@ -148,7 +148,7 @@ class NodeState:
         """What the pod needs here. ``packs`` is what the plugin's arguments say. Its CPUs are bound if it says so, or
         the node does."""
         rules = self.rules
-        request = Request(wish.amounts, {}, packs=packs if rules.packs is None else rules.packs)
+        request = Request(wish.amounts, wish.formats, packs=packs if rules.packs is None else rules.packs)
         if not wish.binds and not (rules.bind and wish.cpu):
             return request
         required = wish.required or rules.bind

@@ -21,7 +21,7 @@ from koordinator.scheduler.engine.framework_hooks import (
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.node_numa_resource.allocation import PodAllocation, Room, added, union
+from koordinator.scheduler.plugins.node_numa_resource.allocation import Offer, PodAllocation, Room, added, union
 from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
 from koordinator.scheduler.plugins.node_numa_resource.reserved import (
     Choice,
@@ -33,7 +33,6 @@ from koordinator.scheduler.plugins.node_numa_resource.reserved import (
 from koordinator.scheduler.plugins.node_numa_resource.wish import (
     Wish,
     Wishes,
-    formats_of,
     is_reservation_ignored,
     needs_reservation,
 )
@@ -66,14 +65,12 @@ class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
             return _OTHER_POLICY
         return wish.numa or node.rules.numa
 
-    def _choice(self, pod: PodInfo, wish: Wish, row: int, affinity: NUMATopologyHint | None) -> Choice:
+    def _choice(self, pod: PodInfo, wish: Wish, row: int) -> Choice:
         """What the pod may get on the row as it is seen just now."""
         node = self._nodes[row]
-        request = replace(node.request(wish, self._packs), formats=formats_of(pod.pod))
+        request = node.request(wish, self._packs)
         room = Room(node.cpus, node.usable_cpus, node.rules.zones, node.taken)
-        mask = affinity.mask if affinity is not None else None
-        needs = needs_reservation(pod.pod)
-        return Choice(room, request, self._restored(row), mask, needs_reservation=needs)
+        return Choice(room, request, self._restored(row), needs_reservation=needs_reservation(pod.pod))
 
     # Reservations.
 
@@ -115,25 +112,28 @@ class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
         found: Restored | None = taking_over if taking_over is not None else self.restored(row)
         return found if found is not None else Restored()
 
-    def _granted(self, pod: PodInfo, row: int, choice: Choice, *, assumed: bool) -> PodAllocation | tuple[Reason, ...]:
+    def _granted(
+        self, pod: PodInfo, row: int, choice: Choice, affinity: NUMATopologyHint | None, *, assumed: bool
+    ) -> PodAllocation | tuple[Reason, ...]:
         """What the pod gets: from the Reservation that it is nominated to take from, or else from the node.
         ``assumed``: the pod counts on the row already."""
+        mask = affinity.mask if affinity is not None else None
         wish = self._wishes.of(pod)
         if wish.designated is not None:
             return _designated(choice, wish.designated)
         if is_reservation_ignored(pod.pod) or not choice.restored.matched:
-            return choice.from_any(ignoring=True)
+            return choice.from_any(mask, ignoring=True)
         taking_over = self.restored_pre_allocatable(row) is not None
         uids = self._nominated(pod, row, taking_over=taking_over, assumed=assumed)
         if not uids and choice.needs_reservation:
             return (_NO_RUNNING_POD if taking_over else _NO_RESERVATION,)
         known = [choice.restored.matched[uid] for uid in uids if uid in choice.restored.matched]
         if not known:
-            return choice.from_node()
+            return choice.from_node(mask)
         one = known[0] if len(known) == 1 else _together(known)
         rest = {uid: each for uid, each in choice.restored.matched.items() if uid not in uids}
-        chosen = replace(choice, restored=replace(choice.restored, matched={**rest, one.uid: one}))
-        found = chosen.from_reservations([one.uid])
+        chosen = choice.with_restored(replace(choice.restored, matched={**rest, one.uid: one}))
+        found = chosen.from_reservations([one.uid], mask)
         return (_OUT_OF_SCOPE,) if found is None else found
 
     def _nominated(self, pod: PodInfo, row: int, *, taking_over: bool, assumed: bool) -> list[str]:
@@ -157,15 +157,11 @@ def _together(pods: Sequence[Reserved]) -> Reserved:
 
 def _designated(choice: Choice, designated: PodAllocation) -> PodAllocation | tuple[Reason, ...]:
     """Just what somebody else has chosen, if it is free."""
-    wanted = designated.amounts
-    mask = mask_of(wanted) if wanted else None
-    room = replace(choice.unreserved(), preferred=0)
-    request = choice.request
-    if wanted:
-        available = room.available(request)
-        room = replace(room, limits=_smaller(available, wanted))
-    room = replace(room, usable_cpus=room.usable_cpus & designated.cpus)
-    found = replace(choice, room=room, restored=Restored(), mask=mask).from_node()
+    wanted, offer = designated.amounts, choice.unreserved
+    limits = _smaller(offer.available, wanted) if wanted else None
+    room = choice.shared_room
+    room = replace(room, usable_cpus=room.usable_cpus & designated.cpus, limits=limits)
+    found = Offer(room, choice.request).allocate(mask_of(wanted) if wanted else None)
     if isinstance(found, PodAllocation) and found.cpus != designated.cpus:
         return (Reason(NOT_ENOUGH),)
     return found

@@ -159,12 +159,13 @@ class NodeNUMAResource(
             return 0
         if not policy and (node.rules.zones.cpu_ratio <= 1 or not wish.cpu):
             return self._node_scorer.score_one(scored.allocation, row)
-        choice = self._choice(pod, wish, row, self.handle.numa_topology.affinity(pod, row) if policy else None)
+        choice = self._choice(pod, wish, row)
         requested, allocatable = self._of_node(row)
         if not policy:
             requested["cpu"] += self._more_by_bound(node)
         else:
-            found = self._granted(pod, row, choice, assumed=False)
+            affinity = self.handle.numa_topology.affinity(pod, row)
+            found = self._granted(pod, row, choice, affinity, assumed=False)
             if not isinstance(found, PodAllocation):
                 return 0
             if found.resources:
@@ -203,8 +204,8 @@ class NodeNUMAResource(
         admission = self.handle.numa_topology.admit(pod, node.index, reserving=True)
         if admission.reasons and wish.designated is None:
             return _joined(admission.reasons)
-        choice = self._choice(pod, wish, node.index, admission.affinity)
-        found = self._granted(pod, node.index, choice, assumed=True)
+        choice = self._choice(pod, wish, node.index)
+        found = self._granted(pod, node.index, choice, admission.affinity, assumed=True)
         return found if isinstance(found, PodAllocation) else _joined(found)
 
     def restore(self, pod: PodInfo, node: NodeReference) -> PodAllocation | None:
@@ -269,7 +270,7 @@ def _joined(reasons: Sequence[Reason]) -> Reason:
 
 def _of_zones(found: PodAllocation, choice: Choice, node: NodeState) -> tuple[dict[str, int], dict[str, int]]:
     """What is requested and what there is of the NUMA nodes of an allocation."""
-    zones, room = node.rules.zones.amounts, choice.unreserved()
+    zones, room = node.rules.zones.amounts, choice.shared_room
     requested: dict[str, int] = {}
     allocatable: dict[str, int] = {}
     for numa_node, _ in found.resources:

@@ -15,12 +15,12 @@ from koordinator.model.cpu_allocation.accumulator import NOT_ENOUGH, ExclusivePo
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.plugins.node_numa_resource.allocation import (
     Amounts,
+    Offer,
     PodAllocation,
     Request,
     Room,
     Taken,
     added,
-    allocate,
     positive,
     subtracted,
     union,
@@ -70,31 +70,38 @@ def counted_twice(allocation: PodAllocation, owners: Sequence[PodAllocation]) ->
     }
 
 
-@dataclass(frozen=True, slots=True)
 class Choice:
-    """What a pod may get on a node. ``room`` has all that is taken in it, and nothing that is reserved."""
+    """What a pod may get on a node. ``room`` has all that is taken in it, and nothing that is reserved. ``mask`` of the
+    methods are the NUMA nodes to keep to, None for any."""
 
-    room: Room
-    request: Request
-    restored: Restored
-    mask: int | None = None
-    """The NUMA nodes to keep to."""
-    needs_reservation: bool = False
-    """It takes from a Reservation or not at all."""
+    def __init__(self, room: Room, request: Request, restored: Restored, *, needs_reservation: bool = False) -> None:
+        """``needs_reservation``: it takes from a Reservation or not at all."""
+        self.room = room
+        self.request = request
+        self.restored = restored
+        self.needs_reservation = needs_reservation
+        self._offers: dict[str, Offer] = {}
+        self._all: Offer | None = None
 
-    def from_any(self, *, ignoring: bool = False) -> PodAllocation | tuple[Reason, ...]:
+    def from_any(self, mask: int | None, *, ignoring: bool = False) -> PodAllocation | tuple[Reason, ...]:
         """From one of the Reservations, or else from the node. ``ignoring``: from all of them and the node alike."""
         if ignoring and self.restored.matched:
-            return self._ignoring_all()
-        found = self.from_reservations(list(self.restored.matched))
-        return self.from_node() if found is None else found
+            return self.unreserved.allocate(mask)
+        found = self.from_reservations(list(self.restored.matched), mask)
+        return self.from_node(mask) if found is None else found
 
-    def from_reservations(self, uids: Sequence[str]) -> PodAllocation | tuple[Reason, ...] | None:
+    def fits(self, mask: int | None, *, ignoring: bool = False) -> bool:
+        """Whether ``from_any`` would give it what it needs."""
+        if not self.restored.matched:
+            return self._offer("").fits(mask)
+        return isinstance(self.from_any(mask, ignoring=ignoring), PodAllocation)
+
+    def from_reservations(self, uids: Sequence[str], mask: int | None) -> PodAllocation | tuple[Reason, ...] | None:
         """From the first of these that has it; None if none has, and the pod may do without."""
         reasons: list[Reason] = []
         matched = [self.restored.matched[uid] for uid in sorted(uids) if uid in self.restored.matched]
         for each in matched:
-            found = self._from_one(each)
+            found = self._from_one(each, mask)
             if isinstance(found, PodAllocation):
                 return found
             reasons += found
@@ -102,28 +109,32 @@ class Choice:
             return tuple([Reason(f"Reservation(s) {reason.text}") for reason in reasons])
         return None
 
-    def from_node(self) -> PodAllocation | tuple[Reason, ...]:
+    def from_node(self, mask: int | None) -> PodAllocation | tuple[Reason, ...]:
         """From what nobody has reserved."""
-        return allocate(self._kept_for_others(""), self.request, self.mask)
+        return self._offer("").allocate(mask)
 
-    def unreserved(self) -> Room:
+    @property
+    def unreserved(self) -> Offer:
         """What it may have of all Reservations and the node together."""
-        return replace(self.room, taken=self._given_back(self.room.taken), preferred=self._preferred())
+        if self._all is None:
+            preferred = union(each.cpus for each in self.restored.matched.values())
+            self._all = Offer(replace(self.shared_room, preferred=preferred), self.request)
+        return self._all
 
-    def _preferred(self) -> int:
-        return union(each.cpus for each in self.restored.matched.values())
-
-    def _given_back(self, taken: Taken) -> Taken:
+    @property
+    def shared_room(self) -> Room:
+        """The room with what its Reservations have left."""
         if not self.restored.counted_twice:
-            return taken
-        return replace(taken, amounts=subtracted(taken.amounts, self.restored.counted_twice))
+            return self.room
+        taken = self.room.taken
+        return replace(self.room, taken=replace(taken, amounts=subtracted(taken.amounts, self.restored.counted_twice)))
 
-    def _ignoring_all(self) -> PodAllocation | tuple[Reason, ...]:
-        return allocate(self.unreserved(), self.request, self.mask)
+    def with_restored(self, restored: Restored) -> Choice:
+        """The same with other Reservations."""
+        return Choice(self.room, self.request, restored, needs_reservation=self.needs_reservation)
 
-    def _from_one(self, reserved: Reserved) -> PodAllocation | tuple[Reason, ...]:
-        room = self._kept_for_others(reserved.uid)
-        found = allocate(room, self.request, self.mask)
+    def _from_one(self, reserved: Reserved, mask: int | None) -> PodAllocation | tuple[Reason, ...]:
+        found = self._offer(reserved.uid).allocate(mask)
         if reserved.policy != RESTRICTED or not isinstance(found, PodAllocation):
             return found
         if reserved.is_running_pod:
@@ -131,23 +142,31 @@ class Choice:
             return found if not reserved.cpus & ~found.cpus else (Reason(NOT_ENOUGH),)
         if self.request.cpus > reserved.cpus.bit_count():
             return (Reason(NOT_ENOUGH),)
+        room = self._kept_for_others(reserved.uid)
         limits = positive(reserved.amounts) if reserved.amounts else None
         limited = replace(room, usable_cpus=room.usable_cpus & reserved.cpus, limits=limits)
-        return allocate(limited, self.request, self.mask)
+        return Offer(limited, self.request).allocate(mask)
+
+    def _offer(self, uid: str) -> Offer:
+        """Of the room of a pod that takes from this one alone; "" for the node."""
+        offer = self._offers.get(uid)
+        if offer is None:
+            offer = self._offers[uid] = Offer(self._kept_for_others(uid), self.request)
+        return offer
 
     def _kept_for_others(self, uid: str) -> Room:
-        """The room of a pod that takes from this one alone."""
         others = [each for each in self.restored.matched.values() if each.uid != uid]
         own = self.restored.matched.get(uid)
-        taken = self._given_back(self.room.taken)
-        if others:
-            exclusive = dict(taken.exclusive)
-            for each in others:
-                if each.exclusive:
-                    exclusive[each.exclusive] = exclusive.get(each.exclusive, 0) | each.cpus
-            taken = Taken(
-                taken.cpus | union(each.cpus for each in others),
-                added(taken.amounts, *[positive(each.amounts) for each in others]),
-                exclusive,
-            )
-        return replace(self.room, taken=taken, preferred=own.cpus if own is not None else 0)
+        room = self.shared_room
+        if not others and own is None:
+            return room
+        taken, exclusive = room.taken, dict(room.taken.exclusive)
+        for each in others:
+            if each.exclusive:
+                exclusive[each.exclusive] = exclusive.get(each.exclusive, 0) | each.cpus
+        kept = Taken(
+            taken.cpus | union(each.cpus for each in others),
+            added(taken.amounts, *[positive(each.amounts) for each in others]),
+            exclusive,
+        )
+        return replace(room, taken=kept, preferred=own.cpus if own is not None else 0)

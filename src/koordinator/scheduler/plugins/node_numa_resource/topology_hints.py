@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 from koordinator.api.resource_names import CPU
 from koordinator.model.numa_topology.hints import (
@@ -14,7 +13,7 @@ from koordinator.model.numa_topology.hints import (
     masks_of,
     numa_nodes_of,
 )
-from koordinator.scheduler.plugins.node_numa_resource.allocation import Amounts, PodAllocation, amplified
+from koordinator.scheduler.plugins.node_numa_resource.allocation import Amounts, amplified
 from koordinator.scheduler.plugins.node_numa_resource.reserved import Choice
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
 
@@ -22,20 +21,22 @@ from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
 def hints_of(choice: Choice, policy: NUMATopologyPolicy, scorer: NUMAScorer, *, ignoring: bool) -> Hints:
     """The hints of a pod on a node that has zones. ``ignoring`` as in Choice.from_any."""
     zones, request = choice.room.zones.amounts, choice.request
-    available = choice.unreserved().available(request)
-    lacking = _lacking(zones, available)
+    available = choice.unreserved.available
     asked = amplified_requests(choice)
     masks: dict[str, list[tuple[int, int]]] = {}
+    lacking: dict[str, int] = {}
     for mask in masks_of(choice.room.zones.numa_nodes):
-        total = _sum(zones, mask)
+        nodes = numa_nodes_of(mask)
         for name in request.amounts:
-            if name in total:
-                masks.setdefault(name, [])
-        if not isinstance(replace(choice, mask=mask).from_any(ignoring=ignoring), PodAllocation):
+            if name not in masks and any(name in zones[node] for node in nodes):
+                masks[name] = []
+                lacking[name] = mask_of(node for node in zones if not available.get(node, {}).get(name))
+        if not choice.fits(mask, ignoring=ignoring):
             continue
-        score = scorer.score(_used(total, _sum(available, mask)), total, asked)
+        total, left = _sum(zones, nodes), _sum(available, nodes)
+        score = scorer.score(_used(total, left), total, asked)
         for name, found in masks.items():
-            if not mask & lacking.get(name, 0):
+            if not mask & lacking[name]:
                 found.append((mask, score))
     return {name: _hints(found, policy) for name, found in masks.items()}
 
@@ -48,15 +49,11 @@ def amplified_requests(choice: Choice) -> Mapping[str, int]:
     return {**amounts, CPU: amplified(amounts[CPU], ratio)}
 
 
-def _lacking(zones: Amounts, available: Amounts) -> dict[str, int]:
-    """By resource the mask of the NUMA nodes that have nothing of it."""
-    names = {name for zone in zones.values() for name in zone}
-    return {name: mask_of(node for node, there in available.items() if not there.get(name)) for name in names}
-
-
-def _sum(amounts: Amounts, mask: int) -> dict[str, int]:
+def _sum(amounts: Amounts, nodes: Sequence[int]) -> Mapping[str, int]:
+    if len(nodes) == 1:
+        return amounts.get(nodes[0], {})
     total: dict[str, int] = {}
-    for node in numa_nodes_of(mask):
+    for node in nodes:
         for name, amount in amounts.get(node, {}).items():
             total[name] = total.get(name, 0) + amount
     return total

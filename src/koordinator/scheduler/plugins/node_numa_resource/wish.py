@@ -45,6 +45,8 @@ class Wish:
     key: Hashable
     """Equal for pods that ask for the same."""
     amounts: Mapping[str, int]
+    formats: Mapping[str, Format]
+    """How the requests are printed."""
     binds: bool = False
     """Its CPUs are bound, whatever the node says."""
     required: BindPolicy = BindPolicy.NONE
@@ -95,7 +97,7 @@ class Wishes:
         named = self._resources.name
         amounts = {named(column): amount for column, amount in pod.request.amounts.items()}
         annotations = pod.pod.metadata.annotations
-        plain = Wish(resources_key(pod), amounts)
+        plain = Wish(resources_key(pod), amounts, _formats_of(pod.pod))
         if not amounts:
             return replace(plain, key=None)
         try:
@@ -139,7 +141,7 @@ class Wishes:
         return allocation_of(pod.pod.metadata.annotations)
 
 
-def formats_of(pod: Pod) -> dict[str, Format]:
+def _formats_of(pod: Pod) -> dict[str, Format]:
     """How the pod's requests are printed: as the first container prints them that requests any."""
     formats: dict[str, Format] = {}
     for container in (*pod.spec.containers, *pod.spec.init_containers):
