@@ -30,7 +30,6 @@ from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, Z
 
 T = TypeVar("T")
 MOST_ALLOCATED: Final = "MostAllocated"
-_STRATEGIES: Final = (MOST_ALLOCATED, "LeastAllocated", "DistributeEvenly")
 _BIND_POLICIES: Final = {
     "FullPCPUsOnly": BindPolicy.FULL_PCPUS,
     "SpreadByPCPUs": BindPolicy.SPREAD_BY_PCPUS,
@@ -187,7 +186,7 @@ def rules_of(node: Node | None, topology: NodeTopology | None) -> NodeRules:
     return NodeRules(
         bind=_bind_policy(labels, known.kubelet),
         numa=policy or known.policy,
-        packs=strategy == MOST_ALLOCATED if strategy in _STRATEGIES else None,
+        packs=strategy == MOST_ALLOCATED if strategy else None,
         cpu_ratio=None if ratios is None else ratios.get(CPU, 0.0),
         zones=_amplified_zones(known, ratios or {}),
     )
