@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -23,12 +24,13 @@ from tests.real.numa.scenarios import (
     PREEMPTING,
     RESERVING,
     RESTARTED,
+    SCORING,
 )
 from tests.real.numa.stage import Outcome, Scenario, Stage
 from tests.real.programs import RealPrograms
 from tests.real.quota_runs import connected, our_scheduler, prepare
 from tests.real.scheduler_configuration import API_VERSION, write_configuration
-from tests.real.verdicts.original import original_scheduler
+from tests.real.verdicts.original import original_scheduler, read_log
 
 _NUMA: Final = {"name": "NodeNUMAResource"}
 _RESERVATION: Final = {"name": "Reservation"}
@@ -57,9 +59,9 @@ _PARTS: Final[Mapping[str, tuple[Mapping[str, Scenario], Mapping[str, Any]]]] = 
     "part 0: binding": ({**BINDING, **ANNOTATIONS}, {}),
     "part 1: nodes say": ({**NODES_SAY, **PREEMPTING}, {}),
     "part 2: aligning": (ALIGNING, {}),
-    "part 3: reserving": (RESERVING, {}),
+    "part 3: reserving": ({**RESERVING, **SCORING}, {}),
     "part 4: most allocated": (
-        {**BINDING, **ALIGNING},
+        {**BINDING, **ALIGNING, **SCORING},
         {"defaultCPUBindPolicy": "SpreadByPCPUs", "scoringStrategy": _MOST, "numaScoringStrategy": _MOST},
     ),
 }
@@ -76,13 +78,34 @@ def _scheduler(
         podMaxBackoffSeconds=1,
     )
     if who == "ours":
-        return our_scheduler(plane, configuration, folder / "ours.log")
+        return our_scheduler(plane, configuration, folder / "ours.log", "--debug-scores=1000")
     return original_scheduler(programs, plane, configuration, folder / "original.log")
+
+
+@dataclass(frozen=True)
+class Played:
+    """``outcomes`` by scenario; ``scores``: pod -> node -> score of the plugin, where several nodes passed."""
+
+    outcomes: Mapping[str, Outcome]
+    scores: Mapping[str, Mapping[str, int]]
+
+
+def _scores(log: str) -> dict[str, dict[str, int]]:
+    # Ours puts the time before each line of a table.
+    lines = [
+        line[line.index("| ") :] if "| " in line and "scores for Pod" not in line else line for line in log.splitlines()
+    ]
+    said = read_log("\n".join(lines))
+    return {
+        pod: {node: scores["NodeNUMAResource"] for node, scores in each.scores.items()}
+        for pod, each in said.items()
+        if len(each.scores) > 1
+    }
 
 
 def _run(
     who: str, programs: RealPrograms, folder: Path, scenarios: Mapping[str, Scenario], args: Mapping[str, Any]
-) -> dict[str, Outcome]:
+) -> Played:
     """What has become of the scenarios, and, when ours has been started anew, of pods that came then."""
     plane = ControlPlane(programs.kubernetes, folder / who)
 
@@ -104,7 +127,8 @@ def _run(
         if who == "ours":
             with _scheduler(who, programs, plane, folder / who, args):
                 after = asyncio.run(play(_after(scenarios)))
-        return {name: _with_later_pods(found, after[name]) for name, found in first.items()}
+        outcomes = {name: _with_later_pods(found, after[name]) for name, found in first.items()}
+        return Played(outcomes, _scores((folder / who / f"{who}.log").read_text()))
     finally:
         plane.stop()
 
@@ -140,8 +164,8 @@ _TOLD: Final[Mapping[str, Mapping[str, str]]] = {
 """What pods are told that would end the original."""
 
 
-Both = tuple[dict[str, Outcome], dict[str, Outcome]]
-"""The outcomes with ours and with the original."""
+Both = tuple[Played, Played]
+"""With ours and with the original."""
 
 
 @pytest.fixture(scope="module")
@@ -166,13 +190,23 @@ def played(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory
 def test_pods_get_what_they_get_from_the_original(played: Callable[[str], Both], part: str, name: str) -> None:
     ours, theirs = played(part)
 
-    found = _differences(ours[name], theirs[name])
+    found = _differences(ours.outcomes[name], theirs.outcomes[name])
 
     assert set(found) == _DIFFERENT.get(name, frozenset()), found
 
 
+@pytest.mark.parametrize("part", _PARTS)
+def test_nodes_score_as_with_the_original(played: Callable[[str], Both], part: str) -> None:
+    ours, theirs = played(part)
+    fare_otherwise = {f"{scenario}-{pod}" for scenario, pods in _DIFFERENT.items() for pod in pods}
+    both = (ours.scores.keys() & theirs.scores.keys()) - fare_otherwise
+
+    assert both >= {f"{name}-p" for name in _PARTS[part][0] if name in SCORING and name != "scores-of-pods"}
+    assert {pod: ours.scores[pod] for pod in both} == {pod: theirs.scores[pod] for pod in both}
+
+
 def test_what_ends_the_original_is_told(real_programs: RealPrograms, tmp_path: Path) -> None:
-    found = _run("ours", real_programs, tmp_path, BETTER, {})
+    found = _run("ours", real_programs, tmp_path, BETTER, {}).outcomes
 
     assert {name: {pod: found[name].pods[pod][1] for pod in pods} for name, pods in _TOLD.items()} == _TOLD
 

@@ -478,6 +478,56 @@ PREEMPTING: Final[Mapping[str, Scenario]] = {
         Pod("r", "4", qos="LS", priority=10),
     ),
 }
+
+
+def _scored(*pods: Pod | Reservation, **labels: Mapping[str, str]) -> Scenario:
+    """Three nodes of different sizes that are filled to different degrees, and then pods that may go to any of them.
+    ``labels`` are those of a node by its name."""
+    return (
+        Machine("a", numa_nodes=1, labels=labels.get("a", {})),
+        Machine("b", labels=labels.get("b", {})),
+        Machine("c", cores=7, ratio=1.5 if "amplified" in labels else 1.0, labels=labels.get("c", {})),
+        Pod("x", "2", qos="LS", node="a"),
+        Pod("y", "4", "3Gi", node="b"),
+        Pod("z", "5", "2Gi", spec=_SPREAD, node="c"),
+        *pods,
+    )
+
+
+_ASKING: Final = (
+    Pod("p", "2", qos="LS"),
+    Pod("q", "4", "2Gi", spec=_FULL),
+    Pod("r", "3", spec=_SPREAD),
+    Pod("s", "2", spec=_MUST_FULL),
+    Pod("t", "500m", qos="LS"),
+)
+_SINGLE: Final = _numa("SingleNUMANode")
+SCORING: Final[Mapping[str, Scenario]] = {
+    "scores": _scored(*_ASKING),
+    "scores-aligned": _scored(*_ASKING, a=_SINGLE, b=_SINGLE, c=_SINGLE),
+    "scores-mixed": _scored(*_ASKING, a=_SINGLE, b=_numa("BestEffort")),
+    "scores-amplified": _scored(*_ASKING, amplified={}, c=_SINGLE),
+    "scores-amplified-plain": _scored(*_ASKING, amplified={}),
+    "scores-bound-by-nodes": _scored(
+        Pod("p", "2", qos="LS"), Pod("q", "4", qos="LS"), b=_bind("FullPCPUsOnly"), c=_bind("SpreadByPCPUs")
+    ),
+    "scores-of-pods": _scored(
+        *[
+            Pod(f"{number}-{policy.lower()}", "3", qos=qos, numa=_wants(policy, "Preferred"))
+            for number, qos in enumerate(("LS", "LSR"))
+            for policy in ("BestEffort", "Restricted", "SingleNUMANode")
+        ]
+    ),
+    "scores-reserved": _scored(
+        Reservation(Pod("r", "4", spec=_FULL, node="c")),
+        Pod("p", "2", spec=_FULL),
+        Pod("o", "2", spec=_FULL, app="web"),
+        Pod("q", "2", qos="LS"),
+        a=_SINGLE,
+        c=_SINGLE,
+    ),
+}
+
 BETTER: Final[Mapping[str, Scenario]] = {
     "broken-topology": (
         Machine(topology={f"{_DOMAIN}/cpu-topology": "{"}),
