@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from koordinator.base.services import ServiceError
-from koordinator.scheduler.engine.decision import Rejection
+from koordinator.scheduler.engine.decision import RejectedNodes, Rejection
+from koordinator.scheduler.explain.advice import advise
 from tests.scheduler.fakes import describe
 from tests.scheduler.ground.clusters import NOW
 from tests.scheduler.plugins.node_numa_resource.numa_cluster import NUMA, Machines, pod, topology
@@ -89,3 +90,26 @@ def test_an_explanation_says_how_many_cpus_are_free() -> None:
 
     assert [each.text for each in lacks] == ["CPUs to bind on free cores: needs 8, free 0"]
     assert plugin.node_facts(0) == {"cpusFreeToBind": 7, "cpusBound": 9}
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("the requested CPUs must be integer", "request whole CPUs"),
+        ("node(s) requested cpus not multiple cpus per core", "request whole cores"),
+        ("node(s) invalid CPU Topology", "check that koordlet runs there"),
+        ("node(s) NUMA Topology policy not match", "contradict each other"),
+        ("node(s) cpu bind policy conflicts with pod's required cpu bind policy", "contradict each other"),
+        ("Unaligned NUMA Hint cause cpu prefer [11] among [11]", "everything from few NUMA nodes"),
+        ("Reservation(s) Insufficient NUMA cpu", "everything from few NUMA nodes"),
+        ("not enough cpus available to satisfy request", "Too few CPUs are free to be bound: request fewer"),
+        ("Insufficient amplified cpu", "Too few CPUs are free to be bound"),
+    ],
+)
+def test_people_are_told_what_they_can_do(reason: str, advice: str) -> None:
+    rejected = [RejectedNodes(NUMA.name, (reason,), False, 1, ())]
+    machines = Machines(topology())
+
+    (found,) = advise(rejected, describe(pod("p")), machines.view, None)
+
+    assert advice in found
