@@ -56,7 +56,8 @@ class NodeState:
         return self.rules != before
 
     def hold(self, uid: str, allocation: PodAllocation) -> None:
-        """The pod, which holds nothing yet, has this from now on."""
+        """The pod has this from now on, and nothing else; it may be told again."""
+        self.release(uid)
         self.pods[uid] = allocation
         self._count(allocation, 1)
 
