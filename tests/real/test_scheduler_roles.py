@@ -24,6 +24,7 @@ ELECTION = {"leaderElect": True, "resourceNamespace": NAMESPACE, "resourceName":
 ALONE = {"accessModes": ["ReadWriteOnce"]}
 SECONDS = 60.0
 _QUOTA, _GANG, _RESERVATION = {"name": "ElasticQuota"}, {"name": "Coscheduling"}, {"name": "Reservation"}
+_NUMA = {"name": "NodeNUMAResource"}
 _REVOKING = {"monitorAllQuotas": True, "delayEvictTime": "0s", "revokePodInterval": "1s"}
 _ARGS = {"apiVersion": API_VERSION, "kind": "ElasticQuotaArgs", "quotaGroupNamespace": "default", **_REVOKING}
 _SOON = {"apiVersion": API_VERSION, "kind": "ReservationArgs", "gcDurationSeconds": 1}
@@ -32,11 +33,11 @@ PROFILE = {
     "plugins": {
         **LOAD_AWARE["plugins"],
         "preEnqueue": {"enabled": [_GANG]},
-        "preFilter": {"enabled": [_RESERVATION, _GANG, _QUOTA]},
+        "preFilter": {"enabled": [_RESERVATION, _NUMA, _GANG, _QUOTA]},
         "postFilter": {"enabled": [_RESERVATION, _QUOTA]},
         "permit": {"enabled": [_GANG]},
-        "reserve": {"enabled": [*LOAD_AWARE["plugins"]["reserve"]["enabled"], _RESERVATION, _GANG]},
-        "preBind": {"enabled": [_RESERVATION, _GANG, {"name": "DefaultPreBind"}]},
+        "reserve": {"enabled": [*LOAD_AWARE["plugins"]["reserve"]["enabled"], _RESERVATION, _NUMA, _GANG]},
+        "preBind": {"enabled": [_NUMA, _RESERVATION, _GANG, {"name": "DefaultPreBind"}]},
         "bind": {"disabled": [{"name": "*"}], "enabled": [_RESERVATION, {"name": "DefaultBinder"}]},
         "postBind": {"enabled": [_GANG]},
     },

@@ -221,6 +221,11 @@ REFUSED = [
     ("LoadAwareScheduling", "{thresholds: {}}", r"args.thresholds: {} .*no such field; there are .*usageThresholds"),
     ("NodeNUMAResource", "{defaultCPUBindPolicy: Half}", r"'Half' .*one of '', FullPCPUs, SpreadByPCPUs"),
     ("NodeNUMAResource", "{numaScoringStrategy: {type: Best}}", r"numaScoringStrategy.type: 'Best'"),
+    (
+        "NodeNUMAResource",
+        "{scoringStrategy: {type: BalancedAllocation}}",
+        r"scoringStrategy.type: 'BalancedAllocation'",
+    ),
     ("DeviceShare", "{scoringStrategy: {resources: [{name: a, weight: 0}]}}", r"weight: 0 .*1 to 100"),
     ("DeviceShare", "{gpuShareUnsupportedModels: [{vendor: a}]}", r"Models\[0\].model: None .*must be given"),
     ("Reservation", "{minCandidateNodesPercentage: 101}", r"minCandidateNodesPercentage: 101 .*0 to 100"),

@@ -53,7 +53,7 @@ def test_the_charts_profile_loads_and_expands_in_the_documented_order() -> None:
 
 def test_the_charts_profile_names_what_is_not_built() -> None:
     missing = not_built(load_configuration(HERE / "chart_profile.yaml"), BUILT_IN)
-    assert {"NodeNUMAResource", "DeviceShare"} <= set(missing)
+    assert {"DeviceShare"} <= set(missing)
     assert not {"Coscheduling", "ElasticQuota", "Reservation", "LoadAwareScheduling", "DefaultBinder"} & set(missing)
 
 

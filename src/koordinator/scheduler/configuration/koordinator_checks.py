@@ -29,7 +29,6 @@ from koordinator.scheduler.configuration.koordinator_arguments import (
 )
 
 _STRATEGIES: Final = ("LeastAllocated", "MostAllocated")
-_NUMA_STRATEGIES: Final = (*_STRATEGIES, "BalancedAllocation")
 _BIND_POLICIES: Final = ("", "FullPCPUs", "SpreadByPCPUs")
 _NOTHING: Final = Quantity.parse("0")
 
@@ -37,8 +36,8 @@ _NOTHING: Final = Quantity.parse("0")
 def check_numa(args: NodeNUMAResourceArgs, path: str) -> NodeNUMAResourceArgs:
     """Check NodeNUMAResourceArgs."""
     _check_one_of(args.default_cpu_bind_policy, f"{path}.defaultCPUBindPolicy", _BIND_POLICIES)
-    _check_strategy(args.scoring_strategy, f"{path}.scoringStrategy", _NUMA_STRATEGIES)
-    _check_strategy(args.numa_scoring_strategy, f"{path}.numaScoringStrategy", _NUMA_STRATEGIES)
+    _check_strategy(args.scoring_strategy, f"{path}.scoringStrategy", _STRATEGIES)
+    _check_strategy(args.numa_scoring_strategy, f"{path}.numaScoringStrategy", _STRATEGIES)
     return args
 
 

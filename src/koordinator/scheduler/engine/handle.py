@@ -6,6 +6,7 @@ A plugin has it as ``self.handle`` once its profile is complete.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar
 
 from koordinator.api.kinds import Kind
@@ -14,6 +15,7 @@ from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import Plugin
+from koordinator.scheduler.engine.numa_topology import NUMATopologyManager
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.simulation import Simulation
 from koordinator.scheduler.engine.waiting_pods import WaitingPods
@@ -60,6 +62,11 @@ class Handle:
     def plugin(self, kind: type[P]) -> P | None:
         """The first plugin of the profile that is a ``kind``, a class or a protocol of an extension point."""
         return self.profile.first(kind)
+
+    @cached_property
+    def numa_topology(self) -> NUMATopologyManager:
+        """What keeps the plugins that allocate to the same NUMA nodes."""
+        return NUMATopologyManager(self.profile, self._state.view)
 
     @property
     def waiting(self) -> WaitingPods:

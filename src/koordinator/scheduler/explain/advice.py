@@ -182,6 +182,28 @@ def _load(obstacle: Obstacle) -> list[str]:
     return sentences
 
 
+_NUMA_ADVICE: Final = {
+    "must be integer": "Pods that are bound to CPUs request whole CPUs: round the pod's CPU request.",
+    "not multiple cpus per core": "Pods that require FullPCPUs request whole cores: round the pod's CPU request.",
+    "invalid CPU Topology": "Nodes do not say which CPUs they have: check that koordlet runs there and writes a "
+    "NodeResourceTopology.",
+    "missing NUMA resources": "Nodes do not say what their NUMA nodes have: check that koordlet runs there.",
+    "policy": "The policies of the pod and of nodes contradict each other: drop one of them (the pod's annotations "
+    "resource-spec and numa-topology-spec, or the node's labels cpu-bind-policy and numa-topology-policy).",
+    "NUMA": "The pod wants everything from few NUMA nodes: request less, make room there, or use a NUMA topology "
+    "policy that is less strict.",
+    "cpu": "Too few CPUs are free to be bound{}: request fewer, make room, or prefer a bind policy instead of "
+    "requiring it.",
+}
+"""By what is in a reason of NodeNUMAResource; the first that is."""
+
+
+def _numa(obstacle: Obstacle) -> list[str]:
+    shown = f" ({'; '.join(obstacle.details[:_EXAMPLES])})" if obstacle.details else ""
+    found = [next((each for part, each in _NUMA_ADVICE.items() if part in reason), "") for reason in obstacle.reasons]
+    return [each.format(shown) for each in dict.fromkeys(filter(None, found))]
+
+
 def _volumes(otherwise: str) -> _Adviser:
     """Whichever plugin looks at a claim first, what is wrong with the claim comes before what it would ask of nodes."""
 
@@ -200,6 +222,7 @@ _ADVISERS: Final[Mapping[str, _Adviser]] = {
     "TaintToleration": _with_details("Give the pod a toleration, or take a taint off a node with kubectl taint{}."),
     "NodeUnschedulable": _fixed("Some nodes are cordoned; to use one again: kubectl uncordon NODE."),
     "LoadAwareScheduling": _load,
+    "NodeNUMAResource": _numa,
     "NodeName": _fixed("spec.nodeName of the pod names a node that is not there."),
     "NodePorts": _with_details("Another pod has the host port{}: drop hostPort, or spread such pods over more nodes."),
     "PodTopologySpread": _fixed(

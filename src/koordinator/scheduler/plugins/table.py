@@ -18,6 +18,7 @@ from koordinator.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffi
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from koordinator.scheduler.plugins.node_affinity import NodeAffinity
 from koordinator.scheduler.plugins.node_name import NodeName
+from koordinator.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from koordinator.scheduler.plugins.node_ports import NodePorts
 from koordinator.scheduler.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from koordinator.scheduler.plugins.node_resources.fit import NodeResourcesFit
@@ -57,6 +58,7 @@ BUILT_IN: Final[Mapping[str, type[Plugin]]] = MappingProxyType(
             NodeResourcesBalancedAllocation,
             ImageLocality,
             LoadAwareScheduling,
+            NodeNUMAResource,
             NodeResourcesFitPlus,
             ScarceResourceAvoidance,
             SchedulingHint,

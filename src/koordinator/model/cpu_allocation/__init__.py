@@ -1,0 +1,1 @@
+"""Which CPUs of a node a pod is bound to."""

@@ -1,0 +1,91 @@
+"""Topology hints: which sets of NUMA nodes could give a pod what it requests of one resource.
+
+The words are those of kubelet's topology manager. A set of NUMA nodes is a mask, an integer with one bit for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
+
+
+class NUMATopologyPolicy(StrEnum):
+    """How strictly a pod is aligned, as node labels and pod annotations have it."""
+
+    NONE = ""
+    BEST_EFFORT = "BestEffort"
+    RESTRICTED = "Restricted"
+    SINGLE_NUMA_NODE = "SingleNUMANode"
+
+
+class NUMANodeState(StrEnum):
+    """By whom the CPUs of a NUMA node are bound."""
+
+    IDLE = "idle"
+    SINGLE = "single"
+    """By pods that have none elsewhere."""
+    SHARED = "shared"
+    """By a pod that has some on other NUMA nodes, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class NUMATopologyHint:
+    """One set of NUMA nodes that would do."""
+
+    mask: int | None
+    """None: it does not matter which."""
+    preferred: bool = False
+    """No smaller set would do."""
+    unsatisfied: bool = False
+    """It would not do at all: a placeholder for what cannot be had anywhere."""
+    score: int = 0
+    """Of sets of equal size, the one with the higher sum of scores is taken."""
+
+
+Hints = Mapping[str, Sequence[NUMATopologyHint] | None]
+"""By resource. None: no NUMA node has to do with it. An empty sequence: no set of NUMA nodes would do. Otherwise each
+mask once, small ones first, those of equal size by their NUMA nodes (see ``masks_of``)."""
+
+
+def mask_of(numa_nodes: Iterable[int]) -> int:
+    """The mask of these NUMA nodes."""
+    mask = 0
+    for numa_node in numa_nodes:
+        mask |= 1 << numa_node
+    return mask
+
+
+def numa_nodes_of(mask: int) -> tuple[int, ...]:
+    """The NUMA nodes of a mask, ascending."""
+    return tuple([bit for bit in range(mask.bit_length()) if mask >> bit & 1])
+
+
+def masks_of(numa_nodes: Sequence[int]) -> Iterator[int]:
+    """Every mask of these but the empty one, in the order that hints have."""
+    for size in range(1, len(numa_nodes) + 1):
+        for chosen in combinations(numa_nodes, size):
+            yield mask_of(chosen)
+
+
+def format_mask(mask: int) -> str:
+    """The mask in binary, with as many digits as the original prints: two, or the smallest even number that is enough
+    where a power of four counts as one digit less, so that {0, 2} is ``0101`` and {2} is ``100``."""
+    return format(mask, f"0{_width(mask)}b")
+
+
+def _width(mask: int) -> int:
+    for shift in range(62, 0, -2):
+        if mask > 1 << shift:
+            return shift + 2
+    return 2
+
+
+def is_exclusive(mask: int, states: Mapping[int, NUMANodeState]) -> bool:
+    """Whether a pod that is alone with its like may use the mask: several NUMA nodes of which none belongs to pods that
+    have only that one, or one that is not shared."""
+    states_of_mask = [states.get(numa_node, NUMANodeState.IDLE) for numa_node in numa_nodes_of(mask)]
+    if len(states_of_mask) > 1:
+        return NUMANodeState.SINGLE not in states_of_mask
+    return NUMANodeState.SHARED not in states_of_mask

@@ -1,0 +1,108 @@
+"""The annotations that the plugin reads and writes, as they are on the wire."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
+from koordinator.api.meta import WireStruct
+from koordinator.api.pod import ResourceList
+from koordinator.api.quantity import Quantity
+from koordinator.model.cpu_allocation.accumulator import ExclusivePolicy
+from koordinator.model.cpu_allocation.topology import cpu_mask, cpus_of
+from koordinator.scheduler.plugins.node_numa_resource.allocation import PodAllocation
+
+
+class ResourceSpec(WireStruct):
+    """``scheduling.koordinator.sh/resource-spec``: how the CPUs of a pod are to lie on cores."""
+
+    required_cpu_bind_policy: str = msgspec.field(default="", name="requiredCPUBindPolicy")
+    preferred_cpu_bind_policy: str = msgspec.field(default="", name="preferredCPUBindPolicy")
+    preferred_cpu_exclusive_policy: str = msgspec.field(default="", name="preferredCPUExclusivePolicy")
+
+
+class NUMATopologySpec(WireStruct):
+    """``scheduling.koordinator.sh/numa-topology-spec``: how strictly a pod is to be aligned."""
+
+    numa_topology_policy: str = msgspec.field(default="", name="numaTopologyPolicy")
+    single_numa_node_exclusive: str = msgspec.field(default="", name="singleNUMANodeExclusive")
+
+
+class NUMANodeResource(WireStruct):
+    """What a pod gets from one NUMA node."""
+
+    node: int = 0
+    resources: ResourceList = {}
+
+
+class ResourceStatus(WireStruct):
+    """``scheduling.koordinator.sh/resource-status``: what a pod has got."""
+
+    cpuset: str = ""
+    numa_node_resources: list[NUMANodeResource] = msgspec.field(default_factory=list, name="numaNodeResources")
+
+
+EXCLUSIVE_POLICIES: Final = {policy.value: policy for policy in ExclusivePolicy}
+"""By name; any other name, ``None`` among them, keeps nothing apart."""
+
+
+def allocation_of(annotations: Mapping[str, str]) -> PodAllocation | None:
+    """What a pod with these annotations holds; None for nothing, or where it cannot be read."""
+    text = annotations.get(annotation_keys.RESOURCE_STATUS)
+    if text is None:
+        return None
+    try:
+        status = decode(text, ResourceStatus)
+        spec = decode(annotations.get(annotation_keys.RESOURCE_SPEC, "{}"), ResourceSpec)
+        cpus = cpu_mask(parse_cpu_list(status.cpuset))
+    except (DecodeError, ValueError):
+        return None
+    amounts: dict[int, dict[str, Quantity]] = {}
+    for each in status.numa_node_resources:
+        # A NUMA node that is there twice has the sum of both.
+        of_node = amounts.setdefault(each.node, {})
+        for name, amount in each.resources.items():
+            known = of_node.get(name)
+            of_node[name] = amount if known is None else Quantity(known.nanos + amount.nanos, known.format)
+    if not cpus and not amounts:
+        return None
+    exclusive = EXCLUSIVE_POLICIES.get(spec.preferred_cpu_exclusive_policy, ExclusivePolicy.NONE)
+    return PodAllocation.of(cpus, amounts, exclusive)
+
+
+def status_text(allocation: PodAllocation) -> str:
+    """What the annotation says of an allocation."""
+    document: dict[str, object] = {}
+    if allocation.cpus:
+        document["cpuset"] = format_cpu_list(cpus_of(allocation.cpus))
+    if allocation.resources:
+        document["numaNodeResources"] = [
+            {"node": numa_node, "resources": {name: str(amount) for name, amount in amounts}}
+            for numa_node, amounts in allocation.resources
+        ]
+    return json.dumps(document, separators=(",", ":"))
+
+
+def completed_spec(text: str | None, policy: str, *, required: bool) -> str | None:
+    """The annotation ``resource-spec`` with the bind policy that was applied, so that the agent of the node knows it;
+    None if it says so already."""
+    spec = decode(text, ResourceSpec) if text is not None else ResourceSpec()
+    wanted, preferred = spec.required_cpu_bind_policy, spec.preferred_cpu_bind_policy
+    if required and wanted in ("", "Default"):
+        wanted = policy
+    if preferred == "Default" or (not wanted and not preferred):
+        preferred = policy
+    if (wanted, preferred) == (spec.required_cpu_bind_policy, spec.preferred_cpu_bind_policy):
+        return None
+    members = {
+        "requiredCPUBindPolicy": wanted,
+        "preferredCPUBindPolicy": preferred,
+        "preferredCPUExclusivePolicy": spec.preferred_cpu_exclusive_policy,
+    }
+    return json.dumps({name: value for name, value in members.items() if value}, separators=(",", ":"))

@@ -1,0 +1,291 @@
+"""PreFilter, Filter, and what the NUMA topology manager asks: which nodes have what the pod asks of the plugin.
+
+Most pods ask nothing, and most nodes ask nothing of them: where all nodes do, the plugin is left out. Of a node that
+only multiplies its CPU, all rows are looked at together; of the others one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from koordinator.model.cpu_allocation.accumulator import NOT_ENOUGH
+from koordinator.model.cpu_allocation.topology import BindPolicy
+from koordinator.model.numa_topology.hints import Hints, NUMATopologyHint, NUMATopologyPolicy
+from koordinator.scheduler.engine.batch.kernel import BatchKernel
+from koordinator.scheduler.engine.columns import AnyAspect, Ints, Rows
+from koordinator.scheduler.engine.framework import (
+    FEASIBLE,
+    SKIP_FILTER,
+    FilterPlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+)
+from koordinator.scheduler.engine.framework_hooks import ReservationFilterPlugin, ReservationInfo
+from koordinator.scheduler.engine.numa_topology import NUMAAlignment, NUMATopologyPolicySource
+from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
+from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.explain.explainer import Explainer, Lack
+from koordinator.scheduler.plugins.node_numa_resource.allocation import (
+    MILLI,
+    PodAllocation,
+    amplified,
+)
+from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
+from koordinator.scheduler.plugins.node_numa_resource.part import READS, NUMAPart
+from koordinator.scheduler.plugins.node_numa_resource.rows import SpecialRows
+from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
+from koordinator.scheduler.plugins.node_numa_resource.topology_hints import hints_of
+from koordinator.scheduler.plugins.node_numa_resource.wish import NOT_INTEGER, Wish, is_reservation_ignored
+from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
+
+INVALID_TOPOLOGY: Final = Reason("node(s) invalid CPU Topology", unresolvable=True)
+_INVALID_RATIO: Final = Reason("node(s) invalid CPU amplification ratio", unresolvable=True)
+_SHORT_OF_AMPLIFIED: Final = Reason("Insufficient amplified cpu")
+_CONFLICT: Final = Reason("node(s) cpu bind policy conflicts with pod's required cpu bind policy", unresolvable=True)
+_NOT_MULTIPLE: Final = Reason("node(s) requested cpus not multiple cpus per core", unresolvable=True)
+_NOT_ENOUGH: Final = Reason(NOT_ENOUGH)
+_NO_ZONES: Final = Reason("node(s) missing NUMA resources", unresolvable=True)
+_NO_HINTS: Final = Reason("node(s) Insufficient NUMA Node resources")
+_INCOMPATIBLE: Final = Reason("reservation NUMA scope is incompatible with the best topology hint")
+_UNKNOWN: Final = NodeState()
+
+
+class Codes:
+    """Numbers for reasons, whatever they say."""
+
+    def __init__(self) -> None:
+        self._codes: dict[tuple[Reason, ...], int] = {(): FEASIBLE}
+        self._reasons: list[tuple[Reason, ...]] = [()]
+
+    def of(self, reasons: Sequence[Reason]) -> int:
+        """The number of these reasons; FEASIBLE for none."""
+        key = tuple(reasons)
+        code = self._codes.get(key)
+        if code is None:
+            code = self._codes[key] = len(self._reasons)
+            self._reasons.append(key)
+        return code
+
+    def reasons(self, code: int) -> tuple[Reason, ...]:
+        """The reasons of a number."""
+        return self._reasons[code]
+
+
+class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, ReservationFilterPlugin, Explainer, NUMAPart):
+    """The points that say where a pod may go."""
+
+    reads: ClassVar[tuple[AnyAspect, ...]] = READS
+
+    def __init__(self, args: Any, view: Any) -> None:
+        super().__init__(args, view)
+        self._codes = Codes()
+        self._special = SpecialRows()
+        numa = args.numa_scoring_strategy
+        self._numa_scorer = NUMAScorer(numa.resources, most=self._packs)
+        self._short_of_amplified = self._codes.of((_SHORT_OF_AMPLIFIED,))
+
+    # PreFilter.
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return self._wishes.of(pod).key, self.handle.numa_topology.key(pod)
+
+    def context_key(self, pod: PodInfo) -> Hashable:
+        """Whether any node asks anything of pods that ask nothing."""
+        return bool(self._special)
+
+    def topology_key(self, pod: PodInfo) -> Hashable:
+        return self._wishes.of(pod).key
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        wish = self._wishes.of(pod)
+        if not wish.amounts or (wish.is_plain and not self._special):
+            return SKIP_FILTER
+        return PreFilterResult(wish, rejection=wish.problem)
+
+    # Filter.
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        wish: Wish = state
+        codes = np.zeros(rows.shape[0], dtype=np.int64)
+        if wish.is_plain:
+            looked_at = self._special.among(rows)
+            if wish.cpu:
+                columns = self.view.columns
+                short = self._special.short_of_amplified(columns, rows, wish.cpu)
+                codes[short] = self._short_of_amplified
+        else:
+            looked_at = np.arange(rows.shape[0])
+        for index in looked_at.tolist():
+            codes[index] = self._code(pod, wish, int(rows[index]))
+        return codes
+
+    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        wish: Wish = state
+        node = self._nodes.get(row)
+        if wish.is_plain and (node is None or node.is_plain):
+            return FEASIBLE
+        return self._code(pod, wish, row)
+
+    def batch_filter(self) -> BatchKernel:
+        return _BatchFilter(self)
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        return self._codes.reasons(code)
+
+    def _code(self, pod: PodInfo, wish: Wish, row: int) -> int:
+        return self._codes.of(self._refusal(pod, wish, row, self._nodes.get(row, _UNKNOWN)))
+
+    def _refusal(self, pod: PodInfo, wish: Wish, row: int, node: NodeState) -> Sequence[Reason]:
+        """Why the pod cannot go to the row."""
+        policy = self._merged_policy(wish, node)
+        if isinstance(policy, Reason):
+            return (policy,)
+        binds = wish.binds or bool(node.rules.bind and wish.cpu)
+        if binds and wish.cpu % MILLI:
+            return (NOT_INTEGER,)
+        reason = self._short_of_cpu(wish, row, node, binds=binds) if wish.cpu else None
+        if reason is None and binds:
+            reason = _unsuited(wish, node)
+        if reason is not None:
+            return (reason,)
+        if wish.designated is not None and (binds or policy):
+            found = self._granted(pod, row, self._choice(pod, wish, row), None, assumed=False)
+            return () if isinstance(found, PodAllocation) else found
+        if binds and not policy:
+            return self._short_of_cpus(pod, wish, row, node)
+        # Under BestEffort, too, the pod has to get at Reserve what it requests, from wherever it may be.
+        return self.handle.numa_topology.admit(pod, row, reserving=True).reasons if policy else ()
+
+    def _short_of_cpu(self, wish: Wish, row: int, node: NodeState, *, binds: bool) -> Reason | None:
+        """Whether the node has too little CPU if that of bound pods counts amplified."""
+        ratio = node.rules.cpu_ratio
+        if ratio is None:
+            return _INVALID_RATIO
+        if ratio <= 1:
+            return None
+        if node.topology is not None and not node.cpus:
+            return INVALID_TOPOLOGY
+        wanted = amplified(wish.cpu, ratio) if binds else wish.cpu
+        numbers = self.view.columns.numbers[row]
+        return _SHORT_OF_AMPLIFIED if wanted > numbers.allocatable[CPU] - self._requested_cpu(row, node) else None
+
+    def _requested_cpu(self, row: int, node: NodeState) -> int:
+        return node.amplified_cpu(self.view.columns.numbers[row].requested[CPU])
+
+    def _short_of_cpus(self, pod: PodInfo, wish: Wish, row: int, node: NodeState) -> Sequence[Reason]:
+        """Whether the node has too few CPUs to bind the pod to."""
+        if self._restored(row).matched:
+            ignoring = is_reservation_ignored(pod.pod)
+            found = self._choice(pod, wish, row).from_any(None, ignoring=ignoring)
+            return () if isinstance(found, PodAllocation) else found
+        required = wish.required or node.rules.bind
+        return (_NOT_ENOUGH,) if node.free_cpus(required) < wish.cpu // MILLI else ()
+
+    # The NUMA topology manager.
+
+    def numa_alignment(self, pod: PodInfo, row: int) -> NUMAAlignment | Reason | None:
+        wish, node = self._wishes.of(pod), self._nodes.get(row, _UNKNOWN)
+        policy = self._merged_policy(wish, node)
+        if isinstance(policy, Reason) or policy is NUMATopologyPolicy.NONE or not wish.amounts:
+            return policy if isinstance(policy, Reason) else None
+        if not node.rules.zones.amounts:
+            return _NO_ZONES
+        states = node.states if wish.keeps_apart else None
+        return NUMAAlignment(policy, node.rules.zones.numa_nodes, states)
+
+    def get_pod_topology_hints(self, pod: PodInfo, row: int) -> Hints | Reason:
+        wish, node = self._wishes.of(pod), self._nodes.get(row, _UNKNOWN)
+        policy = self._merged_policy(wish, node)
+        if isinstance(policy, Reason):
+            return policy
+        if not node.rules.zones.amounts:
+            return _NO_HINTS
+        choice = self._choice(pod, wish, row)
+        return hints_of(choice, policy, self._numa_scorer, ignoring=is_reservation_ignored(pod.pod))
+
+    def filter_affinity(self, pod: PodInfo, affinity: NUMATopologyHint, row: int) -> Sequence[Reason]:
+        choice, ignoring = self._choice(pod, self._wishes.of(pod), row), is_reservation_ignored(pod.pod)
+        if choice.fits(affinity.mask, ignoring=ignoring):
+            return ()
+        found = choice.from_any(affinity.mask, ignoring=ignoring)
+        return () if isinstance(found, PodAllocation) else found
+
+    # Reservations.
+
+    def filter_reservation(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> Reason | None:
+        taking_over = self.restored_pre_allocatable(row) is not None
+        uid = pod.uid if taking_over else reservation.uid
+        if taking_over:
+            pod = make_pod_info(reserve_pod(reservation.reservation), self.view.columns.resources)
+        wish, node = self._wishes.of(pod), self._nodes.get(row, _UNKNOWN)
+        policy = self._merged_policy(wish, node)
+        if isinstance(policy, Reason):
+            return policy
+        if not wish.binds and not (node.rules.bind and wish.cpu) and not policy:
+            return None
+        choice, affinity = self._choice(pod, wish, row), self.handle.numa_topology.affinity(pod, row)
+        if uid not in choice.restored.matched:
+            return None
+        found = choice.from_reservations([uid], affinity.mask if affinity is not None else None)
+        if found is None:
+            return _INCOMPATIBLE
+        return None if isinstance(found, PodAllocation) else Reason(", ".join(reason.text for reason in found))
+
+    # Explanations.
+
+    def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
+        wish, node = self._wishes.of(pod), self._nodes.get(row, _UNKNOWN)
+        if _NOT_ENOUGH not in self._codes.reasons(code):
+            return ()
+        wanted, required = wish.cpu // MILLI, wish.required or node.rules.bind
+        free = node.free_cpus(required)
+        what = {BindPolicy.FULL_PCPUS: " on free cores", BindPolicy.SPREAD_BY_PCPUS: " on cores of their own"}
+        text = f"CPUs to bind{what.get(required, '')}: needs {wanted}, free {free}"
+        return (Lack(text, max(0.0, (wanted - free) / wanted)),)
+
+    def node_facts(self, row: int) -> Mapping[str, Any] | None:
+        node = self._nodes.get(row)
+        if node is None or node.topology is None:
+            return None
+        facts: dict[str, Any] = {"cpusFreeToBind": node.free_cpus(BindPolicy.NONE), "cpusBound": node.bound_cpus}
+        if node.rules.numa:
+            facts["numaTopologyPolicy"] = node.rules.numa.value
+        return facts
+
+
+def _unsuited(wish: Wish, node: NodeState) -> Reason | None:
+    """Why pods that are to be bound as this one is cannot be bound on the node at all."""
+    if not node.cpus:
+        return INVALID_TOPOLOGY
+    if wish.required and node.rules.bind and wish.required is not node.rules.bind:
+        return _CONFLICT
+    required = wish.required or node.rules.bind
+    if required is BindPolicy.FULL_PCPUS and wish.cpu // MILLI % node.cpus.cpus_per_core:
+        return _NOT_MULTIPLE
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    pod: PodInfo
+    wish: Wish
+
+
+class _BatchFilter(BatchKernel):
+    """Pods that ask for something, and nodes that do, are few: each by itself."""
+
+    def __init__(self, plugin: NUMAFilter) -> None:
+        self._plugin = plugin
+        self._kinds: list[_Kind] = []
+
+    def put(self, slot: int, pod: PodInfo, state: Any) -> None:
+        self._kinds.append(_Kind(pod, state))
+
+    def evaluate(self, rows: Rows) -> Ints:
+        codes = [self._plugin.filter(kind.pod, kind.wish, rows) for kind in self._kinds]
+        return np.stack(codes, axis=1)

@@ -1,0 +1,162 @@
+"""One node as the plugin keeps it: its topology, its rules, and what the pods on it hold. Kept current by events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from koordinator.api.node import Node
+from koordinator.model.cpu_allocation.accumulator import ExclusivePolicy
+from koordinator.model.cpu_allocation.topology import BindPolicy, CPUTopology, cpus_of
+from koordinator.model.numa_topology.hints import NUMANodeState
+from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, Request, Taken, amplified
+from koordinator.scheduler.plugins.node_numa_resource.node_topology import NodeRules, NodeTopology, rules_of
+from koordinator.scheduler.plugins.node_numa_resource.wish import Wish
+
+_NO_CPUS = CPUTopology(())
+
+
+class NodeState:
+    """``rules`` and ``cpus`` may be read at any time; what pods hold changes by ``hold`` and ``release`` alone."""
+
+    def __init__(self) -> None:
+        self.topology: NodeTopology | None = None
+        self.rules = NodeRules()
+        self.cpus = _NO_CPUS
+        self.reserved = 0
+        """CPUs that no pod is bound to."""
+        self.pods: dict[str, PodAllocation] = {}
+        """By uid."""
+        self.counts: dict[int, int] = {}
+        """How many pods hold each CPU, Reservations among them."""
+        self._node: Node | None = None
+        self._amounts: dict[int, dict[str, int]] = {}
+        self._taken: Taken | None = None
+        self._free: tuple[int, int, int] | None = None
+        self._states: Mapping[int, NUMANodeState] | None = None
+
+    # Events.
+
+    def set_node(self, node: Node) -> bool:
+        """Returns whether this makes a difference."""
+        self._node = node
+        return self._refresh_rules()
+
+    def set_topology(self, topology: NodeTopology | None) -> None:
+        """What its NodeResourceTopology says; None if there is none."""
+        self.topology = topology
+        self.cpus = topology.cpus if topology is not None else _NO_CPUS
+        self.reserved = topology.reserved if topology is not None else 0
+        self._refresh_rules()
+        self._forget_derived()
+
+    def _refresh_rules(self) -> bool:
+        before = self.rules
+        self.rules = rules_of(self._node, self.topology)
+        return self.rules != before
+
+    def hold(self, uid: str, allocation: PodAllocation) -> None:
+        """The pod has this from now on, and nothing else; it may be told again."""
+        self.release(uid)
+        self.pods[uid] = allocation
+        self._count(allocation, 1)
+
+    def release(self, uid: str) -> None:
+        """The pod holds nothing more."""
+        allocation = self.pods.pop(uid, None)
+        if allocation is not None:
+            self._count(allocation, -1)
+
+    def _count(self, allocation: PodAllocation, sign: int) -> None:
+        for cpu in cpus_of(allocation.cpus):
+            count = self.counts.pop(cpu, 0) + sign
+            if count:
+                self.counts[cpu] = count
+        for numa_node, amounts in allocation.amounts.items():
+            held = self._amounts.setdefault(numa_node, {})
+            for name, amount in amounts.items():
+                held[name] = held.get(name, 0) + sign * amount
+        self._forget_derived()
+
+    def _forget_derived(self) -> None:
+        self._taken = self._free = self._states = None
+
+    # What follows from them.
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it asks nothing of pods that ask nothing of it."""
+        return self.rules.is_plain
+
+    @property
+    def taken(self) -> Taken:
+        """What all pods hold. To be read only."""
+        if self._taken is None:
+            exclusive: dict[ExclusivePolicy, int] = {}
+            for each in self.pods.values():
+                if each.exclusive:
+                    exclusive[each.exclusive] = exclusive.get(each.exclusive, 0) | each.cpus
+            self._taken = Taken(sum([1 << cpu for cpu in self.counts]), self._amounts, exclusive)
+        return self._taken
+
+    @property
+    def bound_cpus(self) -> int:
+        """How many CPUs pods are bound to."""
+        return len(self.counts)
+
+    @property
+    def usable_cpus(self) -> int:
+        """The CPUs that pods may be bound to."""
+        return self.cpus.all & ~self.reserved
+
+    def free_cpus(self, bind: BindPolicy) -> int:
+        """How many CPUs may be given to a pod that requires the policy; NONE for one that requires none."""
+        if self._free is None:
+            free = self.usable_cpus & ~self.taken.cpus
+            each = (BindPolicy.NONE, BindPolicy.FULL_PCPUS, BindPolicy.SPREAD_BY_PCPUS)
+            any_, full, spread = [self.cpus.usable(free, policy).bit_count() for policy in each]
+            self._free = any_, full, spread
+        any_, full, spread = self._free
+        return full if bind is BindPolicy.FULL_PCPUS else spread if bind is BindPolicy.SPREAD_BY_PCPUS else any_
+
+    def amplified_cpu(self, requested: int) -> int:
+        """What ``requested`` (milli-CPU) comes to, if what bound pods have of it is counted amplified."""
+        bound, ratio = self.bound_cpus * MILLI, self.rules.cpu_ratio or 0.0
+        return requested - bound + amplified(bound, ratio) if bound and requested >= bound else requested
+
+    @property
+    def states(self) -> Mapping[int, NUMANodeState]:
+        """Which NUMA nodes are used by pods of one, or by pods of several; the others are left out. A pod that is not
+        bound to CPUs is where its amounts are."""
+        if self._states is None:
+            found: dict[int, NUMANodeState] = {}
+            for each in self.pods.values():
+                numa_nodes = self._numa_nodes(each)
+                for numa_node in numa_nodes:
+                    if len(numa_nodes) > 1:
+                        found[numa_node] = NUMANodeState.SHARED
+                    else:
+                        found.setdefault(numa_node, NUMANodeState.SINGLE)
+            self._states = found
+        return self._states
+
+    def _numa_nodes(self, allocation: PodAllocation) -> set[int]:
+        if not allocation.cpus:
+            return {numa_node for numa_node, _ in allocation.resources}
+        return {numa_node for numa_node, cpus in self.cpus.numa_nodes.items() if cpus & allocation.cpus}
+
+    def request(self, wish: Wish, packs: bool) -> Request:
+        """What the pod needs here. ``packs`` is what the plugin's arguments say. Its CPUs are bound if it says so, or
+        the node does."""
+        rules = self.rules
+        request = Request(wish.amounts, wish.formats, packs=packs if rules.packs is None else rules.packs)
+        if not wish.binds and not (rules.bind and wish.cpu):
+            return request
+        required = wish.required or rules.bind
+        return replace(
+            request,
+            cpus=wish.cpu // MILLI,
+            bind=required or wish.bind,
+            required=bool(required),
+            exclusive=wish.exclusive,
+        )

@@ -1,0 +1,306 @@
+"""NodeNUMAResource: CPUs that a pod has for itself, and everything that it requests from the same NUMA nodes.
+
+Here are events, Score, Reserve and PreBind; Filter and hints are in ``filtering``, Reservations in ``part``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, RESERVATIONS
+from koordinator.api.meta import Object
+from koordinator.api.node import Node
+from koordinator.api.node_resource_topology import NodeResourceTopology
+from koordinator.api.pod import Pod
+from koordinator.api.reservation import Reservation
+from koordinator.base.services import Service, ServiceError
+from koordinator.scheduler.engine.batch.kernel import BatchKernel
+from koordinator.scheduler.engine.binding_points import AllocatorPlugin, ClusterWriter, PodChanges, PreBindPlugin
+from koordinator.scheduler.engine.columns import AnyAspect, Ints, NodeReference, Rows
+from koordinator.scheduler.engine.cycle_state import CycleState
+from koordinator.scheduler.engine.events import EventKind, object_events
+from koordinator.scheduler.engine.framework import SKIP_SCORE, Reason, ScorePlugin
+from koordinator.scheduler.engine.framework_hooks import ReservationPreBindPlugin
+from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
+from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, amplified
+from koordinator.scheduler.plugins.node_numa_resource.documents import allocation_of, completed_spec, status_text
+from koordinator.scheduler.plugins.node_numa_resource.filtering import INVALID_TOPOLOGY, NUMAFilter
+from koordinator.scheduler.plugins.node_numa_resource.node_document import node_document
+from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
+from koordinator.scheduler.plugins.node_numa_resource.node_topology import read_topology
+from koordinator.scheduler.plugins.node_numa_resource.part import READS, TOPOLOGY
+from koordinator.scheduler.plugins.node_numa_resource.reserved import Choice
+from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
+from koordinator.scheduler.plugins.node_numa_resource.topology_hints import amplified_requests
+from koordinator.scheduler.plugins.node_numa_resource.wish import Wish
+from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer, BatchAllocation
+from koordinator.scheduler.plugins.node_resources.strategies import (
+    least_allocated,
+    least_allocated_of_one,
+    most_allocated,
+)
+from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
+from koordinator.scheduler.services.provider import ServiceProvider
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What PreScore prepares for a class of pods."""
+
+    wish: Wish
+    allocation: Allocation
+    """How the pod is scored where it gets nothing of the plugin."""
+
+
+class NodeNUMAResource(
+    NUMAFilter, ScorePlugin, AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, ServiceProvider
+):
+    watches: ClassVar = (RESERVATIONS,)
+    node_objects: ClassVar = (NODE_RESOURCE_TOPOLOGIES,)
+    score_reads: ClassVar[tuple[AnyAspect, ...]] = READS
+    time_limit = 60.0
+    handles_status_updates = False
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self._topology_changed = view.columns.aspect(TOPOLOGY)
+        self._hints_changed = view.columns.aspect(TOPOLOGY_HINTS)
+        strategy = args.scoring_strategy
+        most = strategy.type == "MostAllocated"
+        scorer, of_one = (most_allocated, None) if most else (least_allocated, least_allocated_of_one)
+        self._node_scorer = AllocationScorer(view.columns, strategy.resources, scorer, of_one)
+        self._scorer = NUMAScorer(strategy.resources, most=most)
+
+    # Events.
+
+    def events_to_register(self) -> frozenset[str]:
+        node = {EventKind.NODE_ADD, EventKind.NODE_LABEL, EventKind.NODE_ALLOCATABLE}
+        return object_events(NODE_RESOURCE_TOPOLOGIES) | node | {EventKind.POD_DELETE, EventKind.POD_UPDATE}
+
+    def on_node(self, row: int, node: Node) -> None:
+        state = self._nodes.get(row) or NodeState()
+        if state.set_node(node) or row in self._nodes:
+            self._nodes[row] = state
+            self._special.note(row, state)
+
+    def on_node_removed(self, row: int, name: str) -> None:
+        self._nodes.pop(row, None)
+        self._special.note(row, None)
+
+    def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
+        if kind != NODE_RESOURCE_TOPOLOGIES.name:
+            return
+        node = self._node(row)
+        node.set_topology(read_topology(obj) if isinstance(obj, NodeResourceTopology) else None)
+        self._special.note(row, node)
+        self.view.columns.touch(row, self._topology_changed)
+
+    def on_allocated(self, row: int, pod: PodInfo, allocation: PodAllocation) -> None:
+        node = self._node(row)
+        node.hold(pod.uid, allocation)
+        self._special.note(row, node)
+        self.view.columns.touch(row, self._hints_changed)
+
+    def on_released(self, row: int, pod: PodInfo, allocation: PodAllocation) -> None:
+        node = self._node(row)
+        node.release(pod.uid)
+        self._special.note(row, node)
+        self.view.columns.touch(row, self._hints_changed)
+
+    def _node(self, row: int) -> NodeState:
+        node = self._nodes.get(row)
+        if node is None:
+            node = self._nodes[row] = NodeState()
+            known = self.view.columns.nodes[row]
+            if known is not None:
+                node.set_node(known)
+        return node
+
+    # Score.
+
+    def pre_score(self, pod: PodInfo) -> Any:
+        wish = self._wishes.of(pod)
+        return Scored(wish, self._node_scorer.prepare(pod, non_zero=False)) if wish.amounts else SKIP_SCORE
+
+    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        scored: Scored = state
+        if not scored.wish.is_plain:
+            return np.array([self.score_one(pod, state, row) for row in rows.tolist()], dtype=np.int64)
+        scores = self._node_scorer.score(scored.allocation, rows)
+        for index, row in enumerate(rows.tolist()) if self._special else ():
+            if row in self._special:
+                scores[index] = self.score_one(pod, state, row)
+        return scores
+
+    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        scored: Scored = state
+        node = self._nodes.get(row)
+        if node is None or (scored.wish.is_plain and node.is_plain):
+            return 0 if scored.wish.binds else self._node_scorer.score_one(scored.allocation, row)
+        return self._score_on(pod, scored, row, node)
+
+    def batch_score(self) -> BatchKernel:
+        return _BatchScores(self, self._node_scorer)
+
+    def is_special(self, row: int) -> bool:
+        """Whether the node asks something of pods that ask nothing."""
+        return row in self._special
+
+    def _score_on(self, pod: PodInfo, scored: Scored, row: int, node: NodeState) -> int:
+        wish, policy = scored.wish, self._merged_policy(scored.wish, node)
+        if isinstance(policy, Reason) or ((wish.binds or (node.rules.bind and wish.cpu)) and not node.cpus):
+            return 0
+        if not policy and (node.rules.zones.cpu_ratio <= 1 or not wish.cpu):
+            return self._node_scorer.score_one(scored.allocation, row)
+        choice = self._choice(pod, wish, row)
+        requested, allocatable = self._of_node(row)
+        if not policy:
+            requested["cpu"] += self._more_by_bound(node)
+        else:
+            affinity = self.handle.numa_topology.affinity(pod, row)
+            found = self._granted(pod, row, choice, affinity, assumed=False)
+            if not isinstance(found, PodAllocation):
+                return 0
+            if found.resources:
+                requested, allocatable = _of_zones(found, choice, node)
+            if found.cpus:
+                others = node.taken.cpus & ~found.cpus
+                requested["cpu"] = amplified(others.bit_count() * MILLI, node.rules.zones.cpu_ratio)
+        return self._scorer.score(requested, allocatable, amplified_requests(choice))
+
+    def _more_by_bound(self, node: NodeState) -> int:
+        bound = node.bound_cpus * MILLI
+        return amplified(bound, node.rules.zones.cpu_ratio) - bound
+
+    def _of_node(self, row: int) -> tuple[dict[str, int], dict[str, int]]:
+        numbers, named = self.view.columns.numbers[row], self.view.columns.resources.name
+        return (
+            {named(column): amount for column, amount in enumerate(numbers.requested)},
+            {named(column): amount for column, amount in enumerate(numbers.allocatable)},
+        )
+
+    # Reserve.
+
+    def allocate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> PodAllocation | Reason | None:
+        wish, known = self._wishes.of(pod), self._nodes.get(node.index)
+        if not wish.amounts or (wish.is_plain and (known is None or known.is_plain)):
+            return None
+        known = self._node(node.index)
+        policy = self._merged_policy(wish, known)
+        if isinstance(policy, Reason):
+            return policy
+        binds = wish.binds or bool(known.rules.bind and wish.cpu)
+        if not binds and not policy:
+            return None
+        if binds and not known.cpus:
+            return INVALID_TOPOLOGY
+        admission = self.handle.numa_topology.admit(pod, node.index, reserving=True)
+        if admission.reasons and wish.designated is None:
+            return _joined(admission.reasons)
+        choice = self._choice(pod, wish, node.index)
+        found = self._granted(pod, node.index, choice, admission.affinity, assumed=True)
+        return found if isinstance(found, PodAllocation) else _joined(found)
+
+    def restore(self, pod: PodInfo, node: NodeReference) -> PodAllocation | None:
+        return allocation_of(pod.pod.metadata.annotations)
+
+    # PreBind.
+
+    def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
+        return self._held(pod.uid) is not None
+
+    async def pre_bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
+    ) -> None:
+        self._note(pod, pod.pod.metadata.annotations, node, changes)
+
+    async def pre_bind_reservation(
+        self,
+        state: CycleState,
+        reservation: Reservation,
+        node: NodeReference,
+        changes: PodChanges,
+        writer: ClusterWriter,
+    ) -> None:
+        stand_in: Pod = reserve_pod(reservation)
+        pod = make_pod_info(stand_in, self.view.columns.resources)
+        self._note(pod, reservation.metadata.annotations, node, changes)
+
+    def _note(self, pod: PodInfo, annotations: Mapping[str, str], node: NodeReference, changes: PodChanges) -> None:
+        """What the pod has got, and by which bind policy."""
+        held = self._held(pod.uid)
+        if held is None:
+            return
+        changes.annotations[annotation_keys.RESOURCE_STATUS] = status_text(held)
+        if not held.cpus or not self.view.columns.is_current(node):
+            return
+        request = self._node(node.index).request(self._wishes.of(pod), self._packs)
+        text = annotations.get(annotation_keys.RESOURCE_SPEC)
+        completed = completed_spec(text, request.bind.value, required=request.required)
+        if completed is not None:
+            changes.annotations[annotation_keys.RESOURCE_SPEC] = completed
+
+    # Services.
+
+    def services(self) -> Mapping[str, Service]:
+        return {"/nodes/:nodeName": self._on_node}
+
+    def _on_node(self, parameters: Mapping[str, str]) -> Any:
+        name = parameters["nodeName"]
+        row = self.view.columns.row_of.get(name)
+        if row is None:
+            raise ServiceError(500, f'node "{name}" not found')
+        node = self._nodes.get(row)
+        if node is None or not node.cpus:
+            raise ServiceError(500, "invalid topology, please check the NodeResourceTopology object")
+        return node_document(name, node, self.view.pods_on[row])
+
+
+def _joined(reasons: Sequence[Reason]) -> Reason:
+    unresolvable = all(reason.unresolvable for reason in reasons)
+    return Reason(", ".join(reason.text for reason in reasons), unresolvable=unresolvable)
+
+
+def _of_zones(found: PodAllocation, choice: Choice, node: NodeState) -> tuple[dict[str, int], dict[str, int]]:
+    """What is requested and what there is of the NUMA nodes of an allocation."""
+    zones, room = node.rules.zones.amounts, choice.shared_room
+    requested: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    for numa_node, _ in found.resources:
+        left = room.left(numa_node)
+        for name, amount in zones.get(numa_node, {}).items():
+            allocatable[name] = allocatable.get(name, 0) + amount
+            requested[name] = requested.get(name, 0) + amount - left[name]
+    return requested, allocatable
+
+
+class _BatchScores(BatchAllocation):
+    """Pods and nodes that ask for something are few: each of them by itself."""
+
+    def __init__(self, plugin: NodeNUMAResource, scorer: AllocationScorer) -> None:
+        super().__init__(scorer)
+        self._plugin = plugin
+        self._pods: list[tuple[PodInfo, Scored]] = []
+
+    def put(self, slot: int, pod: PodInfo, state: Any) -> None:
+        scored: Scored = state
+        self._pods.append((pod, scored))
+        super().put(slot, pod, scored.allocation)
+
+    def evaluate(self, rows: Rows) -> Ints:
+        scores = super().evaluate(rows)
+        special = [index for index, row in enumerate(rows.tolist()) if self._plugin.is_special(row)]
+        for slot, (pod, scored) in enumerate(self._pods):
+            if not scored.wish.is_plain:
+                scores[:, slot] = self._plugin.score(pod, scored, rows)
+                continue
+            for index in special:
+                scores[index, slot] = self._plugin.score_one(pod, scored, int(rows[index]))
+        return scores

@@ -1,0 +1,81 @@
+"""The rows of nodes that ask something of pods that ask nothing: in arrays, since there may be as many as nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows, at
+from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI
+from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
+
+_FIRST = 64
+
+
+class SpecialRows:
+    """Falsy while there are none."""
+
+    def __init__(self) -> None:
+        self._rows: set[int] = set()
+        self._by_itself: Mask = np.zeros(_FIRST, dtype=np.bool_)
+        """Each of these has to be looked at by itself."""
+        self._ratios: NDArray[np.float64] = np.zeros(_FIRST)
+        """By what the CPU of others is multiplied; 0 for not at all."""
+        self._bound: Ints = np.zeros(_FIRST, dtype=np.int64)
+        """The CPU that pods on those are bound to, in milli-CPU."""
+
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
+    def __contains__(self, row: int) -> bool:
+        return row in self._rows
+
+    def note(self, row: int, node: NodeState | None) -> None:
+        """Take note of what the node of the row asks by now; None if it is gone."""
+        self._fit(row)
+        is_special = node is not None and not node.is_plain
+        if is_special:
+            self._rows.add(row)
+        else:
+            self._rows.discard(row)
+        ratio = 0.0
+        if node is not None and is_special and _only_multiplies(node):
+            ratio = node.rules.cpu_ratio or 0.0
+        self._by_itself[row] = is_special and not ratio
+        self._ratios[row] = ratio
+        self._bound[row] = node.bound_cpus * MILLI if node is not None else 0
+
+    def among(self, rows: Rows) -> Rows:
+        """The places of those of ``rows`` that have to be looked at one by one."""
+        if not self._rows:
+            return rows[:0]
+        self._fit(int(rows.max(initial=0)))
+        return np.flatnonzero(self._by_itself.take(rows))
+
+    def short_of_amplified(self, columns: NodeColumns, rows: Rows, cpu: int) -> Mask:
+        """Which of ``rows``, of those that only multiply their CPU, have less than ``cpu`` (milli-CPU) of it left when
+        that of bound pods counts amplified."""
+        if not self._rows:
+            return np.zeros(rows.shape[0], dtype=np.bool_)
+        self._fit(int(rows.max(initial=0)))
+        ratios, bound = self._ratios.take(rows), self._bound.take(rows)
+        requested, allocatable = at(columns.requested[:, CPU], rows), at(columns.allocatable[:, CPU], rows)
+        more = np.ceil(bound * ratios).astype(np.int64) - bound
+        requested = np.where((bound > 0) & (requested >= bound), requested + more, requested)
+        short: Mask = (ratios > 1) & (cpu > allocatable - requested)
+        return short
+
+    def _fit(self, row: int) -> None:
+        missing = row + 1 - self._by_itself.shape[0]
+        if missing > 0:
+            more = max(missing, self._by_itself.shape[0])
+            self._by_itself = np.concatenate([self._by_itself, np.zeros(more, dtype=np.bool_)])
+            self._ratios = np.concatenate([self._ratios, np.zeros(more)])
+            self._bound = np.concatenate([self._bound, np.zeros(more, dtype=np.int64)])
+
+
+def _only_multiplies(node: NodeState) -> bool:
+    """Whether all that it asks is that its CPU counts more."""
+    is_known = node.topology is None or bool(node.cpus)
+    return is_known and not node.rules.bind and not node.rules.numa and node.rules.cpu_ratio is not None
