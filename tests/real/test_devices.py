@@ -1,0 +1,64 @@
+"""Devices with our scheduler and with the Go original's, on the same API server: equal nodes, devices, and messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.real.control_plane import ControlPlane
+from tests.real.devices.scenarios import LABELS, PARTITIONS, REQUESTS, SHARING, TOGETHER, TOPOLOGY
+from tests.real.devices.stage import Outcome, Scenario, build, play_all, running
+from tests.real.programs import RealPrograms
+from tests.real.quota_runs import connected, prepare
+
+SCENARIOS: Final = (*REQUESTS, *SHARING, *TOPOLOGY, *PARTITIONS, *TOGETHER, *LABELS)
+_ARGS: Final[Mapping[str, Any]] = {"gpuShareUnsupportedModels": [{"vendor": "acme", "model": "X1"}]}
+
+Both = tuple[dict[str, Outcome], dict[str, Outcome]]
+"""The outcomes with ours and with the original."""
+
+
+def _run(who: str, programs: RealPrograms, folder: Path, scenarios: Sequence[Scenario]) -> dict[str, Outcome]:
+    plane = ControlPlane(programs.kubernetes, folder / who)
+
+    async def run() -> dict[str, Outcome]:
+        async with connected(plane) as client:
+            await prepare(client, nodes=0)
+            await build(client, scenarios)
+            with running(who, programs, plane, folder / who, **_ARGS):
+                return await play_all(client, scenarios)
+
+    plane.start()
+    try:
+        return asyncio.run(run())
+    finally:
+        plane.stop()
+
+
+@pytest.fixture(scope="module")
+def played(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Both]:
+    @cache
+    def outcomes() -> Both:
+        folder = tmp_path_factory.mktemp("devices")
+        with ThreadPoolExecutor(2) as threads:
+            ours, theirs = (threads.submit(_run, who, real_programs, folder, SCENARIOS) for who in ("ours", "original"))
+            return ours.result(), theirs.result()
+
+    return outcomes
+
+
+@pytest.mark.parametrize("name", [each.name for each in SCENARIOS])
+def test_pods_get_the_devices_that_they_get_of_the_original(played: Callable[[], Both], name: str) -> None:
+    ours, theirs = played()
+    wrong = [
+        f"{each}: ours {ours[name].get(each)!r}, original {theirs[name].get(each)!r}"
+        for each in sorted({*ours[name], *theirs[name]})
+        if ours[name].get(each) != theirs[name].get(each)
+    ]
+    assert not wrong, "\n".join(wrong)
