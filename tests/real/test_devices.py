@@ -12,12 +12,12 @@ from typing import Any, Final
 import pytest
 
 from tests.real.control_plane import ControlPlane
-from tests.real.devices.scenarios import LABELS, PARTITIONS, REQUESTS, SHARING, TOGETHER, TOPOLOGY
+from tests.real.devices.scenarios import LABELS, PARTITIONS, REQUESTS, RESERVED, SHARING, TOGETHER, TOPOLOGY
 from tests.real.devices.stage import Outcome, Scenario, build, play_all, running
 from tests.real.programs import RealPrograms
 from tests.real.quota_runs import connected, prepare
 
-SCENARIOS: Final = (*REQUESTS, *SHARING, *TOPOLOGY, *PARTITIONS, *TOGETHER, *LABELS)
+SCENARIOS: Final = (*REQUESTS, *SHARING, *TOPOLOGY, *PARTITIONS, *TOGETHER, *LABELS, *RESERVED)
 _ARGS: Final[Mapping[str, Any]] = {"gpuShareUnsupportedModels": [{"vendor": "acme", "model": "X1"}]}
 
 Both = tuple[dict[str, Outcome], dict[str, Outcome]]

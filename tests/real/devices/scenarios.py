@@ -11,6 +11,7 @@ from tests.real.devices.stage import (
     Delete,
     Node,
     Pod,
+    Reservation,
     Scenario,
     SetDevices,
     eight,
@@ -311,3 +312,73 @@ _SHARED: Final[Mapping[str, Any]] = {"allocateOnce": False}
 _RESTRICTED: Final[Mapping[str, Any]] = {"allocateOnce": False, "allocatePolicy": "Restricted"}
 _ALIGNED: Final[Mapping[str, Any]] = {"allocateOnce": False, "allocatePolicy": "Aligned"}
 _CPU: Final = {"cpu": "1", "memory": "1Gi"}
+
+
+def _owner(name: str, reservation: str, requests: Mapping[str, str], *, required: bool = False, **more: Any) -> Pod:
+    """A pod that may take from the Reservation."""
+    affinity = {"reservationSelector": {"for": reservation}}
+    annotations = {**({"reservation-affinity": affinity} if required else {}), **more.pop("annotations", {})}
+    return Pod(name, requests, annotations=annotations, labels={"app": reservation}, **more)
+
+
+def _reserving(name: str, requests: Mapping[str, str], **more: Any) -> Reservation:
+    spec = more.pop("spec", _SHARED)
+    return Reservation(name, {**_CPU, **requests}, spec=spec, labels={"for": name}, **more)
+
+
+_SPREAD: Final = {"a": Node((gpu(0, numa=None), gpu(1, numa=None)))}
+"""Nobody knows where the GPUs are, so that the Reservation's come first."""
+_TAKING: Final[Mapping[str, Any]] = {"preAllocation": True, "allocatePolicy": "Restricted", "allocateOnce": False}
+
+RESERVED: Final = (
+    Scenario("a Reservation holds devices", _PAIR, (_reserving("r", _gpus(2)), Pod("p", _WHOLE))),
+    Scenario("an owner takes them", _PAIR, (_reserving("r", _gpus(2)), _owner("p", "r", {**_CPU, **_WHOLE}))),
+    Scenario(
+        "the owner gets the reserved one",
+        _SPREAD,
+        (Pod("x", _WHOLE), _reserving("r", _WHOLE), Delete("x"), _owner("p", "r", {**_CPU, **_WHOLE})),
+    ),
+    Scenario(
+        "owners share what is reserved",
+        _ONE,
+        (_reserving("r", _WHOLE), *(_owner(f"p{n}", "r", _SHARE, required=True) for n in range(3))),
+    ),
+    Scenario(
+        "a restricted one has too little",
+        _PAIR,
+        (_reserving("r", _WHOLE, spec=_RESTRICTED), _owner("p", "r", _gpus(2), required=True)),
+    ),
+    Scenario(
+        "an aligned one is filled up by the node",
+        _PAIR,
+        (_reserving("r", _WHOLE, spec=_ALIGNED), _owner("p", "r", _gpus(2), required=True)),
+    ),
+    Scenario(
+        "it cannot be placed",
+        _ONE,
+        (Pod("x", _SHARE), _reserving("r", _WHOLE), Delete("x"), Pod("p", _SHARE, node="a")),
+    ),
+    Scenario(
+        "deleted, its devices are free",
+        _ONE,
+        (_reserving("r", _WHOLE), Pod("p", _WHOLE), Delete("r", "Reservation"), Bound("p")),
+    ),
+    Scenario(
+        "who ignores Reservations takes their devices",
+        _ONE,
+        (_reserving("r", _WHOLE), Pod("p", _WHOLE, labels={"scheduling.koordinator.sh/reservation-ignored": "true"})),
+    ),
+    Scenario(
+        "a card with a function is reserved",
+        {"a": Node((rdma(0, functions=1),))},
+        (_reserving("r", {"rdma": "50"}, annotations=_FUNCTION), Pod("p", {"rdma": "1"}, annotations=_FUNCTION)),
+    ),
+    Scenario(
+        "it takes over a pod's device",
+        _PAIR,
+        (
+            Pod("r", {**_CPU, **_WHOLE}),
+            Reservation("r", {"cpu": "2", "memory": "2Gi", **_WHOLE}, spec=_TAKING),
+        ),
+    ),
+)

@@ -282,7 +282,8 @@ def _spec(prefix: str, requests: Mapping[str, str], node: str, more: Mapping[str
 
 
 def _pod(prefix: str, pod: Pod) -> dict[str, Any]:
-    labels = {"app": pod.name, **pod.labels}
+    labels = {"app": f"{prefix}-{pod.labels.get('app', pod.name)}"}
+    labels = {**pod.labels, **labels}
     metadata = {"name": f"{prefix}-{pod.name}", "labels": labels, "annotations": _annotations(pod.annotations)}
     spec = {"terminationGracePeriodSeconds": 0, **_spec(prefix, pod.requests, pod.node, pod.spec)}
     return {"metadata": metadata, "spec": spec}

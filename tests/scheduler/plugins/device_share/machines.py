@@ -97,8 +97,7 @@ def make_device_pod(
 
 
 class Machines:
-    """An engine with DeviceShare, and what else is named, on nodes with these Device objects; "a" and "b" are there
-    without any."""
+    """An engine with DeviceShare, and what else is named, on the nodes of these Device objects, and on node "a"."""
 
     def __init__(
         self, *devices: Device, more: Iterable[type[Plugin]] = (), labels: Mapping[str, str] | None = None, **args: Any
@@ -116,7 +115,7 @@ class Machines:
                 plugins[kind.name] = kind(None, self.view)
         self.profile = Profile("koord-scheduler", plugins, order)
         self.state.add_event_handlers(self.profile.event_handlers)
-        for name in ("a", "b"):
+        for name in dict.fromkeys(("a", *(each.metadata.name for each in devices))):
             self.state.set_node(make_node(name, labels=dict(labels or {})))
         for each in devices:
             self.set_device(each)

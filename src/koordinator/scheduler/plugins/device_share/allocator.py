@@ -130,7 +130,7 @@ class Allocator:
         hint, found = self.demand.hint(device_type), list[HeldDevice]()
         for minor in self._in_order(device_type, wanted, candidates, share, switches):
             amounts = self._amounts(device_type, wanted, candidates, minor)
-            if not fits(amounts, candidates.free[minor]):
+            if not fits(wanted.amounts, candidates.total[minor], candidates.free[minor]):
                 continue
             functions: tuple[tuple[int, str], ...] = ()
             if hint.vf_selector is not None:

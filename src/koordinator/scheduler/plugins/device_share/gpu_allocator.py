@@ -129,6 +129,6 @@ class GPUAllocator:
         """The GPUs that have enough left, with what the pod takes of them."""
         for minor in scope.minors:
             if minor in self._candidates.free:
-                amounts = with_both_memories(self._amounts, self._candidates.total[minor])
-                if fits(amounts, self._candidates.free[minor]):
-                    yield minor, amounts
+                total = self._candidates.total[minor]
+                if fits(self._amounts, total, self._candidates.free[minor]):
+                    yield minor, with_both_memories(self._amounts, total)

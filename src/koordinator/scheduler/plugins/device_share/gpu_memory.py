@@ -19,6 +19,8 @@ def with_both_memories(request: Mapping[str, int], total: Mapping[str, int]) -> 
     return dict(request)
 
 
-def fits(request: Mapping[str, int], free: Mapping[str, int]) -> bool:
-    """Whether there is enough of everything; of what a device does not name it has nothing."""
-    return all(amount <= free.get(name, 0) for name, amount in request.items())
+def fits(request: Mapping[str, int], total: Mapping[str, int], free: Mapping[str, int]) -> bool:
+    """Whether there is enough of everything on a device that has ``total`` in all. Of what it does not name it has
+    nothing, but for a unit of memory that is not asked for."""
+    amounts = with_both_memories(request, total)
+    return all(amount <= free.get(name, 0 if name in request else amount) for name, amount in amounts.items())

@@ -82,6 +82,11 @@ class NodeDevices:
         """Whether nothing is known of any device."""
         return not self.infos and not self.holders
 
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Of the Device object."""
+        return self.device.metadata.labels if self.device is not None else {}
+
     # What there is.
 
     def set_device(self, device: Device | None) -> None:
@@ -127,6 +132,24 @@ class NodeDevices:
                 for device_type, devices in allocations
             ]
         )
+
+    @property
+    def numa_nodes(self) -> tuple[int, ...]:
+        """Those that have devices, ascending."""
+        found = {each.topology.node_id for infos in self.infos.values() for each in infos if each.topology is not None}
+        return tuple(sorted(each for each in found if each >= 0))
+
+    def numa_node_of(self, device_type: str, minor: int) -> int | None:
+        """None if it is not known."""
+        for each in self.infos.get(device_type, ()):
+            if each.minor == minor and each.topology is not None and each.topology.node_id >= 0:
+                return each.topology.node_id
+        return None
+
+    def count_in(self, device_type: str, numa_nodes: Collection[int]) -> int:
+        """How many devices of the type these NUMA nodes have."""
+        infos = self.infos.get(device_type, ())
+        return sum(1 for each in infos if each.topology is not None and each.topology.node_id in numa_nodes)
 
     def switches(self, device_type: str, minors: Collection[int]) -> frozenset[str]:
         """The PCIe switches that devices are on, as far as that is known."""
