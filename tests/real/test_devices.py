@@ -12,26 +12,40 @@ from typing import Any, Final
 import pytest
 
 from tests.real.control_plane import ControlPlane
-from tests.real.devices.scenarios import LABELS, PARTITIONS, REQUESTS, RESERVED, SHARING, TOGETHER, TOPOLOGY
+from tests.real.devices.scenarios import (
+    LABELS,
+    PARTITIONS,
+    REQUESTS,
+    RESERVED,
+    SHARING,
+    TEMPLATES,
+    TOGETHER,
+    TOPOLOGY,
+    VENDORS,
+)
 from tests.real.devices.stage import Outcome, Scenario, build, play_all, running
 from tests.real.programs import RealPrograms
 from tests.real.quota_runs import connected, prepare
 
-SCENARIOS: Final = (*REQUESTS, *SHARING, *TOPOLOGY, *PARTITIONS, *TOGETHER, *LABELS, *RESERVED)
+_PARTS: Final[Mapping[str, Sequence[Scenario]]] = {
+    "part 0": (*REQUESTS, *SHARING, *TOPOLOGY, *PARTITIONS, *TOGETHER, *LABELS, *RESERVED),
+    "part 1": VENDORS,
+}
+_GATES: Final = {"part 1": "DevicePluginAdaption=true,ResizePod=true"}
 _ARGS: Final[Mapping[str, Any]] = {"gpuShareUnsupportedModels": [{"vendor": "acme", "model": "X1"}]}
 
 Both = tuple[dict[str, Outcome], dict[str, Outcome]]
 """The outcomes with ours and with the original."""
 
 
-def _run(who: str, programs: RealPrograms, folder: Path, scenarios: Sequence[Scenario]) -> dict[str, Outcome]:
-    plane = ControlPlane(programs.kubernetes, folder / who)
+def _run(who: str, programs: RealPrograms, folder: Path, part: str) -> dict[str, Outcome]:
+    plane, scenarios = ControlPlane(programs.kubernetes, folder / who), _PARTS[part]
 
     async def run() -> dict[str, Outcome]:
         async with connected(plane) as client:
             await prepare(client, nodes=0)
-            await build(client, scenarios)
-            with running(who, programs, plane, folder / who, **_ARGS):
+            await build(client, scenarios, TEMPLATES)
+            with running(who, programs, plane, folder / who, gates=_GATES.get(part, ""), **_ARGS):
                 return await play_all(client, scenarios)
 
     plane.start()
@@ -42,20 +56,31 @@ def _run(who: str, programs: RealPrograms, folder: Path, scenarios: Sequence[Sce
 
 
 @pytest.fixture(scope="module")
-def played(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Both]:
+def played(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Both]:
+    """A part is played when it is asked for."""
+
     @cache
-    def outcomes() -> Both:
+    def outcomes(part: str) -> Both:
         folder = tmp_path_factory.mktemp("devices")
         with ThreadPoolExecutor(2) as threads:
-            ours, theirs = (threads.submit(_run, who, real_programs, folder, SCENARIOS) for who in ("ours", "original"))
+            ours, theirs = (threads.submit(_run, who, real_programs, folder, part) for who in ("ours", "original"))
             return ours.result(), theirs.result()
 
     return outcomes
 
 
-@pytest.mark.parametrize("name", [each.name for each in SCENARIOS])
-def test_pods_get_the_devices_that_they_get_of_the_original(played: Callable[[], Both], name: str) -> None:
-    ours, theirs = played()
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        pytest.param(part, each.name, id=f"{part}: {each.name}")
+        for part, scenarios in _PARTS.items()
+        for each in scenarios
+    ],
+)
+def test_pods_get_the_devices_that_they_get_of_the_original(
+    played: Callable[[str], Both], part: str, name: str
+) -> None:
+    ours, theirs = played(part)
     wrong = [
         f"{each}: ours {ours[name].get(each)!r}, original {theirs[name].get(each)!r}"
         for each in sorted({*ours[name], *theirs[name]})

@@ -382,3 +382,47 @@ RESERVED: Final = (
         ),
     ),
 )
+
+
+def _vendor(vendor: str, model: str, *devices: Mapping[str, Any]) -> dict[str, Node]:
+    labels = {"node.koordinator.sh/gpu-vendor": vendor, "node.koordinator.sh/gpu-model": model}
+    return {"a": Node(devices, labels, labels)}
+
+
+def _npu(minor: int) -> dict[str, Any]:
+    amounts = {"huawei.com/npu-core": "20", "huawei.com/npu-cpu": "7", "huawei.com/npu-dvpp": "100"}
+    whole = gpu(minor, memory="32Gi", pcie=str(minor))
+    return {**whole, "resources": {**whole["resources"], **amounts}}
+
+
+TEMPLATES: Final = (
+    "huawei-Ascend-910B: {vir05_1c_8g: {huawei.com/npu-core: 5, huawei.com/npu-cpu: 1, koordinator.sh/gpu-memory: 8Gi}}"
+)
+"""The ConfigMap of templates."""
+_VIRTUAL: Final = {"gpu.shared": "1", "huawei.com/npu-core": "5", "huawei.com/npu-cpu": "1", "gpu-memory": "8Gi"}
+_NPUS: Final = _vendor("huawei", "Ascend-910B", _npu(0), _npu(1))
+_ON_DEVICE_SIDE: Final = {"gpu-core": "30", "gpu-memory": "4Gi"}
+
+VENDORS: Final = (
+    _one("a share that is a template", _NPUS, _VIRTUAL),
+    _one("a share that is no template", _NPUS, {**_VIRTUAL, "huawei.com/npu-core": "4"}),
+    _one("a template of another model", _vendor("huawei", "Ascend-310P", _npu(0)), _VIRTUAL),
+    _one("two NPUs", _NPUS, _gpus(2)),
+    _one("NPUs of the 310P", _vendor("huawei", "Ascend-310P3-300I-DUO", _npu(0), _npu(1)), _gpus(2)),
+    _one("a share of an MLU", _vendor("cambricon", "MLU370", *_TWO), _ON_DEVICE_SIDE),
+    _one("a share of a GPU of MetaX", _vendor("metax", "C500", *_TWO), _ON_DEVICE_SIDE),
+    _one("two GPUs of MetaX", _vendor("metax", "C500", *_TWO), _gpus(2)),
+    _one(
+        "a GPU that HAMi isolates",
+        {"a": Node(_TWO, {"koordinator.sh/gpu-isolation-provider": "HAMi-core"})},
+        _SHARE,
+        labels={"koordinator.sh/gpu-isolation-provider": "HAMi-core"},
+    ),
+    Scenario("a Reservation is resized", _PAIR, (_reserving("r", _WHOLE), _owner("p", "r", {**_CPU, **_WHOLE}))),
+    Scenario(
+        "a Reservation of a share is resized",
+        _PAIR,
+        (_reserving("r", {"gpu-memory": "8Gi"}), _owner("p", "r", {**_CPU, "gpu-memory": "4Gi"}, required=True)),
+    ),
+)
+"""With the gates DevicePluginAdaption and ResizePod."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from koordinator.api.annotations import DEVICE_ALLOCATED, RESERVATION_ALLOCATED
-from koordinator.api.kinds import DEVICES, NODES, PODS, RESERVATIONS
+from koordinator.api.kinds import CONFIG_MAPS, DEVICES, NODES, PODS, RESERVATIONS
 from koordinator.kube.client import KubeClient
 from koordinator.kube.interface import PatchType
 from koordinator.scheduler.cycle.failure_report import scheduled_condition
@@ -205,8 +205,10 @@ def _profile(args: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-async def build(client: KubeClient, scenarios: Sequence[Scenario]) -> None:
-    """The nodes of all scenarios."""
+async def build(client: KubeClient, scenarios: Sequence[Scenario], templates: str) -> None:
+    """The nodes of all scenarios, and the ConfigMap of templates."""
+    metadata = {"name": "gpu-shared-resource-templates"}
+    await client.create(CONFIG_MAPS, {"metadata": metadata, "data": {"data.yaml": templates}}, "koordinator-system")
     for number, scenario in enumerate(scenarios):
         for name, node in scenario.nodes.items():
             full = f"s{number}-{name}"

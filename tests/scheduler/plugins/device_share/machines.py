@@ -19,6 +19,7 @@ from koordinator.scheduler.configuration.koordinator_arguments import DeviceShar
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
+from koordinator.scheduler.engine.evaluation_check import EvaluationCheck
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.profile import Profile
@@ -28,6 +29,8 @@ from tests.scheduler.fakes import FirstChoice, make_node, make_profile, make_sta
 from tests.scheduler.ground.clusters import NOW, listed
 
 GIB = 2**30
+_PLENTY = {f"koordinator.sh/{name}": Quantity.parse("1k") for name in ("gpu", "gpu-core", "gpu-memory-ratio", "rdma")}
+"""Of every node, so that it is the devices that matter."""
 
 
 def gpu(minor: int, *, memory: str = "16Gi", numa: int | None = 0, pcie: str = "0", **more: Any) -> dict[str, Any]:
@@ -116,10 +119,15 @@ class Machines:
         self.profile = Profile("koord-scheduler", plugins, order)
         self.state.add_event_handlers(self.profile.event_handlers)
         for name in dict.fromkeys(("a", *(each.metadata.name for each in devices))):
-            self.state.set_node(make_node(name, labels=dict(labels or {})))
+            node = make_node(name, labels=dict(labels or {}))
+            node.status.allocatable.update(_PLENTY)
+            self.state.set_node(node)
         for each in devices:
             self.set_device(each)
         self.engine = Engine(self.profile, self.state, FirstChoice())
+        self.differences: list[str] = []
+        """Between cached results and fresh ones."""
+        self.engine.refresh = EvaluationCheck(self.profile, self.view.columns, self.differences.append).refresh
 
     def set_device(self, found: Device) -> None:
         self.state.set_node_object(DEVICES.name, found.metadata.name, found)

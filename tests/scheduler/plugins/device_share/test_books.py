@@ -78,6 +78,7 @@ def test_whatever_happens_each_allocation_counts_once_and_fits(steps: list[tuple
     for step, number in steps:
         _take(machines, placements, step, number)
         check(machines)
+    assert not machines.differences
 
 
 def _take(machines: Machines, placements: dict[int, Placement], step: str, number: int) -> None:
