@@ -228,6 +228,12 @@ def test_pods_that_leave_without_devices_wake_nobody(requests: dict[str, Any], w
     assert machines.plugin.queueing_hint(machines.info(make_device_pod("p", gpu=100)), event) is wakes
 
 
+def test_only_pods_that_need_a_template_wait_for_the_config_map() -> None:
+    machines = Machines(device(gpu(0)))
+    info = machines.info(make_device_pod("p", gpu=100))
+    assert not machines.plugin.queueing_hint(info, ClusterEvent(f"{CONFIG_MAPS.name}/Update"))
+
+
 def test_a_lack_says_how_many_devices_have_how_much_left() -> None:
     machines = Machines(device(gpu(0), gpu(1)))
     machines.place(make_device_pod("p", **SHARE))

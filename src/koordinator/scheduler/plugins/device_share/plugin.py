@@ -142,7 +142,10 @@ class DeviceShare(
         return object_events(DEVICES, CONFIG_MAPS) | nodes | {EventKind.POD_DELETE}
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """Pods that hold no device leave none."""
+        """Pods that hold no device leave none, and most pods need no template."""
+        if event.kind.startswith(f"{CONFIG_MAPS.name}/"):
+            demand = self.demand_of(pod)
+            return isinstance(demand, DeviceDemand) and self.templates_for(demand) is not None
         if event.kind != EventKind.POD_DELETE or not isinstance(event.old, PodInfo):
             return True
         held = DEVICE_ALLOCATED in event.old.pod.metadata.annotations
