@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import pytest
 
 from koordinator.api.annotations import DEVICE_ALLOCATED
-from koordinator.model.numa_topology.hints import NUMATopologyHint
+from koordinator.model.numa_topology.hints import Hints, NUMATopologyHint, NUMATopologyPolicy
 from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.numa_topology import NUMAAlignment, NUMATopologyPolicySource
+from koordinator.scheduler.engine.pod_info import PodInfo
 from tests.scheduler.plugins.device_share.machines import Machines, device, eight, gpu, make_device_pod, rdma
 
 CARDS = [rdma(minor, numa=minor, pcie=f"c{minor}") for minor in range(2)]
@@ -73,3 +76,59 @@ def test_nothing_is_aligned_if_the_arguments_say_so() -> None:
 def test_on_machines_of_very_many_numa_nodes_single_ones_and_all_are_tried() -> None:
     found = hints(Machines(device(*[gpu(minor, numa=minor, pcie=str(minor)) for minor in range(12)])), gpu=200)
     assert [each.mask for each in found["gpu"]] == [2**12 - 1]
+
+
+class OneNode(NUMATopologyPolicySource):
+    """Aligns every pod on one NUMA node: on the one that its label ``numa`` names, or on any."""
+
+    name = "OneNode"
+
+    def topology_key(self, pod: PodInfo) -> Hashable:
+        return pod.pod.metadata.labels.get("numa")
+
+    def get_pod_topology_hints(self, pod: PodInfo, row: int) -> Hints | Reason:
+        wanted = pod.pod.metadata.labels.get("numa")
+        return {} if wanted is None else {"cpu": [NUMATopologyHint(1 << int(wanted), preferred=True)]}
+
+    def filter_affinity(self, pod: PodInfo, affinity: NUMATopologyHint, row: int) -> Sequence[Reason]:
+        return ()
+
+    def numa_alignment(self, pod: PodInfo, row: int) -> NUMAAlignment:
+        return NUMAAlignment(NUMATopologyPolicy.SINGLE_NUMA_NODE, (0, 1))
+
+
+def aligned(**args: Any) -> Machines:
+    return Machines(device(*eight()), more=(OneNode,), **args)
+
+
+@pytest.mark.parametrize(("numa", "minors"), [("0", [0, 1]), ("1", [4, 5])])
+def test_devices_come_from_the_numa_node_that_another_plugin_wants(numa: str, minors: list[int]) -> None:
+    machines = aligned()
+    machines.place(make_device_pod("p", gpu=200, labels={"numa": numa}))
+    assert machines.minors("p") == minors
+
+
+def test_devices_of_two_numa_nodes_are_not_aligned() -> None:
+    machines = aligned()
+    for name in ("p", "q"):
+        machines.place(make_device_pod(name, gpu=200))
+    machines.place(make_device_pod("r", gpu=300))
+    # Of the four GPUs of each NUMA node two and one are left.
+    pod = machines.info(make_device_pod("s", gpu=300))
+    admission = machines.engine.handle.numa_topology.admit(pod, 0)
+    assert [each.text for each in admission.reasons] != []
+
+
+def test_a_pod_whose_numa_node_is_full_is_rejected_and_takes_nothing_elsewhere() -> None:
+    machines = aligned()
+    machines.place(make_device_pod("p", gpu=400, labels={"numa": "0"}))
+    pod = machines.info(make_device_pod("q", gpu=100, labels={"numa": "0"}))
+    assert machines.engine.handle.numa_topology.affinity(pod, 0) is None
+    machines.place(make_device_pod("r", gpu=100, labels={"numa": "1"}))
+    assert machines.minors("r") == [4]
+
+
+def test_with_alignment_off_devices_are_checked_all_the_same() -> None:
+    machines = aligned(disableDeviceNUMATopologyAlignment=True)
+    machines.place(make_device_pod("p", gpu=800, labels={"numa": "0"}))
+    assert "Insufficient GPU Devices" in machines.message(make_device_pod("q", gpu=100, labels={"numa": "0"}))
