@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pytest
 
 from koordinator.api.annotations import DEVICE_ALLOCATED
@@ -52,6 +53,26 @@ def test_pods_without_devices_are_all_alike() -> None:
     pod = machines.info(make_pod("p"))
     assert machines.plugin.class_key(pod) is None
     assert machines.plugin.pre_filter(pod).skip
+
+
+def test_nodes_with_like_devices_are_evaluated_once() -> None:
+    """But for one that has a device less, and for one on which somebody has a share."""
+    names = [f"n{number}" for number in range(20)]
+    machines = Machines(*[device(gpu(0), gpu(1, health=name != "n3"), node=name) for name in names])
+    machines.bound(
+        make_device_pod("x"), "n7", devices='{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"5"}}]}'
+    )
+    info, asked = machines.info(make_device_pod("p", gpu=200)), []
+
+    def filter_one(pod: Any, state: Any, row: int) -> int:
+        asked.append(row)
+        return type(machines.plugin).filter_one(machines.plugin, pod, state, row)
+
+    machines.plugin.filter_one = filter_one  # type: ignore[method-assign]
+    rows = np.arange(1, 21)
+    codes = machines.plugin.filter(info, machines.plugin.demand_of(info), rows)
+    assert len(asked) == 3
+    assert [machines.view.columns.names[row] for row in rows[codes != 0].tolist()] == ["n3", "n7"]
 
 
 def test_a_share_takes_memory_in_both_units() -> None:

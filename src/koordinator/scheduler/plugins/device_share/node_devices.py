@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from koordinator.api import annotations as annotation_keys
+from msgspec.structs import replace
+
 from koordinator.api import labels as label_keys
-from koordinator.api.codec import DecodeError
+from koordinator.api.annotations import GPU_PARTITIONS
+from koordinator.api.codec import DecodeError, encode, to_document
 from koordinator.api.device import GPU, Device, DeviceInfo
 from koordinator.api.device_share import HONOR, PCIE_LEVEL, read_partition_table
 from koordinator.api.resource_names import with_current_names
@@ -18,6 +20,7 @@ from koordinator.scheduler.plugins.device_share.demand import NO_HINT, Hint
 from koordinator.scheduler.plugins.device_share.gpu_partitions import PartitionTable, partition_table
 from koordinator.scheduler.plugins.device_share.gpu_topology import GPUScope, gpu_scopes
 
+_LABELS: Final = (label_keys.SECONDARY_DEVICE_WELL_PLANNED, label_keys.GPU_PARTITION_POLICY)
 _NOTHING: Final[Mapping[int, Mapping[str, int]]] = {}
 _UNUSED: Final[Mapping[str, int]] = {}
 
@@ -76,6 +79,9 @@ class NodeDevices:
         """What of the Device object cannot be read."""
         self.device: Device | None = None
         """None before there is one, and when it is gone."""
+        self._shape = b""
+        """All of the Device object that allocation depends on."""
+        self._likeness: Hashable = None
 
     @property
     def is_empty(self) -> bool:
@@ -87,16 +93,25 @@ class NodeDevices:
         """Of the Device object."""
         return self.device.metadata.labels if self.device is not None else {}
 
+    @property
+    def likeness(self) -> Hashable:
+        """Equal for nodes of which pods that request the same get the same. Most nodes of a cluster are alike."""
+        if self._likeness is None:
+            self._likeness = self._shape, str(sorted(self.used.items())), str(sorted(self.functions_used.items()))
+        return self._likeness
+
     # What there is.
 
     def set_device(self, device: Device | None) -> None:
         """The Device object is new or changed; or gone: then its devices are not healthy, and whoever holds some of
         them goes on holding it."""
-        self.device = device
+        self.device, self._likeness = device, None
+        self._shape += b"gone"
         if device is None:
             self.total = {device_type: {minor: {} for minor in minors} for device_type, minors in self.total.items()}
             self.is_badly_planned = False
             return
+        self._shape = _shape(device)
         self.infos, self.total = {}, {}
         for info in device.spec.devices:
             if info.minor is None:
@@ -172,6 +187,7 @@ class NodeDevices:
         self._count(allocations, -1)
 
     def _count(self, allocations: DeviceAllocations, sign: int) -> None:
+        self._likeness = None
         for device_type, minors in amounts_held(allocations).items():
             used = self.used.setdefault(device_type, {})
             for minor, amounts in minors.items():
@@ -257,12 +273,19 @@ def _taken(used: Mapping[str, int], kept: Mapping[str, int], returned: Mapping[s
     return {name: max(0, used.get(name, 0) + kept.get(name, 0) - returned.get(name, 0)) for name in {**used, **kept}}
 
 
+def _shape(device: Device) -> bytes:
+    metadata = device.metadata
+    infos = [replace(each, id="", module_id=None, conditions=[]) for each in device.spec.devices]
+    labels = [metadata.labels.get(key, "") for key in _LABELS]
+    return encode([to_document(each) for each in infos] + [labels, metadata.annotations.get(GPU_PARTITIONS, "")])
+
+
 def _partitions(device: Device) -> tuple[PartitionTable | None, str]:
     """The table of the annotation, or what is wrong with it."""
-    text = device.metadata.annotations.get(annotation_keys.GPU_PARTITIONS)
+    text = device.metadata.annotations.get(GPU_PARTITIONS)
     if not text:
         return None, ""
     try:
         return partition_table(read_partition_table(text)), ""
     except DecodeError as error:
-        return None, f"annotation {annotation_keys.GPU_PARTITIONS}: {error}"
+        return None, f"annotation {GPU_PARTITIONS}: {error}"

@@ -6,8 +6,8 @@ have where Reservations hold some in ``reservations``. Here are PreFilter, Filte
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from prometheus_client.registry import Collector
@@ -16,6 +16,7 @@ from koordinator.api.annotations import DEVICE_ALLOCATED
 from koordinator.api.device import Device
 from koordinator.api.device_share import device_quantity
 from koordinator.api.kinds import CONFIG_MAPS, DEVICES, NODE_RESOURCE_TOPOLOGIES, Kind
+from koordinator.api.labels import GPU_ISOLATION_PROVIDER, GPU_MODEL, GPU_PARTITION_POLICY, GPU_VENDOR
 from koordinator.api.meta import Object
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask, NamedAspect, Rows
@@ -48,7 +49,9 @@ from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.part import CHANGED
 from koordinator.scheduler.services.provider import ServiceProvider
 
-_READ: tuple[AnyAspect, ...] = (
+_LABELS: Final = (GPU_VENDOR, GPU_MODEL, GPU_PARTITION_POLICY, GPU_ISOLATION_PROVIDER)
+"""Of nodes."""
+_READ: Final[tuple[AnyAspect, ...]] = (
     *(Aspect.NODE, CHANGED, RESERVED, TOPOLOGY_HINTS),
     NamedAspect.of_objects(NODE_RESOURCE_TOPOLOGIES),
 )
@@ -109,7 +112,31 @@ class DeviceShare(
         return PreFilterResult(demand)
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        return np.array([self.filter_one(pod, state, row) for row in rows.tolist()], dtype=np.int64)
+        return self._of_rows(pod, rows, lambda row: self.filter_one(pod, state, row))
+
+    def _of_rows(self, pod: PodInfo, rows: Rows, of_one: Callable[[int], int]) -> Ints:
+        """``of_one`` of each row, asked once for all rows that are alike to the pod."""
+        known: dict[Hashable, int] = {}
+        found = np.zeros(rows.shape[0], dtype=np.int64)
+        for index, row in enumerate(rows.tolist()):
+            key = self._likeness(pod, row)
+            value = known.get(key) if key is not None else None
+            if value is None:
+                value = of_one(row)
+                if key is not None:
+                    known[key] = value
+            found[index] = value
+        return found
+
+    def _likeness(self, pod: PodInfo, row: int) -> Hashable:
+        """Equal for rows that are alike to the pod; None where more than devices and labels matters."""
+        if self.restored(row) is not None or self.restored_pre_allocatable(row) is not None:
+            return None
+        admission = self.handle.numa_topology.admit(pod, row)
+        if admission.reasons or admission.affinity is not None:
+            return None
+        labels, node = self.labels(row), self.nodes.get(row)
+        return node.likeness if node is not None else "", *[labels.get(key) for key in _LABELS]
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         demand: DeviceDemand = state
@@ -158,7 +185,7 @@ class DeviceShare(
         return demand if isinstance(demand, DeviceDemand) else SKIP_SCORE
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        return np.array([self.score_one(pod, state, row) for row in rows.tolist()], dtype=np.int64)
+        return self._of_rows(pod, rows, lambda row: self.score_one(pod, state, row))
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         demand: DeviceDemand = state
