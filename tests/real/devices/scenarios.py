@@ -186,7 +186,7 @@ _CARDS: Final = tuple(rdma(minor, numa=minor // 2, pcie=str(minor), functions=2)
 _BOTH: Final = {"a": Node((*eight(), *_CARDS))}
 _JOINT: Final = {"device-joint-allocate": {"deviceTypes": ["gpu", "rdma"]}}
 _SAME: Final = {"device-joint-allocate": {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}}
-_FUNCTION: Final = {"device-allocate-hint": {"rdma": {"vfSelector": {}}}}
+_FUNCTION: Final[Mapping[str, Any]] = {"device-allocate-hint": {"rdma": {"vfSelector": {}}}}
 
 
 def _labelled(minor: int, kind: str) -> dict[str, Any]:

@@ -216,12 +216,12 @@ async def build(client: KubeClient, scenarios: Sequence[Scenario], templates: st
             status = {"capacity": _PLENTY, "allocatable": _PLENTY}
             await client.create(NODES, {"metadata": {"name": full, "labels": labels}, "status": status})
             if node.devices is not None:
-                metadata = {
+                about: dict[str, Any] = {
                     "name": full,
                     "labels": dict(node.device_labels),
                     "annotations": dict(node.device_annotations),
                 }
-                await client.create(DEVICES, {"metadata": metadata, "spec": {"devices": list(node.devices)}})
+                await client.create(DEVICES, {"metadata": about, "spec": {"devices": list(node.devices)}})
 
 
 async def play_all(client: KubeClient, scenarios: Sequence[Scenario]) -> dict[str, Outcome]:
@@ -261,8 +261,10 @@ async def _take(client: KubeClient, prefix: str, step: Step) -> None:
             await client.patch(DEVICES, full, spec, PatchType.MERGE)
         case Delete(kind="Pod"):
             await client.delete(PODS, full, "default", grace_period_seconds=0)
+        case Delete(kind="Device"):
+            await client.delete(DEVICES, full)
         case Delete():
-            await client.delete(DEVICES if step.kind == "Device" else RESERVATIONS, full)
+            await client.delete(RESERVATIONS, full)
 
 
 def _annotations(found: Mapping[str, Any]) -> dict[str, str]:
