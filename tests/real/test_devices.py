@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +25,7 @@ from tests.real.devices.scenarios import (
     TOPOLOGY,
     VENDORS,
 )
-from tests.real.devices.stage import Outcome, Scenario, build, play_all, running
+from tests.real.devices.stage import Node, Outcome, Pod, Scenario, build, eight, play_all, running
 from tests.real.programs import RealPrograms
 from tests.real.quota_runs import connected, prepare
 
@@ -31,6 +33,7 @@ _PARTS: Final[Mapping[str, Sequence[Scenario]]] = {
     "part 0": (*REQUESTS, *SHARING, *TOPOLOGY, *PARTITIONS, *TOGETHER, *LABELS, *RESERVED),
     "part 1": VENDORS,
 }
+_OTHER: Final = {"ours": "original", "original": "ours"}
 _GATES: Final = {"part 1": "DevicePluginAdaption=true,ResizePod=true"}
 _ARGS: Final[Mapping[str, Any]] = {"gpuShareUnsupportedModels": [{"vendor": "acme", "model": "X1"}]}
 
@@ -87,3 +90,29 @@ def test_pods_get_the_devices_that_they_get_of_the_original(
         if ours[name].get(each) != theirs[name].get(each)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("first", ["ours", "original"])
+def test_one_scheduler_knows_what_pods_hold_that_the_other_has_placed(
+    real_programs: RealPrograms, tmp_path: Path, first: str
+) -> None:
+    """As after an upgrade: the second reads annotations alone."""
+    plane, second = ControlPlane(real_programs.kubernetes, tmp_path / "plane"), _OTHER[first]
+    scenario = Scenario("", {"a": Node(eight())}, ())
+    halves = [tuple(Pod(f"{who}-{number}", {"gpu": "100"}) for number in range(3)) for who in (first, second)]
+
+    async def run() -> set[str]:
+        async with connected(plane) as client:
+            await prepare(client, nodes=0)
+            await build(client, [scenario], TEMPLATES)
+            found: dict[str, Outcome] = {}
+            for who, pods in zip((first, second), halves, strict=True):
+                with running(who, real_programs, plane, tmp_path):
+                    found = await play_all(client, [replace(scenario, steps=pods)])
+            return {device["id"] for each in found[""].values() for device in json.loads(each.devices)["gpu"]}
+
+    plane.start()
+    try:
+        assert len(asyncio.run(run())) == 6
+    finally:
+        plane.stop()
