@@ -29,7 +29,10 @@ from tests.scheduler.fakes import FirstChoice, make_node, make_profile, make_sta
 from tests.scheduler.ground.clusters import NOW, listed
 
 GIB = 2**30
-_PLENTY = {f"koordinator.sh/{name}": Quantity.parse("1k") for name in ("gpu", "gpu-core", "gpu-memory-ratio", "rdma")}
+PLENTY = {
+    f"koordinator.sh/{name}": Quantity.parse("1Ti")
+    for name in ("gpu", "gpu-core", "gpu-memory", "gpu-memory-ratio", "rdma")
+}
 """Of every node, so that it is the devices that matter."""
 
 
@@ -120,7 +123,7 @@ class Machines:
         self.state.add_event_handlers(self.profile.event_handlers)
         for name in dict.fromkeys(("a", *(each.metadata.name for each in devices))):
             node = make_node(name, labels=dict(labels or {}))
-            node.status.allocatable.update(_PLENTY)
+            node.status.allocatable.update(PLENTY)
             self.state.set_node(node)
         for each in devices:
             self.set_device(each)

@@ -24,7 +24,7 @@ from koordinator.scheduler.plugins.device_share.plugin import DeviceShare
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from tests.scheduler.fakes import make_node, make_profile
 from tests.scheduler.ground.clusters import listed
-from tests.scheduler.plugins.device_share.machines import device, gpu, make_device_pod
+from tests.scheduler.plugins.device_share.machines import PLENTY, device, gpu, make_device_pod
 from tests.scheduler.plugins.reservation.test_room import OWNER, available
 from tests.scheduler.running_scheduler import RunningScheduler
 from tests.scheduler.scheduler_api import SchedulerApi
@@ -52,7 +52,9 @@ def profile(view: ClusterView) -> Profile:
 def play(story: Callable[[RunningScheduler], Awaitable[None]], *pods: Pod) -> None:
     """On a node with two GPUs, of which it is not known where they are."""
     api = SchedulerApi()
-    api.store(make_node("a"))
+    node = make_node("a")
+    node.status.allocatable.update(PLENTY)
+    api.store(node)
     api.store(device(gpu(0, numa=None), gpu(1, numa=None)), DEVICES)
     for pod in pods:
         api.store(pod)
