@@ -25,6 +25,7 @@ ALONE = {"accessModes": ["ReadWriteOnce"]}
 SECONDS = 60.0
 _QUOTA, _GANG, _RESERVATION = {"name": "ElasticQuota"}, {"name": "Coscheduling"}, {"name": "Reservation"}
 _NUMA = {"name": "NodeNUMAResource"}
+_DEVICES = {"name": "DeviceShare"}
 _REVOKING = {"monitorAllQuotas": True, "delayEvictTime": "0s", "revokePodInterval": "1s"}
 _ARGS = {"apiVersion": API_VERSION, "kind": "ElasticQuotaArgs", "quotaGroupNamespace": "default", **_REVOKING}
 _SOON = {"apiVersion": API_VERSION, "kind": "ReservationArgs", "gcDurationSeconds": 1}
@@ -33,11 +34,12 @@ PROFILE = {
     "plugins": {
         **LOAD_AWARE["plugins"],
         "preEnqueue": {"enabled": [_GANG]},
-        "preFilter": {"enabled": [_RESERVATION, _NUMA, _GANG, _QUOTA]},
+        "preFilter": {"enabled": [_RESERVATION, _NUMA, _GANG, _DEVICES, _QUOTA]},
+        "filter": {"enabled": [*LOAD_AWARE["plugins"]["filter"]["enabled"], _DEVICES]},
         "postFilter": {"enabled": [_RESERVATION, _QUOTA]},
         "permit": {"enabled": [_GANG]},
-        "reserve": {"enabled": [*LOAD_AWARE["plugins"]["reserve"]["enabled"], _RESERVATION, _NUMA, _GANG]},
-        "preBind": {"enabled": [_NUMA, _RESERVATION, _GANG, {"name": "DefaultPreBind"}]},
+        "reserve": {"enabled": [*LOAD_AWARE["plugins"]["reserve"]["enabled"], _RESERVATION, _NUMA, _DEVICES, _GANG]},
+        "preBind": {"enabled": [_NUMA, _DEVICES, _RESERVATION, _GANG, {"name": "DefaultPreBind"}]},
         "bind": {"disabled": [{"name": "*"}], "enabled": [_RESERVATION, {"name": "DefaultBinder"}]},
         "postBind": {"enabled": [_GANG]},
     },
@@ -46,6 +48,8 @@ PROFILE = {
 QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/elasticquotas"
 POD_GROUPS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/podgroups"
 RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
+GPU = {f"koordinator.sh/gpu-{name}": "100" for name in ("core", "memory-ratio")}
 LOST_ANSWER = ("get", "", "pods")
 """Asked when the answer to a binding is lost or says conflict, which tests of faults bring about."""
 
@@ -66,6 +70,7 @@ def scheduler(books: Audited, folder: Path) -> Iterator[subprocess.Popen[bytes]]
         podMaxBackoffSeconds=1,
     )
     command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0"]
+    command.append("--feature-gates=DevicePluginAdaption=true")
     # What fits nowhere is tried again soon, so that its event repeats.
     command.append("--pod-max-in-unschedulable-pods-duration=1s")
     with (folder / "scheduler.log").open("wb") as log:
@@ -87,7 +92,8 @@ def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
 
 def give_it_work(books: Audited) -> None:
     create = books.create
-    amounts = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    gpus = dict.fromkeys(GPU, "200")
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "12", "koordinator.sh/gpu": "200", **gpus}
     metadata = {"name": "n1", "labels": {"kubernetes.io/hostname": "n1"}}
     create(f"{CORE}/nodes", {"metadata": metadata, "status": {"capacity": amounts, "allocatable": amounts}})
     create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "important"}, "value": 1000})
@@ -108,6 +114,7 @@ def give_it_work(books: Audited) -> None:
     spec = {"template": template, "owners": [{"labelSelector": {"matchLabels": {"a": "b"}}}], "ttl": "2s"}
     kind = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation"}
     create(RESERVATIONS, {**kind, "metadata": {"name": "expires"}, "spec": spec})
+    give_it_devices(books)
     # A manifest that was saved from a pod that was bound: the record of a Reservation that it did not take is removed.
     saved = pod("saved", "50m")
     saved["metadata"]["annotations"] = {
@@ -117,6 +124,21 @@ def give_it_work(books: Audited) -> None:
     for name in ("found", "made"):
         claim = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
         create(PODS, pod(f"with-{name}", "100m", volumes=[claim]))
+
+
+def give_it_devices(books: Audited) -> None:
+    """GPUs of a vendor whose device plugin serves one pod at a time: one for a pod, one for a Reservation."""
+    resources = {**GPU, "koordinator.sh/gpu-memory": "16Gi"}
+    gpus = [{"type": "gpu", "minor": minor, "health": True, "resources": resources} for minor in range(2)]
+    kind = {"apiVersion": "scheduling.koordinator.sh/v1alpha1"}
+    metadata = {"name": "n1", "labels": {"node.koordinator.sh/gpu-vendor": "metax"}}
+    books.create(DEVICES, {**kind, "kind": "Device", "metadata": metadata, "spec": {"devices": gpus}})
+    wants = pod("with-gpu", "50m")
+    wants["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "50m", **GPU}}
+    books.create(PODS, wants)
+    template = {"spec": {"schedulerName": "koord-scheduler", "containers": wants["spec"]["containers"]}}
+    spec = {"template": template, "owners": [{"labelSelector": {"matchLabels": {"a": "b"}}}], "ttl": "0s"}
+    books.create(RESERVATIONS, {**kind, "kind": "Reservation", "metadata": {"name": "with-gpu"}, "spec": spec})
 
 
 def create_claims(books: Audited) -> None:

@@ -12,7 +12,7 @@ CHART = (
     "--port=10251",
     "--authentication-skip-lookup=true",
     "--v=4",
-    "--feature-gates=ResizePod=true",
+    "--feature-gates=ResizePod=true,SyncBarrier=true",
     "--config=/config/koord-scheduler.config",
     "--enable-network-topology-manager=true",
 )

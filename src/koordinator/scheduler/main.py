@@ -39,7 +39,6 @@ from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.options import CROSS_SCHEDULER_NOMINATION, PLUGIN_FEATURES, Options, parse_options
-from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
 from koordinator.scheduler.program import Scheduler, SchedulerOptions
@@ -157,7 +156,7 @@ def _scheduler(
     return Scheduler(
         client,
         PodEvents(events, [profile.scheduler_name for profile in configuration.profiles]),
-        lambda view: build_profiles(configuration, {**STAND_INS, **BUILT_IN}, view),
+        lambda view: build_profiles(configuration, BUILT_IN, view),
         lambda pod: make_pod_info(pod, resources),
         view,
         SchedulerMetrics(process.metrics),

@@ -20,6 +20,7 @@ from koordinator.base.listen_address import ListenAddress
 from koordinator.base.unused_flags import COMPONENT_SWITCHES, UnusedFlags, component_flags
 from koordinator.kube.component_options import ClientFlags, LeaderElectionFlags
 from koordinator.scheduler.configuration.document import SchedulerLeaderElection
+from koordinator.scheduler.plugins.device_share import gates as device_share_gates
 from koordinator.scheduler.plugins.elastic_quota import gates as elastic_quota_gates
 
 _NO_SECURE_PORT: Final = "only the plain port (--address, --port) is served"
@@ -88,7 +89,7 @@ SWITCHES: Final = COMPONENT_SWITCHES | {
 
 
 CROSS_SCHEDULER_NOMINATION: Final = "CrossSchedulerNomination"
-PLUGIN_FEATURES: Final = elastic_quota_gates.GATES
+PLUGIN_FEATURES: Final = (*elastic_quota_gates.GATES, *device_share_gates.GATES)
 """Those that plugins read from the view."""
 _FEATURES: Final = {name: Feature(default=False) for name in (CROSS_SCHEDULER_NOMINATION, *PLUGIN_FEATURES)}
 

@@ -149,6 +149,23 @@ def test_every_other_built_in_filter_has_its_sentence(plugin: str) -> None:
     assert blamed(plugin, "some reason").endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("reason", "begins"),
+    [
+        ("Insufficient gpu devices", "Nodes have too few devices free"),
+        ("node(s) missing GPU Partition Table", "Nodes list no GPU partitions"),
+        ("node(s) Unsupported number of GPU requests", "Nodes have no partition of so many GPUs"),
+        ("node(s) missing GPU Device Topology Tree", "The Device objects of nodes do not say"),
+        ("node(s) Device Joint-Allocate rules violation", "No devices that are free are on the same PCIe switches"),
+        ("no matched GPU shared resource template", "Request just what one of the templates"),
+        ('model "M" of vendor "V" does not support GPU Share', "GPUs of the model are not shared"),
+        ("GPUIsolationProviderHAMICore not found on the node", "Nodes isolate shares of GPUs otherwise"),
+    ],
+)
+def test_what_keeps_devices_from_a_pod_is_told_apart(reason: str, begins: str) -> None:
+    assert blamed("DeviceShare", reason).startswith(begins)
+
+
 def test_a_plugin_of_somebody_else_s_is_not_advised_on() -> None:
     assert blamed("Theirs", "some reason") == ""
 

@@ -21,7 +21,6 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.framework import FilterPlugin, PluginError, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
 from tests.examples import examples
@@ -40,7 +39,7 @@ class Real:
         view.now = NOW
         self.view = view
         self.state = ClusterState(view)
-        self.profile = build_profiles(_CONFIGURATION, {**STAND_INS, **BUILT_IN}, view)[0]
+        self.profile = build_profiles(_CONFIGURATION, BUILT_IN, view)[0]
         self.state.add_event_handlers(self.profile.event_handlers)
         self.engine = Engine(self.profile, self.state, FirstChoice())
         for number, name in enumerate(NODES):

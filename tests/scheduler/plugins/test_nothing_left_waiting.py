@@ -17,7 +17,6 @@ from koordinator.scheduler.configuration import default_configuration
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
 from tests.examples import examples
@@ -38,7 +37,7 @@ PAUSES = 12.0
 
 
 def default_profile(view: ClusterView) -> Profile:
-    (profile,) = build_profiles(CONFIGURATION, {**STAND_INS, **BUILT_IN}, view)
+    (profile,) = build_profiles(CONFIGURATION, BUILT_IN, view)
     return profile
 
 

@@ -19,7 +19,6 @@ from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
 from tests.scheduler.fakes import make_pod
@@ -91,7 +90,7 @@ PODS: dict[str, dict[str, Any]] = {
 
 
 def with_built_in(view: ClusterView) -> Profile:
-    (profile,) = build_profiles(CONFIGURATION, {**STAND_INS, **BUILT_IN}, view)
+    (profile,) = build_profiles(CONFIGURATION, BUILT_IN, view)
     return profile
 
 

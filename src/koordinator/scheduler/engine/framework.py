@@ -75,6 +75,11 @@ class Plugin(ABC):
         self.args = args
         self.view = view
 
+    def watch_scope(self, kind: Kind[Any]) -> tuple[str, str]:
+        """The namespace and the field selector of the objects of a kind that the plugin ``watches``; "" for all, the
+        default. Worth having for a kind of which there are many and one is read, as of ConfigMaps."""
+        return "", ""
+
     def class_key(self, pod: PodInfo) -> Hashable:
         """All of the pod itself that this plugin reads in PreFilter, Filter, PreScore and Score.
 

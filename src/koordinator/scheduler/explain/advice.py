@@ -215,6 +215,32 @@ def _volumes(otherwise: str) -> _Adviser:
     return adviser
 
 
+def _devices(obstacle: Obstacle) -> list[str]:
+    """About what is missing: devices, or what the Device object or the node has to say of them."""
+    too_few = _with_details(
+        "Nodes have too few devices free{}: wait until pods end, request less or fewer, or add a node."
+    )
+    sentences = too_few(obstacle) if any("Insufficient" in reason for reason in obstacle.reasons) else []
+    sentences += [text for part, text in _ABOUT_DEVICES if any(part in reason for reason in obstacle.reasons)]
+    return sentences
+
+
+_ABOUT_DEVICES: Final = (
+    (
+        "GPU Partition Table",
+        "Nodes list no GPU partitions: drop the annotation gpu-partition-spec, or see docs/devices.md.",
+    ),
+    ("number of GPU requests", "Nodes have no partition of so many GPUs: request another number."),
+    ("Topology Tree", "The Device objects of nodes do not say where their GPUs are: drop requiredTopologyScope."),
+    ("Joint-Allocate", "No devices that are free are on the same PCIe switches: request fewer, or drop SamePCIe."),
+    ("resource template", "Request just what one of the templates of the model has (docs/devices.md)."),
+    ("does not support GPU Share", "GPUs of the model are not shared: request whole ones."),
+    (
+        "GPUIsolationProvider",
+        "Nodes isolate shares of GPUs otherwise than the label gpu-isolation-provider of the pod says.",
+    ),
+)
+"""Part of a reason -> what to do."""
 _ADVISERS: Final[Mapping[str, _Adviser]] = {
     "NodeAffinity": _with_details(
         "Change the pod's nodeSelector or node affinity, or label a node so that it matches{}."
@@ -236,5 +262,6 @@ _ADVISERS: Final[Mapping[str, _Adviser]] = {
     "VolumeBinding": _volumes("Look at the pod's volume claims: kubectl describe pvc."),
     "VolumeZone": _volumes("A volume of the pod is in another zone than these nodes."),
     "NodeVolumeLimits": _volumes("Nodes have as many volumes attached as their driver allows: add a node."),
+    "DeviceShare": _devices,
     "VolumeRestrictions": _volumes("A volume of the pod is in use elsewhere in a way that does not allow sharing."),
 }

@@ -54,8 +54,9 @@ def add_informers(
     _add_finished_pods(informers, event_handlers, plugins, malformed)
     for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.node_objects):
         _add_node_objects(informers, event_handlers, kind, malformed, after=pods)
-    for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.watches):
-        _add_objects(informers, event_handlers, kind, malformed)
+    watched = [(kind, *plugin.watch_scope(kind)) for plugin in plugins for kind in plugin.watches]
+    for kind, namespace, field_selector in dict.fromkeys(watched):
+        _add_objects(informers, event_handlers, kind, malformed, namespace, field_selector)
 
 
 def _add_node_objects(
@@ -107,9 +108,14 @@ def _add_finished_pods(
 
 
 def _add_objects(
-    informers: InformerSet, event_handlers: EventHandlers, kind: Kind[Any], malformed: MalformedHandler
+    informers: InformerSet,
+    event_handlers: EventHandlers,
+    kind: Kind[Any],
+    malformed: MalformedHandler,
+    namespace: str,
+    field_selector: str,
 ) -> None:
-    informers.informer(kind, absent_is_empty=True).add_handlers(
+    informers.informer(kind, namespace=namespace, field_selector=field_selector, absent_is_empty=True).add_handlers(
         on_add=lambda obj, initial: event_handlers.set_object(kind, obj),
         on_update=lambda old, new: event_handlers.set_object(kind, new),
         on_delete=lambda obj: event_handlers.set_object(kind, obj, gone=True),

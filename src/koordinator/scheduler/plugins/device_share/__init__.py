@@ -1,0 +1,1 @@
+"""DeviceShare: GPUs, RDMA cards and FPGAs, by number and by shares."""

@@ -1,0 +1,179 @@
+"""What a pod is given with its node: allocation, the books, and the records on the pod and for device plugins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.codec import DecodeError, decode, encode
+from koordinator.api.device import GPU
+from koordinator.api.device_share import device_quantity
+from koordinator.api.kinds import DEVICES, NODES
+from koordinator.api.labels import GPU_MODEL, GPU_VENDOR
+from koordinator.api.reservation import Reservation
+from koordinator.scheduler.engine.binding_points import AllocatorPlugin, ClusterWriter, PodChanges, PreBindPlugin
+from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.cycle_state import CycleState
+from koordinator.scheduler.engine.framework import PluginError, Reason
+from koordinator.scheduler.engine.framework_hooks import ReservationPreBindPlugin, ResizePodPlugin
+from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
+from koordinator.scheduler.engine.row_overlays import RowOverlays
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.device_share.allocation import (
+    DeviceAllocations,
+    allocation_annotation,
+    read_allocations,
+)
+from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
+from koordinator.scheduler.plugins.device_share.device_plugins import for_device_plugins, is_locked, lock_text
+from koordinator.scheduler.plugins.device_share.gates import DEVICE_PLUGIN_ADAPTION, RESIZE_POD
+from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
+from koordinator.scheduler.plugins.device_share.reserving import DeviceReservations
+from koordinator.scheduler.plugins.reservation.reserve_pod import ResourcesAnnotation, stands_for_a_reservation
+
+
+class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, ResizePodPlugin, DeviceReservations):
+    """Reserve and PreBind."""
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self._locks: dict[tuple[str, str], str] = {}
+        """(node, annotation) -> what we have written there and not seen yet."""
+
+    def allocate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> DeviceAllocations | Reason | None:
+        demand, row = self.demand_of(pod), node.index
+        if not isinstance(demand, DeviceDemand) or row not in self.nodes:
+            return None
+        found = self.found(pod, demand, row, assumed=True)
+        return found if isinstance(found, Reason) else self.nodes[row].with_ids(found)
+
+    def restore(self, pod: PodInfo, node: NodeReference) -> DeviceAllocations | None:
+        text = pod.pod.metadata.annotations.get(annotation_keys.DEVICE_ALLOCATED)
+        if not text:
+            return None
+        try:
+            return read_allocations(text) or None
+        except DecodeError:
+            # Nobody can tell what it holds.
+            return None
+
+    def on_allocated(self, row: int, pod: PodInfo, allocation: DeviceAllocations) -> None:
+        self.nodes.setdefault(row, NodeDevices()).add(pod.uid, pod.key, allocation)
+        self.touch(row)
+
+    def on_released(self, row: int, pod: PodInfo, allocation: DeviceAllocations) -> None:
+        node = self.nodes[row]
+        node.remove(pod.uid, allocation)
+        if node.is_empty:
+            del self.nodes[row]
+        self.touch(row)
+
+    def resize_pod(self, pod: PodInfo, row: int) -> PodInfo | Reason | None:
+        """With the gate ResizePod, a Reservation takes of the node what it is allocated of devices, in all the units
+        in which these are counted."""
+        demand = self.demand_of(pod)
+        if RESIZE_POD not in self.view.gates or not stands_for_a_reservation(pod.pod) or row not in self.nodes:
+            return None
+        if not isinstance(demand, DeviceDemand):
+            return None
+        found = RowOverlays(self.handle.profile, pod).ask(row, lambda: self.found(pod, demand, row))
+        if isinstance(found, Reason):
+            return found
+        column = self.view.columns.resources.column
+        amounts = {**pod.request.amounts, **{column(name): each for name, each in _amounts(found).items()}}
+        # What plugins have derived from the pod holds on: it is still this that it wants.
+        return PodInfo(
+            pod.pod, PodRequest(amounts, pod.request.non_zero), pod.key, pod.uid, pod.priority, dict(pod.memo)
+        )
+
+    # PreBind.
+
+    def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
+        return self.demand_of(pod) is not None and (
+            annotation_keys.DEVICE_ALLOCATED in pod.pod.metadata.annotations or bool(self.held(pod.uid))
+        )
+
+    async def pre_bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
+    ) -> None:
+        """The record of what the pod holds; one of an earlier attempt is taken off."""
+        held = self.held(pod.uid)
+        devices = self._record(held, node, changes)
+        if devices is None or DEVICE_PLUGIN_ADAPTION not in self.view.gates:
+            return
+        gpus, labels = dict(held).get(GPU, ()), devices.labels
+        vendor_and_model = labels.get(GPU_VENDOR, ""), labels.get(GPU_MODEL, "")
+        found = for_device_plugins(gpus, vendor_and_model, pod.pod.metadata.labels, node.name, writer.now())
+        changes.annotations.update(found.annotations)
+        changes.labels.update(found.labels)
+        if found.lock:
+            await self._lock(found.lock, vendor_and_model[0], pod, node, writer)
+
+    async def pre_bind_reservation(
+        self,
+        state: CycleState,
+        reservation: Reservation,
+        node: NodeReference,
+        changes: PodChanges,
+        writer: ClusterWriter,
+    ) -> None:
+        metadata = reservation.metadata
+        held = self.held(metadata.uid)
+        if not held and annotation_keys.DEVICE_ALLOCATED not in metadata.annotations:
+            return
+        self._record(held, node, changes)
+        if held and RESIZE_POD in self.view.gates:
+            key = annotation_keys.RESERVATION_RESIZE_ALLOCATABLE
+            changes.annotations[key] = _resized(metadata.annotations.get(key, ""), held)
+
+    def _record(self, held: DeviceAllocations, node: NodeReference, changes: PodChanges) -> NodeDevices | None:
+        """Returns the devices of the node if some are held."""
+        if not held:
+            changes.annotations[annotation_keys.DEVICE_ALLOCATED] = None
+            return None
+        devices = self.nodes.get(node.index) if self.view.columns.is_current(node) else None
+        if devices is None or devices.device is None:
+            raise PluginError(f'{DEVICES.plural}.{DEVICES.group} "{node.name}" not found')
+        changes.annotations[annotation_keys.DEVICE_ALLOCATED] = allocation_annotation(held)
+        return devices
+
+    async def _lock(
+        self, annotation: str, vendor: str, pod: PodInfo, node: NodeReference, writer: ClusterWriter
+    ) -> None:
+        """Let no other pod of the vendor through until the device plugin has served this one."""
+        lock, now, found = (node.name, annotation), writer.now(), self.view.columns.nodes[node.index]
+        there = found.metadata.annotations.get(annotation, "") if found is not None else ""
+        if there == self._locks.get(lock):
+            del self._locks[lock]
+        keys = {each.key for each in self.view.pods_on[node.index].values()}
+        for text in (there, self._locks.get(lock, "")):
+            if text and is_locked(text, keys - {pod.key}, now):
+                raise PluginError(
+                    f'failed to adapt for GPU device plugin of vendor "{vendor}": failed to lock node: '
+                    f'node "{node.name}" has been locked'
+                )
+        text = self._locks[lock] = lock_text(pod.key, now)
+        try:
+            await writer.patch(NODES, node.name, "", {"metadata": {"annotations": {annotation: text}}})
+        except BaseException:
+            self._locks.pop(lock, None)
+            raise
+
+
+def _amounts(allocations: DeviceAllocations) -> dict[str, int]:
+    """The sums over all devices, by resource."""
+    found: dict[str, int] = {}
+    for _, devices in allocations:
+        for device in devices:
+            for name, amount in device.resources:
+                found[name] = found.get(name, 0) + amount
+    return found
+
+
+def _resized(text: str, held: DeviceAllocations) -> str:
+    """The annotation ``reservation-resize-allocatable`` with what is held of devices. Raises DecodeError if it cannot
+    be read."""
+    before = decode(text, ResourcesAnnotation).resources if text else {}
+    texts = {name: str(each) for name, each in before.items()}
+    texts.update({name: str(device_quantity(name, each)) for name, each in _amounts(held).items()})
+    return encode({"resources": dict(sorted(texts.items()))}).decode()

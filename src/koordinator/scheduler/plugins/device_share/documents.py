@@ -1,0 +1,85 @@
+"""What the services and ``koord explain`` show of the devices of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from koordinator.api.device_share import device_quantity
+from koordinator.scheduler.plugins.device_share.allocation import ByType, amounts_held
+from koordinator.scheduler.plugins.device_share.demand import NO_HINT
+from koordinator.scheduler.plugins.device_share.node_devices import WHATEVER_IS_FREE, NodeDevices
+
+
+def node_device_summary(node: NodeDevices) -> dict[str, Any]:
+    """The original's document: sums by resource, amounts by device, and who holds what."""
+    used = {
+        device_type: {minor: dict(amounts) for minor, amounts in minors.items()}
+        for device_type, minors in node.used.items()
+    }
+    total = {
+        device_type: {**{minor: {} for minor in used.get(device_type, {})}, **node.total.get(device_type, {})}
+        for device_type in {**node.total, **used}
+    }
+    free = {
+        device_type: {
+            minor: {
+                name: max(0, amount - used.get(device_type, {}).get(minor, {}).get(name, 0))
+                for name, amount in amounts.items()
+            }
+            for minor, amounts in minors.items()
+        }
+        for device_type, minors in total.items()
+    }
+    holders: dict[str, dict[str, Any]] = {device_type: {} for device_type in used}
+    for key, allocations in node.holders.values():
+        for device_type, minors in amounts_held(allocations).items():
+            holders.setdefault(device_type, {})[key] = _texts(minors)
+    return {
+        "deviceTotal": _sums(total),
+        "deviceFree": _sums(free),
+        "deviceUsed": _sums(used),
+        "deviceTotalDetail": _details(total),
+        "deviceFreeDetail": _details(free),
+        "deviceUsedDetail": _details(used),
+        "allocateSet": holders,
+    }
+
+
+def explained_devices(node: NodeDevices) -> dict[str, Any]:
+    """What ``koord explain node`` shows: of each device what there is and what is free."""
+    return {
+        "devices": [
+            {
+                "type": device_type,
+                "minor": minor,
+                "total": _amounts(total),
+                "free": _amounts(candidates.free[minor]),
+            }
+            for device_type in sorted(node.total)
+            for candidates in (node.candidates(device_type, NO_HINT, WHATEVER_IS_FREE),)
+            for minor, total in sorted(candidates.total.items())
+        ],
+        **({"fault": node.fault} if node.fault else {}),
+    }
+
+
+def _sums(amounts: ByType) -> dict[str, str]:
+    found: dict[str, int] = {}
+    for minors in amounts.values():
+        for of_minor in minors.values():
+            for name, amount in of_minor.items():
+                found[name] = found.get(name, 0) + amount
+    return _amounts(found)
+
+
+def _details(amounts: ByType) -> dict[str, Any]:
+    return {device_type: _texts(minors) for device_type, minors in sorted(amounts.items())}
+
+
+def _texts(minors: Mapping[int, Mapping[str, int]]) -> dict[str, dict[str, str]]:
+    return {str(minor): _amounts(amounts) for minor, amounts in sorted(minors.items())}
+
+
+def _amounts(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {name: str(device_quantity(name, amount)) for name, amount in sorted(amounts.items())}

@@ -1,0 +1,134 @@
+"""Which GPUs a pod gets: a partition, or GPUs near each other, or any that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from koordinator.api.device_share import HONOR
+from koordinator.api.labels import GPU_MODEL, GPU_PARTITION_POLICY, GPU_VENDOR
+from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.plugins.device_share.demand import SCOPE_LEVELS, GPUDemand
+from koordinator.scheduler.plugins.device_share.gpu_memory import fits, with_both_memories
+from koordinator.scheduler.plugins.device_share.gpu_partitions import (
+    PartitionTable,
+    best_packed,
+    built_in_table,
+    fitting_partitions,
+)
+from koordinator.scheduler.plugins.device_share.gpu_topology import GPUScope
+from koordinator.scheduler.plugins.device_share.node_devices import Candidates, NodeDevices
+from koordinator.scheduler.plugins.device_share.scoring import DeviceScorer
+
+MISSING_TABLE = Reason("node(s) missing GPU Partition Table", unresolvable=True)
+NO_PARTITION_OF_COUNT = Reason("node(s) Unsupported number of GPU requests", unresolvable=True)
+NO_PARTITION = Reason("Insufficient Partitioned GPU Devices")
+MISSING_TOPOLOGY = Reason("node(s) missing GPU Device Topology Tree", unresolvable=True)
+SEVERAL_SHARED = Reason("node(s) Unsupported Multi-Shared GPU", unresolvable=True)
+NO_SCOPE = Reason("Insufficient Topology Scoped GPU Devices")
+NO_GPUS = Reason("Insufficient GPU Devices")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """GPUs of one scope. The larger the rank, the better: how deep the scope is, how many of the scopes around it are
+    in use already, and how well a shared GPU suits."""
+
+    minors: tuple[int, ...]
+    rank: tuple[int, int, int]
+
+
+class GPUAllocator:
+    """For one pod and the GPUs of one node that it may have. ``labels`` are the node's."""
+
+    def __init__(
+        self,
+        demand: GPUDemand,
+        node: NodeDevices,
+        labels: Mapping[str, str],
+        candidates: Candidates,
+        scorer: DeviceScorer,
+    ) -> None:
+        self._demand = demand
+        self._candidates = candidates
+        self._scorer = scorer
+        self._amounts = demand.amounts
+        self._scopes = node.scopes
+        self._table: PartitionTable | None = node.partitions
+        honored = node.honors_partitions
+        if self._table is None:
+            self._table = built_in_table(labels.get(GPU_VENDOR, ""), labels.get(GPU_MODEL, ""))
+            honored = labels.get(GPU_PARTITION_POLICY) == HONOR
+        self._needs_partition = demand.is_partition or honored
+
+    def by_partition(self) -> tuple[int, ...] | Reason | None:
+        """The minors of a partition; None if it need not be one, and none fits."""
+        found = self._partition()
+        return None if isinstance(found, Reason) and not self._needs_partition else found
+
+    def _partition(self) -> tuple[int, ...] | Reason | None:
+        count = self._demand.per_gpu.count
+        if self._demand.per_gpu.is_shared:
+            return None
+        if self._table is None:
+            return MISSING_TABLE
+        groups = self._table.get(count)
+        if not groups:
+            return NO_PARTITION_OF_COUNT
+        fitting = fitting_partitions(
+            groups,
+            self._candidates.total.keys(),
+            self._candidates.used,
+            self._demand.bandwidth,
+            best_only=self._demand.best_partition_only,
+        )
+        return best_packed(fitting, self._table, self._candidates.used, count).minors if fitting else NO_PARTITION
+
+    def by_topology(self) -> tuple[int, ...] | Reason | None:
+        """The minors of GPUs that are as near each other as can be; None if no scope is required, and it is not known
+        where the GPUs are."""
+        required, per_gpu = self._demand.scope, self._demand.per_gpu
+        if self._scopes is None:
+            return MISSING_TOPOLOGY if required else None
+        if per_gpu.is_shared and per_gpu.count > 1:
+            return SEVERAL_SHARED if required else None
+        found = self._in(self._scopes, 0, 0)
+        if found is None:
+            return NO_SCOPE if required else NO_GPUS
+        return found.minors
+
+    def _in(self, scope: GPUScope, depth: int, in_use: int) -> _Found | None:
+        """The best of the deepest scopes that have enough GPUs; the first of equal ones."""
+        if len(scope.minors) < self._demand.per_gpu.count:
+            return None
+        in_use += any(minor in self._candidates.used for minor in scope.minors)
+        parts = [found for part in scope.parts if (found := self._in(part, depth + 1, in_use)) is not None]
+        if parts:
+            return max(parts, key=lambda found: found.rank)
+        if SCOPE_LEVELS.get(self._demand.scope, 0) > scope.level:
+            return None
+        return (
+            self._shared(scope, depth, in_use) if self._demand.per_gpu.is_shared else self._whole(scope, depth, in_use)
+        )
+
+    def _whole(self, scope: GPUScope, depth: int, in_use: int) -> _Found | None:
+        minors = tuple(minor for minor, _ in self._fitting(scope))[: self._demand.per_gpu.count]
+        return _Found(minors, (depth, in_use, 0)) if len(minors) == self._demand.per_gpu.count else None
+
+    def _shared(self, scope: GPUScope, depth: int, in_use: int) -> _Found | None:
+        total, free = self._candidates.total, self._candidates.free
+        scored = [
+            (self._scorer.score(amounts, total[minor], free[minor]), minor) for minor, amounts in self._fitting(scope)
+        ]
+        if not scored:
+            return None
+        score, minor = max(scored, key=lambda pair: pair[0])
+        return _Found((minor,), (depth, in_use, score))
+
+    def _fitting(self, scope: GPUScope) -> Iterator[tuple[int, dict[str, int]]]:
+        """The GPUs that have enough left, with what the pod takes of them."""
+        for minor in scope.minors:
+            if minor in self._candidates.free:
+                total = self._candidates.total[minor]
+                if fits(self._amounts, total, self._candidates.free[minor]):
+                    yield minor, with_both_memories(self._amounts, total)

@@ -1,0 +1,26 @@
+"""Memory of a GPU in bytes and in percent: a pod asks for one of them, and takes both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koordinator.api.resource_names import GPU_MEMORY, GPU_MEMORY_RATIO
+from koordinator.scheduler.plugins.device_share.requests import WHOLE
+
+
+def with_both_memories(request: Mapping[str, int], total: Mapping[str, int]) -> dict[str, int]:
+    """The request to a GPU that has ``total``, with its memory in both units. A percentage is cut, so that shares that
+    fill the memory together fit."""
+    whole = total.get(GPU_MEMORY, 0)
+    if GPU_MEMORY_RATIO in request:
+        return {GPU_MEMORY: request[GPU_MEMORY_RATIO] * whole // WHOLE, **request}
+    if GPU_MEMORY in request:
+        return {GPU_MEMORY_RATIO: request[GPU_MEMORY] * WHOLE // whole if whole else 0, **request}
+    return dict(request)
+
+
+def fits(request: Mapping[str, int], total: Mapping[str, int], free: Mapping[str, int]) -> bool:
+    """Whether there is enough of everything on a device that has ``total`` in all. Of what it does not name it has
+    nothing, but for a unit of memory that is not asked for."""
+    amounts = with_both_memories(request, total)
+    return all(amount <= free.get(name, 0 if name in request else amount) for name, amount in amounts.items())

@@ -1,0 +1,291 @@
+"""The devices of one node: what there is, what is used, and what of that may be allocated to a pod."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from koordinator.api import labels as label_keys
+from koordinator.api.annotations import GPU_PARTITIONS
+from koordinator.api.codec import DecodeError, encode, to_document
+from koordinator.api.device import GPU, Device, DeviceInfo
+from koordinator.api.device_share import HONOR, PCIE_LEVEL, read_partition_table
+from koordinator.api.resource_names import with_current_names
+from koordinator.scheduler.plugins.device_share.allocation import ByType, DeviceAllocations, Minors, amounts_held
+from koordinator.scheduler.plugins.device_share.demand import NO_HINT, Hint
+from koordinator.scheduler.plugins.device_share.gpu_partitions import PartitionTable, partition_table
+from koordinator.scheduler.plugins.device_share.gpu_topology import GPUScope, gpu_scopes
+
+_LABELS: Final = (label_keys.SECONDARY_DEVICE_WELL_PLANNED, label_keys.GPU_PARTITION_POLICY)
+_NOTHING: Final[Mapping[int, Mapping[str, int]]] = {}
+_UNUSED: Final[Mapping[str, int]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a pod may have of the devices of a node, beside what is free: the view of one question.
+
+    ``used`` counts what is returned once too often, and does not count what is kept.
+    """
+
+    returned: ByType
+    kept: ByType
+    required: ByType
+    """If a type is named here, only these devices, and no more of them than this."""
+    preferred: Mapping[str, Collection[int]]
+    """Minor numbers that come first, by type."""
+    numa_nodes: frozenset[int] | None = None
+    """If set, only devices of these NUMA nodes."""
+
+
+WHATEVER_IS_FREE: Final = Share({}, {}, {}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The devices of one type that a pod may have something of."""
+
+    total: Minors
+    """Healthy ones alone."""
+    free: Minors
+    used: frozenset[int]
+    """The minors of which somebody has something, whether they are candidates or not."""
+
+
+class NodeDevices:
+    """Counted by type, minor number and resource. A device that is not healthy, or that the Device object does not
+    name any more while pods hold it, has nothing in all."""
+
+    def __init__(self) -> None:
+        self.infos: dict[str, list[DeviceInfo]] = {}
+        self.total: dict[str, dict[int, dict[str, int]]] = {}
+        self.used: dict[str, dict[int, Counter[str]]] = {}
+        self.functions_used: dict[str, dict[int, Counter[str]]] = {}
+        """PCI addresses of virtual functions by type and minor."""
+        self.holders: dict[str, tuple[str, DeviceAllocations]] = {}
+        """Pods by uid, with their key."""
+        self.scopes: GPUScope | None = None
+        self.partitions: PartitionTable | None = None
+        """What the Device object says; None if it says nothing."""
+        self.honors_partitions = False
+        self.is_well_planned = False
+        """Secondary devices are such that where the primary one fits, these do."""
+        self.is_badly_planned = False
+        self.fault = ""
+        """What of the Device object cannot be read."""
+        self.device: Device | None = None
+        """None before there is one, and when it is gone."""
+        self._shape = b""
+        """All of the Device object that allocation depends on."""
+        self._likeness: Hashable = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known of any device."""
+        return not self.infos and not self.holders
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Of the Device object."""
+        return self.device.metadata.labels if self.device is not None else {}
+
+    @property
+    def likeness(self) -> Hashable:
+        """Equal for nodes of which pods that request the same get the same. Most nodes of a cluster are alike."""
+        if self._likeness is None:
+            self._likeness = self._shape, str(sorted(self.used.items())), str(sorted(self.functions_used.items()))
+        return self._likeness
+
+    # What there is.
+
+    def set_device(self, device: Device | None) -> None:
+        """The Device object is new or changed; or gone: then its devices are not healthy, and whoever holds some of
+        them goes on holding it."""
+        self.device, self._likeness = device, None
+        self._shape += b"gone"
+        if device is None:
+            self.total = {device_type: {minor: {} for minor in minors} for device_type, minors in self.total.items()}
+            self.is_badly_planned = False
+            return
+        self._shape = _shape(device)
+        self.infos, self.total = {}, {}
+        for info in device.spec.devices:
+            if info.minor is None:
+                continue
+            self.infos.setdefault(info.type, []).append(info)
+            amounts = with_current_names(info.resources) if info.health else {}
+            self.total.setdefault(info.type, {})[info.minor] = {
+                name: each.value for name, each in amounts.items() if each.value > 0
+            }
+        planned = device.metadata.labels.get(label_keys.SECONDARY_DEVICE_WELL_PLANNED)
+        self.is_well_planned, self.is_badly_planned = planned == "true", planned == "false"
+        self.scopes = gpu_scopes(self.infos.get(GPU, ()))
+        self.partitions, self.fault = _partitions(device)
+        self.honors_partitions = device.metadata.labels.get(label_keys.GPU_PARTITION_POLICY) == HONOR
+
+    def has(self, device_type: str) -> bool:
+        """Whether there is any device of the type, healthy or not."""
+        return bool(self.infos.get(device_type) or self.used.get(device_type))
+
+    def healthy(self, device_type: str, hint: Hint = NO_HINT) -> list[int]:
+        """The minors of the devices that the hint selects and that work."""
+        total = self.total.get(device_type, _NOTHING)
+        return [
+            each.minor for each in self._selected(device_type, hint) if each.minor is not None and total[each.minor]
+        ]
+
+    def with_ids(self, allocations: DeviceAllocations) -> DeviceAllocations:
+        """The same with what the devices call themselves."""
+        ids = {(each.type, each.minor): each.id for infos in self.infos.values() for each in reversed(infos)}
+        return tuple(
+            [
+                (device_type, tuple([each._replace(id=ids.get((device_type, each.minor), "")) for each in devices]))
+                for device_type, devices in allocations
+            ]
+        )
+
+    @property
+    def numa_nodes(self) -> tuple[int, ...]:
+        """Those that have devices, ascending."""
+        found = {each.topology.node_id for infos in self.infos.values() for each in infos if each.topology is not None}
+        return tuple(sorted(each for each in found if each >= 0))
+
+    def numa_node_of(self, device_type: str, minor: int) -> int | None:
+        """None if it is not known."""
+        for each in self.infos.get(device_type, ()):
+            if each.minor == minor and each.topology is not None and each.topology.node_id >= 0:
+                return each.topology.node_id
+        return None
+
+    def count_in(self, device_type: str, numa_nodes: Collection[int]) -> int:
+        """How many devices of the type these NUMA nodes have."""
+        infos = self.infos.get(device_type, ())
+        return sum(1 for each in infos if each.topology is not None and each.topology.node_id in numa_nodes)
+
+    def switches(self, device_type: str, minors: Collection[int]) -> frozenset[str]:
+        """The PCIe switches that devices are on, as far as that is known."""
+        return frozenset(
+            each.topology.pcie_id
+            for each in self.infos.get(device_type, ())
+            if each.minor in minors and each.topology is not None
+        )
+
+    # What is used.
+
+    def add(self, uid: str, key: str, allocations: DeviceAllocations) -> None:
+        """The pod holds this from now on."""
+        self.holders[uid] = key, allocations
+        self._count(allocations, 1)
+
+    def remove(self, uid: str, allocations: DeviceAllocations) -> None:
+        """Undo ``add``."""
+        self.holders.pop(uid, None)
+        self._count(allocations, -1)
+
+    def _count(self, allocations: DeviceAllocations, sign: int) -> None:
+        self._likeness = None
+        for device_type, minors in amounts_held(allocations).items():
+            used = self.used.setdefault(device_type, {})
+            for minor, amounts in minors.items():
+                _add(used, minor, amounts, sign)
+            if not used:
+                del self.used[device_type]
+        for device_type, devices in allocations:
+            functions = self.functions_used.setdefault(device_type, {})
+            for device in devices:
+                _add(functions, device.minor, Counter(bus_id for _, bus_id in device.vfs), sign)
+            if not functions:
+                del self.functions_used[device_type]
+
+    # What may be allocated.
+
+    def candidates(self, device_type: str, hint: Hint, share: Share) -> Candidates:
+        """The devices that the hint selects, with what of them the pod may have."""
+        total, used = self.total.get(device_type, _NOTHING), self.used.get(device_type, {})
+        returned, kept = share.returned.get(device_type, _NOTHING), share.kept.get(device_type, _NOTHING)
+        required = share.required.get(device_type)
+        taken = {
+            minor: _taken(used.get(minor, _UNUSED), kept.get(minor, _UNUSED), returned.get(minor, _UNUSED))
+            for minor in {*used, *kept}
+        }
+        free: dict[int, Mapping[str, int]] = {}
+        for info in self._selected(device_type, hint, share.numa_nodes):
+            minor = info.minor
+            if minor is None or not total[minor] or (required is not None and minor not in required):
+                continue
+            of_minor = taken.get(minor, _UNUSED)
+            left = {name: max(0, amount - of_minor.get(name, 0)) for name, amount in total[minor].items()}
+            if required is not None:
+                left = {name: min(amount, required[minor].get(name, 0)) for name, amount in left.items()}
+            free[minor] = left
+        if hint.exclusive_policy == PCIE_LEVEL:
+            shared = self.switches(device_type, [minor for minor, amounts in taken.items() if any(amounts.values())])
+            free = {minor: left for minor, left in free.items() if not shared & self.switches(device_type, (minor,))}
+        whole = {minor: total[minor] for minor in free}
+        busy = {minor for minor, amounts in taken.items() if any(amounts.values())}
+        return Candidates(whole, free, frozenset(busy | {minor for minor in free if free[minor] != whole[minor]}))
+
+    def _selected(self, device_type: str, hint: Hint, numa_nodes: Collection[int] | None = None) -> list[DeviceInfo]:
+        found = self.infos.get(device_type, [])
+        if numa_nodes is not None:
+            found = [each for each in found if each.topology and each.topology.node_id in (-1, *numa_nodes)]
+        if hint.selector is not None:
+            found = [each for each in found if hint.selector.matches(each.labels)]
+        return found
+
+    def free_function(
+        self, device_type: str, minor: int, hint: Hint, designated: Collection[str] | None
+    ) -> tuple[int, str] | None:
+        """Minor number and PCI address of the virtual function of a device that comes next; None if none is left that
+        the hint selects. ``designated``: only these addresses."""
+        used = self.functions_used.get(device_type, {}).get(minor, _UNUSED)
+        found = [
+            (function.bus_id, function.minor)
+            for info in self.infos.get(device_type, ())
+            if info.minor == minor
+            for group in info.vf_groups
+            if hint.vf_selector is None or hint.vf_selector.matches(group.labels)
+            for function in group.vfs
+            if not used.get(function.bus_id) and (designated is None or function.bus_id in designated)
+        ]
+        return min(found)[::-1] if found else None
+
+    def has_functions(self, device_type: str) -> bool:
+        """Whether any device of the type has virtual functions."""
+        return any(info.vf_groups for info in self.infos.get(device_type, ()))
+
+
+def _add(found: dict[int, Counter[str]], minor: int, amounts: Mapping[str, int], sign: int) -> None:
+    counted = found.setdefault(minor, Counter())
+    for name, amount in amounts.items():
+        counted[name] += sign * amount
+        if not counted[name]:
+            del counted[name]
+    if not counted:
+        del found[minor]
+
+
+def _taken(used: Mapping[str, int], kept: Mapping[str, int], returned: Mapping[str, int]) -> dict[str, int]:
+    return {name: max(0, used.get(name, 0) + kept.get(name, 0) - returned.get(name, 0)) for name in {**used, **kept}}
+
+
+def _shape(device: Device) -> bytes:
+    metadata = device.metadata
+    infos = [replace(each, id="", module_id=None, conditions=[]) for each in device.spec.devices]
+    labels = [metadata.labels.get(key, "") for key in _LABELS]
+    return encode([to_document(each) for each in infos] + [labels, metadata.annotations.get(GPU_PARTITIONS, "")])
+
+
+def _partitions(device: Device) -> tuple[PartitionTable | None, str]:
+    """The table of the annotation, or what is wrong with it."""
+    text = device.metadata.annotations.get(GPU_PARTITIONS)
+    if not text:
+        return None, ""
+    try:
+        return partition_table(read_partition_table(text)), ""
+    except DecodeError as error:
+        return None, f"annotation {GPU_PARTITIONS}: {error}"

@@ -1,0 +1,248 @@
+"""What all parts of the plugin work on: the devices of the nodes, what pods want of them, and what they get."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from koordinator.api.annotations import RESERVATION_AFFINITY
+from koordinator.api.kinds import CONFIG_MAPS
+from koordinator.api.labels import (
+    GPU_ISOLATION_PROVIDER,
+    GPU_MODEL,
+    GPU_VENDOR,
+    PRE_ALLOCATION_REQUIRED,
+    RESERVATION_IGNORED,
+)
+from koordinator.api.pod import Pod
+from koordinator.model.numa_topology.hints import NUMATopologyHint, numa_nodes_of
+from koordinator.scheduler.engine.columns import NamedAspect
+from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.framework_hooks import (
+    ReservationNominator,
+    ReservationPreAllocationRestorePlugin,
+    ReservationRestorePlugin,
+)
+from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.device_share.allocation import ByType, DeviceAllocations, amounts_held
+from koordinator.scheduler.plugins.device_share.allocator import Allocator
+from koordinator.scheduler.plugins.device_share.demand import DeviceDemand, demand_key, read_demand
+from koordinator.scheduler.plugins.device_share.gpu_allocator import NO_GPUS
+from koordinator.scheduler.plugins.device_share.gpu_memory import with_both_memories
+from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices, Share
+from koordinator.scheduler.plugins.device_share.requests import TYPE_OF, RequestError
+from koordinator.scheduler.plugins.device_share.reservations import (
+    Restored,
+    includes,
+    share_of_node,
+    share_of_reservation,
+    share_of_taking_over,
+    total,
+)
+from koordinator.scheduler.plugins.device_share.scoring import DeviceScorer
+from koordinator.scheduler.plugins.device_share.templates import Templates, matching_templates, templates_of
+from koordinator.scheduler.plugins.reservation.reserve_pod import stands_for_a_reservation
+from koordinator.scheduler.plugins.scheduling_hint import hint_of
+
+NAME: Final = "DeviceShare"
+CHANGED: Final = NamedAspect(NAME)
+"""What there is of devices on a node, and who holds it."""
+ISOLATION_MISSING: Final = Reason("GPUIsolationProviderHAMICore not found on the node", unresolvable=True)
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
+    """One part of the plugin; all have the same state."""
+
+    name = NAME
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self.nodes: dict[int, NodeDevices] = {}
+        """By row; those of which anything is known."""
+        self._changed = view.columns.aspect(CHANGED), view.columns.aspect(TOPOLOGY_HINTS)
+        self._scorer = DeviceScorer(args.scoring_strategy)
+        self._aligns = not args.disable_device_numa_topology_alignment
+        self._unsupported = {(each.vendor, each.model) for each in args.gpu_share_unsupported_models}
+        self._config = args.gpu_shared_resource_templates_config
+        self._templates: tuple[object, Templates] = None, {}
+        """The ConfigMap, and what is in it."""
+        self._types: dict[int, str] = {}
+        """Column -> type of device; "" for what is no device's."""
+        self._memo = f"{self.name}/demand"
+
+    def touch(self, row: int) -> None:
+        """The devices of the row, or who holds them, have changed."""
+        for aspect in self._changed:
+            self.view.columns.touch(row, aspect)
+
+    # What pods want.
+
+    def requested(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
+        """The device resources that the pod requests, by name."""
+        names, types = self.view.columns.resources, self._types
+        found: list[tuple[str, int]] = []
+        for column, amount in pod.request.amounts.items():
+            of_type = types.get(column)
+            if of_type is None:
+                of_type = types[column] = TYPE_OF.get(names.name(column), "")
+            if of_type:
+                found.append((names.name(column), amount))
+        return tuple(sorted(found))
+
+    def demand_of(self, pod: PodInfo) -> DeviceDemand | str | None:
+        """What the pod wants of devices; None for nothing, a text if it cannot be had anywhere. Found once a pod."""
+        if self._memo not in pod.memo:
+            pod.memo[self._memo] = self._read(pod)
+        found: DeviceDemand | str | None = pod.memo[self._memo]
+        return found
+
+    def _read(self, pod: PodInfo) -> DeviceDemand | str | None:
+        requested = self.requested(pod)
+        if not requested:
+            return None
+        try:
+            return read_demand(pod.pod, dict(requested), is_designated=self._is_designated(pod))
+        except RequestError as error:
+            return str(error)
+
+    def _is_designated(self, pod: PodInfo) -> bool:
+        """Whether another scheduler has chosen the pod's devices."""
+        hint = hint_of(pod)
+        return hint is not None and self.name in hint.extensions
+
+    def own_key(self, pod: PodInfo) -> Hashable:
+        """All of the pod that matters here; None if it requests no device."""
+        requested = self.requested(pod)
+        if not requested:
+            return None
+        own = demand_key(pod.pod, requested, is_designated=self._is_designated(pod))
+        ignored = pod.pod.metadata.labels.get(RESERVATION_IGNORED)
+        return own, ignored, stands_for_a_reservation(pod.pod), is_required_from_reservation(pod.pod)
+
+    def templates_for(self, demand: DeviceDemand) -> dict[str, tuple[str, ...]] | None:
+        """The templates that are just what the demand is, by model; None if it need not be one."""
+        if not demand.shares_gpu or demand.gpu is None:
+            return None
+        amounts = demand.gpu.amounts
+        if amounts.keys().isdisjoint(self._config.matched_resources):
+            return None
+        key = f"{self._config.config_map_namespace}/{self._config.config_map_name}"
+        found = self.view.objects_of(CONFIG_MAPS).get(key)
+        if found is not self._templates[0]:
+            self._templates = found, templates_of(found)[0]
+        return matching_templates(self._templates[1], amounts)
+
+    # What pods get.
+
+    def labels(self, row: int) -> Mapping[str, str]:
+        node = self.view.columns.nodes[row]
+        return node.metadata.labels if node is not None else _NO_LABELS
+
+    def refusal_by_labels(self, demand: DeviceDemand, labels: Mapping[str, str]) -> Reason | None:
+        """Why no GPU of the node may be shared by the pod."""
+        if not demand.shares_gpu:
+            return None
+        if demand.isolation and labels.get(GPU_ISOLATION_PROVIDER) != demand.isolation:
+            return ISOLATION_MISSING
+        vendor, model = labels.get(GPU_VENDOR, ""), labels.get(GPU_MODEL, "")
+        if (vendor, model) in self._unsupported:
+            return Reason(f'model "{model}" of vendor "{vendor}" does not support GPU Share', unresolvable=True)
+        return None
+
+    def allocator(self, demand: DeviceDemand, row: int) -> Allocator:
+        """Allocates devices of the row, of which some are known."""
+        labels = self.labels(row)
+        model = f"{labels.get(GPU_VENDOR, '')}-{labels.get(GPU_MODEL, '')}"
+        return Allocator(demand, self.nodes[row], labels, self._scorer, self.templates_for(demand), model)
+
+    def found(
+        self, pod: PodInfo, demand: DeviceDemand, row: int, *, assumed: bool = False
+    ) -> DeviceAllocations | Reason:
+        """What the pod gets on a row of which devices are known. ``assumed``: it counts there already, so this is for
+        good."""
+        numa_nodes = self.numa_nodes(pod, row, reserving=assumed)
+        chosen = self._taken_over(pod, row)
+        if chosen:
+            return self.taking_over(demand, row, chosen, numa_nodes, leaves_secondary=not assumed)
+        share = replace(self.share(pod, demand, row, assumed=assumed), numa_nodes=numa_nodes)
+        return self.allocator(demand, row).allocate(share, leaves_secondary=not assumed)
+
+    def numa_nodes(self, pod: PodInfo, row: int, *, reserving: bool = False) -> frozenset[int] | None:
+        """Those that the pod has to keep to; None for all."""
+        if not self._aligns:
+            return None
+        return of_affinity(self.handle.numa_topology.affinity(pod, row, reserving=reserving))
+
+    def share(self, pod: PodInfo, demand: DeviceDemand, row: int, *, assumed: bool = False) -> Share:
+        """What of the row's devices the pod may have, beside what is free: by its Reservation, or by none."""
+        restored: Restored | None = self.restored(row)
+        if restored is not None:
+            nominator = self.handle.plugin(ReservationNominator)
+            nominated = nominator.nominated_reservation(pod, row, assumed=assumed) if nominator is not None else None
+            if nominated is not None and nominated.uid in restored.matched:
+                return share_of_reservation(restored, nominated.uid)
+        return self.share_without_reservation(pod, demand, row)
+
+    def share_without_reservation(self, pod: PodInfo, demand: DeviceDemand, row: int) -> Share:
+        """What a pod may have that takes from no Reservation, or a Reservation that takes over no pod."""
+        restored: Restored | None = self.restored(row)
+        held = self.restored_pre_allocatable(row)
+        if held is not None:
+            # Nobody is taken over: all candidates stay.
+            share = share_of_taking_over(restored, held, ())
+        else:
+            ignores = pod.pod.metadata.labels.get(RESERVATION_IGNORED) == "true"
+            share = share_of_node(restored, ignores_reservations=ignores)
+        return replace(share, required=self._designated(demand, row)) if demand.designated else share
+
+    def _designated(self, demand: DeviceDemand, row: int) -> ByType:
+        """What another scheduler has chosen, with the memory of GPUs in both units."""
+        total = self.nodes[row].total
+        return {
+            device_type: {
+                minor: with_both_memories(amounts, total.get(device_type, {}).get(minor, {}))
+                for minor, amounts in minors.items()
+            }
+            for device_type, minors in amounts_held(demand.designated).items()
+        }
+
+    def _taken_over(self, pod: PodInfo, row: int) -> frozenset[str]:
+        """The uids of the pods that the Reservation takes over on the row for which ``pod`` stands."""
+        if not stands_for_a_reservation(pod.pod):
+            return frozenset()
+        nominator = self.handle.plugin(ReservationNominator)
+        taken = nominator.nominated_pods(pod, row) if nominator is not None else ()
+        return frozenset(each.uid for each in taken)
+
+    def taking_over(
+        self,
+        demand: DeviceDemand,
+        row: int,
+        chosen: frozenset[str],
+        numa_nodes: frozenset[int] | None,
+        *,
+        leaves_secondary: bool,
+    ) -> DeviceAllocations | Reason:
+        """What a Reservation gets that takes over the pods ``chosen``: their devices, all of them, and maybe more."""
+        held: Mapping[str, ByType] = self.restored_pre_allocatable(row) or {}
+        share = replace(share_of_taking_over(self.restored(row), held, chosen), numa_nodes=numa_nodes)
+        found = self.allocator(demand, row).allocate(share, leaves_secondary=leaves_secondary)
+        if isinstance(found, Reason):
+            return found
+        own = total([held[uid] for uid in chosen if uid in held])
+        return found if includes(found, own) else NO_GPUS
+
+
+def is_required_from_reservation(pod: Pod) -> bool:
+    """Whether the pod does without the node's own devices: it has to take from a Reservation, or take over a pod."""
+    required = pod.metadata.labels.get(PRE_ALLOCATION_REQUIRED) == "true"
+    return required or RESERVATION_AFFINITY in pod.metadata.annotations
+
+
+def of_affinity(affinity: NUMATopologyHint | None) -> frozenset[int] | None:
+    """The NUMA nodes of an affinity; None for any."""
+    return None if affinity is None or affinity.mask is None else frozenset(numa_nodes_of(affinity.mask))

@@ -1,0 +1,246 @@
+"""DeviceShare: finds nodes with the devices that a pod requests, and allocates these to it by their minor numbers.
+
+What a node has and who holds it is in ``node_devices``, which devices a pod gets in ``allocator``, what of them it may
+have where Reservations hold some in ``reservations``. Here are PreFilter, Filter and Score, and what is shown of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from prometheus_client.registry import Collector
+
+from koordinator.api.annotations import DEVICE_ALLOCATED
+from koordinator.api.device import Device
+from koordinator.api.device_share import device_quantity
+from koordinator.api.kinds import CONFIG_MAPS, DEVICES, NODE_RESOURCE_TOPOLOGIES, Kind
+from koordinator.api.labels import GPU_ISOLATION_PROVIDER, GPU_MODEL, GPU_PARTITION_POLICY, GPU_VENDOR
+from koordinator.api.meta import Object
+from koordinator.base.services import Service, ServiceError
+from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask, NamedAspect, Rows
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
+from koordinator.scheduler.engine.framework import (
+    FEASIBLE,
+    SKIP_FILTER,
+    SKIP_SCORE,
+    FilterPlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+    ScorePlugin,
+    default_normalize,
+)
+from koordinator.scheduler.engine.framework_hooks import RESERVED, MetricsProvider
+from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.explain.explainer import Explainer, Lack
+from koordinator.scheduler.plugins.device_share.aligning import DeviceAlignment
+from koordinator.scheduler.plugins.device_share.allocator import NO_TEMPLATE
+from koordinator.scheduler.plugins.device_share.binding import DeviceBinding
+from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
+from koordinator.scheduler.plugins.device_share.documents import explained_devices, node_device_summary
+from koordinator.scheduler.plugins.device_share.gpu_memory import fits
+from koordinator.scheduler.plugins.device_share.instances import instances
+from koordinator.scheduler.plugins.device_share.metrics import PlanningGauge
+from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
+from koordinator.scheduler.plugins.device_share.part import CHANGED
+from koordinator.scheduler.services.provider import ServiceProvider
+
+_LABELS: Final = (GPU_VENDOR, GPU_MODEL, GPU_PARTITION_POLICY, GPU_ISOLATION_PROVIDER)
+"""Of nodes."""
+_READ: Final[tuple[AnyAspect, ...]] = (
+    *(Aspect.NODE, CHANGED, RESERVED, TOPOLOGY_HINTS),
+    NamedAspect.of_objects(NODE_RESOURCE_TOPOLOGIES),
+)
+
+
+class DeviceShare(
+    PreFilterPlugin,
+    FilterPlugin,
+    ScorePlugin,
+    DeviceBinding,
+    DeviceAlignment,
+    Explainer,
+    ServiceProvider,
+    MetricsProvider,
+):
+    reads: ClassVar = _READ
+    score_reads: ClassVar = _READ
+    node_objects: ClassVar = (DEVICES,)
+    watches: ClassVar = (*DeviceBinding.watches, CONFIG_MAPS)
+    scales_zeros_alike = True
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self._reasons: list[Reason] = []
+        self._codes: dict[Reason, int] = {}
+
+    # Devices and who holds them.
+
+    def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
+        if kind != DEVICES.name or (obj is None and row not in self.nodes):
+            return
+        self.nodes.setdefault(row, NodeDevices()).set_device(obj if isinstance(obj, Device) else None)
+        self.touch(row)
+
+    def on_node_removed(self, row: int, name: str) -> None:
+        self.nodes.pop(row, None)
+
+    # PreFilter and Filter.
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        own = self.own_key(pod)
+        return None if own is None else (own, self.handle.numa_topology.key(pod))
+
+    def context_key(self, pod: PodInfo) -> Hashable:
+        demand = self.demand_of(pod)
+        templates = self.templates_for(demand) if isinstance(demand, DeviceDemand) else None
+        return None if templates is None else tuple(sorted(templates.items()))
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        demand = self.demand_of(pod)
+        if demand is None:
+            return SKIP_FILTER
+        if isinstance(demand, str):
+            return PreFilterResult(skip=True, rejection=Reason(demand, unresolvable=True))
+        templates = self.templates_for(demand)
+        if templates is not None and not templates:
+            return PreFilterResult(skip=True, rejection=NO_TEMPLATE)
+        return PreFilterResult(demand)
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        return self._of_rows(pod, rows, lambda row: self.filter_one(pod, state, row))
+
+    def _of_rows(self, pod: PodInfo, rows: Rows, of_one: Callable[[int], int]) -> Ints:
+        """``of_one`` of each row, asked once for all rows that are alike to the pod."""
+        known: dict[Hashable, int] = {}
+        found = np.zeros(rows.shape[0], dtype=np.int64)
+        for index, row in enumerate(rows.tolist()):
+            key = self._likeness(pod, row)
+            value = known.get(key) if key is not None else None
+            if value is None:
+                value = of_one(row)
+                if key is not None:
+                    known[key] = value
+            found[index] = value
+        return found
+
+    def _likeness(self, pod: PodInfo, row: int) -> Hashable:
+        """Equal for rows that are alike to the pod; None where more than devices and labels matters."""
+        if self.restored(row) is not None or self.restored_pre_allocatable(row) is not None:
+            return None
+        admission = self.handle.numa_topology.admit(pod, row)
+        if admission.reasons or admission.affinity is not None:
+            return None
+        labels, node = self.labels(row), self.nodes.get(row)
+        return node.likeness if node is not None else "", *[labels.get(key) for key in _LABELS]
+
+    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        demand: DeviceDemand = state
+        refusal = self.refusal_by_labels(demand, self.labels(row)) if demand.shares_gpu else None
+        if refusal is None and row in self.nodes and not self._is_decided(pod, row):
+            found = self.found(pod, demand, row)
+            refusal = found if isinstance(found, Reason) else None
+        return FEASIBLE if refusal is None else self._code(refusal)
+
+    def _is_decided(self, pod: PodInfo, row: int) -> bool:
+        """Whether the NUMA topology manager has admitted the pod, for which devices were looked at, or rejected it,
+        which is another plugin's to say."""
+        if not self._aligns:
+            return False
+        admission = self.handle.numa_topology.admit(pod, row)
+        return bool(admission.reasons) or admission.affinity is not None
+
+    def _code(self, reason: Reason) -> int:
+        code = self._codes.get(reason)
+        if code is None:
+            self._reasons.append(reason)
+            code = self._codes[reason] = len(self._reasons)
+        return code
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        return (self._reasons[code - 1],)
+
+    def events_to_register(self) -> frozenset[str]:
+        nodes = {EventKind.NODE_ADD, EventKind.NODE_LABEL}
+        return object_events(DEVICES, CONFIG_MAPS) | nodes | {EventKind.POD_DELETE}
+
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """Pods that hold no device leave none, and most pods need no template."""
+        if event.kind.startswith(f"{CONFIG_MAPS.name}/"):
+            demand = self.demand_of(pod)
+            return isinstance(demand, DeviceDemand) and self.templates_for(demand) is not None
+        if event.kind != EventKind.POD_DELETE or not isinstance(event.old, PodInfo):
+            return True
+        held = DEVICE_ALLOCATED in event.old.pod.metadata.annotations
+        return held or bool(self.requested(event.old))
+
+    # Score.
+
+    def pre_score(self, pod: PodInfo) -> Any:
+        demand = self.demand_of(pod)
+        return demand if isinstance(demand, DeviceDemand) else SKIP_SCORE
+
+    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        return self._of_rows(pod, rows, lambda row: self.score_one(pod, state, row))
+
+    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        demand: DeviceDemand = state
+        if row not in self.nodes:
+            return 0
+        return self.score_of(pod, demand, row, self.share(pod, demand, row))
+
+    def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
+        return default_normalize(raw, feasible, reverse=False)
+
+    # What is shown.
+
+    def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
+        demand: DeviceDemand = state
+        node = self.nodes.get(row)
+        if node is None:
+            return ()
+        wanted = instances(demand, node)
+        if isinstance(wanted, Reason):
+            return ()
+        share, found = self.share(pod, demand, row), list[Lack]()
+        for device_type, each in wanted.items():
+            candidates = node.candidates(device_type, demand.hint(device_type), share)
+            total = candidates.total
+            fitting = [minor for minor, free in candidates.free.items() if fits(each.amounts, total[minor], free)]
+            if len(fitting) < each.count:
+                amounts = ", ".join(f"{name} {device_quantity(name, amount)}" for name, amount in each.amounts.items())
+                text = f"{device_type}: needs {each.count} with {amounts}; {len(fitting)} of {len(total)} that"
+                found.append(Lack(f"{text} may be used have so much left", (each.count - len(fitting)) / each.count))
+        return found
+
+    def node_facts(self, row: int) -> Mapping[str, Any] | None:
+        return explained_devices(self.nodes[row]) if row in self.nodes else None
+
+    def services(self) -> Mapping[str, Service]:
+        return {"/nodeDeviceSummaries": self._summaries, "/nodeDeviceSummaries/:name": self._summary}
+
+    def _summaries(self, parameters: Mapping[str, str]) -> Any:
+        names = self.view.columns.names
+        return {names[row]: node_device_summary(node) for row, node in self.nodes.items()}
+
+    def _summary(self, parameters: Mapping[str, str]) -> Any:
+        row = self.view.columns.row_of.get(parameters["name"], -1)
+        if row not in self.nodes:
+            raise ServiceError(404, f"cannot find node {parameters['name']}")
+        return node_device_summary(self.nodes[row])
+
+    def collectors(self) -> Sequence[Collector]:
+        return (PlanningGauge(self._badly_planned),)
+
+    def _badly_planned(self) -> list[str]:
+        names = self.view.columns.names
+        return [names[row] for row, node in self.nodes.items() if node.is_badly_planned]
+
+    def watch_scope(self, kind: Kind[Any]) -> tuple[str, str]:
+        if kind is not CONFIG_MAPS:
+            return super().watch_scope(kind)
+        return self._config.config_map_namespace, f"metadata.name={self._config.config_map_name}"

@@ -1,0 +1,118 @@
+"""Devices with our scheduler and with the Go original's, on the same API server: equal nodes, devices, and messages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.real.control_plane import ControlPlane
+from tests.real.devices.scenarios import (
+    LABELS,
+    PARTITIONS,
+    REQUESTS,
+    RESERVED,
+    SHARING,
+    TEMPLATES,
+    TOGETHER,
+    TOPOLOGY,
+    VENDORS,
+)
+from tests.real.devices.stage import Node, Outcome, Pod, Scenario, build, eight, play_all, running
+from tests.real.programs import RealPrograms
+from tests.real.quota_runs import connected, prepare
+
+_PARTS: Final[Mapping[str, Sequence[Scenario]]] = {
+    "part 0": (*REQUESTS, *SHARING, *TOPOLOGY, *PARTITIONS, *TOGETHER, *LABELS, *RESERVED),
+    "part 1": VENDORS,
+}
+_OTHER: Final = {"ours": "original", "original": "ours"}
+_GATES: Final = {"part 1": "DevicePluginAdaption=true,ResizePod=true"}
+_ARGS: Final[Mapping[str, Any]] = {"gpuShareUnsupportedModels": [{"vendor": "acme", "model": "X1"}]}
+
+Both = tuple[dict[str, Outcome], dict[str, Outcome]]
+"""The outcomes with ours and with the original."""
+
+
+def _run(who: str, programs: RealPrograms, folder: Path, part: str) -> dict[str, Outcome]:
+    plane, scenarios = ControlPlane(programs.kubernetes, folder / who), _PARTS[part]
+
+    async def run() -> dict[str, Outcome]:
+        async with connected(plane) as client:
+            await prepare(client, nodes=0)
+            await build(client, scenarios, TEMPLATES)
+            with running(who, programs, plane, folder / who, gates=_GATES.get(part, ""), **_ARGS):
+                return await play_all(client, scenarios)
+
+    plane.start()
+    try:
+        return asyncio.run(run())
+    finally:
+        plane.stop()
+
+
+@pytest.fixture(scope="module")
+def played(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Both]:
+    """A part is played when it is asked for."""
+
+    @cache
+    def outcomes(part: str) -> Both:
+        folder = tmp_path_factory.mktemp("devices")
+        with ThreadPoolExecutor(2) as threads:
+            ours, theirs = (threads.submit(_run, who, real_programs, folder, part) for who in ("ours", "original"))
+            return ours.result(), theirs.result()
+
+    return outcomes
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        pytest.param(part, each.name, id=f"{part}: {each.name}")
+        for part, scenarios in _PARTS.items()
+        for each in scenarios
+    ],
+)
+def test_pods_get_the_devices_that_they_get_of_the_original(
+    played: Callable[[str], Both], part: str, name: str
+) -> None:
+    ours, theirs = played(part)
+    wrong = [
+        f"{each}: ours {ours[name].get(each)!r}, original {theirs[name].get(each)!r}"
+        for each in sorted({*ours[name], *theirs[name]})
+        if ours[name].get(each) != theirs[name].get(each)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("first", ["ours", "original"])
+def test_one_scheduler_knows_what_pods_hold_that_the_other_has_placed(
+    real_programs: RealPrograms, tmp_path: Path, first: str
+) -> None:
+    """As after an upgrade: the second reads annotations alone."""
+    plane, second = ControlPlane(real_programs.kubernetes, tmp_path / "plane"), _OTHER[first]
+    scenario = Scenario("", {"a": Node(eight())}, ())
+    halves = [tuple(Pod(f"{who}-{number}", {"gpu": "100"}) for number in range(3)) for who in (first, second)]
+
+    async def run() -> set[str]:
+        async with connected(plane) as client:
+            await prepare(client, nodes=0)
+            await build(client, [scenario], TEMPLATES)
+            found: dict[str, Outcome] = {}
+            for who, pods in zip((first, second), halves, strict=True):
+                with running(who, real_programs, plane, tmp_path):
+                    found = await play_all(client, [replace(scenario, steps=pods)])
+            return {device["id"] for each in found[""].values() for device in json.loads(each.devices)["gpu"]}
+
+    plane.start()
+    try:
+        assert len(asyncio.run(run())) == 6
+    finally:
+        plane.stop()

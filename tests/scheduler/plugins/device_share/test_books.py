@@ -1,0 +1,136 @@
+"""The books of devices: whatever happens, each allocation counts once, and no device is given out twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.decision import Placement
+from koordinator.scheduler.plugins.device_share.allocation import allocation_annotation
+from tests.examples import examples
+from tests.scheduler.fakes import make_node
+from tests.scheduler.plugins.device_share.machines import Machines, device, eight, gpu, make_device_pod, rdma
+
+_CARDS = [rdma(minor, numa=minor, pcie=str(2 * minor), functions=2) for minor in range(2)]
+DEVICES = [*eight(), *_CARDS]
+REQUESTS: list[dict[str, Any]] = [
+    {"gpu": 100},
+    {"gpu": 200},
+    {"gpu_core": 30, "gpu_memory_ratio": 30},
+    {"gpu_memory": "5Gi"},
+    {"gpu.shared": 2, "gpu_memory_ratio": 60},
+    {"rdma": 40},
+    {"gpu": 100, "rdma": 100},
+]
+_FUNCTION: dict[str, Any] = {"device-allocate-hint": {"rdma": {"vfSelector": {}}}}
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["place", "place", "forget", "confirm", "delete", "node", "ill", "device", "simulate"]),
+        st.integers(0, 6),
+    ),
+    max_size=40,
+)
+
+
+def pod_of(number: int) -> Pod:
+    return make_device_pod(f"p{number}", annotations=_FUNCTION if number % 2 else {}, **REQUESTS[number])
+
+
+def check(machines: Machines) -> None:
+    """What is counted is the sum over the pods on the node, and no more than there is of any device that works."""
+    sums: dict[int, Counter[tuple[str, int, str]]] = {}
+    functions: Counter[tuple[int, str, str]] = Counter()
+    for row, pods in machines.view.pods_on.items():
+        for uid in pods:
+            for kind, devices in machines.held(uid):
+                for each in devices:
+                    sums.setdefault(row, Counter()).update({(kind, each.minor, key): of for key, of in each.resources})
+                    functions.update((row, kind, bus_id) for _, bus_id in each.vfs)
+    counted = {
+        row: Counter(
+            {
+                (kind, minor, name): amount
+                for kind, minors in node.used.items()
+                for minor, amounts in minors.items()
+                for name, amount in amounts.items()
+            }
+        )
+        for row, node in machines.plugin.nodes.items()
+    }
+    assert {row: each for row, each in counted.items() if each} == sums
+    assert max(functions.values(), default=1) == 1
+    for row, of_row in sums.items():
+        for (kind, minor, name), amount in of_row.items():
+            whole = machines.plugin.nodes[row].total.get(kind, {}).get(minor)
+            assert not whole or amount <= whole[name]
+
+
+@settings(max_examples=examples(80), deadline=None)
+@given(steps=STEPS)
+def test_whatever_happens_each_allocation_counts_once_and_fits(steps: list[tuple[str, int]]) -> None:
+    machines = Machines(device(*DEVICES))
+    placements: dict[int, Placement] = {}
+    for step, number in steps:
+        _take(machines, placements, step, number)
+        check(machines)
+    assert not machines.differences
+
+
+def _take(machines: Machines, placements: dict[int, Placement], step: str, number: int) -> None:
+    uid, placement = f"uid-p{number}", placements.get(number)
+    match step:
+        case "place" if machines.state.placed(uid) is None and machines.state.has_node("a"):
+            result = machines.decide(pod_of(number))
+            if isinstance(result, Placement) and machines.engine.assume(result) is None:
+                placements[number] = result
+        case "forget" if placement is not None:
+            machines.engine.forget(placements.pop(number))
+        case "confirm" if placement is not None and machines.state.is_assumed(uid):
+            held = machines.held(uid)
+            text = allocation_annotation(held) if held else ""
+            machines.bound(pod_of(number), placement.node_name, devices=text)
+        case "delete":
+            machines.state.remove_pod(uid)
+        case "node" if machines.state.has_node("a"):
+            machines.state.remove_node("a")
+        case "node":
+            machines.state.set_node(make_node("a"))
+        case "ill":
+            machines.set_device(device(*[{**each, "health": each["minor"] != number} for each in DEVICES]))
+        case "device":
+            machines.set_device(device(*DEVICES))
+        case "simulate":
+            with machines.engine.handle.simulate() as simulation:
+                for pods in list(machines.view.pods_on.values()):
+                    for pod in list(pods.values()):
+                        simulation.remove(pod)
+
+
+@pytest.mark.parametrize("text", ['{"gpu":[{"minor":1,"resources":{"kubernetes.io/gpu-core":"100"}}]}', "{"])
+def test_after_a_restart_what_pods_hold_is_read_from_annotations(text: str) -> None:
+    machines = Machines(device(gpu(0), gpu(1)))
+    machines.bound(make_device_pod("p", gpu=100), devices=text)
+    used = {minor: dict(amounts) for minor, amounts in machines.plugin.nodes[0].used.get("gpu", {}).items()}
+    assert used == ({} if text == "{" else {1: {"koordinator.sh/gpu-core": 100}})
+
+
+def test_a_pod_that_is_created_again_is_another_pod() -> None:
+    machines = Machines(device(gpu(0), gpu(1)))
+    text = '{"gpu":[{"minor":%d,"resources":{"koordinator.sh/gpu-core":"100"}}]}'
+    machines.bound(make_device_pod("p", uid="old", gpu=100), devices=text % 0)
+    machines.bound(make_device_pod("p", uid="new", gpu=100), devices=text % 1)
+    machines.state.remove_pod("old")
+    assert set(machines.plugin.nodes[0].used["gpu"]) == {1}
+
+
+def test_a_confirmed_pod_keeps_the_allocation_that_it_was_given() -> None:
+    machines = Machines(device(gpu(0), gpu(1)))
+    machines.place(make_device_pod("p", gpu=100))
+    before: Any = machines.held("uid-p")
+    machines.bound(make_device_pod("p", gpu=100), devices=allocation_annotation(before))
+    assert machines.held("uid-p") == before
