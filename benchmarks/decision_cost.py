@@ -41,7 +41,6 @@ from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
 from koordinator.scheduler.watch.pod_facts import PodFacts
@@ -81,7 +80,7 @@ def make_fixture(nodes: int, engine: type[Engine] = Engine) -> ClusterFixture:
     view.now = now
     state = ClusterState(view)
     configuration = parse_configuration(_PROFILE.read_text(), _PROFILE.name)
-    (profile,) = build_profiles(configuration, {**STAND_INS, **BUILT_IN}, view)
+    (profile,) = build_profiles(configuration, BUILT_IN, view)
     state.add_event_handlers(profile.event_handlers)
     for number in range(nodes):
         document = workload.node(number)

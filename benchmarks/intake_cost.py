@@ -44,7 +44,6 @@ from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.metrics import SchedulerMetrics
-from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
 from koordinator.scheduler.program import Scheduler
@@ -166,7 +165,7 @@ class Intake:
         self.scheduler = Scheduler(
             self.client,
             NoEvents(),
-            lambda view: build_profiles(configuration, {**STAND_INS, **BUILT_IN}, view),
+            lambda view: build_profiles(configuration, BUILT_IN, view),
             lambda pod: make_pod_info(pod, resources),
             view,
             SchedulerMetrics(Metrics()),

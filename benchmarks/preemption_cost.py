@@ -31,7 +31,6 @@ from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
 from koordinator.scheduler.watch.pod_facts import PodFacts
@@ -63,7 +62,7 @@ class FullCluster:
         self.view = ClusterView(NodeColumns())
         self.view.now = _BEGIN
         self.state = ClusterState(self.view)
-        (profile,) = build_profiles(parse_configuration(_CONFIGURATION, ""), {**STAND_INS, **BUILT_IN}, self.view)
+        (profile,) = build_profiles(parse_configuration(_CONFIGURATION, ""), BUILT_IN, self.view)
         self.state.add_event_handlers(profile.event_handlers)
         self.engine = Engine(profile, self.state, Random(1))
         resources = self.view.columns.resources
