@@ -221,21 +221,26 @@ def write_machine(machine: FakeMachine, given: list[Document]) -> None:
     for path, value in NODE_FILES.items():
         machine.write(path, f"{value}\n")
     for folder in ("", *folders(given)):
-        files: dict[str, object] = {f"cpu/{folder}/{name}": value for name, value in CPU_FILES.items()}
-        files |= {f"memory/{folder}/{name}": value for name, value in MEMORY_FILES.items()}
-        files[f"cpu/{folder}/cpu.stat"] = "nr_periods 0\nnr_throttled 0\nthrottled_time 0"
-        files[f"cpuset/{folder}/cpuset.cpus"] = f"0-{CPUS - 1}"
-        files[f"cpuacct/{folder}/cpuacct.usage"] = 0
-        files[f"memory/{folder}/memory.stat"] = MEMORY_STAT.strip()
-        files[f"memory/{folder}/memory.usage_in_bytes"] = 0
-        if "uid-ls" in folder:
-            # What kubelet has made of the limits.
-            files[f"cpu/{folder}/cpu.cfs_quota_us"] = 100000
-        if "uid-be" in folder:
-            # What kubelet gives to a pod without resources of Kubernetes' own.
-            files[f"cpu/{folder}/cpu.shares"] = 2
-        for path, content in files.items():
-            machine.write(f"/sys/fs/cgroup/{path}", f"{content}\n")
+        write_cgroup(machine, folder)
+
+
+def write_cgroup(machine: FakeMachine, folder: str) -> None:
+    """Its files in all controllers, as they are before anybody has written any."""
+    files: dict[str, object] = {f"cpu/{folder}/{name}": value for name, value in CPU_FILES.items()}
+    files |= {f"memory/{folder}/{name}": value for name, value in MEMORY_FILES.items()}
+    files[f"cpu/{folder}/cpu.stat"] = "nr_periods 0\nnr_throttled 0\nthrottled_time 0"
+    files[f"cpuset/{folder}/cpuset.cpus"] = f"0-{CPUS - 1}"
+    files[f"cpuacct/{folder}/cpuacct.usage"] = 0
+    files[f"memory/{folder}/memory.stat"] = MEMORY_STAT.strip()
+    files[f"memory/{folder}/memory.usage_in_bytes"] = 0
+    if "uid-ls" in folder:
+        # What kubelet has made of the limits.
+        files[f"cpu/{folder}/cpu.cfs_quota_us"] = 100000
+    if "uid-be" in folder:
+        # What kubelet gives to a pod without resources of Kubernetes' own.
+        files[f"cpu/{folder}/cpu.shares"] = 2
+    for path, content in files.items():
+        machine.write(f"/sys/fs/cgroup/{path}", f"{content}\n")
 
 
 def shown(machine: FakeMachine) -> dict[str, str]:
