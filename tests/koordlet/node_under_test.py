@@ -25,6 +25,7 @@ from koordinator.koordlet.options import AuditOptions, CollectorOptions, Enforce
 from koordinator.koordlet.prediction.options import PredictionOptions
 from koordinator.kube.errors import TransportError
 from koordinator.node.core_scheduling import Prctl
+from koordinator.node.kernel_writer import KernelFiles
 from koordinator.node.kubelet import KubeletAddressError
 from koordinator.node.nvml import open_nvml
 from koordinator.node.traffic_control import TrafficControlAccess
@@ -70,6 +71,7 @@ class NodeUnderTest:
         self.machine.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
         self.pod_is_there = True
         self.break_meminfo = False
+        self.kernel_files: KernelFiles = SimulatedFiles()
         self.prctl: Prctl | None = None
         self.traffic_control: TrafficControlAccess | None = None
         self.gates: tuple[str, ...] = ()
@@ -160,7 +162,7 @@ class NodeUnderTest:
             clock=self.clock,
             random=Random(1),
             metrics=Metrics(),
-            kernel_files=SimulatedFiles(),
+            kernel_files=self.kernel_files,
             prctl=self.prctl,
             traffic_control=self.traffic_control,
             open_nvml=lambda host: open_nvml(host, lambda: FakeNvmlLibrary(*self.cards, has_driver=bool(self.cards))),

@@ -16,6 +16,7 @@ import pytest
 _HERE = Path(__file__).resolve().parent
 _REPOSITORY = _HERE.parents[1]
 _SECONDS = 300
+_DISK_BYTES = 16 << 20
 
 
 def answer_here(module: str) -> dict[str, Any]:
@@ -24,7 +25,7 @@ def answer_here(module: str) -> dict[str, Any]:
 
 
 def answer_on_cgroup2(module: str) -> dict[str, Any]:
-    """The same in a virtual machine; skips the test where there is none."""
+    """The same in a virtual machine with one disk, ``/dev/ubda``; skips the test where there is none."""
     shared = Path(os.environ.get("KOORDINATOR_SHARED") or _REPOSITORY.parent / "shared")
     runner = shared / "tools/cgroup2-run.sh"
     if not runner.is_file():
@@ -33,22 +34,30 @@ def answer_on_cgroup2(module: str) -> dict[str, Any]:
     if kernel is None:
         pytest.skip("user-mode Linux is absent: apt-get install user-mode-linux")
     with tempfile.TemporaryDirectory(prefix="cgroup2-") as folder:
-        if " amx_tile" in Path("/proc/cpuinfo").read_text():
-            _make_ready_for_amx(kernel, Path(folder))
+        _make_kernel(kernel, Path(folder))
         return _answer([str(runner), sys.executable, "-m", module], PATH=f"{folder}:{os.environ['PATH']}")
 
 
-def _make_ready_for_amx(kernel: str, folder: Path) -> None:
-    """A ``linux.uml`` that starts on this CPU, in the folder."""
+def _make_kernel(kernel: str, folder: Path) -> None:
+    """A ``linux.uml`` with a disk that starts on this CPU, in the folder."""
+    image = folder / "disk"
+    with image.open("wb") as file:
+        file.truncate(_DISK_BYTES)
+    preload = f"LD_PRELOAD={_amx_state(folder)} " if " amx_tile" in Path("/proc/cpuinfo").read_text() else ""
+    program = folder / "linux.uml"
+    program.write_text(f'#!/bin/sh\n{preload}exec {kernel} ubda={image} "$@"\n')
+    program.chmod(0o755)
+
+
+def _amx_state(folder: Path) -> Path:
+    """A library with which user-mode Linux starts on a CPU with AMX."""
     library = folder / "amx_state.so"
     try:
         command = ["gcc", "-O2", "-shared", "-fPIC", "-o", str(library), str(_HERE / "amx_state.c")]
         subprocess.run(command, check=True, capture_output=True)
     except (FileNotFoundError, subprocess.CalledProcessError) as error:
         pytest.skip(f"user-mode Linux cannot start on a CPU with AMX: apt-get install gcc libc6-dev ({error})")
-    program = folder / "linux.uml"
-    program.write_text(f'#!/bin/sh\nLD_PRELOAD={library} exec {kernel} "$@"\n')
-    program.chmod(0o755)
+    return library
 
 
 def _answer(command: list[str], **variables: str) -> dict[str, Any]:

@@ -25,8 +25,8 @@ OURS = (sys.executable, "-m", "koordinator.koordlet")
 class _FakeKubelet(ThreadingHTTPServer):
     """Answers ``/pods/`` with what is in ``pods`` at the time, and ``/configz``."""
 
-    def __init__(self, pods: list[dict[str, Any]]) -> None:
-        configuration = {"kubeletconfig": {"cgroupDriver": "cgroupfs"}}
+    def __init__(self, pods: list[dict[str, Any]], given: Mapping[str, Any]) -> None:
+        configuration = {"kubeletconfig": {"cgroupDriver": "cgroupfs", **given}}
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
@@ -46,9 +46,9 @@ class _FakeKubelet(ThreadingHTTPServer):
 
 
 @contextmanager
-def kubelet(pods: list[dict[str, Any]]) -> Iterator[int]:
+def kubelet(pods: list[dict[str, Any]], configuration: Mapping[str, Any] | None = None) -> Iterator[int]:
     """Its port. The pods may be changed meanwhile."""
-    server = _FakeKubelet(pods)
+    server = _FakeKubelet(pods, configuration or {})
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -99,9 +99,11 @@ def both_koordlets(
     kubeconfig: Path,
     folder: Path,
     arguments: Sequence[str],
+    kubelet_configuration: Mapping[str, Any] | None = None,
 ) -> Iterator[None]:
     """Ours and the Go original at work, on the machines ``ours`` and ``original`` of the nodes of these names, without
-    NRI. ``pods`` is what each node's kubelet tells of. Skips the test where the original is absent."""
+    NRI. ``pods`` is what each node's kubelet tells of, and ``kubelet_configuration`` how it is configured. Skips the
+    test where the original is absent."""
     original = programs.original / "koordlet"
     if not original.is_file():
         pytest.skip(f"the original's koordlet is absent: put it into {programs.original}")
@@ -113,7 +115,7 @@ def both_koordlets(
     }
     with ExitStack() as running:
         for name, (program, flags) in own.items():
-            port = running.enter_context(kubelet(pods[name]))
+            port = running.enter_context(kubelet(pods[name], kubelet_configuration))
             hooks = [f"--runtime-hooks-addr={folder}/{name}.sock", f"--runtime-hooks-config-path={folder}"]
             given = [*arguments, *flags, *hooks, "--enable-nri-runtime-hook=false"]
             running.enter_context(koordlet(program, name, machines[name], port, kubeconfig, given))

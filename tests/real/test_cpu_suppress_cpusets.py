@@ -24,7 +24,7 @@ from tests.real.cpu_counters import CPUCounters
 from tests.real.manager_cluster import prepare
 from tests.real.programs import RealPrograms
 from tests.real.sandbox_node import both_koordlets, log_of, pretended_lscpu
-from tests.real.test_koordlet_steps import SLO, differences, folders, pod, write_machine
+from tests.real.test_koordlet_steps import SLO, differences, folders, pod, write_cgroup, write_machine
 
 Document = dict[str, Any]
 CPUS = 16
@@ -34,6 +34,8 @@ TOPOLOGY = [(cpu % CORES // 4, cpu % 4, cpu % CORES // 4) for cpu in range(CPUS)
 """Socket, core within it, and NUMA node."""
 EVERY_CPU = f"0-{CPUS - 1}"
 ROOT = "kubepods/besteffort"
+PROGRAM = "nginx"
+PROGRAM_FOLDER = f"host-latency-sensitive/{PROGRAM}"
 QUIET_SECONDS = 2.5
 """Two rounds of both."""
 MOST_SECONDS = 40.0
@@ -56,6 +58,10 @@ class Step:
     """Annotations."""
     pinned: Mapping[str, str] = field(default_factory=dict)
     """CPUs that the scheduler has given to the pods of a class."""
+    program: float = 0.0
+    """Cores of a latency-sensitive host application; 0 for none."""
+    above: str = ""
+    """What the folders above containers have, where that is something else."""
 
     def __str__(self) -> str:
         return self.name
@@ -76,6 +82,8 @@ STEPS = [
     Step("half a core, of the second NUMA node", "0,4,8", load=7.9),
     Step("the least percentage", "0,4,8,12", load=12.0, threshold={"cpuSuppressMinPercent": 25}),
     Step("what is no pod counts", "0-1,4,8-9,12", system=2.0),
+    Step("a host application counts", "0-1,4,8-9,12", program=2.0),
+    Step("a host application rests", "0-1,4-5,8-9,12-13", program=0.01),
     Step("all of the node", EVERY_CPU, load=0.4, threshold={"cpuSuppressThresholdPercent": 100}),
     Step("quota instead", EVERY_CPU, quota=1_040_000, threshold=CFS_QUOTA),
     Step("CPUs again", "0-1,4-5,8-9,12-13"),
@@ -100,6 +108,17 @@ STEPS = [
     Step("LSE and LSR pods", "2,4-6,12-14", load=3.9, pinned={"LSE": "0-1,8-9", "LSR": "2-3"}),
     Step("off at the end", EVERY_CPU, threshold=OFF),
 ]
+STATIC_STEPS = [
+    Step("off", EVERY_CPU, threshold=OFF),
+    Step("on: 10.4 less 2.9 CPUs", "0-1,4-5,8-9,12-13", above=EVERY_CPU),
+    Step("the load rises", "0,4,8,12", load=6.9, above=EVERY_CPU),
+    # What they have now is read from the folder above, so that nothing comes back step by step.
+    Step("the load falls", "0-1,4-5,8-9,12-13", above=EVERY_CPU),
+    Step("quota instead", EVERY_CPU, quota=1_040_000, threshold=CFS_QUOTA),
+    Step("no CPU of LSE pods", "4-7,12-15", pinned={"LSE": "0-3,8-11"}, above="4-7,12-15"),
+    Step("off at the end", EVERY_CPU, threshold=OFF),
+]
+"""Kubelet writes the folders above containers itself."""
 
 
 def pods() -> list[Document]:
@@ -125,6 +144,8 @@ class Bench:
             write_machine(machine, self.pods)
             machine.write_cpus(TOPOLOGY)
             machine.write_numa_memory(1, 16 << 20)
+            for each in (PROGRAM_FOLDER, PROGRAM_FOLDER.partition("/")[0]):
+                write_cgroup(machine, each)
             for each in ("", *folders(self.pods)):
                 machine.write(f"/sys/fs/cgroup/cpuset/{each}/cpuset.cpus", f"{EVERY_CPU}\n")
             self._create_node(name)
@@ -146,6 +167,8 @@ class Bench:
     def take(self, step: Step) -> str:
         """What is not as it should be when both had time enough; empty if all is."""
         busy = {each: step.load for each in folders(self.pods) if "uid-ls/" in f"{each}/"}
+        busy |= {PROGRAM_FOLDER: step.program}
+        programs = [{"name": PROGRAM, "qos": "LS"}] if step.program else []
         for machine in self.machines.values():
             self.counters.run(machine, busy, step.load + step.system if step.system else 0.0)
         for each in self.pods:
@@ -153,10 +176,11 @@ class Bench:
             each["metadata"]["annotations"] = {RESOURCE_STATUS: json.dumps({"cpuset": cpus})} if cpus else {}
         threshold = {"enable": True, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cpuset", **step.threshold}
         threshold.setdefault("cpuSuppressMinPercent", 0)
+        spec = {"resourceUsedThresholdWithBE": threshold, "hostApplications": programs}
         annotations = {key: json.dumps(step.node[key]) if key in step.node else None for key in (RESERVED, SYSTEM)}
         for name in self.machines:
             self._must("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": annotations}})
-            self._must("PATCH", f"{SLO}/nodeslos/{name}", {"spec": {"resourceUsedThresholdWithBE": threshold}})
+            self._must("PATCH", f"{SLO}/nodeslos/{name}", {"spec": spec})
         started = quiet_since = time.monotonic()
         while time.monotonic() - quiet_since < QUIET_SECONDS and time.monotonic() - started < MOST_SECONDS:
             time.sleep(0.1)
@@ -166,40 +190,40 @@ class Bench:
 
     def _wrong(self, step: Step) -> str:
         shown = {name: _best_effort(machine) for name, machine in self.machines.items()}
-        expected = parse_cpu_list(step.cpus), step.quota
+        expected = parse_cpu_list(step.cpus), parse_cpu_list(step.above or step.cpus), step.quota
         others = differences(*self.machines.values())
         if all(each == expected for each in shown.values()) and not others:
             return ""
         return f"{step.name}: {shown}, not {expected}; {others}"
 
 
-def _best_effort(machine: FakeMachine) -> tuple[frozenset[int], int] | str:
-    """The CPUs of the folder of best-effort pods and of all below, and its quota; a text where those differ."""
+def _best_effort(machine: FakeMachine) -> tuple[frozenset[int], frozenset[int], int] | str:
+    """The CPUs of best-effort pods' containers, those of all folders above, and the quota; a text where folders of one
+    kind differ."""
     cgroups = Path(machine.host.cgroup)
-    files = [cgroups / "cpuset" / ROOT / "cpuset.cpus", *(cgroups / "cpuset" / ROOT).glob("*/**/cpuset.cpus")]
-    texts = {str(file.relative_to(cgroups)): file.read_text().strip() for file in files}
-    if len({parse_cpu_list(text) for text in texts.values()}) != 1:
+    root = cgroups / "cpuset" / ROOT
+    containers, above = ([*root.glob("*/*/cpuset.cpus")], [root / "cpuset.cpus", *root.glob("*/cpuset.cpus")])
+    texts = {str(file.relative_to(cgroups)): file.read_text().strip() for file in (*containers, *above)}
+    kinds = [{parse_cpu_list(file.read_text().strip()) for file in files} for files in (containers, above)]
+    if any(len(kind) != 1 for kind in kinds):
         return json.dumps(texts)
-    return parse_cpu_list(texts[f"cpuset/{ROOT}/cpuset.cpus"]), int(
-        (cgroups / "cpu" / ROOT / "cpu.cfs_quota_us").read_text()
-    )
+    (cpus,), (wide,) = kinds
+    return cpus, wide, int((cgroups / "cpu" / ROOT / "cpu.cfs_quota_us").read_text())
 
 
-@pytest.fixture(scope="module")
-def bench(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    folder = tmp_path_factory.mktemp("suppress")
-    plane = ControlPlane(real_programs.kubernetes, folder / "cluster")
-    arguments = ["--kubelet-sync-interval=1s", "--node-topology-sync-interval=1s", "--disable-query-kubelet-config"]
-    arguments.append(f"--feature-gates={GATES}")
+def _bench(programs: RealPrograms, folder: Path, *arguments: str, **kubelet_configuration: str) -> Iterator[Bench]:
+    plane = ControlPlane(programs.kubernetes, folder / "cluster")
+    given = ["--kubelet-sync-interval=1s", "--node-topology-sync-interval=1s", f"--feature-gates={GATES}", *arguments]
     plane.start()
     try:
         prepare(plane)
         made = Bench(plane, folder)
         pods = dict.fromkeys(made.machines, made.pods)
         cpus = [(socket, cpu % CORES) for cpu, (socket, _, _) in enumerate(TOPOLOGY)]
+        kubelets = kubelet_configuration
         with (
             pretended_lscpu(folder / "bin", cpus),
-            both_koordlets(real_programs, made.machines, pods, plane.kubeconfig, folder, arguments),
+            both_koordlets(programs, made.machines, pods, plane.kubeconfig, folder, given, kubelets),
             made.counters,
         ):
             yield made
@@ -207,8 +231,29 @@ def bench(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory)
         plane.stop()
 
 
-@pytest.mark.parametrize("step", STEPS, ids=str)
-def test_best_effort_pods_have_the_same_cpus_as_with_the_original(step: Step, bench: Bench) -> None:
+@pytest.fixture(scope="module")
+def bench(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    yield from _bench(real_programs, tmp_path_factory.mktemp("suppress"), "--disable-query-kubelet-config")
+
+
+@pytest.fixture(scope="module")
+def static_bench(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """With kubelet's static CPU manager."""
+    configuration = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0,8"}
+    yield from _bench(real_programs, tmp_path_factory.mktemp("static"), **configuration)
+
+
+def _check(step: Step, bench: Bench) -> None:
     wrong = bench.take(step)
     logs = "".join(log_of(machine).read_text(errors="replace")[-3000:] for machine in bench.machines.values())
     assert wrong == "", wrong + logs
+
+
+@pytest.mark.parametrize("step", STEPS, ids=str)
+def test_best_effort_pods_have_the_same_cpus_as_with_the_original(step: Step, bench: Bench) -> None:
+    _check(step, bench)
+
+
+@pytest.mark.parametrize("step", STATIC_STEPS, ids=str)
+def test_they_have_them_with_kubelets_static_cpu_manager_too(step: Step, static_bench: Bench) -> None:
+    _check(step, static_bench)

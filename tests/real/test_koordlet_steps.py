@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,30 @@ STEPS: list[Step] = [
     system(memcgReapBackGround=1),
     ("nothing special again", {}, {}),
 ]
+HOOK_GATES = (
+    "CPUNormalization=true,BatchResource=true,CPUSetAllocator=true,CPUBurst=false,RdtResctrl=false,GroupIdentity=false,"
+    "GPUEnvInject=false"
+)
+UNSUPPRESSED: Document = {"resourceUsedThresholdWithBE": {"enable": False}}
+RATIO = "node.koordinator.sh/cpu-normalization-ratio"
+RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
+OWN_CPU = {RESOURCE_STATUS: json.dumps({"cpuset": "0"})}
+HookStep = tuple[str, Document, dict[str, str], dict[str, dict[str, str]]]
+"""What it is, what of BASE is different, the annotations of the node, and those of pods."""
+HOOK_STEPS: list[HookStep] = [
+    ("batch resources", UNSUPPRESSED, {}, {}),
+    ("suppression by quota lifts them", {}, {}, {}),
+    ("suppression by CPUs does not", {"resourceUsedThresholdWithBE": {"cpuSuppressPolicy": "cpuset"}}, {}, {}),
+    *((f"a ratio of {ratio}", UNSUPPRESSED, {RATIO: ratio}, {}) for ratio in ("1.20", "2.50", "1.03", "1.00", "4.00")),
+    # It stays as it was where the ratio says nothing.
+    ("a ratio that is none", UNSUPPRESSED, {RATIO: "fast"}, {}),
+    ("a ratio below 1", UNSUPPRESSED, {RATIO: "0.50"}, {}),
+    ("a ratio, and suppression by quota", {}, {RATIO: "1.50"}, {}),
+    ("a ratio of 1 again", UNSUPPRESSED, {RATIO: "1.00"}, {}),
+    ("a CPU for an LSR pod", UNSUPPRESSED, {RATIO: "1.00"}, {"lsr": OWN_CPU}),
+    ("and a ratio", UNSUPPRESSED, {RATIO: "1.50"}, {"lsr": OWN_CPU}),
+    ("no CPU any more", UNSUPPRESSED, {RATIO: "1.00"}, {}),
+]
 CPU_FILES = {"cpu.cfs_quota_us": -1, "cpu.cfs_period_us": 100000, "cpu.cfs_burst_us": 0, "cpu.shares": 1024}
 MEMORY_FILES = {
     "memory.limit_in_bytes": 9223372036854771712,
@@ -196,21 +221,26 @@ def write_machine(machine: FakeMachine, given: list[Document]) -> None:
     for path, value in NODE_FILES.items():
         machine.write(path, f"{value}\n")
     for folder in ("", *folders(given)):
-        files: dict[str, object] = {f"cpu/{folder}/{name}": value for name, value in CPU_FILES.items()}
-        files |= {f"memory/{folder}/{name}": value for name, value in MEMORY_FILES.items()}
-        files[f"cpu/{folder}/cpu.stat"] = "nr_periods 0\nnr_throttled 0\nthrottled_time 0"
-        files[f"cpuset/{folder}/cpuset.cpus"] = f"0-{CPUS - 1}"
-        files[f"cpuacct/{folder}/cpuacct.usage"] = 0
-        files[f"memory/{folder}/memory.stat"] = MEMORY_STAT.strip()
-        files[f"memory/{folder}/memory.usage_in_bytes"] = 0
-        if "uid-ls" in folder:
-            # What kubelet has made of the limits.
-            files[f"cpu/{folder}/cpu.cfs_quota_us"] = 100000
-        if "uid-be" in folder:
-            # What kubelet gives to a pod without resources of Kubernetes' own.
-            files[f"cpu/{folder}/cpu.shares"] = 2
-        for path, content in files.items():
-            machine.write(f"/sys/fs/cgroup/{path}", f"{content}\n")
+        write_cgroup(machine, folder)
+
+
+def write_cgroup(machine: FakeMachine, folder: str) -> None:
+    """Its files in all controllers, as they are before anybody has written any."""
+    files: dict[str, object] = {f"cpu/{folder}/{name}": value for name, value in CPU_FILES.items()}
+    files |= {f"memory/{folder}/{name}": value for name, value in MEMORY_FILES.items()}
+    files[f"cpu/{folder}/cpu.stat"] = "nr_periods 0\nnr_throttled 0\nthrottled_time 0"
+    files[f"cpuset/{folder}/cpuset.cpus"] = f"0-{CPUS - 1}"
+    files[f"cpuacct/{folder}/cpuacct.usage"] = 0
+    files[f"memory/{folder}/memory.stat"] = MEMORY_STAT.strip()
+    files[f"memory/{folder}/memory.usage_in_bytes"] = 0
+    if "uid-ls" in folder:
+        # What kubelet has made of the limits.
+        files[f"cpu/{folder}/cpu.cfs_quota_us"] = 100000
+    if "uid-be" in folder:
+        # What kubelet gives to a pod without resources of Kubernetes' own.
+        files[f"cpu/{folder}/cpu.shares"] = 2
+    for path, content in files.items():
+        machine.write(f"/sys/fs/cgroup/{path}", f"{content}\n")
 
 
 def shown(machine: FakeMachine) -> dict[str, str]:
@@ -272,6 +302,18 @@ class Bench:
         self.pods[0]["metadata"]["annotations"] = annotations
         for name in self.machines:
             self._must("PATCH", f"{SLO}/nodeslos/{name}", {"spec": merged(BASE, difference)})
+        return self._settled()
+
+    def take_of_hooks(self, step: HookStep) -> dict[str, tuple[str, str]]:
+        _, difference, node, annotations = step
+        for pod in self.pods:
+            pod["metadata"]["annotations"] = annotations.get(pod["metadata"]["name"], {})
+        for name in self.machines:
+            self._must("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": {RATIO: None, **node}}})
+            self._must("PATCH", f"{SLO}/nodeslos/{name}", {"spec": merged(BASE, difference)})
+        return self._settled()
+
+    def _settled(self) -> dict[str, tuple[str, str]]:
         started = time.monotonic()
         time.sleep(LEAST_SECONDS)
         while (found := self.differences()) and time.monotonic() - started < MOST_SECONDS:
@@ -282,27 +324,48 @@ class Bench:
         return differences(self.machines["ours"], self.machines["original"])
 
 
-@pytest.fixture
-def bench(real_programs: RealPrograms, plane: ControlPlane, tmp_path: Path) -> Iterator[Bench]:
+def _bench(programs: RealPrograms, plane: ControlPlane, folder: Path, gates: str) -> Iterator[Bench]:
     prepare(plane)
-    made = Bench(plane, tmp_path)
-    arguments = ["--kubelet-sync-interval=1s", "--disable-query-kubelet-config", f"--feature-gates={GATES},{HOOKS}"]
+    made = Bench(plane, folder)
+    arguments = ["--kubelet-sync-interval=1s", "--disable-query-kubelet-config", f"--feature-gates={gates}"]
+    arguments += ["--node-topology-sync-interval=1s", "--runtime-hooks-reconcile-interval=1s"]
     pods = dict.fromkeys(made.machines, made.pods)
-    with both_koordlets(real_programs, made.machines, pods, plane.kubeconfig, tmp_path, arguments):
+    with both_koordlets(programs, made.machines, pods, plane.kubeconfig, folder, arguments):
         yield made
 
 
-def test_every_step_leaves_what_the_original_leaves(bench: Bench) -> None:
+@pytest.fixture
+def bench(real_programs: RealPrograms, plane: ControlPlane, tmp_path: Path) -> Iterator[Bench]:
+    yield from _bench(real_programs, plane, tmp_path, f"{GATES},{HOOKS}")
+
+
+@pytest.fixture
+def hooked_bench(real_programs: RealPrograms, plane: ControlPlane, tmp_path: Path) -> Iterator[Bench]:
+    """With the hooks, and no feature beside suppression that would write their files."""
+    yield from _bench(real_programs, plane, tmp_path, HOOK_GATES)
+
+
+def _compare(bench: Bench, steps: Mapping[str, Callable[[], dict[str, tuple[str, str]]]]) -> int:
+    """Take the steps, by name; in how many of them some file has changed. AssertionError if one differs."""
     changed, before, wrong = 0, shown(bench.machines["original"]), {}
-    for step in STEPS:
-        found = bench.take(step)
-        if found:
-            wrong[step[0]] = found
+    for name, take in steps.items():
+        if found := take():
+            wrong[name] = found
         after = shown(bench.machines["original"])
         changed += after != before
         before = after
     logs = "".join(log_of(machine).read_text(errors="replace")[-3000:] for machine in bench.machines.values())
     assert wrong == {}, f"{json.dumps(wrong, indent=1)}\n{logs}"
+    return changed
+
+
+def test_every_step_leaves_what_the_original_leaves(bench: Bench) -> None:
+    changed = _compare(bench, {step[0]: partial(bench.take, step) for step in STEPS})
     assert len(STEPS) >= 60
     # Most steps show in some file, or the test would be none.
     assert changed >= len(STEPS) * 3 // 4
+
+
+def test_every_step_of_the_hooks_leaves_what_the_original_leaves(hooked_bench: Bench) -> None:
+    changed = _compare(hooked_bench, {step[0]: partial(hooked_bench.take_of_hooks, step) for step in HOOK_STEPS})
+    assert changed >= len(HOOK_STEPS) * 2 // 3

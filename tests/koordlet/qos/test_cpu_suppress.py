@@ -20,7 +20,16 @@ from koordinator.koordlet.qos.cpu_suppress import (
 )
 from koordinator.koordlet.qos.snapshot import Decision
 from koordinator.node.kernel_files import CPU_QUOTA, CPUSET, KernelFile, Value
-from tests.koordlet.qos.qos_fixtures import BEST_EFFORT, best_effort, node, pod_usage, snapshot, suppression, topology
+from tests.koordlet.qos.qos_fixtures import (
+    BEST_EFFORT,
+    best_effort,
+    node,
+    pod_usage,
+    policy,
+    snapshot,
+    suppression,
+    topology,
+)
 
 
 def value(decision: Decision, file: KernelFile, folder: str = BEST_EFFORT) -> Value | None:
@@ -46,6 +55,39 @@ def test_what_the_node_reserves_is_taken_off_where_the_system_uses_less() -> Non
 def test_what_best_effort_pods_use_themselves_does_not_count() -> None:
     pods = (pod_usage("web", cpu=2.0), pod_usage("batch", "BE", cpu=4.0))
     assert value(decide(snapshot(pods=pods, node_cpu=6.0)), CPU_QUOTA) == 320_000
+
+
+def with_program(cores: float, **program: Any) -> Decision:
+    """Beside an online pod that uses 2 CPUs, a host application, and a node on which nothing else runs."""
+    applications = [{"name": "nginx", **program}]
+    threshold = {"enable": True, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cfsQuota"}
+    given = policy(resourceUsedThresholdWithBE=threshold, hostApplications=applications)
+    return decide(snapshot(policy=given, node_cpu=2.0 + cores, host_applications={"nginx": cores}))
+
+
+@pytest.mark.parametrize("qos", ["LS", "BE"])
+def test_what_host_applications_use_is_taken_off_once(qos: str) -> None:
+    decision = with_program(1.0, qos=qos)
+    assert value(decision, CPU_QUOTA) == 220_000
+    assert decision.wishes is not None
+    assert "less 2 CPUs of other pods, 1 CPU of host applications and 0 CPUs of the system" in decision.wishes[0].reason
+
+
+def test_a_host_application_among_best_effort_pods_is_held_down_with_them() -> None:
+    among = {"base": "KubepodsBesteffort", "relativePath": "batch"}
+    assert value(with_program(1.0, qos="BE", cgroupPath=among), CPU_QUOTA) == 320_000
+
+
+def test_a_host_application_that_was_not_measured_counts_as_the_systems() -> None:
+    given = policy(
+        resourceUsedThresholdWithBE={
+            "enable": True,
+            "cpuSuppressThresholdPercent": 65,
+            "cpuSuppressPolicy": "cfsQuota",
+        },
+        hostApplications=[{"name": "nginx", "qos": "LS"}],
+    )
+    assert value(decide(snapshot(policy=given, node_cpu=3.0)), CPU_QUOTA) == 220_000
 
 
 def test_the_floor_of_the_policy_holds_on_a_node_that_is_full() -> None:

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from math import ceil, trunc
 from typing import Any
 
-from tests.real.cgroup2_steps.node_pods import NO_QUOTA, NODE_CPUS, NODE_MEMORY, Amounts, ContainerCase, PodCase
+from tests.real.cgroup2_steps.node_pods import (
+    DISK,
+    DISK_NUMBER,
+    NO_QUOTA,
+    NODE_CPUS,
+    NODE_MEMORY,
+    Amounts,
+    ContainerCase,
+    PodCase,
+)
 
 Document = dict[str, Any]
 PAGE = 4096
@@ -47,6 +56,8 @@ def expected(setting: Setting, before: dict[str, str]) -> dict[str, str]:
     for pod in setting.pods:
         after.update(_oom_scores(pod))
     after.update(_idle(setting))
+    if "BlkIOReconcile" not in setting.closed:
+        after.update(_disk(setting))
     system = setting.policy["systemStrategy"]
     after["min_free_kbytes"] = str(NODE_MEMORY // 1024 * system["minFreeKbytesFactor"] // 10_000)
     after["watermark_scale_factor"] = str(system["watermarkScaleFactor"])
@@ -228,6 +239,29 @@ def _oom_scores(pod: PodCase) -> Iterator[tuple[str, str]]:
             score = int(text)
         if score is not None and -1000 <= score <= 1000:
             yield f"{pod.container_folder(container)}/oom_score_adj", str(score)
+
+
+def _disk(setting: Setting) -> Iterator[tuple[str, str]]:
+    """Section 11, in version 2's words (docs/differences.md): where a block cannot be used, nothing is released."""
+    blocks = setting.policy["resourceQOSStrategy"]["beClass"].get("blkioQOS", {"enable": False})
+    of_folders = [("kubepods/besteffort", blocks["blocks"] if blocks["enable"] else [])]
+    for pod in setting.pods:
+        if pod.qos:
+            given = json.loads(pod.annotations.get("koordinator.sh/blkioQOS", "{}"))
+            of_folders.append((pod.folder, given.get("blocks", [])))
+    for folder, named in of_folders:
+        usable = [block for block in named if block["name"] == f"/dev/{DISK}"]
+        if usable or not named:
+            yield f"{folder}/io.max", _io_max(usable[0]["ioCfg"]) if usable else ""
+
+
+def _io_max(config: Document) -> str:
+    words = []
+    for word, name in (("rbps", "readBPS"), ("wbps", "writeBPS"), ("riops", "readIOPS"), ("wiops", "writeIOPS")):
+        amount = config.get(name, 0)
+        is_limit = amount and not (name.endswith("IOPS") and amount >= 2**32 - 1)
+        words.append(f"{word}={amount if is_limit else 'max'}")
+    return "" if all(word.endswith("=max") for word in words) else f"{DISK_NUMBER} {' '.join(words)}"
 
 
 def _idle(setting: Setting) -> Iterator[tuple[str, str]]:

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from koordinator.api.kinds import NODES
+from koordinator.node.kernel_writer import MachineFiles
 from tests.koordlet.node_under_test import NODE, NodeUnderTest
 from tests.real.cgroup2_steps.node_pods import (
+    DISK,
     FILES,
     LATE_POD,
     NODE_CPUS,
@@ -34,7 +36,8 @@ from tests.real.cgroup2_steps.steps import BASE, RAISED_BY_HALF, STEPS, Step, me
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _SYSCTLS = ("min_free_kbytes", "watermark_scale_factor")
-_OPEN = ("CgroupReconcile", "SystemConfig", "CPUNormalization", "OOMScoreAdj", "CoreSched")
+_OPEN = ("CgroupReconcile", "SystemConfig", "CPUNormalization", "OOMScoreAdj", "CoreSched", "BlkIOReconcile")
+_CONTROLLERS = "+cpu +memory +io"
 _BURNING = "system"
 """The pod whose container wants more than its limit: it has less than the one CPU of the machine."""
 _LONGEST_BURN = 60
@@ -53,6 +56,7 @@ class Guest:
     def __init__(self, folder: Path) -> None:
         self.node = NodeUnderTest(folder)
         self.node.machine.host = replace(self.node.machine.host, cgroup=str(_CGROUPS))
+        self.node.kernel_files = MachineFiles()
         self.node.pod_is_there = False
         self.node.gates = _OPEN
         self.node.kubelet = replace(self.node.kubelet, sync_interval=1)
@@ -60,6 +64,10 @@ class Guest:
         self.pods = pods()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         (folder / "proc/sys").symlink_to("/proc/sys")
+        # The disk of the virtual machine, as sysfs shows one that has hardware behind it.
+        self.node.machine.write(f"/sys/class/block/{DISK}/dev", Path(f"/sys/class/block/{DISK}/dev").read_text())
+        self.node.machine.write(f"/sys/class/block/{DISK}/device/model", "disk\n")
+        self.node.machine.write("/proc/1/mountinfo", "")
         for parent in folders([]):
             _make_parent(parent)
         for pod in self.pods:
@@ -185,7 +193,7 @@ class Guest:
 
 def _make_parent(folder: str) -> None:
     (_CGROUPS / folder).mkdir()
-    (_CGROUPS / folder / "cgroup.subtree_control").write_text("+cpu +memory")
+    (_CGROUPS / folder / "cgroup.subtree_control").write_text(_CONTROLLERS)
 
 
 def _idle_process() -> subprocess.Popen[bytes]:
@@ -199,7 +207,7 @@ def _idle_process() -> subprocess.Popen[bytes]:
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ending:
-        (_CGROUPS / "cgroup.subtree_control").write_text("+cpu +memory")
+        (_CGROUPS / "cgroup.subtree_control").write_text(_CONTROLLERS)
         guest = Guest(Path(folder))
         ending.callback(guest.end)
         steps = asyncio.run(guest.run())

@@ -163,8 +163,11 @@ FILES = {
     "memory.low": "0",
     "memory.high": "max",
     "memory.oom.group": "0",
+    "io.max": "",
 }
 """What the kernel shows in a new cgroup."""
+DISK, DISK_NUMBER = "ubda", "98:0"
+"""Of the virtual machine."""
 
 
 def folders(pods_: list[PodCase]) -> Iterator[str]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.real.cgroup2_steps.node_pods import DISK
+
 Document = dict[str, Any]
 MEMORY = {"minLimitPercent": 0, "lowLimitPercent": 0, "throttlingPercent": 0, "oomKillGroup": 0}
 CLASSES = ("lsrClass", "lsClass", "beClass", "systemClass")
@@ -40,7 +42,7 @@ SLOW = 12
 """Seconds in which the quota of best-effort pods rises to any value, by a tenth of the node in each."""
 QUIET = 0.5
 """Cores of the node that are in use, all by the system."""
-GATES_OFF = frozenset({"BECPUSuppress", "CPUBurst", "BatchResource", "CPUNormalization", "CoreSched"})
+GATES_OFF = frozenset({"BECPUSuppress", "CPUBurst", "BatchResource", "CPUNormalization", "CoreSched", "BlkIOReconcile"})
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,32 @@ def invalid(section: str, **settings: Any) -> Step:
     return Step(f"invalid {section} {settings}", {section: settings}, invalid=(section,))
 
 
+def block(name: str, **config: int) -> Document:
+    return {"name": name, "type": "device", "ioCfg": config}
+
+
+def disk(name: str, *blocks: Document, enable: bool = True) -> Step:
+    blkio = {"enable": enable, "blocks": list(blocks)}
+    return Step(f"block I/O: {name}", {"resourceQOSStrategy": {"beClass": {"blkioQOS": blkio}}})
+
+
+LIMITED = block(f"/dev/{DISK}", writeBPS=10 << 20)
+UNKNOWN = block("/dev/sdz", writeBPS=1 << 20)
 UNSUPPRESSED: Document = {"resourceUsedThresholdWithBE": {"enable": False}}
 ALWAYS_BURST: Document = {"cpuBurstStrategy": {"policy": "auto", "cpuBurstPercent": 80}}
 IDLE_BATCH: Document = {
     "resourceQOSStrategy": {
         "policies": {"cpuPolicy": "coreSched"},
         "beClass": {"cpuQOS": {"enable": True, "schedIdle": 1}},
+    }
+}
+IDLE_AND_LIMITED_BATCH: Document = {
+    "resourceQOSStrategy": {
+        **IDLE_BATCH["resourceQOSStrategy"],
+        "beClass": {
+            **IDLE_BATCH["resourceQOSStrategy"]["beClass"],
+            "blkioQOS": {"enable": True, "blocks": [LIMITED]},
+        },
     }
 }
 PROTECTED: Document = {
@@ -164,6 +186,16 @@ STEPS: list[Step] = [
     annotated("be-two", "oom-score-adj-spec", {"one": 900, "sidecar": 800}),
     Step("best-effort pods run when nobody else wants to", IDLE_BATCH),
     Step("nobody is idle any more"),
+    disk("bytes written", LIMITED),
+    disk("operations as well", block(f"/dev/{DISK}", writeBPS=10 << 20, readIOPS=500, writeIOPS=300)),
+    disk("bytes read", block(f"/dev/{DISK}", readBPS=3 << 20)),
+    disk("an unknown disk", UNKNOWN),
+    disk("an unknown disk beside the known one", UNKNOWN, LIMITED),
+    disk("as many operations as the kernel can count", block(f"/dev/{DISK}", readIOPS=2**32 - 1, writeIOPS=2**32 - 2)),
+    disk("switched off", LIMITED, enable=False),
+    annotated("ls", "blkioQOS", {"blocks": [block(f"/dev/{DISK}", readBPS=1 << 20, readIOPS=100)]}),
+    annotated("be-two", "blkioQOS", {"blocks": [LIMITED]}, disk("of all", LIMITED).slo),
+    annotated("plain", "blkioQOS", {"blocks": [LIMITED]}),
     Step("a pod comes", UNSUPPRESSED, event="come"),
     Step("a pod that has come, with the class held down", suppress(cpuSuppressThresholdPercent=50).slo),
     Step("a pod goes", PROTECTED, event="go"),
@@ -172,8 +204,8 @@ STEPS: list[Step] = [
     Step("throttled on a busy node", UNSUPPRESSED | burst(**RAISED_BY_HALF).slo, cores=2.5, seconds=15),
     Step("throttled again", UNSUPPRESSED | burst(**RAISED_BY_HALF | {"policy": "auto"}).slo, event="throttle"),
     Step("nobody is throttled any more", UNSUPPRESSED, event="rest"),
-    Step("before gates close", UNSUPPRESSED | ALWAYS_BURST | IDLE_BATCH, ratio="2.00"),
-    Step("gates are closed", UNSUPPRESSED | ALWAYS_BURST | IDLE_BATCH, ratio="2.00", closed=GATES_OFF),
+    Step("before gates close", UNSUPPRESSED | ALWAYS_BURST | IDLE_AND_LIMITED_BATCH, ratio="2.00"),
+    Step("gates are closed", UNSUPPRESSED | ALWAYS_BURST | IDLE_AND_LIMITED_BATCH, ratio="2.00", closed=GATES_OFF),
     Step("the class held down, with the gates closed", PROTECTED, closed=GATES_OFF),
     Step("gates are open again"),
 ]

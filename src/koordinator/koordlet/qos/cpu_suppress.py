@@ -80,7 +80,8 @@ class Budget:
 
 
 def _cores(milli: int) -> str:
-    return f"{milli / 1000:.2f}".rstrip("0").rstrip(".") + " CPUs"
+    amount = f"{milli / 1000:.2f}".rstrip("0").rstrip(".")
+    return f"{amount} CPU{'' if amount == '1' else 's'}"
 
 
 def decide(snapshot: Snapshot, *, is_enabled: bool = True, is_cpu_managed: bool = False) -> Decision:
