@@ -112,6 +112,7 @@ class Coscheduling(
         return None
 
     def pre_enqueue(self, pod: Pod) -> Reason | None:
+        self.gangs.schedulers.add(pod.spec.scheduler_name)
         error = self.cache.admission_error(pod)
         return Reason(error, unresolvable=True) if error else None
 
