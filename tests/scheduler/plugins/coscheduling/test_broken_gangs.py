@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import pytest
+from msgspec.structs import replace
 
 from koordinator.api.kinds import POD_GROUPS
 from koordinator.scheduler.plugins.coscheduling.gang_faults import PATIENCE
@@ -95,6 +96,15 @@ def test_pods_whose_pod_group_is_missing_say_so() -> None:
     ((name, _, note),) = told(story)
     assert name == "g-0"
     assert "there is no PodGroup default/g" in note
+
+
+def test_pods_of_other_schedulers_are_told_nothing() -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        for number in range(2):
+            pod = member("g", number, 3)
+            fixture.api.store(replace(pod, spec=replace(pod.spec, scheduler_name="other")))
+
+    assert told(story) == []
 
 
 def test_of_a_gang_that_is_completed_in_time_nobody_is_told_anything() -> None:

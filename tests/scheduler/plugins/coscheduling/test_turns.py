@@ -3,8 +3,15 @@ waited for long is there when room comes."""
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordinator.scheduler.engine.resource_index import CPU
+from tests.examples import examples
+from tests.scheduler.fakes import make_node
 from tests.scheduler.plugins.coscheduling.gang_fakes import member
 from tests.scheduler.plugins.coscheduling.test_plugin import run
 from tests.scheduler.running_scheduler import RunningScheduler
@@ -78,3 +85,52 @@ def test_a_gang_that_waits_has_its_turn_before_those_that_come_later() -> None:
         raise AssertionError("it has never had its turn")
 
     run(story, 3)
+
+
+gangs = st.tuples(st.integers(1, 4), st.integers(1, 3), st.sampled_from(["Strict", "NonStrict"]))
+"""How many members, how many CPUs each requests, the mode."""
+events = st.one_of(
+    st.tuples(st.just("gang"), gangs), st.tuples(st.just("leave"), st.integers(0, 9)), st.tuples(st.just("node"), gangs)
+)
+
+
+@settings(max_examples=examples(20))
+@given(st.lists(events, min_size=1, max_size=8), st.lists(st.integers(0, 6), min_size=1, max_size=8))
+def test_once_all_is_quiet_no_gang_waits_that_fits(happened: list[tuple[str, Any]], pauses: list[int]) -> None:
+    """Gangs come, others leave, and nodes appear, at any moment of attempts and back-offs."""
+    known: dict[str, tuple[int, int, str]] = {}
+
+    async def story(fixture: RunningScheduler) -> None:
+        for number, (kind, about) in enumerate(happened):
+            if kind == "gang":
+                known[f"g{number}"] = about
+                for index in range(about[0]):
+                    pod = member(f"g{number}", index, about[0], cpu=str(about[1]), mode=about[2], waiting_time="8s")
+                    fixture.api.store(pod)
+            elif kind == "node":
+                fixture.api.store(make_node(f"later{number}", cpu=str(about[0]), memory="2000Gi"))
+            elif known:
+                leaving = sorted(known)[about % len(known)]
+                del known[leaving]
+                for name in [key for key in fixture.api.objects("pods") if key.startswith(f"default/{leaving}-")]:
+                    fixture.api.drop("pods", name)
+            await fixture.settle(pauses[number % len(pauses)])
+        for _ in range(6):
+            await fixture.settle(12)
+        assert waiting_in_vain(fixture, known) == []
+
+    run(story, 4, 3)
+
+
+def waiting_in_vain(fixture: RunningScheduler, known: dict[str, tuple[int, int, str]]) -> list[str]:
+    """The gangs of which nobody has a node although all members would fit beside those that have one."""
+    columns, placed = fixture.scheduler.state.view.columns, fixture.api.placed()
+    free = {
+        name: int(columns.allocatable[row, CPU] - columns.requested[row, CPU]) // 1000
+        for name, row in columns.row_of.items()
+    }
+    return [
+        gang
+        for gang, (count, cpu, _) in known.items()
+        if f"{gang}-0" not in placed and sum(cpus // cpu for cpus in free.values()) >= count
+    ]

@@ -159,8 +159,9 @@ class Group:
     went_first: list[PodSpec] = field(default_factory=list)
     """What the members are like that were tried before all others in the last attempts, since something else than the
     group itself has made room."""
-    needs_others_room: bool = False
-    """Whether what members let go is of no use to the failed one, as one that is like it was tried first in vain."""
+    need_others_room: set[str] = field(default_factory=set)
+    """The uids of the members for which no node was found in the last attempt, and to which what members let go is of
+    no use, as one that is like them was tried first."""
 
     @property
     def id(self) -> str:
@@ -177,17 +178,20 @@ class Group:
             # What the group has let go has not woken it: something else has happened.
             self.went_first.clear()
         self.went_first.append(spec)
+        self.need_others_room.clear()
         self.failure = self.failed_member = ""
 
     def failed_by(self, member: Member, why: str) -> None:
         """There is no node for this member."""
         self.failure, self.failed_member = why, member.uid
-        self.needs_others_room = member.pod.spec in self.went_first
+        if member.pod.spec in self.went_first:
+            self.need_others_room.add(member.uid)
 
     def succeeded(self) -> None:
         """Members may be bound."""
         self.failure = self.failed_member = ""
         self.went_first.clear()
+        self.need_others_room.clear()
 
     def members(self, state: MemberState) -> list[Member]:
         """The members of all its gangs that are in a state."""

@@ -11,7 +11,7 @@ Nothing here knows the queue, the nodes or the time. What is to be done is colle
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from koordinator.api.pod import Pod
@@ -203,14 +203,12 @@ class GangCache:
             )
             self._reject_waiting(group, wave.failure)
 
-    def not_freed_by(self, uid: str) -> tuple[str, ...]:
-        """The uids of pods that are not to be tried again because a member lets go of its node: of the one that has
-        failed, where it or one like it went before all others, as they would but take the same nodes once more."""
+    def not_freed_by(self, uid: str) -> Collection[str]:
+        """The uids of pods that are not to be tried again because a member lets go of its node: of those for which no
+        node was found, where one like them went before all others, as they would but take the same nodes once more."""
         member = self._members.get(uid)
         group = member.gang.group if member is not None else None
-        if group is None or not group.failed_member or not group.needs_others_room:
-            return ()
-        return (group.failed_member,)
+        return group.need_others_room if group is not None else ()
 
     def permit(self, uid: str) -> float | None:
         """A member has been assumed on a node: for how many seconds at most it waits for the others, or None, when it

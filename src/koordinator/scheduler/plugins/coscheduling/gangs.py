@@ -38,6 +38,8 @@ class Gangs(EventHandler):
         self.cache = cache
         self.pending: dict[str, PodInfo] = {}
         """Members that have no node, by uid; some of them are assumed on one."""
+        self.schedulers: set[str] = set()
+        """The names of ours by which pods have asked to be let into the queue."""
         self.finished = FinishedMembers()
         self.changed: set[str] = set()
         """The gangs of which the status may have changed."""
@@ -91,7 +93,10 @@ class Gangs(EventHandler):
             handle.pod_event(next(iter(gang.members.values())).pod, "Warning", "InvalidGang", "Reconcile", note)
 
     def kept_out(self, gang: Gang, pods: Iterable[Pod], why: str) -> None:
-        """Tell the owners of the pods, and that of the PodGroup."""
+        """Tell the owners of the pods that we schedule, and that of the PodGroup."""
+        pods = [pod for pod in pods if pod.spec.scheduler_name in self.schedulers]
+        if not pods:
+            return
         pod_group = self._plugin.view.objects_of(POD_GROUPS).get(gang.id)
         handle, note = self._plugin.handle, _shortened(f"the gang {gang.id} is not tried: {why}")
         if pod_group is not None:

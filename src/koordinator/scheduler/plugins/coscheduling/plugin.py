@@ -4,7 +4,7 @@ out to the scheduler."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from prometheus_client.registry import Collector
@@ -112,6 +112,7 @@ class Coscheduling(
         return None
 
     def pre_enqueue(self, pod: Pod) -> Reason | None:
+        self.gangs.schedulers.add(pod.spec.scheduler_name)
         error = self.cache.admission_error(pod)
         return Reason(error, unresolvable=True) if error else None
 
@@ -126,7 +127,7 @@ class Coscheduling(
         the gang would be tried over and over."""
         return bool(gang_id_of(pod.pod))
 
-    def not_freed_by(self, pod: PodInfo) -> tuple[str, ...]:
+    def not_freed_by(self, pod: PodInfo) -> Collection[str]:
         return self.cache.not_freed_by(pod.uid) if gang_id_of(pod.pod) else ()
 
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
