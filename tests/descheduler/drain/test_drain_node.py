@@ -277,6 +277,21 @@ def test_a_node_is_drained_once() -> None:
     assert bench.node["spec"]["unschedulable"] is True
 
 
+@pytest.mark.parametrize(
+    "policy", [{"mode": "Unschedulable"}, {"mode": "Taint"}, {"mode": "Label", "labels": {"draining": "yes"}}]
+)
+def test_what_was_done_to_the_node_is_undone_when_the_policy_is_another_one_by_then(policy: dict[str, Any]) -> None:
+    bench = Bench()
+    before = copied(bench.node)
+    bench.create(cordonPolicy=policy, confirmState="WaitForConfirm")
+    bench.play(4)
+    bench.edit(cordonPolicy={"mode": "None"})
+    bench.play(1)
+    bench.edit(confirmState="Aborted")
+    bench.play(2)
+    assert {**bench.node["spec"], **bench.node["metadata"].get("labels", {})} == before["spec"]
+
+
 def test_a_drain_whose_node_is_changed_gives_the_first_one_back_and_touches_no_other() -> None:
     bench = Bench()
     bench.create(confirmState="WaitForConfirm")

@@ -201,7 +201,8 @@ def test_a_node_whose_pods_find_no_place_is_given_back_and_the_others_are_draine
     assert pool.phases() == {"old-a": "Complete", "old-b": "Complete", "old-c": "Aborted"}
     assert pool.cordoned() == {"old-a", "old-b"}
     (condition,) = [each for each in pool.group()["conditions"] if each["status"] == "True"]
-    assert (condition["type"], condition["message"]) == ("UnavailableNodeExists", "old-c")
+    assert condition["type"] == "UnavailableNodeExists"
+    assert condition["message"] == "old-c (default/bare: pod has no controller, set force)"
 
 
 def test_a_group_of_which_no_node_can_be_drained_fails_and_leaves_nothing_behind() -> None:

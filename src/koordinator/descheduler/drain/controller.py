@@ -8,9 +8,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from koordinator.api import drain_node as drains
-from koordinator.api.codec import decode_any
+from koordinator.api.codec import DecodeError, decode, decode_any
 from koordinator.api.document import Document
-from koordinator.api.drain_node import DrainNode
+from koordinator.api.drain_node import CordonPolicy, DrainNode
 from koordinator.api.kinds import DRAIN_NODES, NODES, POD_MIGRATION_JOBS, PODS, RESERVATIONS, Kind
 from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
@@ -21,6 +21,7 @@ from koordinator.descheduler.drain.cordon import cordon_patch, uncordon_patch
 from koordinator.descheduler.drain.decision import decide
 from koordinator.descheduler.drain.objects import reservation_for
 from koordinator.descheduler.drain.plan import (
+    CORDONED_BY,
     DRAIN_NODE,
     DRAINED_NODE,
     Action,
@@ -99,7 +100,8 @@ class DrainController:
         if found is None:
             return None
         drain = _as_begun(found)
-        facts = self._facts(drain, renamed_to=found.spec.node_name if found is not drain else "")
+        is_renamed = found.spec.node_name != drain.spec.node_name
+        facts = self._facts(drain, renamed_to=found.spec.node_name if is_renamed else "")
         rules = PodRules(drain.spec, self._scheduler_names, self._refuse)
         try:
             plan = decide(drain, facts, rules, self._clock.now())
@@ -228,11 +230,14 @@ class DrainController:
 
 
 def _as_begun(drain: DrainNode) -> DrainNode:
-    """The DrainNode with the node that it has cordoned; itself unless ``spec.nodeName`` is another one by now."""
-    node = drain.metadata.annotations.get(DRAINED_NODE, drain.spec.node_name)
-    if node == drain.spec.node_name:
-        return drain
-    return replace(drain, spec=replace(drain.spec, node_name=node))
+    """The DrainNode with the node that it has cordoned, and with the policy by which it has."""
+    noted = drain.metadata.annotations
+    node = noted.get(DRAINED_NODE, drain.spec.node_name)
+    try:
+        policy = decode(noted[CORDONED_BY], CordonPolicy)
+    except (KeyError, DecodeError):
+        policy = drain.spec.cordon_policy
+    return replace(drain, spec=replace(drain.spec, node_name=node, cordon_policy=policy))
 
 
 def _drain_node_of(owned: Object) -> Iterable[str]:

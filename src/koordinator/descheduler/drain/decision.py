@@ -9,11 +9,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from koordinator.api import drain_node as drains
+from koordinator.api.codec import encode
 from koordinator.api.drain_node import DrainNode, DrainNodeCondition, DrainNodeStatus, PodMigration
 from koordinator.api.pod_migration_job import FAILED, SUCCEEDED
 from koordinator.descheduler.drain.objects import LONGEST_LABEL
 from koordinator.descheduler.drain.plan import (
     CLEAN_TAINT,
+    CORDONED_BY,
     DRAINED_NODE,
     FINALIZER,
     WAS_UNSCHEDULABLE,
@@ -110,7 +112,8 @@ def _begin(drain: DrainNode, facts: DrainFacts) -> DrainPlan:
         return DrainPlan(replace(drain.status, message=message))
     if WAS_UNSCHEDULABLE not in drain.metadata.annotations:
         was = "true" if node.spec.unschedulable else "false"
-        noted = {WAS_UNSCHEDULABLE: was, DRAINED_NODE: drain.spec.node_name}
+        policy = encode(drain.spec.cordon_policy).decode()
+        noted = {WAS_UNSCHEDULABLE: was, DRAINED_NODE: drain.spec.node_name, CORDONED_BY: policy}
         return DrainPlan(drain.status, (PatchDrainNode({"metadata": {"annotations": noted}}),))
     status = replace(drain.status, phase=drains.RUNNING, message="")
     return _entered(drain, status, drains.RUNNING, Cordon(wanted=True))

@@ -28,6 +28,8 @@ WAS_UNSCHEDULABLE: Final = f"{DOMAIN}/was-unschedulable"
 """Annotation of a DrainNode that has cordoned its node: whether that was unschedulable before."""
 DRAINED_NODE: Final = f"{DOMAIN}/drained-node"
 """Annotation beside it: the name of the node. ``spec.nodeName`` must not change, but no API server sees to that."""
+CORDONED_BY: Final = f"{DOMAIN}/cordoned-by"
+"""Annotation beside it: the cordon policy, as JSON, so that what was done is undone, whatever the policy is by then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,8 +63,8 @@ def counted(
     status: DrainNodeGroupStatus, owned: Iterable[DrainNode], total: int, now: datetime
 ) -> DrainNodeGroupStatus:
     """The status with the counts and the conditions of now. ``total`` is the number of nodes of the group."""
-    stages = {drain.spec.node_name: stage_of(drain) for drain in owned}
-    counts = Counter(stages.values())
+    stages = sorted((drain.spec.node_name, stage_of(drain), obstacle(drain)) for drain in owned)
+    counts = Counter(stage for _, stage, _ in stages)
     status = replace(
         status,
         total_count=total,
@@ -75,13 +75,17 @@ def counted(
         failed_count=counts[Stage.FAILED],
     )
     conditions = [
-        _condition(status, type_, sorted(node for node, each in stages.items() if each is stage), now)
+        _condition(status, type_, [_with_reason(node, why) for node, each, why in stages if each is stage], now)
         for type_, stage in (
             (groups.FAILED_NODE_EXISTS, Stage.FAILED),
             (groups.UNAVAILABLE_NODE_EXISTS, Stage.UNAVAILABLE),
         )
     ]
     return replace(status, conditions=conditions)
+
+
+def _with_reason(node: str, why: str) -> str:
+    return f"{node} ({why})" if why else node
 
 
 def _condition(status: DrainNodeGroupStatus, type_: str, nodes: list[str], now: datetime) -> DrainNodeCondition:
