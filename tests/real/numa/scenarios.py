@@ -103,7 +103,7 @@ BINDING: Final[Mapping[str, Scenario]] = {
     "released": (Machine(), Pod("p", "16", spec=_FULL), Delete("p"), Pod("q", "16", spec=_FULL)),
     "two-nodes": (
         Machine("a", numa_nodes=1),
-        Machine("b", numa_nodes=1),
+        Machine("b", numa_nodes=1, cores=5),
         Pod("p", "8", spec=_MUST_FULL),
         Pod("q", "6", spec=_MUST_FULL),
         Pod("r", "4", spec=_MUST_FULL),
