@@ -383,6 +383,61 @@ RESERVED: Final = (
     ),
 )
 
+_CHOSEN: Final = {
+    "internal.scheduling.koordinator.sh/scheduling-hint": {"extensions": {"DeviceShare": {}}},
+    "device-allocated": {
+        "gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}}]
+    },
+}
+
+CHOSEN: Final = (
+    _one("another scheduler has chosen", _SPREAD, _WHOLE, annotations=_CHOSEN),
+    Scenario(
+        "what another scheduler has chosen is taken",
+        _SPREAD,
+        (Pod("p", _WHOLE, annotations=_CHOSEN), Pod("q", _WHOLE, annotations=_CHOSEN)),
+    ),
+    _one(
+        "what was chosen is no matter without a hint",
+        _SPREAD,
+        _WHOLE,
+        annotations={"device-allocated": _CHOSEN["device-allocated"]},
+    ),
+)
+
+_IMPORTANT: Final[Mapping[str, Any]] = {"priorityClassName": "p10"}
+
+PREEMPTING: Final = (
+    Scenario("a pod leaves its GPU", _ONE, (Pod("p", _WHOLE), Pod("q", _WHOLE, spec=_IMPORTANT), Bound("q"))),
+    Scenario(
+        "the least important share leaves",
+        _ONE,
+        (
+            Pod("p", _SHARE, spec={"priorityClassName": "p5"}),
+            Pod("q", _SHARE),
+            Pod("r", _SHARE, spec=_IMPORTANT),
+            Bound("r"),
+        ),
+    ),
+    Scenario("nobody leaves in vain", _ONE, (Pod("p", _SHARE), Pod("q", _gpus(2), spec=_IMPORTANT))),
+    Scenario(
+        "nobody leaves for a virtual function where there is none",
+        {"a": Node((rdma(0),))},
+        (Pod("p", {"rdma": "10"}), Pod("q", {"rdma": "10"}, annotations=_FUNCTION, spec=_IMPORTANT)),
+    ),
+    Scenario(
+        "a partition is made free",
+        {"a": Node(eight(), _H100)},
+        (
+            *(Pod(f"p{number}", _WHOLE) for number in range(3)),
+            Pod("q", _gpus(4), annotations={"gpu-partition-spec": {}}, spec={"priorityClassName": "p5"}),
+            Pod("r", _gpus(4), annotations={"gpu-partition-spec": {}}, spec=_IMPORTANT),
+            Bound("r"),
+        ),
+    ),
+)
+"""With DefaultPreemption."""
+
 
 def _vendor(vendor: str, model: str, *devices: Mapping[str, Any]) -> dict[str, Node]:
     labels = {"node.koordinator.sh/gpu-vendor": vendor, "node.koordinator.sh/gpu-model": model}

@@ -168,14 +168,23 @@ Outcome = dict[str, Result]
 
 @contextmanager
 def running(
-    who: str, programs: RealPrograms, plane: ControlPlane, folder: Path, *, gates: str = "", **args: Any
+    who: str,
+    programs: RealPrograms,
+    plane: ControlPlane,
+    folder: Path,
+    *,
+    gates: str = "",
+    port: int = 0,
+    preempts: bool = False,
+    **args: Any,
 ) -> Iterator[None]:
-    """The scheduler ``ours`` or ``original``, with arguments of DeviceShare."""
-    arguments = (f"--feature-gates={gates}",) if gates else ()
+    """The scheduler ``ours`` or ``original``, with arguments of DeviceShare. ``port``: of its services; 0 for none.
+    ``preempts``: pods leave for more important ones."""
+    arguments = (f"--port={port}", *((f"--feature-gates={gates}",) if gates else ()))
     configuration = write_configuration(
         folder / f"{who}.yaml",
         kubeconfig=plane.kubeconfig,
-        profile=_profile(args),
+        profile=_profile(args, preempts=preempts),
         podInitialBackoffSeconds=1,
         podMaxBackoffSeconds=1,
     )
@@ -187,15 +196,17 @@ def running(
             yield
 
 
-def _profile(args: Mapping[str, Any]) -> dict[str, Any]:
-    """DeviceShare and Reservation where Koordinator's own configuration has them."""
+def _profile(args: Mapping[str, Any], *, preempts: bool) -> dict[str, Any]:
+    """DeviceShare, Reservation and SchedulingHint where Koordinator's own configuration has them."""
+    preempting = [{"name": "DefaultPreemption"}] if preempts else []
     devices, reservation = {"name": "DeviceShare"}, {"name": "Reservation"}
     header = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "DeviceShareArgs"}
     return {
         "schedulerName": "koord-scheduler",
         "plugins": {
-            **{point: {"enabled": [reservation, devices]} for point in ("preFilter", "filter", "reserve")},
-            "postFilter": {"disabled": [{"name": "*"}], "enabled": [reservation]},
+            "preFilter": {"enabled": [{"name": "SchedulingHint"}, reservation, devices]},
+            **{point: {"enabled": [reservation, devices]} for point in ("filter", "reserve")},
+            "postFilter": {"disabled": [{"name": "*"}], "enabled": [reservation, *preempting]},
             "preScore": {"enabled": [reservation]},
             "score": {"enabled": [{**devices, "weight": 1}, {**reservation, "weight": 5000}]},
             "preBind": {"enabled": [devices, reservation]},
