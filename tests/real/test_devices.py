@@ -18,6 +18,7 @@ import pytest
 from tests.free_ports import free_ports
 from tests.real.control_plane import ControlPlane
 from tests.real.devices.scenarios import (
+    ALIGNED,
     CHOSEN,
     LABELS,
     PARTITIONS,
@@ -38,6 +39,7 @@ _PARTS: Final[Mapping[str, Sequence[Scenario]]] = {
     "part 0": (*REQUESTS, *SHARING, *TOPOLOGY, *PARTITIONS, *TOGETHER, *LABELS, *CHOSEN, *RESERVED),
     "part 1": VENDORS,
     "part 2": PREEMPTING,
+    "part 3": ALIGNED,
 }
 _OTHER: Final = {"ours": "original", "original": "ours"}
 _GATES: Final = {"part 1": "DevicePluginAdaption=true,ResizePod=true"}
@@ -64,7 +66,8 @@ Both = tuple[Seen, Seen]
 def _run(who: str, programs: RealPrograms, folder: Path, part: str) -> Seen:
     plane, scenarios = ControlPlane(programs.kubernetes, folder / who), _PARTS[part]
     (port,) = free_ports(1)
-    options: dict[str, Any] = {"gates": _GATES.get(part, ""), "port": port, "preempts": part == "part 2"}
+    more = {"preempts": part == "part 2", "aligns": part == "part 3"}
+    options: dict[str, Any] = {"gates": _GATES.get(part, ""), "port": port, **more}
 
     async def run() -> Seen:
         async with connected(plane) as client:

@@ -439,6 +439,47 @@ PREEMPTING: Final = (
 """With DefaultPreemption."""
 
 
+def _numa(policy: str, *devices: Mapping[str, Any]) -> dict[str, Node]:
+    """A node of two NUMA nodes with eight CPUs each."""
+    return {"a": Node(devices or eight(), {"node.koordinator.sh/numa-topology-policy": policy}, cpus=8)}
+
+
+def _bound(name: str, cpu: str, requests: Mapping[str, str], **more: Any) -> Pod:
+    """A pod with CPUs of its own."""
+    labels = {"koordinator.sh/qosClass": "LSR", "koordinator.sh/priority-class": "koord-prod"}
+    return Pod(name, {"cpu": cpu, "memory": "1Gi", **requests}, labels=labels, **more)
+
+
+_FIRST_ONLY: Final = tuple(gpu(minor, numa=0, pcie=str(minor // 2)) for minor in range(4))
+
+ALIGNED: Final = (
+    Scenario("CPUs beside the GPU", _numa("SingleNUMANode"), (_bound("p", "2", _WHOLE), _bound("q", "4", _gpus(2)))),
+    Scenario(
+        "the GPUs decide",
+        _numa("SingleNUMANode"),
+        (Pod("x", _gpus(3)), _bound("p", "4", _gpus(4)), _bound("q", "2", _WHOLE)),
+    ),
+    Scenario(
+        "the CPUs of that NUMA node are taken",
+        _numa("SingleNUMANode", *_FIRST_ONLY),
+        (_bound("x", "6", _WHOLE), _bound("p", "4", _WHOLE)),
+    ),
+    Scenario("more GPUs than a NUMA node has", _numa("SingleNUMANode"), (_bound("p", "2", _gpus(5)),)),
+    Scenario("more GPUs than a NUMA node has, restricted", _numa("Restricted"), (_bound("p", "2", _gpus(5)),)),
+    Scenario("as well as can be", _numa("BestEffort"), (_bound("p", "2", _gpus(5)), _bound("q", "2", _gpus(3)))),
+    Scenario("no CPUs of its own", _numa("SingleNUMANode"), (Pod("p", {"cpu": "2", "memory": "1Gi", **_gpus(2)}),)),
+    Scenario(
+        "GPUs and cards", _numa("SingleNUMANode", *eight(), *_CARDS[:2]), (_bound("p", "2", {**_WHOLE, "rdma": "10"}),)
+    ),
+    Scenario(
+        "a pod that wants one NUMA node",
+        {"a": Node(eight(), cpus=8)},
+        (_bound("p", "2", _gpus(2), annotations={"numa-topology-spec": {"numaTopologyPolicy": "SingleNUMANode"}}),),
+    ),
+)
+"""With NodeNUMAResource."""
+
+
 def _vendor(vendor: str, model: str, *devices: Mapping[str, Any]) -> dict[str, Node]:
     labels = {"node.koordinator.sh/gpu-vendor": vendor, "node.koordinator.sh/gpu-model": model}
     return {"a": Node(devices, labels, labels)}
