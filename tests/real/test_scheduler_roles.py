@@ -134,7 +134,7 @@ def give_it_devices(books: Audited) -> None:
     metadata = {"name": "n1", "labels": {"node.koordinator.sh/gpu-vendor": "metax"}}
     books.create(DEVICES, {**kind, "kind": "Device", "metadata": metadata, "spec": {"devices": gpus}})
     wants = pod("with-gpu", "50m")
-    wants["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "50m", **GPU}}
+    wants["spec"]["containers"][0]["resources"] = {name: {"cpu": "50m", **GPU} for name in ("requests", "limits")}
     books.create(PODS, wants)
     template = {"spec": {"schedulerName": "koord-scheduler", "containers": wants["spec"]["containers"]}}
     spec = {"template": template, "owners": [{"labelSelector": {"matchLabels": {"a": "b"}}}], "ttl": "0s"}

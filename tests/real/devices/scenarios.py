@@ -383,6 +383,102 @@ RESERVED: Final = (
     ),
 )
 
+_CHOSEN: Final = {
+    "internal.scheduling.koordinator.sh/scheduling-hint": {"extensions": {"DeviceShare": {}}},
+    "device-allocated": {
+        "gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}}]
+    },
+}
+
+CHOSEN: Final = (
+    _one("another scheduler has chosen", _SPREAD, _WHOLE, annotations=_CHOSEN),
+    Scenario(
+        "what another scheduler has chosen is taken",
+        _SPREAD,
+        (Pod("p", _WHOLE, annotations=_CHOSEN), Pod("q", _WHOLE, annotations=_CHOSEN)),
+    ),
+    _one(
+        "what was chosen is no matter without a hint",
+        _SPREAD,
+        _WHOLE,
+        annotations={"device-allocated": _CHOSEN["device-allocated"]},
+    ),
+)
+
+_IMPORTANT: Final[Mapping[str, Any]] = {"priorityClassName": "p10"}
+
+PREEMPTING: Final = (
+    Scenario("a pod leaves its GPU", _ONE, (Pod("p", _WHOLE), Pod("q", _WHOLE, spec=_IMPORTANT), Bound("q"))),
+    Scenario(
+        "the least important share leaves",
+        _ONE,
+        (
+            Pod("p", _SHARE, spec={"priorityClassName": "p5"}),
+            Pod("q", _SHARE),
+            Pod("r", _SHARE, spec=_IMPORTANT),
+            Bound("r"),
+        ),
+    ),
+    Scenario("nobody leaves in vain", _ONE, (Pod("p", _SHARE), Pod("q", _gpus(2), spec=_IMPORTANT))),
+    Scenario(
+        "nobody leaves for a virtual function where there is none",
+        {"a": Node((rdma(0),))},
+        (Pod("p", {"rdma": "10"}), Pod("q", {"rdma": "10"}, annotations=_FUNCTION, spec=_IMPORTANT)),
+    ),
+    Scenario(
+        "a partition is made free",
+        {"a": Node(eight(), _H100)},
+        (
+            *(Pod(f"p{number}", _WHOLE) for number in range(3)),
+            Pod("q", _gpus(4), annotations={"gpu-partition-spec": {}}, spec={"priorityClassName": "p5"}),
+            Pod("r", _gpus(4), annotations={"gpu-partition-spec": {}}, spec=_IMPORTANT),
+            Bound("r"),
+        ),
+    ),
+)
+"""With DefaultPreemption."""
+
+
+def _numa(policy: str, *devices: Mapping[str, Any]) -> dict[str, Node]:
+    """A node of two NUMA nodes with eight CPUs each."""
+    return {"a": Node(devices or eight(), {"node.koordinator.sh/numa-topology-policy": policy}, cpus=8)}
+
+
+def _bound(name: str, cpu: str, requests: Mapping[str, str], **more: Any) -> Pod:
+    """A pod with CPUs of its own."""
+    labels = {"koordinator.sh/qosClass": "LSR", "koordinator.sh/priority-class": "koord-prod"}
+    return Pod(name, {"cpu": cpu, "memory": "1Gi", **requests}, labels=labels, **more)
+
+
+_FIRST_ONLY: Final = tuple(gpu(minor, numa=0, pcie=str(minor // 2)) for minor in range(4))
+
+ALIGNED: Final = (
+    Scenario("CPUs beside the GPU", _numa("SingleNUMANode"), (_bound("p", "2", _WHOLE), _bound("q", "4", _gpus(2)))),
+    Scenario(
+        "the GPUs decide",
+        _numa("SingleNUMANode"),
+        (Pod("x", _gpus(3)), _bound("p", "4", _gpus(4)), _bound("q", "2", _WHOLE)),
+    ),
+    Scenario(
+        "the CPUs of that NUMA node are taken",
+        _numa("SingleNUMANode", *_FIRST_ONLY),
+        (_bound("x", "6", _WHOLE), _bound("p", "4", _WHOLE)),
+    ),
+    Scenario("more GPUs than a NUMA node has", _numa("SingleNUMANode"), (_bound("p", "2", _gpus(5)),)),
+    Scenario("more GPUs than a NUMA node has, restricted", _numa("Restricted"), (_bound("p", "2", _gpus(5)),)),
+    Scenario("as well as can be", _numa("BestEffort"), (_bound("p", "2", _gpus(5)), _bound("q", "2", _gpus(3)))),
+    Scenario("no CPUs of its own", _numa("SingleNUMANode"), (Pod("p", {"cpu": "2", "memory": "1Gi", **_gpus(2)}),)),
+    Scenario(
+        "GPUs and cards", _numa("SingleNUMANode", *eight(), *_CARDS[:2]), (_bound("p", "2", {**_WHOLE, "rdma": "10"}),)
+    ),
+    Scenario(
+        "a pod that wants one NUMA node",
+        {"a": Node(eight(), cpus=8)},
+        (_bound("p", "2", _gpus(2), annotations={"numa-topology-spec": {"numaTopologyPolicy": "SingleNUMANode"}}),),
+    ),
+)
+"""With NodeNUMAResource."""
+
 
 def _vendor(vendor: str, model: str, *devices: Mapping[str, Any]) -> dict[str, Node]:
     labels = {"node.koordinator.sh/gpu-vendor": vendor, "node.koordinator.sh/gpu-model": model}

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from koordinator.api.annotations import DEVICE_ALLOCATED, RESERVATION_ALLOCATED
-from koordinator.api.kinds import CONFIG_MAPS, DEVICES, NODES, PODS, RESERVATIONS
+from koordinator.api.annotations import CPU_TOPOLOGY, DEVICE_ALLOCATED, RESERVATION_ALLOCATED, RESOURCE_STATUS
+from koordinator.api.kinds import CONFIG_MAPS, DEVICES, NODE_RESOURCE_TOPOLOGIES, NODES, PODS, RESERVATIONS
 from koordinator.kube.client import KubeClient
 from koordinator.kube.interface import PatchType
 from koordinator.scheduler.cycle.failure_report import scheduled_condition
@@ -89,6 +89,8 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     device_labels: Mapping[str, str] = field(default_factory=dict)
     device_annotations: Mapping[str, str] = field(default_factory=dict)
+    cpus: int = 0
+    """Of each of two NUMA nodes; 0: nobody knows of NUMA nodes."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ class Result:
     message: str
     reservation: str = ""
     others: Mapping[str, str] = field(default_factory=dict)
-    """What device plugins read."""
+    """What device plugins read, and which CPUs it has."""
 
 
 Outcome = dict[str, Result]
@@ -168,14 +170,24 @@ Outcome = dict[str, Result]
 
 @contextmanager
 def running(
-    who: str, programs: RealPrograms, plane: ControlPlane, folder: Path, *, gates: str = "", **args: Any
+    who: str,
+    programs: RealPrograms,
+    plane: ControlPlane,
+    folder: Path,
+    *,
+    gates: str = "",
+    port: int = 0,
+    preempts: bool = False,
+    aligns: bool = False,
+    **args: Any,
 ) -> Iterator[None]:
-    """The scheduler ``ours`` or ``original``, with arguments of DeviceShare."""
-    arguments = (f"--feature-gates={gates}",) if gates else ()
+    """The scheduler ``ours`` or ``original``, with arguments of DeviceShare. ``port``: of its services; 0 for none.
+    ``preempts``: pods leave for more important ones; ``aligns``: CPUs and devices come from the same NUMA nodes."""
+    arguments = (f"--port={port}", *((f"--feature-gates={gates}",) if gates else ()))
     configuration = write_configuration(
         folder / f"{who}.yaml",
         kubeconfig=plane.kubeconfig,
-        profile=_profile(args),
+        profile=_profile(args, preempts=preempts, aligns=aligns),
         podInitialBackoffSeconds=1,
         podMaxBackoffSeconds=1,
     )
@@ -187,18 +199,23 @@ def running(
             yield
 
 
-def _profile(args: Mapping[str, Any]) -> dict[str, Any]:
-    """DeviceShare and Reservation where Koordinator's own configuration has them."""
+def _profile(args: Mapping[str, Any], *, preempts: bool, aligns: bool) -> dict[str, Any]:
+    """DeviceShare, Reservation and SchedulingHint where Koordinator's own configuration has them."""
+    preempting = [{"name": "DefaultPreemption"}] if preempts else []
+    numa = [{"name": "NodeNUMAResource"}] if aligns else []
     devices, reservation = {"name": "DeviceShare"}, {"name": "Reservation"}
     header = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "DeviceShareArgs"}
     return {
         "schedulerName": "koord-scheduler",
         "plugins": {
-            **{point: {"enabled": [reservation, devices]} for point in ("preFilter", "filter", "reserve")},
-            "postFilter": {"disabled": [{"name": "*"}], "enabled": [reservation]},
+            "preFilter": {"enabled": [{"name": "SchedulingHint"}, reservation, *numa, devices]},
+            **{point: {"enabled": [reservation, *numa, devices]} for point in ("filter", "reserve")},
+            "postFilter": {"disabled": [{"name": "*"}], "enabled": [reservation, *preempting]},
             "preScore": {"enabled": [reservation]},
-            "score": {"enabled": [{**devices, "weight": 1}, {**reservation, "weight": 5000}]},
-            "preBind": {"enabled": [devices, reservation]},
+            "score": {
+                "enabled": [*({**each, "weight": 1} for each in (*numa, devices)), {**reservation, "weight": 5000}]
+            },
+            "preBind": {"enabled": [*numa, devices, reservation]},
             "bind": {"disabled": [{"name": "*"}], "enabled": [reservation, {"name": "DefaultBinder"}]},
         },
         "pluginConfig": [{"name": "DeviceShare", "args": {**header, **args}}],
@@ -215,6 +232,8 @@ async def build(client: KubeClient, scenarios: Sequence[Scenario], templates: st
             labels = {"kubernetes.io/hostname": full, _SCENARIO: f"s{number}", **node.labels}
             status = {"capacity": _PLENTY, "allocatable": _PLENTY}
             await client.create(NODES, {"metadata": {"name": full, "labels": labels}, "status": status})
+            if node.cpus:
+                await client.create(NODE_RESOURCE_TOPOLOGIES, _topology(full, node.cpus))
             if node.devices is not None:
                 about: dict[str, Any] = {
                     "name": full,
@@ -222,6 +241,21 @@ async def build(client: KubeClient, scenarios: Sequence[Scenario], templates: st
                     "annotations": dict(node.device_annotations),
                 }
                 await client.create(DEVICES, {"metadata": about, "spec": {"devices": list(node.devices)}})
+
+
+def _topology(name: str, cpus: int) -> dict[str, Any]:
+    detail = [{"id": cpu, "core": cpu // 2, "socket": 0, "node": cpu // cpus} for cpu in range(2 * cpus)]
+    amounts = {"cpu": str(cpus), "memory": "64Gi"}
+    resources = [
+        {"name": key, **dict.fromkeys(("capacity", "allocatable", "available"), of)} for key, of in amounts.items()
+    ]
+    return {
+        "apiVersion": NODE_RESOURCE_TOPOLOGIES.api_version,
+        "kind": NODE_RESOURCE_TOPOLOGIES.name,
+        "metadata": {"name": name, "annotations": {CPU_TOPOLOGY: json.dumps({"detail": detail})}},
+        "topologyPolicies": [],
+        "zones": [{"name": f"node-{number}", "type": "Node", "resources": resources} for number in range(2)],
+    }
 
 
 async def play_all(client: KubeClient, scenarios: Sequence[Scenario]) -> dict[str, Outcome]:
@@ -355,6 +389,7 @@ async def _outcome(client: KubeClient) -> Outcome:
 
 _FOR_PLUGINS: Final = (
     *("scheduling.koordinator.sh/gpu-minors", "hami.io/vgpu-node", "huawei.com/npu-core", "huawei.com/Ascend310P"),
+    RESOURCE_STATUS,
     *("CAMBRICON_DSMLU_ASSIGHED", "CAMBRICON_DSMLU_PROFILE", "metax-tech.com/gpu-devices-allocated"),
 )
 

@@ -28,6 +28,10 @@ REQUESTS: list[dict[str, Any]] = [
     {"gpu": 100, "rdma": 100},
 ]
 _FUNCTION: dict[str, Any] = {"device-allocate-hint": {"rdma": {"vfSelector": {}}}}
+_PARTITION: dict[str, Any] = {"gpu-partition-spec": {}}
+_TOGETHER: dict[str, Any] = {"device-joint-allocate": {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}}
+ANNOTATIONS: list[dict[str, Any]] = [{}, _PARTITION, {}, {}, {}, _FUNCTION, {**_TOGETHER, **_FUNCTION}]
+_H100 = {"node.koordinator.sh/gpu-model": "H100"}
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["place", "place", "forget", "confirm", "delete", "node", "ill", "device", "simulate"]),
@@ -38,7 +42,7 @@ STEPS = st.lists(
 
 
 def pod_of(number: int) -> Pod:
-    return make_device_pod(f"p{number}", annotations=_FUNCTION if number % 2 else {}, **REQUESTS[number])
+    return make_device_pod(f"p{number}", annotations=ANNOTATIONS[number], **REQUESTS[number])
 
 
 def check(machines: Machines) -> None:
@@ -73,7 +77,7 @@ def check(machines: Machines) -> None:
 @settings(max_examples=examples(80), deadline=None)
 @given(steps=STEPS)
 def test_whatever_happens_each_allocation_counts_once_and_fits(steps: list[tuple[str, int]]) -> None:
-    machines = Machines(device(*DEVICES))
+    machines = Machines(device(*DEVICES), labels=_H100)
     placements: dict[int, Placement] = {}
     for step, number in steps:
         _take(machines, placements, step, number)

@@ -23,11 +23,7 @@ def node_device_summary(node: NodeDevices) -> dict[str, Any]:
     }
     free = {
         device_type: {
-            minor: {
-                name: max(0, amount - used.get(device_type, {}).get(minor, {}).get(name, 0))
-                for name, amount in amounts.items()
-            }
-            for minor, amounts in minors.items()
+            minor: _left(amounts, used.get(device_type, {}).get(minor, {})) for minor, amounts in minors.items()
         }
         for device_type, minors in total.items()
     }
@@ -62,6 +58,11 @@ def explained_devices(node: NodeDevices) -> dict[str, Any]:
         ],
         **({"fault": node.fault} if node.fault else {}),
     }
+
+
+def _left(total: Mapping[str, int], used: Mapping[str, int]) -> dict[str, int]:
+    """By resource, 0 where more is used than there is."""
+    return {name: max(0, total.get(name, 0) - used.get(name, 0)) for name in {**total, **used}}
 
 
 def _sums(amounts: ByType) -> dict[str, str]:
