@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from koordinator.api.codec import DecodeError, decode, decode_any, decoder, encode
@@ -76,3 +79,38 @@ def test_a_quantity_that_is_no_pointer_is_written_when_zero() -> None:
 def test_equal_quantities_are_shared() -> None:
     containers = decode_any(b'{"cpu":"500m"}')
     assert Quantity.parse(containers["cpu"]) is Quantity.parse("500m")
+
+
+_TWO_THREADS = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import msgspec
+
+from koordinator.api.codec import convert, decode, encode
+
+DOCUMENT = {"inner": {"value": {"a": {"x": 1}}}}
+barrier = Barrier(2)
+
+
+def work(expected, number):
+    barrier.wait()
+    found = convert(DOCUMENT, expected) if number else decode(encode(DOCUMENT), expected)
+    return found.inner.value["a"].x
+
+
+sys.setswitchinterval(1e-6)
+with ThreadPoolExecutor(2) as threads:
+    for _ in range(100):
+        leaf = msgspec.defstruct("Leaf", [("x", int)])
+        inner = msgspec.defstruct("Inner", [("value", dict[str, leaf])])
+        outer = msgspec.defstruct("Outer", [("inner", inner), ("more", list[inner] | None, None)])
+        assert list(threads.map(work, [outer] * 2, range(2))) == [1, 1]
+"""
+
+
+def test_two_threads_may_be_the_first_to_decode_a_type() -> None:
+    """In a process of its own, which would crash."""
+    ended = subprocess.run([sys.executable, "-c", _TWO_THREADS], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import cache
+from threading import Lock
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -53,9 +54,14 @@ def _encode_custom(value: Any) -> Any:
 _encoder = msgspec.json.Encoder(enc_hook=_encode_custom)
 
 
+_compiling = Lock()
+
+
 @cache
 def _decoder(expected: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(expected, dec_hook=_decode_custom, strict=True)
+    # msgspec keeps what it finds out about a struct in the struct, and crashes where two threads do so at once.
+    with _compiling:
+        return msgspec.json.Decoder(expected, dec_hook=_decode_custom, strict=True)
 
 
 def decode(body: bytes | bytearray | memoryview | msgspec.Raw | str, expected: type[T]) -> T:
@@ -103,6 +109,7 @@ def convert(document: Any, expected: type[T]) -> T:
 
 
 def _convert(document: Any, expected: type[T]) -> T:
+    _decoder(cast("Any", expected))
     return msgspec.convert(document, expected, dec_hook=_decode_custom, strict=True)
 
 
