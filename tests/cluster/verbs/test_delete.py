@@ -51,6 +51,30 @@ def test_a_bound_pod_gets_its_grace_period() -> None:
     assert (metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"]) == ("2026-01-01T00:00:30Z", 30)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (9_223_372_036, "2318-04-12T23:47:16Z"),
+        (9_223_372_037, "1733-09-22T00:12:43Z"),
+        (2**63 - 1, "2025-12-31T23:59:59Z"),
+    ],
+)
+def test_a_grace_period_of_centuries_begins_anew_below_zero(seconds: int, expected: str) -> None:
+    """As it does on kube-apiserver v1.35."""
+    verbs = Verbs()
+    _bound_pod(verbs)
+    _, metadata = _delete(verbs, "pods", "p", DeleteOptions(grace_period_seconds=seconds))
+    assert (metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"]) == (expected, seconds)
+
+
+def test_a_grace_period_beyond_all_time_can_be_shortened() -> None:
+    verbs = Verbs()
+    _bound_pod(verbs)
+    _delete(verbs, "pods", "p", DeleteOptions(grace_period_seconds=2**63 - 1))
+    _, metadata = _delete(verbs, "pods", "p", DeleteOptions(grace_period_seconds=4))
+    assert metadata["deletionTimestamp"] == "2026-01-01T00:00:04Z"
+
+
 def test_a_grace_period_is_only_ever_shortened() -> None:
     verbs = Verbs()
     _bound_pod(verbs)

@@ -79,7 +79,7 @@ async def _admit(environment: Environment, attributes: Attributes) -> None:
 
 
 def _is_pending(resource: Resource, old: Document, options: DeleteOptions) -> bool:
-    """Whether its keeper was told to end it already, and has no less time than is asked for now."""
+    """Whether the kubelet was told to end it already, and has no less time than is asked for now."""
     granted = old["metadata"].get("deletionGracePeriodSeconds")
     if not resource.graceful_deletion or not old["metadata"].get("deletionTimestamp") or not granted:
         return False
@@ -102,7 +102,7 @@ def check_preconditions(target: Target, old: Document, options: DeleteOptions) -
 
 
 def _grace_period(resource: Resource, old: Document, options: DeleteOptions) -> int:
-    """Seconds that the object's keeper (for pods the kubelet) has; 0 where nobody keeps it."""
+    """Seconds that the kubelet has; 0 where there is none for the object."""
     if not resource.graceful_deletion:
         return 0
     spec, status = old.get("spec") or {}, old.get("status") or {}
@@ -114,6 +114,12 @@ def _grace_period(resource: Resource, old: Document, options: DeleteOptions) -> 
     return 1 if period < 0 else int(period)
 
 
+def _as_duration(seconds: int) -> timedelta:
+    """As API servers count: nanoseconds of 64 bits, which begin anew below zero after three centuries."""
+    nanoseconds = (seconds * 10**9 + 2**63) % 2**64 - 2**63
+    return timedelta(microseconds=nanoseconds // 1000)
+
+
 def _mark(resource: Resource, obj: Document, grace: int, now: datetime) -> bool:
     """Set or shorten the time of deletion; False when that is set already and no later than asked for."""
     metadata = obj["metadata"]
@@ -122,9 +128,9 @@ def _mark(resource: Resource, obj: Document, grace: int, now: datetime) -> bool:
         if grace >= granted:
             return False
         due = datetime.fromisoformat(metadata["deletionTimestamp"])
-        metadata["deletionTimestamp"] = timestamp(due - timedelta(seconds=granted - grace))
+        metadata["deletionTimestamp"] = timestamp(due - _as_duration(granted) + _as_duration(grace))
     else:
-        metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace))
+        metadata["deletionTimestamp"] = timestamp(now + _as_duration(grace))
         if metadata.get("generation"):
             metadata["generation"] += 1
     metadata["deletionGracePeriodSeconds"] = grace
