@@ -373,6 +373,13 @@ def test_cycles_of_what_is_no_cgroup_cost_nothing_else(node: NodeUnderTest) -> N
     assert 'loop_errors_total{loop="cycles"} 0.0' in text
 
 
+def test_each_loop_has_a_heartbeat(node: NodeUnderTest) -> None:
+    text = asyncio.run(exported(node, 75))
+    shown = set(re.findall(r'loop_last_success_timestamp_seconds{loop="([^"]*)"}', text))
+    waiting = {"folders of pods", "new pods", "new containers", "hook server", "resized pods"}
+    assert shown >= {*waiting, "measure", "node info", "node metric", "node topology", "pods", "runtime hooks"}
+
+
 def test_a_gate_whose_feature_is_missing_says_so_once(node: NodeUnderTest, caplog: pytest.LogCaptureFixture) -> None:
     node.gates = ("PSICollector", "ColdPageCollector")
     text = asyncio.run(exported(node, 40))

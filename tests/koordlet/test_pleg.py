@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from koordinator.base.clock import ManualClock
+from koordinator.base.loops import LoopMetrics
+from koordinator.base.metrics import Metrics
 from koordinator.koordlet.pleg import PodLifecycleEvents
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.inotify import FolderWatcher, InotifyError
@@ -29,7 +31,9 @@ class Watched:
         self.fails = False
         self._refreshed = asyncio.Event()
         layout = CgroupLayout(str(root), CgroupVersion.V2, CgroupDriver.SYSTEMD)
-        self._events = PodLifecycleEvents(layout, self.clock, self._refresh, make_watcher)
+        self._events = PodLifecycleEvents(
+            layout, self.clock, LoopMetrics(self.clock, Metrics()), self._refresh, make_watcher
+        )
 
     def make(self, folder: str) -> None:
         (self.root / folder).mkdir(parents=True)

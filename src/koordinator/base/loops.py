@@ -156,14 +156,15 @@ class LoopSupervisor:
         self._loops: dict[str, Loop] = {}
         self._heartbeats: dict[str, Heartbeat] = {}
         self._alive_at: dict[str, float] = {}
-        self._metrics = LoopMetrics(clock, metrics or Metrics())
+        self.metrics = LoopMetrics(clock, metrics or Metrics())
+        """For heartbeats of loops that are run elsewhere."""
 
     def add(self, loop: Loop) -> None:
         """Add a loop before ``run``; ValueError when its name is taken."""
         if loop.name in self._loops:
             raise ValueError(f"loop {loop.name!r} exists")
         self._loops[loop.name] = loop
-        self._heartbeats[loop.name] = self._metrics.loop(loop.name, loop.deadline)
+        self._heartbeats[loop.name] = self.metrics.loop(loop.name, loop.deadline)
 
     async def run(self) -> None:
         """Run all loops until cancelled; the iterations in hand are cancelled and awaited."""

@@ -14,6 +14,7 @@ from typing import Final
 from koordinator.base import logs
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.loops import Heartbeat, LoopMetrics
 from koordinator.base.program import Process, Run, greet, run_program
 from koordinator.device_daemon.device_file import DeviceFile, DeviceFileError
 from koordinator.device_daemon.discovery import Discovery
@@ -24,6 +25,8 @@ from koordinator.node.pci import PciBus
 _LOG = logging.getLogger(__name__)
 
 _PROGRAM: Final = "koord-device-daemon"
+_DEADLINE: Final = 600.0
+"""Of one look: each call of a vendor's tool ends after half a minute, and there is one for each card."""
 
 
 def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
@@ -45,7 +48,8 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
 
 async def _run(options: Options, configure: Callable[[], Options], process: Process) -> None:
     machine = Machine(HostTools(options.host_root), PciBus(options.pci_folder), options.dev)
-    daemon = Daemon(options, process.clock, Discovery(machine))
+    heartbeat = LoopMetrics(process.clock, process.metrics).loop("discovery", _DEADLINE)
+    daemon = Daemon(options, process.clock, Discovery(machine), heartbeat)
     if options.oneshot:
         failed = await daemon.look_and_write()
         if failed:
@@ -61,9 +65,10 @@ async def _run(options: Options, configure: Callable[[], Options], process: Proc
 class Daemon:
     """One node's devices, kept in the file."""
 
-    def __init__(self, options: Options, clock: Clock, discovery: Discovery) -> None:
+    def __init__(self, options: Options, clock: Clock, discovery: Discovery, heartbeat: Heartbeat) -> None:
         self._options = options
         self._clock = clock
+        self._heartbeat = heartbeat
         self._discovery = discovery
         self._file = DeviceFile(options.output)
 
@@ -82,7 +87,7 @@ class Daemon:
                 await self._keep_writing_until(stop, hang_up)
                 if hang_up.is_set():
                     hang_up.clear()
-                    self._follow(configure)
+                    self._reconfigure(configure)
         finally:
             self._remove()
 
@@ -102,12 +107,14 @@ class Daemon:
     async def _keep_writing(self) -> None:
         while True:
             try:
-                await self.look_and_write()
+                await self._heartbeat.iterate(self.look_and_write())
+            except TimeoutError:
+                _LOG.error("not all tools have ended after %g s: the file stays as it was", self._heartbeat.deadline)
             except DeviceFileError as error:
                 _LOG.error("%s; trying again in %g s", error, self._options.sleep_interval)
             await self._clock.sleep(self._options.sleep_interval)
 
-    def _follow(self, configure: Callable[[], Options]) -> None:
+    def _reconfigure(self, configure: Callable[[], Options]) -> None:
         """A configuration that cannot be used leaves the one before in force."""
         try:
             options = configure()

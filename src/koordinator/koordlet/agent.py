@@ -194,12 +194,16 @@ class Agent:
             enforcement = self._add_loops(kubelet, layout, meter, nvml)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._loops.run(), name="loops")
-                tasks.create_task(enforcement.hooks.serve(), name="runtime hooks")
+                tasks.create_task(enforcement.hooks.serve(self._loops.metrics), name="runtime hooks")
                 if self._options.features.enabled(features.POD_RESOURCES_PROXY):
-                    tasks.create_task(self._serve_pod_resources(kubelet), name="pod resources")
+                    serve = partial(self._serve_pod_resources, kubelet)
+                    tasks.create_task(self._loops.metrics.loop("pod resources").watch(serve), name="pod resources")
                 if self._options.kubelet.sync_interval > 0:
                     events = PodLifecycleEvents(
-                        layout, self._given.clock, partial(self.states.sync_pods, kubelet, layout)
+                        layout,
+                        self._given.clock,
+                        self._loops.metrics,
+                        partial(self.states.sync_pods, kubelet, layout),
                     )
                     tasks.create_task(events.run(), name="pod lifecycle events")
         finally:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 from koordinator.api.qos import KubernetesQoS
 from koordinator.base.clock import Clock
+from koordinator.base.loops import LoopMetrics
 from koordinator.node.cgroup_layout import CgroupLayout, UnknownCgroupError
 from koordinator.node.errors import FileError
 from koordinator.node.host import list_subfolders
@@ -37,11 +39,13 @@ class PodLifecycleEvents:
         self,
         layout: CgroupLayout,
         clock: Clock,
+        loops: LoopMetrics,
         refresh: Callable[[], Awaitable[None]],
         make_watcher: Callable[[], FolderWatcher] = FolderWatcher,
     ) -> None:
         self._layout = layout
         self._clock = clock
+        self._loops = loops
         self._refresh = refresh
         self._make_watcher = make_watcher
         qos_folders = {layout.folder("cpu", layout.qos(qos)) for qos in KubernetesQoS}
@@ -61,11 +65,12 @@ class PodLifecycleEvents:
         loop.add_reader(watcher.fileno(), lambda: self._on_events(watcher))
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._keep_watching(watcher), name="watch folders of pods")
-                tasks.create_task(self._refresh_after(self._pod_appeared, (0.0,)), name="new pods")
-                tasks.create_task(
-                    self._refresh_after(self._container_appeared, _CONTAINER_SECONDS), name="new containers"
-                )
+                for name, body in (
+                    ("folders of pods", partial(self._keep_watching, watcher)),
+                    ("new pods", partial(self._refresh_after, self._pod_appeared, (0.0,))),
+                    ("new containers", partial(self._refresh_after, self._container_appeared, _CONTAINER_SECONDS)),
+                ):
+                    tasks.create_task(self._loops.loop(name).watch(body), name=name)
         finally:
             loop.remove_reader(watcher.fileno())
             watcher.close()

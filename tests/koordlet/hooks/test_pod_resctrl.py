@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from koordinator.koordlet.executor.wishes import Explanation, Outcome, Verdict
 from koordinator.koordlet.hooks.contexts import ContainerContext, HookError
-from koordinator.koordlet.hooks.pod_resctrl import container, schemata, task_group, told, unused_groups
+from koordinator.koordlet.hooks.pod_resctrl import container, event_of, schemata, task_group, unused_groups
 from koordinator.koordlet.qos.class_resctrl import AMD
 from koordinator.node.kernel_writer import MachineFiles, RefusedWriteError
 from koordinator.node.resctrl import CacheAllocation, read_allocation
@@ -151,7 +151,7 @@ def test_what_the_author_is_told(
     pod, given = running("web", annotations=annotated(HALF)), rules(caches=CacheAllocation(0x7FF, (0,), "", groups))
     wish = schemata(pod, given)[0]
     verdict = Verdict(wish.target, wish.value, wish, (wish.owner,))
-    assert told(pod, given, Explanation("", verdict, outcome, "no space left on device")) == expected
+    assert event_of(pod, given, Explanation("", verdict, outcome, "no space left on device")) == expected
 
 
 class KilledError(Exception):

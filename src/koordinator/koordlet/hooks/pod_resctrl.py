@@ -24,7 +24,7 @@ from koordinator.node.resctrl import CacheAllocation
 V = TypeVar("V")
 
 OWNER: Final = "Resctrl"
-Told = tuple[Literal["Normal", "Warning"], str, str]
+PodEvent = tuple[Literal["Normal", "Warning"], str, str]
 """The type, reason and note of an event."""
 TASKS_OWNER: Final = "Resctrl (tasks)"
 _PREFIX: Final = "koordlet-"
@@ -107,7 +107,7 @@ def task_group(pod: PodContext, rules: Rules) -> str | None:
     return group
 
 
-def told(pod: PodContext, rules: Rules, found: Explanation | None) -> Told | None:
+def event_of(pod: PodContext, rules: Rules, found: Explanation | None) -> PodEvent | None:
     """The event that a pod gets in a round; None if there is nothing to tell.
 
     ``rules`` are those of the round, ``found`` what has become of the wish for ``tellable``.

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from koordinator.api.meta import ObjectReference
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.feature_gates import FeatureGates
-from koordinator.base.loops import Loop
+from koordinator.base.loops import Loop, LoopMetrics
 from koordinator.base.metrics import exponential_buckets
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics, Expiry, Rows
@@ -121,7 +121,7 @@ class RuntimeHooks:
         self._nri: NRIPlugin | None = None
         self._has_no_groups = False
         """Whether the gate Resctrl is off, and nothing is left of it."""
-        self._told: dict[str, pod_resctrl.Told] = {}
+        self._reported: dict[str, pod_resctrl.PodEvent] = {}
         """Events of the last round, by the pod's UID."""
         host = options.host
         self._hooks = make_hooks(options.features, RDMADeviceInject(partial(verbs_device, host), device_file))
@@ -142,7 +142,7 @@ class RuntimeHooks:
             self._hooks,
             reconciling,
             self._durations("hook_reconciler", ("level", "resource_type", "status")),
-            followers=(self._tell_of_groups, *(() if self._cookies is None else (self._cookies.follow,))),
+            followers=(self._report_groups, *(() if self._cookies is None else (self._cookies.follow,))),
         )
         self._resized = ResizedPods(sources.executor, sources.clock)
         self._starting = StartingHooks(
@@ -208,16 +208,20 @@ class RuntimeHooks:
             loops.append(Loop("network QoS", self._network.reconcile, interval, _DEADLINE))
         return loops
 
-    async def serve(self) -> None:
+    async def serve(self, loops: LoopMetrics) -> None:
         """Answer runtimes and their proxies until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._serve_proxies(), name="hook server")
-            tasks.create_task(self._resized.run(), name="resized pods")
+
+            def start(name: str, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
+                tasks.create_task(loops.loop(name).watch(body), name=name)
+
+            start("hook server", self._serve_proxies)
+            start("resized pods", self._resized.run)
             nri = self._options.hooks.nri
             if nri.socket:
                 socket = os.path.join(self._options.host.var_run, nri.socket)
                 self._nri = NRIPlugin(replace(nri, socket=socket), self._starting, self._sources.clock)
-                tasks.create_task(self._nri.run(), name="NRI plugin")
+                start("NRI plugin", self._nri.run)
 
     async def _serve_proxies(self) -> None:
         """What keeps it from that is said, and tried again."""
@@ -336,18 +340,18 @@ class RuntimeHooks:
         if self._sources.audit is not None:
             self._sources.audit.record(AuditEvent(type="node", reason=reason, message=message), _AUDIT_LEVEL)
 
-    def _tell_of_groups(self, pods: Sequence[PodContext], rules: Rules) -> None:
+    def _report_groups(self, pods: Sequence[PodContext], rules: Rules) -> None:
         """Authors of pods with a part of the cache are told once whether there was a group left for it."""
-        told: dict[str, pod_resctrl.Told] = {}
+        reported: dict[str, pod_resctrl.PodEvent] = {}
         for pod in pods if rules.caches is not None else ():
-            event = pod_resctrl.told(pod, rules, self._sources.executor.explain(pod_resctrl.tellable(pod)))
+            event = pod_resctrl.event_of(pod, rules, self._sources.executor.explain(pod_resctrl.tellable(pod)))
             if event is not None:
-                told[pod.uid] = event
-                if self._told.get(pod.uid) != event:
+                reported[pod.uid] = event
+                if self._reported.get(pod.uid) != event:
                     regarding = ObjectReference("v1", "Pod", pod.namespace, pod.name, uid=pod.uid)
                     kind, reason, note = event
                     self._sources.events.event(regarding, kind, reason, pod_resctrl.OWNER, note)
-        self._told = told
+        self._reported = reported
 
     def _durations(self, name: str, labels: tuple[str, ...]) -> Callable[[str, str, str, float], None]:
         node = self._options.node_name
