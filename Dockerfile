@@ -4,7 +4,11 @@
 #   docker tag koordinator:0.1.0 REGISTRY/koordinator:0.1.0 && docker push REGISTRY/koordinator:0.1.0
 #   koord manifests --image=REGISTRY/koordinator:0.1.0 | kubectl apply -f -
 #
-# With NVIDIA's bindings, for koordlet on nodes with GPUs: docker build --build-arg REQUIREMENTS=nvidia …
+# For koordlet and koord-device-daemon alone, without numpy and other packages that only the other programs need:
+#
+#   docker build --build-arg REQUIREMENTS=node --tag REGISTRY/koordinator-node:0.1.0 .
+#
+# REQUIREMENTS=nvidia is the same with NVIDIA's bindings, for nodes with GPUs; network, with pyroute2, for network QoS.
 #
 # Not tested: this file has been linted, but neither built nor run, since the project's tests have no container engine.
 # What it does is tested step by step: the wheel in an empty environment (tests/e2e/test_wheel.py), and the Deployments'
@@ -12,11 +16,11 @@
 ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim AS build
-# Which file of requirements/ is installed: runtime, or the same with an extra of the package.
+# Which file of requirements/ is installed: runtime has what all programs need, the others what those of a node need.
 ARG REQUIREMENTS=runtime
 WORKDIR /source
 # The locked, hashed dependencies first: they change more seldom than the sources.
-COPY requirements/runtime.txt requirements/nvidia.txt requirements/network.txt requirements/
+COPY requirements/runtime.txt requirements/node.txt requirements/nvidia.txt requirements/network.txt requirements/
 RUN python -m venv --without-pip /opt/koordinator \
  && pip --python /opt/koordinator install --no-cache-dir --no-compile --require-hashes --only-binary=:all: -r requirements/${REQUIREMENTS}.txt
 COPY pyproject.toml README.md LICENSE ./

@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # For two cores: the tests wait a fifth of their time for programs that they start.
 TEST_JOBS ?= 3
-# They wait most of the time, but some measure.
-REAL_JOBS ?= 3
+# They wait most of the time.
+REAL_JOBS ?= 6
 # The seed of `make test-long`: a new one each time, unless a failure is to be seen again.
 SEED := $(or $(SEED),$(shell date +%s))
 
@@ -84,11 +84,15 @@ bench-scheduler: $(STAMP) ## koord-scheduler beside the Go original on a real AP
 bench-scheduler-perf: $(STAMP) ## Kubernetes' scheduler_perf workloads at a fifth of their size
 	$(BIN)/python -m benchmarks.scheduler_perf --scale 0.2
 
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
+NODE := --extra koordlet --extra device-daemon --extra runtime-proxy
+
 lock: $(STAMP) ## resolve pyproject.toml anew into requirements/*.txt
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements/runtime.txt
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev -o requirements/dev.txt
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --extra nvidia -o requirements/nvidia.txt
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --extra network -o requirements/network.txt
+	$(COMPILE) --extra koord -o requirements/runtime.txt
+	$(COMPILE) --extra koord --group dev -o requirements/dev.txt
+	$(COMPILE) $(NODE) -o requirements/node.txt
+	$(COMPILE) $(NODE) --extra nvidia -o requirements/nvidia.txt
+	$(COMPILE) $(NODE) --extra network -o requirements/network.txt
 
 clean: ## remove everything that was installed or generated locally
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .pytest_cache .data

@@ -40,17 +40,23 @@ def test_what_it_copies_exists_and_reaches_the_builder() -> None:
     assert {f"!{source.split('/')[0]}" for source in copied} <= set(let_in)
 
 
+def requirements(name: str) -> set[str]:
+    text = (REPOSITORY / f"requirements/{name}.txt").read_text()
+    return set(re.findall(r"^[a-z0-9-]+==\S+", text, re.MULTILINE))
+
+
+def test_an_image_of_a_node_has_less() -> None:
+    assert requirements("node") < requirements("runtime")
+    assert not {"numpy", "rich", "cryptography"} & {each.partition("==")[0] for each in requirements("node")}
+
+
 @pytest.mark.parametrize("extra", ["nvidia", "network"])
 def test_an_extra_can_be_built_in(extra: str) -> None:
-    """Its requirements are those of all programs, and one more."""
+    """Its requirements are those of a node's programs, and one more."""
     assert "ARG REQUIREMENTS=runtime\n" in DOCKERFILE
     assert "--require-hashes --only-binary=:all: -r requirements/${REQUIREMENTS}.txt" in DOCKERFILE
     assert f"requirements/{extra}.txt " in DOCKERFILE
-    runtime, more = (
-        set(re.findall(r"^[a-z0-9-]+==\S+", (REPOSITORY / f"requirements/{name}.txt").read_text(), re.MULTILINE))
-        for name in ("runtime", extra)
-    )
-    assert runtime < more
+    assert requirements("node") < requirements(extra)
 
 
 @pytest.mark.parametrize("pod", WITHOUT_ROOT.values(), ids=WITHOUT_ROOT)

@@ -37,23 +37,37 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the wheel installed."""
-    folder = tmp_path_factory.mktemp("environment")
+    return installed(wheel, "koord", tmp_path_factory.mktemp("environment"))
+
+
+@pytest.fixture(scope="module")
+def node_environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return installed(wheel, "koordlet", tmp_path_factory.mktemp("node"))
+
+
+def installed(wheel: Path, extra: str, folder: Path) -> Path:
+    """A virtual environment with the wheel and what its extra needs."""
     venv.create(folder, with_pip=False)
     install = [sys.executable, "-m", "pip", "--python", str(folder), "install", "--quiet", "--no-deps", "--no-index"]
     subprocess.run([*install, "--disable-pip-version-check", str(wheel)], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
     (metadata,) = site.glob("koordinator-*.dist-info")
-    link_dependencies(PathDistribution(metadata).requires or [], site, set())
+    link_dependencies(PathDistribution(metadata).requires or [], site, set(), {extra})
     return folder
 
 
-def link_dependencies(requirements: list[str], site: Path, seen: set[str]) -> None:
-    """Links to what these need, and to what that needs."""
+def link_dependencies(requirements: list[str], site: Path, seen: set[str], extras: set[str]) -> None:
+    """Links to what these need, and to what that needs, with the ``extras`` and those that they name."""
     for text in requirements:
         described, _, condition = text.partition(";")
         (name,) = re.findall(r"^[\w.-]+", described)
-        if name in seen or "extra ==" in condition:
+        chosen = re.findall(r"extra == ['\"]([\w-]+)['\"]", condition)
+        if name in seen or (chosen and not extras & set(chosen)):
+            continue
+        if name == "koordinator":
+            more = set(re.findall(r"[\w-]+", described.partition("[")[2])) - extras
+            if more:
+                link_dependencies(requirements, site, seen, extras | more)
             continue
         seen.add(name)
         try:
@@ -66,7 +80,7 @@ def link_dependencies(requirements: list[str], site: Path, seen: set[str]) -> No
             target = site / entry
             if not target.exists():
                 target.symlink_to(str(found.locate_file(entry)))
-        link_dependencies(found.requires or [], site, seen)
+        link_dependencies(found.requires or [], site, seen, set())
 
 
 def run(environment: Path, folder: Path, *command: str) -> str:
@@ -114,6 +128,19 @@ def test_the_wheel_has_its_license(wheel: Path) -> None:
 
 def test_the_command_knows_its_version(environment: Path, tmp_path: Path) -> None:
     assert run(environment, tmp_path, "koord", "--version").startswith("koord ")
+
+
+@pytest.mark.parametrize("program", ["koordlet", "koord-device-daemon", "koord-runtime-proxy"])
+def test_a_node_s_programs_start_without_what_others_need(program: str, node_environment: Path, tmp_path: Path) -> None:
+    assert "usage" in run(node_environment, tmp_path, program, "--help").lower()
+
+
+@pytest.mark.parametrize("package", ["numpy", "rich", "cryptography", "re2"])
+def test_a_node_s_environment_lacks_what_its_programs_do_not_use(
+    package: str, node_environment: Path, tmp_path: Path
+) -> None:
+    code = f"import importlib.util as u; print(u.find_spec({package!r}) is None)"
+    assert run(node_environment, tmp_path, "python", "-c", code).strip() == "True"
 
 
 @pytest.mark.parametrize("program", ["koord-scheduler", "koord-manager"])

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Final
 
 from koordinator.base.build import VersionAction
+from koordinator.base.entry import what_is_missing
 from koordinator.base.errors import KoordinatorError
 
 COMMANDS: Final = {
@@ -50,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except KoordinatorError as error:
         print(f"koord: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        print(f"koord: {what_is_missing(error, 'koord')}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
