@@ -1,7 +1,7 @@
 """Which plugins take part where: the original's own answers, and what must hold for any sets of plugins.
 
-``original_expansions.json`` is what the Go original logged at its start ("the scheduler starts to work with those
-plugins") for the files beside it; at score with weights.
+``original_expansions.json`` is what the Go original logs at its start ("the scheduler starts to work with those
+plugins") for the files beside it, written by ``record.py``; at score with weights.
 """
 
 from __future__ import annotations
