@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
-from tests.real.control_plane import ControlPlane
+from tests.real.control_plane import GARBAGE_PERCENT, ControlPlane
+from tests.real.costs import Costs
 from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
 
 _HERE = Path(__file__).resolve().parent
@@ -19,12 +21,18 @@ _HERE = Path(__file__).resolve().parent
 
 _REAL_NODE = "real node"
 _ON_THE_REAL_NODE = (
-    "cpu_suppress", "critest", "interference", "koordlet", "koordlet_roles", "koordlet_steps", "nri", "runtime_hooks",
+    "cpu_suppress", "critest", "interference", "koordlet", "koordlet_roles", "nri", "runtime_hooks",
     "runtime_proxy_kubelet",
 )  # fmt: skip
 """A machine has one: these wait for each other, and one worker at most shall."""
 _LONG = ("quotas", "reservations", "gangs", "migration", "manager_controllers", "koordlet_cpu_evictions")
 _PART = re.compile(r"\bpart \d+")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Memory is at hand and CPUs are not: this saves a quarter of a control plane's CPU.
+    os.environ.setdefault(GARBAGE_PERCENT, "400")
+    config.pluginmanager.register(Costs())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -71,6 +79,14 @@ class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
             return _REAL_NODE
         part = _PART.search(test)
         return f"{file} {part[0]}" if part else file
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """A worker always has a test more than it runs. While that is the only one of its file or part, which may take
+        minutes, what comes next waits for it: not what is to be begun early, but what is to be begun last."""
+        left = [unit for unit in self.assigned_work[node].values() if not all(unit.values())]
+        if left and not any(any(unit.values()) for unit in left):
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
 
 
 @pytest.fixture(scope="session", autouse=True)

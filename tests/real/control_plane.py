@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import signal
-import ssl
 import subprocess
 import time
 import urllib.error
@@ -18,11 +18,14 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from tests.free_ports import free_ports
+from tests.real.administrator import Administrator, unverified
 
 TOKEN = "admintoken"
 _READY_SECONDS = 90.0
 _STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.1
+GARBAGE_PERCENT = "KOORDINATOR_CONTROL_PLANE_GOGC"
+"""Names the variable with the GOGC of control planes, where that shall be another one than Go's own."""
 _DEATH_SIGNAL_OPTION = 1
 _LIBC = ctypes.CDLL(None)
 
@@ -56,6 +59,7 @@ class ControlPlane:
         self._extra_arguments = extra_arguments
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._port, self._etcd_port, self._peer_port = free_ports(3)
+        self._administrator = Administrator(self._port, TOKEN)
 
     @property
     def url(self) -> str:
@@ -67,20 +71,25 @@ class ControlPlane:
 
     def start(self) -> Path:
         """Start both programs and wait until the API server is ready. Returns the kubeconfig of an administrator."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._write_credentials()
         try:
-            self._spawn("etcd", self._etcd_arguments())
-            self.start_api_server()
+            self.begin()
+            self.wait_ready()
         except BaseException:
             self.stop()
             raise
         return self.kubeconfig
 
+    def begin(self) -> None:
+        """Start both programs, which ``wait_ready`` waits for. They end with the thread that has called this."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._write_credentials()
+        self._spawn("etcd", self._etcd_arguments())
+        self._spawn("kube-apiserver", self._api_server_arguments())
+
     def start_api_server(self) -> None:
         """Start kube-apiserver alone, after ``kill_api_server``."""
         self._spawn("kube-apiserver", self._api_server_arguments())
-        self._wait_until_ready()
+        self.wait_ready()
 
     def kill_api_server(self) -> None:
         """End kube-apiserver with SIGKILL; etcd keeps what it has stored."""
@@ -99,29 +108,13 @@ class ControlPlane:
         self.start_api_server()
 
     def stop(self) -> None:
+        self._administrator.close()
         self._end("kube-apiserver", signal.SIGTERM)
         self._end("etcd", signal.SIGTERM)
 
     def request(self, method: str, path: str, document: Any = None) -> tuple[int, dict[str, Any]]:
-        """One request of an administrator, with a JSON body. Returns the status code and the answer.
-
-        For what a test needs around what it tests; a PATCH is a merge patch. Where there is no such resource yet, the
-        answer is empty.
-        """
-        media_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        request = urllib.request.Request(
-            f"{self.url}{path}",
-            method=method,
-            data=None if document is None else json.dumps(document).encode(),
-            headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": media_type, "Accept": "application/json"},
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=30, context=_unverified()) as answer:
-                return int(answer.status), json.load(answer)
-        except urllib.error.HTTPError as error:
-            with error:
-                text = error.read()
-                return error.code, json.loads(text) if text.startswith(b"{") else {}
+        """One request of an administrator: see ``Administrator``."""
+        return self._administrator.request(method, path, document)
 
     def kubeconfig_for(self, token: str) -> Path:
         """A kubeconfig for one of ``tokens``."""
@@ -205,7 +198,8 @@ class ControlPlane:
     def _log(self, program: str) -> Path:
         return self._directory / f"{program}.log"
 
-    def _wait_until_ready(self) -> None:
+    def wait_ready(self) -> None:
+        """Raises ControlPlaneError where a program has ended, or takes too long."""
         deadline = time.monotonic() + _READY_SECONDS
         while not self._is_ready():
             for program, process in self._processes.items():
@@ -218,7 +212,7 @@ class ControlPlane:
     def _is_ready(self) -> bool:
         request = urllib.request.Request(f"{self.url}/readyz", headers={"Authorization": f"Bearer {TOKEN}"})
         try:
-            with urllib.request.urlopen(request, timeout=5, context=_unverified()) as answer:
+            with urllib.request.urlopen(request, timeout=5, context=unverified()) as answer:
                 return int(answer.status) == 200
         except (OSError, urllib.error.URLError):
             return False
@@ -227,22 +221,20 @@ class ControlPlane:
         return "\n".join(self._log(program).read_text(errors="replace").splitlines()[-5:])
 
 
-def _unverified() -> ssl.SSLContext:
-    """Before the API server has made its certificate there is nothing to verify it with."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
-
-
 def _spawn(program: Path, arguments: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [str(program), *arguments],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
+        env=_environment(),
         preexec_fn=_end_with_parent,
     )
+
+
+def _environment() -> dict[str, str]:
+    percent = os.environ.get(GARBAGE_PERCENT)
+    return {**os.environ, **({"GOGC": percent} if percent else {})}
 
 
 def _end_with_parent() -> None:

@@ -11,7 +11,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +33,7 @@ from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import write_configuration
 from tests.real.verdicts.original import original_scheduler
+from tests.real.watched import Watched, watching
 
 PREFIX: Final = "quota.scheduling.koordinator.sh"
 WRITTEN: Final = ("runtime", "request", "child-request", "non-preemptible-request", "non-preemptible-used")
@@ -41,6 +42,7 @@ BUILT_IN: Final = ("koordinator-root-quota", "koordinator-system-quota", "koordi
 _DECIDED: Final = 60.0
 _SETTLED: Final = 40.0
 _QUIET: Final = 4.0
+_LOOK: Final = 0.2
 _QUIET_FOR_ORIGINAL: Final = 15.0
 """It computes shares every ten seconds."""
 
@@ -239,16 +241,23 @@ async def _until_served(client: KubeClient) -> None:
                 return
 
 
-async def take(client: KubeClient, step: Step) -> None:
+@asynccontextmanager
+async def watched_quotas(client: KubeClient) -> AsyncIterator[Watched]:
+    """Pods, quotas and events, for the functions below. The cluster has been prepared."""
+    async with watching(client, (PODS, "default"), (ELASTIC_QUOTAS, ""), (EVENTS_V1, "default")) as watched:
+        yield watched
+
+
+async def take(watched: Watched, step: Step) -> None:
     """Take the step, and wait for what the scheduler makes of it."""
+    client = watched.client
     if isinstance(step, Await):
-        async with asyncio.timeout(_DECIDED):
-            while not (await client.get(PODS, step.name, "default")).spec.node_name:
-                await asyncio.sleep(0.05)
+        assert await watched.until(lambda: _has_node(watched, step.name), _DECIDED), f"{step.name} gets no node"
         return
     if isinstance(step, Create) and step.document.get("kind") != "ElasticQuota":
         await client.create(PODS, dict(step.document), "default")
-        await _until_decided(client, step.document["metadata"]["name"])
+        name = step.document["metadata"]["name"]
+        assert await watched.until(lambda: is_decided(watched, name), _DECIDED), f"{name} is not decided about"
         return
     if isinstance(step, Create):
         await client.create(ELASTIC_QUOTAS, dict(step.document), step.document["metadata"]["namespace"])
@@ -262,27 +271,29 @@ async def take(client: KubeClient, step: Step) -> None:
     await asyncio.sleep(0.3)
 
 
-async def _until_decided(client: KubeClient, name: str) -> None:
-    async with asyncio.timeout(_DECIDED):
-        while True:
-            found = await client.get(PODS, name, "default")
-            condition = scheduled_condition(found)
-            if found.spec.node_name or (condition is not None and condition.status == "False"):
-                return
-            await asyncio.sleep(0.02)
+def _has_node(watched: Watched, name: str) -> bool:
+    found = watched.get(PODS, name)
+    return found is not None and bool(found.spec.node_name)
 
 
-async def outcome(client: KubeClient) -> Outcome:
+def is_decided(watched: Watched, name: str) -> bool:
+    """Whether the pod has a node, or a condition that says why not."""
+    found = watched.get(PODS, name)
+    condition = scheduled_condition(found) if found is not None else None
+    return _has_node(watched, name) or (condition is not None and condition.status == "False")
+
+
+async def outcome(watched: Watched) -> Outcome:
     """How pods and quotas look now."""
     found = Outcome()
-    for each in (await client.list(PODS, "default")).items:
+    for each in watched.list(PODS):
         condition = scheduled_condition(each)
         message = condition.message if condition is not None else "not decided"
         found.pods[each.metadata.name] = "" if each.spec.node_name else message
-    for other in (await client.list(ELASTIC_QUOTAS)).items:
+    for other in watched.list(ELASTIC_QUOTAS):
         if other.metadata.name not in BUILT_IN:
             found.quotas[other.metadata.name] = {key: _written(other, key) for key in (*WRITTEN, "used")}
-    for event in json.loads(await client.raw("GET", EVENTS_V1.path("default")))["items"]:
+    for event in json.loads(await watched.client.raw("GET", EVENTS_V1.path("default")))["items"]:
         about = event["regarding"]
         found.events.add((about["kind"], about["name"], event["type"], event["reason"]))
     return found
@@ -294,19 +305,25 @@ def _written(each: ElasticQuota, key: str) -> ResourceList:
     return {name: amount for name, amount in amounts.items() if amount}
 
 
-async def settled(client: KubeClient, expected: Outcome | None) -> Outcome:
-    """The outcome when quotas are as ``expected``, or without that when it has not changed for a while."""
-    last, since = await outcome(client), asyncio.get_running_loop().time()
+async def settled(watched: Watched, expected: Callable[[], Outcome | None] | None) -> Outcome:
+    """The outcome when it has not changed for a while; or, where something is ``expected``, when quotas are like that.
+
+    ``expected`` returns None as long as it is not known.
+    """
+    clock = asyncio.get_running_loop().time
+    seen, last, since = watched.changes, await outcome(watched), clock()
     end = since + _SETTLED
-    while (now := asyncio.get_running_loop().time()) < end:
-        if expected is not None and last.quotas == expected.quotas:
+    while (now := clock()) < end:
+        known = expected() if expected is not None else None
+        if known is not None and last.quotas == known.quotas:
             return last
         if now - since > (_QUIET if expected is None else _QUIET_FOR_ORIGINAL):
             return last
-        await asyncio.sleep(0.2)
-        found = await outcome(client)
-        if found != last:
-            last, since = found, now
+        await asyncio.sleep(_LOOK)
+        if watched.changes != seen:
+            seen, found = watched.changes, await outcome(watched)
+            if found != last:
+                last, since = found, now
     return last
 
 
@@ -331,11 +348,11 @@ async def clean(client: KubeClient) -> None:
         await delete_if_there(client, EVENTS_V1, event.metadata.name, "default")
 
 
-async def play(client: KubeClient, scenario: Scenario, expected: Outcome | None = None) -> Outcome:
+async def play(watched: Watched, scenario: Scenario, expected: Callable[[], Outcome | None] | None = None) -> Outcome:
     """Run the scenario and clean up behind it."""
     try:
         for step in scenario.steps:
-            await take(client, step)
-        return await settled(client, expected)
+            await take(watched, step)
+        return await settled(watched, expected)
     finally:
-        await clean(client)
+        await clean(watched.client)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -24,15 +24,17 @@ from koordinator.kube.interface import PatchType
 from koordinator.scheduler.cycle.failure_report import scheduled_condition
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
-from tests.real.quota_runs import delete_if_there, our_scheduler
+from tests.real.quota_runs import delete_if_there, is_decided, our_scheduler
 from tests.real.scheduler_configuration import write_configuration
 from tests.real.verdicts.original import original_scheduler
+from tests.real.watched import Watched, watching
 
 LASTING_NODES: Final = ("node-0", "node-1")
 """Of all scenarios; others are deleted at the end of the scenario that has added them."""
 _DECIDED: Final = 60.0
 _SETTLED: Final = 40.0
 _QUIET: Final = 2.5
+_LOOK: Final = 0.2
 
 
 def profile(**args: Any) -> dict[str, Any]:
@@ -202,26 +204,34 @@ def running(
             yield
 
 
-async def play(client: KubeClient, scenario: Scenario) -> Outcome:
+@asynccontextmanager
+async def watched_reservations(client: KubeClient) -> AsyncIterator[Watched]:
+    """Pods, Reservations and events, for the functions below. The cluster has been prepared."""
+    async with watching(client, (PODS, "default"), (RESERVATIONS, ""), (EVENTS_V1, "default")) as watched:
+        yield watched
+
+
+async def play(watched: Watched, scenario: Scenario) -> Outcome:
     """Run the scenario and clean up behind it."""
     try:
-        return await act(client, scenario.steps)
+        return await act(watched, scenario.steps)
     finally:
-        await clean(client)
+        await clean(watched.client)
 
 
-async def act(client: KubeClient, steps: Sequence[Step]) -> Outcome:
+async def act(watched: Watched, steps: Sequence[Step]) -> Outcome:
     """Take the steps one after another; what they have come to once nothing changes any more."""
     for step in steps:
         if step is not steps[0]:
             # What follows from the step before is heard of by watches, and nothing shows that it has been;
             # controllers look each second.
             await asyncio.sleep(1.2)
-        await _take(client, step)
-    return await _settled(client)
+        await _take(watched, step)
+    return await _settled(watched)
 
 
-async def _take(client: KubeClient, step: Step) -> None:
+async def _take(watched: Watched, step: Step) -> None:
+    client = watched.client
     if isinstance(step, AddNode):
         await _add_node(client, step)
     elif isinstance(step, Delete):
@@ -239,10 +249,12 @@ async def _take(client: KubeClient, step: Step) -> None:
         await client.create(POD_DISRUPTION_BUDGETS, document, "default")
     elif step.get("kind") == "Reservation":
         await client.create(RESERVATIONS, dict(step))
-        await _until_reserved(client, step["metadata"]["name"])
+        name = step["metadata"]["name"]
+        assert await watched.until(lambda: _has_conditions(watched, name), _DECIDED), f"{name} is not decided about"
     else:
         await client.create(PODS, dict(step), "default")
-        await _until_decided(client, step["metadata"]["name"])
+        name = step["metadata"]["name"]
+        assert await watched.until(lambda: is_decided(watched, name), _DECIDED), f"{name} is not decided about"
 
 
 async def _add_node(client: KubeClient, step: AddNode) -> None:
@@ -263,35 +275,24 @@ async def _delete(client: KubeClient, step: Delete) -> None:
             await client.delete(RESERVATIONS, step.name)
 
 
-async def _until_reserved(client: KubeClient, name: str) -> None:
-    async with asyncio.timeout(_DECIDED):
-        while not (await client.get(RESERVATIONS, name)).status.conditions:
-            await asyncio.sleep(0.02)
+def _has_conditions(watched: Watched, name: str) -> bool:
+    found = watched.get(RESERVATIONS, name)
+    return found is not None and bool(found.status.conditions)
 
 
-async def _until_decided(client: KubeClient, name: str) -> None:
-    async with asyncio.timeout(_DECIDED):
-        while True:
-            found = await client.get(PODS, name, "default")
-            condition = scheduled_condition(found)
-            if found.spec.node_name or (condition is not None and condition.status == "False"):
-                return
-            await asyncio.sleep(0.02)
-
-
-async def outcome(client: KubeClient) -> Outcome:
+async def outcome(watched: Watched) -> Outcome:
     """How pods and Reservations look now."""
     found, there = Outcome(), set[tuple[str, str]]()
-    for each in (await client.list(PODS, "default")).items:
+    for each in watched.list(PODS):
         there.add((each.metadata.name, each.metadata.uid))
         condition = scheduled_condition(each)
         message = condition.message if condition is not None else "not decided"
         record = json.loads(each.metadata.annotations.get(RESERVATION_ALLOCATED, "{}"))
         found.pods[each.metadata.name] = "" if each.spec.node_name else message, record.get("name", "")
-    for other in (await client.list(RESERVATIONS)).items:
+    for other in watched.list(RESERVATIONS):
         found.reservations[other.metadata.name] = _shown(other)
         there.add((other.metadata.name, other.metadata.uid))
-    for event in json.loads(await client.raw("GET", EVENTS_V1.path("default")))["items"]:
+    for event in json.loads(await watched.client.raw("GET", EVENTS_V1.path("default")))["items"]:
         about = event["regarding"]
         # The original has more about pods that are named by the uid of a Reservation, and are not there.
         if (about["name"], about.get("uid")) in there and event["reason"] != "InvalidReservation":
@@ -311,15 +312,17 @@ def _shown(found: Reservation) -> dict[str, Any]:
     }
 
 
-async def _settled(client: KubeClient) -> Outcome:
+async def _settled(watched: Watched) -> Outcome:
     """The outcome when it has not changed for a while."""
-    last, since = await outcome(client), asyncio.get_running_loop().time()
+    clock = asyncio.get_running_loop().time
+    seen, last, since = watched.changes, await outcome(watched), clock()
     end = since + _SETTLED
-    while (now := asyncio.get_running_loop().time()) < end and now - since <= _QUIET:
-        await asyncio.sleep(0.2)
-        found = await outcome(client)
-        if found != last:
-            last, since = found, now
+    while (now := clock()) < end and now - since <= _QUIET:
+        await asyncio.sleep(_LOOK)
+        if watched.changes != seen:
+            seen, found = watched.changes, await outcome(watched)
+            if found != last:
+                last, since = found, now
     return last
 
 

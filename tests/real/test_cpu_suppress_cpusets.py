@@ -249,11 +249,17 @@ def _check(step: Step, bench: Bench) -> None:
     assert wrong == "", wrong + logs
 
 
-@pytest.mark.parametrize("step", STEPS, ids=str)
+_SECOND_PART = 13
+"""The number of a step before which best-effort pods are left alone, as at the beginning."""
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(each, id=f"part {int(number >= _SECOND_PART)}: {each}") for number, each in enumerate(STEPS)]
+)
 def test_best_effort_pods_have_the_same_cpus_as_with_the_original(step: Step, bench: Bench) -> None:
     _check(step, bench)
 
 
-@pytest.mark.parametrize("step", STATIC_STEPS, ids=str)
+@pytest.mark.parametrize("step", [pytest.param(each, id=f"part 2: {each}") for each in STATIC_STEPS])
 def test_they_have_them_with_kubelets_static_cpu_manager_too(step: Step, static_bench: Bench) -> None:
     _check(step, static_bench)

@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, PODS
 from koordinator.api.manifests import custom_resource_definitions
-from koordinator.api.pod import Pod
 from koordinator.kube.connect import ClientOptions, connect
 from tests.real.control_plane import ControlPlane
 from tests.real.gangs.declarations import DECLARED
 from tests.real.gangs.scenarios import BETTER, CHANGED, OPEN, SAME, Scenario
-from tests.real.gangs.stage import NAMESPACE, Outcome, Stage
+from tests.real.gangs.stage import Outcome, Stage, watched_stage
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import API_VERSION, PLAIN, write_configuration
+from tests.real.side_by_side import Parts, Who, both, cases, cut, two_planes
 from tests.real.verdicts.original import original_scheduler
 
 _GANG = {"name": "Coscheduling"}
@@ -43,7 +44,7 @@ differences.md, "PreEnqueue"."""
 
 
 @contextmanager
-def our_scheduler(plane: ControlPlane, configuration: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def our_scheduler(configuration: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0"]
     with log.open("wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file)
@@ -69,57 +70,84 @@ async def play(
     """The outcome of each scenario, one after another; each has nodes of its own, unless they shall have one name."""
     client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig), qps=0))
     try:
-        stage, found = Stage(client), dict[str, Outcome]()
-        await stage.until_scheduling()
-        for name, scenario in scenarios.items():
-            stage.prefix = "node" if on_same_nodes else name.replace("_", "-")
-            await scenario(stage)
-            found[name] = await stage.outcome()
-            await stage.clear()
-        return found
+        async with watched_stage(client) as stage:
+            found = dict[str, Outcome]()
+            await stage.until_scheduling()
+            for name, scenario in scenarios.items():
+                stage.prefix = "node" if on_same_nodes else name.replace("_", "-")
+                await scenario(stage)
+                found[name] = await stage.outcome()
+                await stage.clear()
+            return found
     finally:
         await client.close()
 
 
-@pytest.mark.parametrize(
-    "table",
-    [SAME, CHANGED, DECLARED],
-    ids=["part 0: as declared", "part 1: as changed", "part 2: otherwise declared"],
-)
-def test_gangs_end_as_with_the_original(
-    table: Mapping[str, Scenario], plane: ControlPlane, real_programs: RealPrograms, tmp_path: Path
-) -> None:
-    asyncio.run(install(plane))
-    configuration = write_configuration(tmp_path / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=PROFILE)
+_TABLE: Final[Mapping[str, Scenario]] = {**SAME, **CHANGED, **DECLARED}
+_PARTS: Final = cut(list(_TABLE), 6)
+_COMPARED: Final = ("bound", "annotations", "event_reasons", "phases", "told")
+_TRIES: Final = 3
+"""The original tries a gang that does not fit over and over, so that what it gets done in time is chance."""
 
-    def different(scenarios: Mapping[str, Scenario]) -> dict[str, list[str]]:
-        with original_scheduler(real_programs, plane, configuration, tmp_path / "original.log"):
-            theirs = asyncio.run(play(plane, scenarios))
-        with our_scheduler(plane, configuration, tmp_path / "ours.log"):
-            ours = asyncio.run(play(plane, scenarios))
-        fields = ("bound", "annotations", "event_reasons", "phases", "told")
-        found = {
-            name: [
-                f"{name}: {field}: theirs {getattr(theirs[name], field)}, ours {getattr(ours[name], field)}"
-                for field in fields
-                if getattr(theirs[name], field) != getattr(ours[name], field) and (name, field) not in _ALL_ARE_TOLD
-            ]
-            for name in scenarios
-        }
-        return {name: fields for name, fields in found.items() if fields}
+Differences = Mapping[str, Sequence[str]]
+"""By scenario, for those that end differently."""
 
-    found = different(table)
-    for _ in range(2):
-        if found:
-            # The original tries a gang that does not fit over and over, so that what it gets done in time is chance.
-            found = different({name: table[name] for name in found})
-    assert [difference for each in found.values() for difference in each] == []
+
+@pytest.fixture(scope="module")
+def differences(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Parts[Differences]:
+    def play_part(part: str) -> Differences:
+        folder = tmp_path_factory.mktemp("gangs")
+        with two_planes(real_programs, folder) as planes:
+            return asyncio.run(_differences(real_programs, planes, folder, _PARTS[part]))
+
+    return Parts(play_part)
+
+
+async def _differences(
+    programs: RealPrograms, planes: Mapping[Who, ControlPlane], folder: Path, names: Sequence[str]
+) -> Differences:
+    await both(lambda who: install(planes[who]))
+    left: Differences = {name: [] for name in names}
+    for _ in range(_TRIES):
+        left = await _different(programs, planes, folder, {name: _TABLE[name] for name in left})
+        if not left:
+            break
+    return left
+
+
+async def _different(
+    programs: RealPrograms, planes: Mapping[Who, ControlPlane], folder: Path, scenarios: Mapping[str, Scenario]
+) -> Differences:
+    async def run(who: Who) -> dict[str, Outcome]:
+        plane, log = planes[who], folder / f"{who}.log"
+        configuration = write_configuration(folder / f"{who}.yaml", kubeconfig=plane.kubeconfig, profile=PROFILE)
+        if who == "ours":
+            with our_scheduler(configuration, log):
+                return await play(plane, scenarios)
+        with original_scheduler(programs, plane, configuration, log):
+            return await play(plane, scenarios)
+
+    ours, theirs = await both(run)
+    found = {
+        name: [
+            f"{field}: theirs {getattr(theirs[name], field)}, ours {getattr(ours[name], field)}"
+            for field in _COMPARED
+            if getattr(theirs[name], field) != getattr(ours[name], field) and (name, field) not in _ALL_ARE_TOLD
+        ]
+        for name in scenarios
+    }
+    return {name: lines for name, lines in found.items() if lines}
+
+
+@pytest.mark.parametrize(("part", "name"), cases(_PARTS))
+def test_gangs_end_as_with_the_original(differences: Parts[Differences], part: str, name: str) -> None:
+    assert differences[part].get(name, []) == []
 
 
 def test_gangs_that_change_are_never_bound_in_part_nor_kept_out(plane: ControlPlane, tmp_path: Path) -> None:
     asyncio.run(install(plane))
     configuration = write_configuration(tmp_path / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=PROFILE)
-    with our_scheduler(plane, configuration, tmp_path / "ours.log"):
+    with our_scheduler(configuration, tmp_path / "ours.log"):
         ours = asyncio.run(play(plane, BETTER))
     assert {name: outcome.bound for name, outcome in ours.items()} == {
         "minimum_lowered": {"g": 2},
@@ -134,7 +162,7 @@ def test_gangs_that_change_are_never_bound_in_part_nor_kept_out(plane: ControlPl
 def test_a_gang_is_placed_on_a_node_that_was_full_under_the_same_name(plane: ControlPlane, tmp_path: Path) -> None:
     asyncio.run(install(plane))
     configuration = write_configuration(tmp_path / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=PROFILE)
-    with our_scheduler(plane, configuration, tmp_path / "ours.log"):
+    with our_scheduler(configuration, tmp_path / "ours.log"):
         ours = asyncio.run(play(plane, OPEN, on_same_nodes=True))
     assert (ours["more_than_the_minimum"].bound, ours["waiting_and_running"].bound) == ({"g": 4}, {"g": 3})
 
@@ -142,34 +170,31 @@ def test_a_gang_is_placed_on_a_node_that_was_full_under_the_same_name(plane: Con
 MEMBERS = 40
 
 
-async def bound_members(stage: Stage) -> int:
-    pods = (await stage.client.list(PODS, NAMESPACE)).items
-    return sum(1 for pod in pods if isinstance(pod, Pod) and pod.spec.node_name)
+def bound_members(stage: Stage) -> int:
+    return sum(1 for pod in stage.watched.list(PODS) if pod.spec.node_name)
 
 
 async def until_bound(stage: Stage, count: int) -> None:
-    async with asyncio.timeout(60):
-        while await bound_members(stage) < count:
-            await asyncio.sleep(0.001)
+    assert await stage.watched.until(lambda: bound_members(stage) >= count, 60), bound_members(stage)
 
 
 async def kill_and_go_on(plane: ControlPlane, configuration: Path, folder: Path, after: int) -> int:
     """How many members are bound in the end when the scheduler is killed as soon as ``after`` are."""
     client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig), qps=0))
     try:
-        stage = Stage(client)
-        with our_scheduler(plane, configuration, folder / f"killed-{after}.log") as process:
-            await stage.until_scheduling()
-            await stage.nodes(MEMBERS // 2, MEMBERS // 2)
-            await stage.group("g", MEMBERS)
-            await stage.pods_of("g", MEMBERS)
-            await until_bound(stage, after)
-            process.kill()
-        with our_scheduler(plane, configuration, folder / f"next-{after}.log"):
-            await until_bound(stage, MEMBERS)
-        found = await bound_members(stage)
-        await stage.clear()
-        return found
+        async with watched_stage(client) as stage:
+            with our_scheduler(configuration, folder / f"killed-{after}.log") as process:
+                await stage.until_scheduling()
+                await stage.nodes(MEMBERS // 2, MEMBERS // 2)
+                await stage.group("g", MEMBERS)
+                await stage.pods_of("g", MEMBERS)
+                await until_bound(stage, after)
+                process.kill()
+            with our_scheduler(configuration, folder / f"next-{after}.log"):
+                await until_bound(stage, MEMBERS)
+            found = bound_members(stage)
+            await stage.clear()
+            return found
     finally:
         await client.close()
 

@@ -131,14 +131,14 @@ def _counts_rounds(line: str) -> bool:
 
 def _findings(node: EnforcedNode) -> list[dict[str, Any]]:
     """Of the online pod, in the NodeMetric."""
-    pods = node.get("nodemetric", node.name).get("status", {}).get("podsMetric", [])
+    pods = node.get("nodemetrics", node.name).get("status", {}).get("podsMetric", [])
     web = [pod for pod in pods if pod["name"] == "web"]
     return [each for pod in web for each in pod.get("extensions", {}).get("Object", {}).get("interference", [])]
 
 
 def _told(node: EnforcedNode, indicator: str) -> list[str]:
     """What events say of the online pod, by one indicator, in their order."""
-    events = node.get("events", "-n", _NAMESPACE)["items"]
+    events = node.get("events", namespace=_NAMESPACE)["items"]
     found = [each for each in events if each["reason"] == "InterferenceDetected"]
     found.sort(key=lambda event: event["metadata"]["creationTimestamp"])
     return [each["message"] for each in found if each["message"].startswith(f"{indicator} is ")]

@@ -79,7 +79,7 @@ def _manifest(number: int) -> str:
 
 
 def _running(real: EnforcedNode) -> list[dict[str, Any]]:
-    pods = real.get("pods", "-n", "koordlet-test")["items"]
+    pods = real.get("pods", namespace="koordlet-test")["items"]
     return [pod for pod in pods if pod["status"]["phase"] == "Running"]
 
 
@@ -109,7 +109,7 @@ def _other_name(node: EnforcedNode) -> str:
     """Another Node of the same machine and kubelet, so that two agents report beside each other."""
     name = f"{_NODE}-original"
     node.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-    known = node.get("node", _NODE)["status"]
+    known = node.get("nodes", _NODE)["status"]
     shared = {key: known[key] for key in ("addresses", "daemonEndpoints", "capacity", "allocatable", "nodeInfo")}
     node.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": shared}))
     _want_reports(node, name)
@@ -120,17 +120,17 @@ def test_the_report_agrees_with_the_original_in_the_same_minute(
     node: EnforcedNode, real_programs: RealPrograms, tmp_path: Path
 ) -> None:
     _want_reports(node, _NODE)
-    other, before = _other_name(node), node.get("nodemetric", _NODE).get("status", {}).get("updateTime")
+    other, before = _other_name(node), node.get("nodemetrics", _NODE).get("status", {}).get("updateTime")
     log = tmp_path / "koordlet.log"
     try:
         with node.original(real_programs, tmp_path / "original", name=other):
             agent = _start(node, log, "--addr=0")
             try:
-                _until(lambda: "updateTime" in node.get("nodemetric", other).get("status", {}), _WINDOW + 60)
+                _until(lambda: "updateTime" in node.get("nodemetrics", other).get("status", {}), _WINDOW + 60)
                 _until(
-                    lambda: node.get("nodemetric", _NODE).get("status", {}).get("updateTime") != before, _WINDOW + 60
+                    lambda: node.get("nodemetrics", _NODE).get("status", {}).get("updateTime") != before, _WINDOW + 60
                 )
-                ours, theirs = (_used(node.get("nodemetric", name)["status"]) for name in (_NODE, other))
+                ours, theirs = (_used(node.get("nodemetrics", name)["status"]) for name in (_NODE, other))
             finally:
                 agent.send_signal(signal.SIGTERM)
                 assert agent.wait(10) == 0, log.read_text()
@@ -159,7 +159,7 @@ def _cores(quantity: str) -> float:
 
 def test_the_report_agrees_with_the_kernels_counters(node: EnforcedNode, tmp_path: Path) -> None:
     _want_reports(node, _NODE)
-    before = node.get("nodemetric", _NODE).get("status", {}).get("updateTime")
+    before = node.get("nodemetrics", _NODE).get("status", {}).get("updateTime")
     burning = next(pod for pod in _running(node) if pod["metadata"]["name"] == "p0")
     layout = CgroupLayout("/sys/fs/cgroup", CgroupVersion.V1, CgroupDriver.CGROUPFS)
     reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
@@ -168,9 +168,9 @@ def test_the_report_agrees_with_the_kernels_counters(node: EnforcedNode, tmp_pat
     agent = _start(node, log, "--addr=0")
     try:
         started, used = time.monotonic(), reader.cpu_usage(folder)
-        _until(lambda: node.get("nodemetric", _NODE).get("status", {}).get("updateTime") != before, _WINDOW + 30)
+        _until(lambda: node.get("nodemetrics", _NODE).get("status", {}).get("updateTime") != before, _WINDOW + 30)
         cores = (reader.cpu_usage(folder) - used) / (time.monotonic() - started) / 1e9
-        status = node.get("nodemetric", _NODE)["status"]
+        status = node.get("nodemetrics", _NODE)["status"]
         memory = reader.memory_stat(folder).usage
     finally:
         agent.send_signal(signal.SIGTERM)

@@ -14,6 +14,7 @@ import pytest
 from tests.real.evicting_nodes import BATCH_CPU, CPUS, NAMES, Evictions, Node, PodCase, Scenario, evictions
 from tests.real.polling import until
 from tests.real.programs import RealPrograms
+from tests.real.side_by_side import in_parts
 
 GATES = ("BECPUSuppress", "BECPUEvict", "CPUEvict")
 COOL_DOWN = 8
@@ -178,7 +179,7 @@ def programs(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFacto
         yield made
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+@pytest.mark.parametrize("scenario", in_parts(SCENARIOS, 4))
 def test_the_same_pods_are_evicted(scenario: Scenario, programs: Evictions) -> None:
     programs.check(scenario)
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.real.evicting_nodes import Evictions, PodCase, Scenario, evictions
 from tests.real.programs import RealPrograms
+from tests.real.side_by_side import in_parts
 
 GATES = ("BEMemoryEvict", "CPUAllocatableEvict", "MemoryAllocatableEvict")
 
@@ -161,6 +162,6 @@ def programs(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFacto
         yield made
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+@pytest.mark.parametrize("scenario", in_parts(SCENARIOS, 2))
 def test_the_same_pods_are_evicted(scenario: Scenario, programs: Evictions) -> None:
     programs.check(scenario)

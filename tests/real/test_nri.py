@@ -265,10 +265,10 @@ def test_a_koordlet_that_was_away_catches_up(nri: NRINode) -> None:
 
 
 def test_a_pod_that_a_hook_cannot_read_starts_only_where_that_is_wanted(nri: NRINode) -> None:
-    broken, complaint = {"scheduling.koordinator.sh__resource-status": ["no object"]}, "sh/resource-status]: Expected"
+    broken, error = {"scheduling.koordinator.sh__resource-status": ["no object"]}, "sh/resource-status]: Expected"
     with nri.koordlet("--runtime-hooks-plugin-failure-policy=Fail"):
         nri.node.apply(_PODS.pod("refused", "LSR", {"cpu": "100m"}, **broken))
-        until(lambda: complaint in _events(nri.node, "refused"), 30)
+        until(lambda: error in _events(nri.node, "refused"), 30)
         nri.node.kubectl("delete", "pod", "refused", "-n", _NAMESPACE, "--wait=false")
     with nri.koordlet():
         nri.node.run_pod(_PODS.pod("ignored", "LSR", {"cpu": "100m"}, **broken))
@@ -276,7 +276,7 @@ def test_a_pod_that_a_hook_cannot_read_starts_only_where_that_is_wanted(nri: NRI
 
 def _events(node: EnforcedNode, pod: str) -> str:
     """Those of kubelet: why it cannot start the pod."""
-    events = node.get("events", "-n", _NAMESPACE, f"--field-selector=involvedObject.name={pod}")["items"]
+    events = node.get("events", namespace=_NAMESPACE, query=f"?fieldSelector=involvedObject.name={pod}")["items"]
     return " ".join(event["message"] for event in events if event["reason"] == "FailedCreatePodSandBox")
 
 

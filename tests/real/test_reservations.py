@@ -4,15 +4,10 @@ and statuses."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
 from tests.real.quota_runs import connected, prepare
 from tests.real.reservation_runs import (
@@ -26,8 +21,10 @@ from tests.real.reservation_runs import (
     pod,
     reservation,
     running,
+    watched_reservations,
 )
 from tests.real.reservation_scenarios import ELSEWHERE, OPERATING, OWNERS, ROOM, TAKING_OVER
+from tests.real.side_by_side import Parts, Who, both, cases, cut, two_planes
 
 _SHARED: Final[Any] = {"allocateOnce": False}
 _TAKING: Final[Any] = {"preAllocation": True, "allocatePolicy": "Restricted", "allocateOnce": False}
@@ -302,34 +299,10 @@ PREEMPTING: Final = (
     ),
 )
 
-_PARTS: Final = {
-    **{f"part {index}": SCENARIOS[index::3] for index in range(3)},
-    "part 3": OWNERS,
-    "part 4": ROOM,
-    "part 5": PREEMPTING,
-    "part 6": (*TAKING_OVER, *ELSEWHERE, *OPERATING),
-}
-"""They are played side by side: they mostly wait."""
-_ARGS: Final[Any] = {"part 5": {"enablePreemption": True}}
-
-
-def _run(
-    who: str, programs: RealPrograms, folder: Path, scenarios: Sequence[Scenario], args: Mapping[str, Any]
-) -> dict[str, Outcome]:
-    plane = ControlPlane(programs.kubernetes, folder / who)
-
-    async def run() -> dict[str, Outcome]:
-        async with connected(plane) as client:
-            await prepare(client, cpu="4", memory="8Gi")
-            return {each.name: await play(client, each) for each in scenarios}
-
-    plane.start()
-    try:
-        # Neither deletes what has ended while somebody looks.
-        with running(who, programs, plane, folder / who, gcIntervalSeconds=3600, **args):
-            return asyncio.run(run())
-    finally:
-        plane.stop()
+_ALIKE: Final = cut((*SCENARIOS, *OWNERS, *ROOM, *TAKING_OVER, *ELSEWHERE, *OPERATING), 7)
+_PREEMPTING: Final = cut(PREEMPTING, 2, first=7)
+_PARTS: Final = {**_ALIKE, **_PREEMPTING}
+_ARGS: Final[Any] = {part: {"enablePreemption": True} for part in _PREEMPTING}
 
 
 _WOKEN: Final = {"deleted, its room is free": "p", "it expires": "p", "opened again": "o"}
@@ -363,37 +336,35 @@ def _differences(name: str, ours: Outcome, theirs: Outcome) -> list[str]:
     return found
 
 
-Both = tuple[dict[str, Outcome], dict[str, Outcome]]
-"""The outcomes with ours and with the original."""
+Outcomes = tuple[dict[str, Outcome], dict[str, Outcome]]
+"""With ours and with the original."""
 
 
 @pytest.fixture(scope="module")
-def played(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Both]:
-    """A part is played when it is asked for."""
-
-    @cache
-    def outcomes(part: str) -> Both:
+def played(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Parts[Outcomes]:
+    def play_part(part: str) -> Outcomes:
         folder = tmp_path_factory.mktemp("reservations")
-        with ThreadPoolExecutor(2) as threads:
-            ours, theirs = (
-                threads.submit(_run, who, real_programs, folder, _PARTS[part], _ARGS.get(part, {}))
-                for who in ("ours", "original")
-            )
-            return ours.result(), theirs.result()
+        with two_planes(real_programs, folder) as planes:
 
-    return outcomes
+            async def play_all(who: Who) -> dict[str, Outcome]:
+                async with connected(planes[who]) as client:
+                    await prepare(client, cpu="4", memory="8Gi")
+                    # Neither deletes what has ended while somebody looks.
+                    args = {"gcIntervalSeconds": 3600, **_ARGS.get(part, {})}
+                    with running(who, real_programs, planes[who], folder / who, **args):
+                        async with watched_reservations(client) as watched:
+                            return {each.name: await play(watched, each) for each in _PARTS[part]}
+
+            return asyncio.run(both(play_all))
+
+    return Parts(play_part)
 
 
 @pytest.mark.parametrize(
-    ("part", "name"),
-    [
-        pytest.param(part, each.name, id=f"{part}: {each.name}")
-        for part, scenarios in _PARTS.items()
-        for each in scenarios
-    ],
+    ("part", "name"), cases({part: [each.name for each in scenarios] for part, scenarios in _PARTS.items()})
 )
-def test_pods_and_reservations_end_as_with_the_original(played: Callable[[str], Both], part: str, name: str) -> None:
-    ours, theirs = played(part)
+def test_pods_and_reservations_end_as_with_the_original(played: Parts[Outcomes], part: str, name: str) -> None:
+    ours, theirs = played[part]
     if name in _WOKEN:
         assert ours[name].pods[_WOKEN[name]][0] == ""
         return

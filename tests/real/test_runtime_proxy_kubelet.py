@@ -19,7 +19,7 @@ from tests.real.container_runtime import ProxyProcess
 from tests.real.hook_server_process import SHARES
 from tests.real.polling import until
 from tests.real.programs import RealPrograms
-from tests.real.real_node import REPOSITORY, started_node
+from tests.real.real_node import REPOSITORY, EnforcedNode, real_node
 
 _NODE = "proxy-node"
 _PODS = 30
@@ -33,19 +33,13 @@ exec {kubelet} "$@"
 
 @dataclass(frozen=True)
 class Node:
-    kubeconfig: Path
+    real: EnforcedNode
     proxy: ProxyProcess
     namespace: str
 
-    def kubectl(self, *arguments: str, given: str = "") -> str:
-        command = ["kubectl", "--kubeconfig", str(self.kubeconfig), *arguments]
-        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=120, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
     def pods(self) -> list[Any]:
         """What the API server has of them."""
-        pods: list[Any] = json.loads(self.kubectl("get", "pods", "-n", self.namespace, "-o", "json"))["items"]
+        pods: list[Any] = self.real.get("pods", namespace=self.namespace)["items"]
         return pods
 
     def running(self) -> list[str]:
@@ -76,17 +70,15 @@ def node(real_programs: RealPrograms, real_cluster: Path) -> Iterator[Node]:
         link_programs(real_programs.kubernetes, folder / "bin", proxy.socket)
         hooks = [sys.executable, "-m", "tests.real.hook_server_process", str(folder / "hook.sock"), str(folder / "log")]
         # Of its own: a run that has failed leaves pods in the one before.
-        real = Node(real_cluster, proxy, f"runtime-proxy-{uuid4().hex[:8]}")
+        namespace = f"runtime-proxy-{uuid4().hex[:8]}"
         with subprocess.Popen(hooks, cwd=REPOSITORY) as hook_server:
             until((folder / "hook.sock").exists, 30, "the hook server serves")
             proxy.register("a.json", folder / "hook.sock", _HOOKS)
             try:
                 proxy.launch()
                 programs = {"KBIN": str(folder / "bin"), "CRI_SOCKET": str(proxy.socket)}
-                with started_node(real_cluster, folder / "node", _NODE, **programs):
-                    real.kubectl("create", "namespace", real.namespace)
-                    yield real
-                    real.kubectl("delete", "namespace", real.namespace, "--wait=false")
+                with real_node(real_cluster, folder / "node", _NODE, namespace, **programs) as real:
+                    yield Node(real, proxy, namespace)
             finally:
                 proxy.stop()
                 hook_server.terminate()
@@ -124,9 +116,9 @@ def _manifest(number: int, namespace: str) -> str:
 def test_thirty_pods_start_while_the_proxy_is_killed_for_a_minute(node: Node) -> None:
     """Half of them run before it is killed for the first time, the others start meanwhile."""
     first, second = ([_manifest(number, node.namespace) for number in range(start, _PODS, 2)] for start in range(2))
-    node.kubectl("apply", "-f", "-", given="\n".join(first))
+    node.real.kubectl("apply", "-f", "-", given="\n".join(first))
     until(lambda: len(node.running()) >= len(first) // 2, 120, "the first pods run")
-    node.kubectl("apply", "-f", "-", given="\n".join(second))
+    node.real.kubectl("apply", "-f", "-", given="\n".join(second))
     created = {_uid(pod) for pod in node.pods()}
     assert node.kill_proxy_for(60) >= 10
     until(lambda: len(node.running()) == _PODS, 120, "all pods run")

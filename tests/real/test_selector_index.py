@@ -19,7 +19,7 @@ from tests.free_ports import free_ports
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
 from tests.real.quota_runs import connected, prepare
-from tests.real.reservation_runs import Outcome, Step, act, clean, pod, reservation, running
+from tests.real.reservation_runs import Outcome, Step, act, clean, pod, reservation, running, watched_reservations
 
 _SERVICE: Final = "/apis/v1/plugins/Reservation/reservationSelectorIndex"
 _INDEX: Final = {"enabled": True, "keyPrefixes": ["job-", " "], "keys": ["team", "rank", "team"]}
@@ -71,7 +71,8 @@ def seen(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) 
             if who == "ours":
                 await prepare(client, cpu="4", memory="8Gi")
             try:
-                return await _look(client, await act(client, _STEPS), f"http://127.0.0.1:{port}")
+                async with watched_reservations(client) as watched:
+                    return await _look(client, await act(watched, _STEPS), f"http://127.0.0.1:{port}")
             finally:
                 await clean(client)
 

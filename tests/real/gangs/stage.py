@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,12 +16,14 @@ from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.interface import PatchType
 from koordinator.scheduler.cycle.failure_report import scheduled_condition
+from tests.real.watched import Watched, watching
 
 NAMESPACE: Final = "default"
 GANG: Final = "gang.scheduling.koordinator.sh"
 POD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io"
 _QUIET_SECONDS: Final = 2.5
 """No pod has changed for so long: everybody has said what he has to say. Longer than the first back-off."""
+_STARTED: Final = 120.0
 _LONGEST: Final = 15.0
 """The original tries a gang that does not fit over and over: it is never quiet."""
 _LONGEST_BACK_OFF: Final = 40.0
@@ -60,13 +61,17 @@ class Outcome:
 
 @dataclass(slots=True)
 class Stage:
-    """``client`` of the cluster. Names of pods are ``gang-number``."""
+    """Pods and PodGroups are ``watched``. Names of pods are ``gang-number``."""
 
-    client: KubeClient
+    watched: Watched
     pods: dict[str, str] = field(default_factory=dict)
     """Pod -> gang."""
     prefix: str = "node"
     """Of the names of nodes."""
+
+    @property
+    def client(self) -> KubeClient:
+        return self.watched.client
 
     async def nodes(self, *slots: int) -> None:
         for number, count in enumerate(slots):
@@ -120,62 +125,33 @@ class Stage:
         """Wait until the scheduler places a pod that is in no gang."""
         await self.nodes(1)
         await self.pod("canary", 0, by="nothing")
-        async with asyncio.timeout(120):
-            while not (await self.client.get(PODS, "canary-0", NAMESPACE)).spec.node_name:
-                await asyncio.sleep(0.2)
+        assert await self.watched.until(lambda: self._bound_of("canary") == 1, _STARTED), "no pod is placed"
         await self.clear()
 
     async def quiet(self) -> None:
         """Wait until no pod has changed for a while."""
-        loop = asyncio.get_running_loop()
-        end, before, since = loop.time() + _LONGEST, "", loop.time()
-        while loop.time() < end:
-            found = await self._versions()
-            if found != before:
-                before, since = found, loop.time()
-            elif loop.time() - since > _QUIET_SECONDS:
-                return
-            await asyncio.sleep(0.1)
+        await self.watched.quiet(_QUIET_SECONDS, _LONGEST)
 
     async def bound(self, gang: str, count: int) -> None:
         """Wait until so many pods of the gang have a node. The outcome shows whether they got one.
 
         Back-off may be longer than what ``quiet`` waits for.
         """
-        loop = asyncio.get_running_loop()
-        end = loop.time() + _LONGEST_BACK_OFF
-        while loop.time() < end:
-            pods = (await self.client.list(PODS, NAMESPACE)).items
-            if sum(bool(pod.spec.node_name) for pod in pods if self.pods.get(pod.metadata.name) == gang) >= count:
-                return
-            await asyncio.sleep(0.1)
+        await self.watched.until(lambda: self._bound_of(gang) >= count, _LONGEST_BACK_OFF)
 
-    async def _versions(self) -> str:
-        pods = (await self.client.list(PODS, NAMESPACE)).items
-        groups = (await self.client.list(POD_GROUPS, NAMESPACE)).items
-        return json.dumps(sorted((each.metadata.name, each.metadata.resource_version) for each in (*pods, *groups)))
+    def _bound_of(self, gang: str) -> int:
+        pods = self.watched.list(PODS)
+        return sum(bool(pod.spec.node_name) for pod in pods if self.pods.get(pod.metadata.name) == gang)
 
-    async def _counted(self) -> None:
-        """Wait until no PodGroup's status counts fewer pods than have a node; on a busy machine it is written late."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + _LONGEST_COUNT
-        while loop.time() < end:
-            placed = Counter(
-                self.pods.get(pod.metadata.name)
-                for pod in (await self.client.list(PODS, NAMESPACE)).items
-                if pod.spec.node_name
-            )
-            groups = (await self.client.list(POD_GROUPS, NAMESPACE)).items
-            if all(group.status.scheduled >= placed[group.metadata.name] for group in groups):
-                return
-            await asyncio.sleep(0.2)
+    def _are_counted(self) -> bool:
+        """Whether no PodGroup's status counts fewer pods than have a node; on a busy machine it is written late."""
+        groups = self.watched.list(POD_GROUPS)
+        return all(group.status.scheduled >= self._bound_of(group.metadata.name) for group in groups)
 
     async def outcome(self) -> Outcome:
         await self.quiet()
-        await self._counted()
-        pods = {
-            pod.metadata.name: pod for pod in (await self.client.list(PODS, NAMESPACE)).items if isinstance(pod, Pod)
-        }
+        await self.watched.until(self._are_counted, _LONGEST_COUNT)
+        pods = {pod.metadata.name: pod for pod in self.watched.list(PODS)}
         bound: dict[str, int] = {}
         messages: dict[str, set[str]] = {}
         annotations: dict[str, set[tuple[tuple[str, str], ...]]] = {}
@@ -190,7 +166,7 @@ class Stage:
                 condition = scheduled_condition(pod)
                 messages.setdefault(gang, set()).add(_without_names(condition.message) if condition else "")
         uids = {pod.metadata.uid for pod in pods.values()}
-        groups = (await self.client.list(POD_GROUPS, NAMESPACE)).items
+        groups = self.watched.list(POD_GROUPS)
         events = json.loads(await self.client.raw("GET", EVENTS_V1.path(NAMESPACE)))["items"]
         return Outcome(
             bound,
@@ -216,6 +192,13 @@ class Stage:
         except ApiStatusError as error:
             if not error.is_not_found:
                 raise
+
+
+@asynccontextmanager
+async def watched_stage(client: KubeClient) -> AsyncIterator[Stage]:
+    """A stage, with its CRDs in the cluster already."""
+    async with watching(client, (PODS, NAMESPACE), (POD_GROUPS, NAMESPACE)) as watched:
+        yield Stage(watched)
 
 
 def _annotations(named: Mapping[str, str]) -> dict[str, str]:

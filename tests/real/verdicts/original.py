@@ -1,4 +1,4 @@
-"""The Go original as a process that says of every pod which nodes it scored how, and why others were ruled out."""
+"""The Go original as a process that says of every pod which nodes it scored how, and why it rejected the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated worlds on a real API server: our descheduler evicts the pods that the original evicts, for its reasons."""
+"""Generated fixtures on a real API server: our descheduler evicts the pods that the original does, for its reasons."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import pytest
 from tests.free_ports import free_ports
 from tests.real.control_plane import ControlPlane
 from tests.real.descheduling.cluster import Cluster
+from tests.real.descheduling.fixtures import Fixture, generated
 from tests.real.descheduling.running import Outcome, Trial, ends_of_jobs
-from tests.real.descheduling.worlds import World, generated
 from tests.real.programs import RealPrograms
 
 TOGETHER = 50
-"""Worlds in one cluster, each with a profile of its own."""
+"""Fixtures in one cluster, each with a profile of its own."""
 WITH_JOBS = 20
-"""Worlds in one cluster, all of one profile: there is one MigrationController in a process."""
+"""Fixtures in one cluster, all of one profile: there is one MigrationController in a process."""
 FURTHER_RUNS = 3
 """Of the original, where it gave something else than ours: what is scarce, it gives to whom it meets first."""
 LEFT_TO_CHANCE = 0.05
-"""The largest share of worlds in which the original did otherwise in each of its runs, and not the same in all."""
+"""The largest share of fixtures in which the original did otherwise in each of its runs, and not the same in all."""
 WITH_REASONS = ("LowNodeLoad", "CustomPriority", "FragmentationAware")
 """Upstream's plugins of the original evict for no reason."""
 Verdict = Mapping[str, Any]
@@ -44,11 +44,11 @@ LAST = {
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Worlds in one cluster."""
+    """Fixtures in one cluster."""
 
     cluster: Cluster
-    worlds: Sequence[World]
-    profiles: Callable[[Sequence[World]], Sequence[Mapping[str, Any]]]
+    fixtures: Sequence[Fixture]
+    profiles: Callable[[Sequence[Fixture]], Sequence[Mapping[str, Any]]]
 
     def trial(self) -> Trial:
         (port,) = free_ports(1)
@@ -58,20 +58,20 @@ class Together:
             "leaderElection": {"leaderElect": False},
             "healthzBindAddress": f"127.0.0.1:{port}",
             "metricsBindAddress": f"127.0.0.1:{port}",
-            "profiles": [*self.profiles(self.worlds), LAST],
+            "profiles": [*self.profiles(self.fixtures), LAST],
         }
         return Trial(
             self.cluster,
-            [node for world in self.worlds for node in world.nodes],
-            [pod for world in self.worlds for pod in world.pods],
+            [node for fixture in self.fixtures for node in fixture.nodes],
+            [pod for fixture in self.fixtures for pod in fixture.pods],
             settings,
             self._guard,
-            workloads={name: replicas for world in self.worlds for name, replicas in world.workloads().items()},
+            workloads={name: replicas for fixture in self.fixtures for name, replicas in fixture.workloads().items()},
         )
 
     def _guard(self) -> None:
-        for world in self.worlds:
-            for budget in world.budgets:
+        for fixture in self.fixtures:
+            for budget in fixture.budgets:
                 self.cluster.guard(budget)
 
 
@@ -86,8 +86,8 @@ def cluster(real_control_plane: ControlPlane) -> Cluster:
 def test_the_same_pods_for_the_same_reasons(
     first: int, real_programs: RealPrograms, cluster: Cluster, tmp_path: Path
 ) -> None:
-    worlds = [generated(seed) for seed in range(first, first + TOGETHER)]
-    together = Together(cluster, worlds, lambda some: [world.profile() for world in some])
+    fixtures = [generated(seed) for seed in range(first, first + TOGETHER)]
+    together = Together(cluster, fixtures, lambda some: [fixture.profile() for fixture in some])
     ours = together.trial().ours(tmp_path / "ours")
     assert {(event[0], event[3].removeprefix("pod evicted by ")) for event in ours.events} == {
         (pod, reason) for pod, (_, reason) in ours.evicted.items()
@@ -107,17 +107,17 @@ def test_the_same_pods_for_the_same_reasons(
 def test_the_same_jobs_come_to_the_same_end(
     first: int, settings: Mapping[str, Any], real_programs: RealPrograms, cluster: Cluster, tmp_path: Path
 ) -> None:
-    worlds = [generated(seed) for seed in range(first, first + 2 * WITH_JOBS, 2)]
-    together = Together(cluster, worlds, lambda some: [_migrating(some, settings)])
+    fixtures = [generated(seed) for seed in range(first, first + 2 * WITH_JOBS, 2)]
+    together = Together(cluster, fixtures, lambda some: [_migrating(some, settings)])
     ours = together.trial().ours(tmp_path / "ours")
     assert len(ours.jobs) > WITH_JOBS / 2
     _hold_against_the_original(together, ours, real_programs, tmp_path, _jobs)
 
 
-def _migrating(worlds: Sequence[World], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """LowNodeLoad over all worlds, which asks MigrationController for jobs."""
+def _migrating(fixtures: Sequence[Fixture], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """LowNodeLoad over all fixtures, which asks MigrationController for jobs."""
     controller = {"enabled": [{"name": "MigrationController"}], "disabled": [{"name": "*"}]}
-    pools = [world.node_pool() for world in worlds]
+    pools = [fixture.node_pool() for fixture in fixtures]
     arguments = {
         "LowNodeLoad": {"nodePools": pools},
         "MigrationController": {"defaultJobMode": "EvictDirectly", "evictQPS": "100", "evictBurst": 100, **settings},
@@ -137,31 +137,31 @@ def _hold_against_the_original(
     ours: Outcome,
     programs: RealPrograms,
     folder: Path,
-    verdict: Callable[[World, Outcome], Verdict],
+    verdict: Callable[[Fixture, Outcome], Verdict],
 ) -> None:
-    """In each world the same; where the original once does this and once that, at most as different as these are."""
+    """In each fixture the same; where the original once does this and once that, at most as different as these are."""
     runs: list[Outcome] = []
-    differing = together.worlds
+    differing = together.fixtures
     while differing and len(runs) <= FURTHER_RUNS:
-        trial = replace(together, worlds=differing).trial()
+        trial = replace(together, fixtures=differing).trial()
         runs.append(trial.original(programs, folder / f"original-{len(runs)}"))
-        differing = [world for world in differing if verdict(world, ours) != verdict(world, runs[-1])]
-    for world in differing:
-        theirs = [verdict(world, run) for run in runs]
-        differences = f"{world.plugin} {world.arguments}\nours: {verdict(world, ours)}\ntheirs: {theirs}"
+        differing = [fixture for fixture in differing if verdict(fixture, ours) != verdict(fixture, runs[-1])]
+    for fixture in differing:
+        theirs = [verdict(fixture, run) for run in runs]
+        differences = f"{fixture.plugin} {fixture.arguments}\nours: {verdict(fixture, ours)}\ntheirs: {theirs}"
         assert any(each != theirs[0] for each in theirs), f"the original always does otherwise in {differences}"
-        assert verdict(world, ours) or not all(theirs), f"the original always does something in {differences}"
-        assert not verdict(world, ours) or any(theirs), f"the original never does anything in {differences}"
-    assert len(differing) <= len(together.worlds) * LEFT_TO_CHANCE
-    for world in together.worlds:
-        for budget in world.budgets:
-            guarded = {pod.name for pod in world.pods if budget.matching.items() <= pod.labels.items()}
-            assert len(guarded & ours.left) <= budget.allowed, f"{world.name}: {guarded & ours.left}"
+        assert verdict(fixture, ours) or not all(theirs), f"the original always does something in {differences}"
+        assert not verdict(fixture, ours) or any(theirs), f"the original never does anything in {differences}"
+    assert len(differing) <= len(together.fixtures) * LEFT_TO_CHANCE
+    for fixture in together.fixtures:
+        for budget in fixture.budgets:
+            guarded = {pod.name for pod in fixture.pods if budget.matching.items() <= pod.labels.items()}
+            assert len(guarded & ours.left) <= budget.allowed, f"{fixture.name}: {guarded & ours.left}"
 
 
-def _evictions(world: World, outcome: Outcome) -> Verdict:
+def _evictions(fixture: Fixture, outcome: Outcome) -> Verdict:
     """By pod: the plugin, and the reason if both have one."""
-    names = world.names()
+    names = fixture.names()
     assert outcome.left & names == outcome.evicted.keys() & names
     return {
         name: (plugin, reason if plugin in WITH_REASONS else "")
@@ -170,5 +170,6 @@ def _evictions(world: World, outcome: Outcome) -> Verdict:
     }
 
 
-def _jobs(world: World, outcome: Outcome) -> Verdict:
-    return ends_of_jobs(outcome, world.names())
+def _jobs(fixture: Fixture, outcome: Outcome) -> Verdict:
+    """By pod: what its job says, and whether the pod is there."""
+    return ends_of_jobs(outcome, fixture.names())

@@ -1,7 +1,7 @@
-"""Generated worlds: nodes, pods, reports, budgets, and a profile of the descheduler that looks at nothing else.
+"""Generated fixtures: nodes, pods, reports, budgets, and a profile of the descheduler that looks at nothing else.
 
 Many of them live in one cluster and are looked at in one cycle, each by its own profile, so that hundreds take minutes.
-Usages and priorities are all different within a world: what the original leaves to the order of a hash map would make
+Usages and priorities are all different within a fixture: what the original leaves to the order of a hash map would make
 a comparison a matter of chance.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tests.real.descheduling.cluster import Budget, NodeCase, PodCase
 
-_LABEL: Final = "world"
+_LABEL: Final = "fixture"
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _EVICTION_COST: Final = "scheduling.koordinator.sh/eviction-cost"
 _RAW_ALLOCATABLE: Final = "node.koordinator.sh/raw-allocatable"
@@ -30,7 +30,7 @@ _PRIORITIES: Final = (3500, 5500, 7500, 9500)
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Fixture:
     name: str
     plugin: str
     point: str
@@ -41,7 +41,7 @@ class World:
     evictor: Mapping[str, Any] = field(default_factory=dict)
 
     def profile(self) -> dict[str, Any]:
-        """One that evicts directly, from the nodes of this world alone."""
+        """One that evicts directly, from the nodes of this fixture alone."""
         default = {"enabled": [{"name": "DefaultEvictor"}], "disabled": [{"name": "*"}]}
         arguments = {self.plugin: self.arguments, "DefaultEvictor": self.evictor}
         return {
@@ -55,7 +55,7 @@ class World:
         }
 
     def node_pool(self) -> dict[str, Any]:
-        """Of a LowNodeLoad that looks at several worlds; what a pool does not have is left out."""
+        """Of a LowNodeLoad that looks at several fixtures; what a pool does not have is left out."""
         given = {name: self.arguments[name] for name in _OF_NODE_POOLS if name in self.arguments}
         return {"name": self.name, "nodeSelector": {"matchLabels": {_LABEL: self.name}}, **given}
 
@@ -68,7 +68,7 @@ class World:
         return frozenset(pod.name for pod in self.pods)
 
 
-def generated(seed: int) -> World:
+def generated(seed: int) -> Fixture:
     """Of LowNodeLoad every other time, else of one of the other plugins in turn."""
     random = Random(seed)
     name = f"w{seed}"
@@ -87,7 +87,7 @@ class _Making:
         return self._random.random() < share
 
     def _distinct(self, low: int, high: int) -> int:
-        """A number that this world has not seen yet."""
+        """A number that this fixture has not seen yet."""
         while (number := self._random.randint(low, high)) in self._used:
             pass
         self._used.add(number)
@@ -123,12 +123,12 @@ class _Making:
 
     def _world(
         self, plugin: str, point: str, arguments: Mapping[str, Any], nodes: Sequence[NodeCase], pods: Sequence[PodCase]
-    ) -> World:
-        return World(self._name, plugin, point, arguments, nodes, pods, self._budgets(), self._evictor())
+    ) -> Fixture:
+        return Fixture(self._name, plugin, point, arguments, nodes, pods, self._budgets(), self._evictor())
 
     # LowNodeLoad
 
-    def low_node_load(self) -> World:
+    def low_node_load(self) -> Fixture:
         nodes = [self._measured_node(index) for index in range(self._random.randint(2, 5))]
         pods = []
         for index in range(self._random.randint(3, 12)):
@@ -214,7 +214,7 @@ class _Making:
 
     # The other plugins
 
-    def high_node_utilization(self) -> World:
+    def high_node_utilization(self) -> Fixture:
         nodes = [self._node(index) for index in range(4)]
         pods = [
             *(self._requesting(index, nodes[0], 100, 700) for index in range(self._random.randint(1, 3))),
@@ -224,7 +224,7 @@ class _Making:
         thresholds = {"cpu": self._random.choice((10, 20, 30))}
         return self._world("HighNodeUtilization", "balance", {"thresholds": thresholds}, nodes, pods)
 
-    def low_node_utilization(self) -> World:
+    def low_node_utilization(self) -> Fixture:
         nodes = [self._node(index) for index in range(3)]
         pods = [self._requesting(index, nodes[0], 300, 1500) for index in range(self._random.randint(3, 8))]
         pods += [self._requesting(20 + index, nodes[1], 300, 1500) for index in range(self._random.randint(0, 3))]
@@ -233,7 +233,7 @@ class _Making:
             arguments.update(useDeviationThresholds=True, thresholds={"cpu": 10}, targetThresholds={"cpu": 10})
         return self._world("LowNodeUtilization", "balance", arguments, nodes, pods)
 
-    def remove_duplicates(self) -> World:
+    def remove_duplicates(self) -> Fixture:
         nodes = [self._node(index, unschedulable=index == 3 and self._chance(0.3)) for index in range(4)]
         pods = []
         for index in range(self._random.randint(3, 9)):
@@ -241,7 +241,7 @@ class _Making:
             pods.append(self._requesting(index, node, 100, 300, owned=True))
         return self._world("RemoveDuplicates", "balance", {}, nodes, pods)
 
-    def node_taints(self) -> World:
+    def node_taints(self) -> Fixture:
         taints = [
             {"key": "only", "value": "gpu", "effect": "NoSchedule"},
             {"key": "known", "effect": "NoSchedule"},
@@ -268,7 +268,7 @@ class _Making:
             arguments[self._random.choice(("excludedTaints", "includedTaints"))] = ["known"]
         return self._world("RemovePodsViolatingNodeTaints", "deschedule", arguments, nodes, pods)
 
-    def node_affinity(self) -> World:
+    def node_affinity(self) -> Fixture:
         nodes = [self._node(index) for index in range(3)]
         pods = []
         for index in range(8):
@@ -289,7 +289,7 @@ class _Making:
             {"key": "gpu", "operator": "DoesNotExist"},
         )
 
-    def anti_affinity(self) -> World:
+    def anti_affinity(self) -> Fixture:
         nodes = [self._node(index) for index in range(3)]
         pods = []
         for index in range(8):
@@ -301,7 +301,7 @@ class _Making:
             pods.append(self._requesting(index, self._random.choice(nodes), 100, 300, **fields))
         return self._world("RemovePodsViolatingInterPodAntiAffinity", "deschedule", {}, nodes, pods)
 
-    def topology_spread(self) -> World:
+    def topology_spread(self) -> Fixture:
         nodes = [self._node(index) for index in range(4)]
         constraint = {
             "maxSkew": self._random.choice((1, 2)),
@@ -323,7 +323,7 @@ class _Making:
         arguments = {"constraints": kinds}
         return self._world("RemovePodsViolatingTopologySpreadConstraint", "balance", arguments, nodes, pods)
 
-    def restarts(self) -> World:
+    def restarts(self) -> Fixture:
         nodes = [self._node(index) for index in range(2)]
         pods = []
         for index in range(8):
@@ -333,7 +333,7 @@ class _Making:
         arguments = {"podRestartThreshold": self._random.randint(1, 8)}
         return self._world("RemovePodsHavingTooManyRestarts", "deschedule", arguments, nodes, pods)
 
-    def custom_priority(self) -> World:
+    def custom_priority(self) -> Fixture:
         nodes = [self._node(index) for index in range(4)]
         pods = [self._requesting(index, self._random.choice(nodes), 500, 3000) for index in range(7)]
         order = [
@@ -343,7 +343,7 @@ class _Making:
         mode = self._random.choice(("BestEffort", "DrainNode"))
         return self._world("CustomPriority", "balance", {"evictionOrder": order, "mode": mode}, nodes, pods)
 
-    def fragmentation(self) -> World:
+    def fragmentation(self) -> Fixture:
         nodes = [self._node(index) for index in range(3)]
         pods = []
         for index in range(7):
@@ -353,12 +353,12 @@ class _Making:
         return self._world("FragmentationAware", "balance", arguments, nodes, pods)
 
     def _requesting(self, index: int, node: NodeCase, low: int, high: int, **fields: Any) -> PodCase:
-        """A pod that differs from all others of this world in its priority."""
+        """A pod that differs from all others of this fixture in its priority."""
         fields.setdefault("requests", {"cpu": f"{self._random.randint(low, high)}m", "memory": "256Mi"})
         return self._pod(index, node, priority=self._distinct(10_000, 20_000), **fields)
 
 
-_OTHERS: Final[Sequence[Callable[[_Making], World]]] = (
+_OTHERS: Final[Sequence[Callable[[_Making], Fixture]]] = (
     _Making.high_node_utilization,
     _Making.low_node_utilization,
     _Making.remove_duplicates,
