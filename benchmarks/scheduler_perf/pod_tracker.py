@@ -107,11 +107,11 @@ class PodTracker:
             async with asyncio.timeout(limit):
                 await waiter.done.wait()
         except TimeoutError as error:
-            raise KoordinatorError(self._complaint(waiter, limit)) from error
+            raise KoordinatorError(self._error(waiter, limit)) from error
         finally:
             self._waiters.remove(waiter)
 
-    def _complaint(self, waiter: _Waiter, limit: float) -> str:
+    def _error(self, waiter: _Waiter, limit: float) -> str:
         namespace, name = key = min(waiter.missing)
         what = "attempted" if waiter.attempted_is_enough else "bound"
         why = self._not_scheduled.get(key, "the scheduler has said nothing about it")

@@ -17,9 +17,9 @@ def printed(offer: dict[str, Any]) -> str:
     return console.file.getvalue()
 
 
-def amount(resource: str, value: int, addends: dict[str, int], **more: Any) -> dict[str, Any]:
-    parts = [{"name": name, "amount": part} for name, part in addends.items()]
-    return {"resource": resource, "value": value, "addends": parts, "adjustments": [], **more}
+def amount(resource: str, value: int, terms: dict[str, int], **more: Any) -> dict[str, Any]:
+    parts = [{"name": name, "amount": part} for name, part in terms.items()]
+    return {"resource": resource, "value": value, "terms": parts, "adjustments": [], **more}
 
 
 def offer(*amounts: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def row(text: str, first: str) -> list[str]:
     return [cell.strip() for cell in line.strip("│").split("│")]
 
 
-def test_each_addend_has_its_line_and_each_resource_its_column() -> None:
+def test_each_term_has_its_line_and_each_resource_its_column() -> None:
     text = printed(offer(CPU, MEMORY))
     assert row(text, "capacity") == ["capacity", "+100,000m", "+4,096Mi"]
     assert row(text, "system usage") == ["system usage", "-75,000m", ""]
@@ -91,14 +91,14 @@ def test_the_policy_is_named() -> None:
     assert row(text, "policy") == ["policy", "usage", "request"]
 
 
-def test_what_addends_come_from_stands_below_once() -> None:
-    text = printed(offer(CPU | {"terms": {"systemUsage": 75_000, "reserved": 2_000}}, MEMORY))
+def test_what_terms_come_from_stands_below_once() -> None:
+    text = printed(offer(CPU | {"inputs": {"systemUsage": 75_000, "reserved": 2_000}}, MEMORY))
     assert row(text, "(reserved)") == ["(reserved)", "2,000m", ""]
     assert "(system usage)" not in text
 
 
 def test_what_is_nothing_everywhere_is_left_out() -> None:
-    text = printed(offer(CPU | {"terms": {"hostApplications": 0}}, MEMORY))
+    text = printed(offer(CPU | {"inputs": {"hostApplications": 0}}, MEMORY))
     assert "(host applications)" not in text
 
 

@@ -40,7 +40,7 @@ class Watched:
     def put_policy(self, **spec: Any) -> None:
         self.api.put(NODE_SLOS, {"metadata": {"name": NODE}, "spec": spec})
 
-    async def settle(self, seconds: float = 0.0) -> None:
+    async def until_idle(self, seconds: float = 0.0) -> None:
         await self.clock.advance(seconds)
 
 
@@ -53,7 +53,7 @@ def play(story: Story) -> Watched:
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(watched.states.run())
             try:
-                await watched.settle()
+                await watched.until_idle()
                 await story(watched)
             finally:
                 task.cancel()
@@ -71,7 +71,7 @@ def suppress_threshold(spec: NodeSLOSpec | None) -> int | None:
 def test_without_a_node_slo_there_is_no_policy() -> None:
     async def story(watched: Watched) -> None:
         watched.put_node()
-        await watched.settle()
+        await watched.until_idle()
 
     watched = play(story)
     assert (watched.states.node_slo_spec, watched.policies) == (None, [])
@@ -80,7 +80,7 @@ def test_without_a_node_slo_there_is_no_policy() -> None:
 def test_a_node_slo_that_says_nothing_gives_the_defaults() -> None:
     async def story(watched: Watched) -> None:
         watched.put_policy()
-        await watched.settle()
+        await watched.until_idle()
 
     watched = play(story)
     assert [suppress_threshold(spec) for spec in watched.policies] == [65]
@@ -90,11 +90,11 @@ def test_a_node_slo_that_says_nothing_gives_the_defaults() -> None:
 def test_a_changed_policy_is_told_and_one_that_means_the_same_is_not() -> None:
     async def story(watched: Watched) -> None:
         watched.put_policy()
-        await watched.settle()
+        await watched.until_idle()
         watched.put_policy(resourceUsedThresholdWithBE={"cpuSuppressThresholdPercent": 65})
-        await watched.settle()
+        await watched.until_idle()
         watched.put_policy(resourceUsedThresholdWithBE={"cpuSuppressThresholdPercent": 40})
-        await watched.settle()
+        await watched.until_idle()
 
     assert [suppress_threshold(spec) for spec in play(story).policies] == [65, 40]
 
@@ -102,9 +102,9 @@ def test_a_changed_policy_is_told_and_one_that_means_the_same_is_not() -> None:
 def test_a_policy_stays_in_force_when_its_object_is_deleted() -> None:
     async def story(watched: Watched) -> None:
         watched.put_policy(resourceUsedThresholdWithBE={"cpuSuppressThresholdPercent": 40})
-        await watched.settle()
+        await watched.until_idle()
         watched.api.remove(NODE_SLOS, NODE)
-        await watched.settle()
+        await watched.until_idle()
 
     assert suppress_threshold(play(story).states.node_slo_spec) == 40
 
@@ -114,9 +114,9 @@ def test_a_number_that_cannot_be_stored_leaves_the_policy_as_it_was(caplog: pyte
 
     async def story(watched: Watched) -> None:
         watched.put_policy()
-        await watched.settle()
+        await watched.until_idle()
         watched.put_policy(cpuBurstStrategy={"cpuBurstPercent": 2**63})
-        await watched.settle()
+        await watched.until_idle()
 
     assert len(play(story).policies) == 1
     assert "cpuBurstPercent: 9223372036854775808 is out of range; the policy stays as it was" in caplog.text
@@ -125,13 +125,13 @@ def test_a_number_that_cannot_be_stored_leaves_the_policy_as_it_was(caplog: pyte
 def test_the_node_is_told_when_its_labels_or_annotations_change() -> None:
     async def story(watched: Watched) -> None:
         watched.put_node()
-        await watched.settle()
+        await watched.until_idle()
         watched.put_node(labels={"a": "b"})
-        await watched.settle()
+        await watched.until_idle()
         watched.api.put(NODES, {"metadata": {"name": NODE, "labels": {"a": "b"}}, "status": {"phase": "Running"}})
-        await watched.settle()
+        await watched.until_idle()
         watched.put_node(labels={"a": "b"}, annotations={"c": "d"})
-        await watched.settle()
+        await watched.until_idle()
 
     told = [(node.metadata.labels, node.metadata.annotations) for node in play(story).nodes]
     assert told == [({}, {}), ({"a": "b"}, {}), ({"a": "b"}, {"c": "d"})]
@@ -141,11 +141,11 @@ def test_the_last_state_is_kept_while_the_api_server_is_away() -> None:
     async def story(watched: Watched) -> None:
         watched.put_node()
         watched.put_policy()
-        await watched.settle()
+        await watched.until_idle()
         watched.api.go_away()
         watched.put_node(labels={"not": "seen"})
         watched.put_policy(resourceUsedThresholdWithBE={"cpuSuppressThresholdPercent": 1})
-        await watched.settle(300)
+        await watched.until_idle(300)
 
     watched = play(story)
     assert [node.metadata.labels for node in watched.nodes] == [{}]

@@ -34,8 +34,8 @@ class Administrator:
         return cls(port, document["users"][0]["user"]["token"])
 
     def request(self, method: str, path: str, document: Any = None) -> tuple[int, dict[str, Any]]:
-        """One request with a JSON body. Returns the status code and the answer. A PATCH is a merge patch. Where there is
-        no such resource yet, the answer is empty."""
+        """One request with a JSON body. Returns the status code and the answer. A PATCH is a merge patch.
+        Where there is no such resource yet, the answer is empty."""
         media_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
         body = None if document is None else json.dumps(document).encode()
         status, answer = self._exchange(method, path, body, {**self._headers, "Content-Type": media_type})

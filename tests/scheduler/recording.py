@@ -118,8 +118,8 @@ def play(*seconds: float, **labels: str) -> RunningScheduler:
 
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", labels={key.replace("_", "-"): value for key, value in labels.items()}))
-        await fixture.settle()
+        await fixture.until_idle()
         for each in seconds:
-            await fixture.settle(each)
+            await fixture.until_idle(each)
 
     return simulate(story, one_node, recording)

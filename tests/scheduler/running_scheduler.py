@@ -70,7 +70,7 @@ class RunningScheduler:
         )
         self.stop = asyncio.Event()
 
-    async def settle(self, seconds: float = 0.0) -> None:
+    async def until_idle(self, seconds: float = 0.0) -> None:
         """Let everything happen that happens within ``seconds``."""
         for _ in range(20):
             await self.clock.advance(0)
@@ -85,10 +85,10 @@ class RunningScheduler:
             watch = tasks.create_task(self.scheduler.watch())
             schedule = tasks.create_task(self.scheduler.schedule(self.stop))
             try:
-                await self.settle()
+                await self.until_idle()
                 yield
                 self.stop.set()
-                await self.settle()
+                await self.until_idle()
                 await schedule
             finally:
                 schedule.cancel()
@@ -106,7 +106,7 @@ def simulate(
         fixture = RunningScheduler(api(), profile)
         async with fixture.running():
             await story(fixture)
-            await fixture.settle()
+            await fixture.until_idle()
         check(fixture)
         return fixture
 

@@ -78,7 +78,7 @@ def end(story: Callable[[RunningScheduler], Any], api: Callable[[], SchedulerApi
 
     async def whole(fixture: RunningScheduler) -> None:
         await story(fixture)
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         check_nothing_waits_for_nothing(fixture)
 
     return simulate(whole, api, with_odd)
@@ -88,7 +88,7 @@ def test_a_plugin_that_raises_costs_its_pod_an_attempt() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("odd", labels={"odd": "raise"}))
         fixture.api.store(make_pod("fine"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.placed().keys() == {"fine"}
         assert fixture.scheduler.queue.size(Pool.BACKOFF) == 1
         fixture.api.store(make_pod("odd", labels={}))
@@ -102,7 +102,7 @@ def test_an_event_handler_that_raises_leaves_the_others_and_the_state_intact() -
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_node("c", labels={"odd": "", "rank": "9"}))
         fixture.api.store(make_pod("p"))
-        await fixture.settle()
+        await fixture.until_idle()
         labels = {"plugin": "Odd", "method": "on_node"}
         assert fixture.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1
 
@@ -123,11 +123,11 @@ def test_a_decision_that_never_ends_is_ended() -> None:
 def test_the_wall_clock_may_jump() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("huge", cpu="9"))
-        await fixture.settle()
+        await fixture.until_idle()
         for days in (-400, 400):
             fixture.clock.set_wall(fixture.clock.now() + timedelta(days=days))
             fixture.api.store(make_pod(f"p{days}"))
-            await fixture.settle()
+            await fixture.until_idle()
             assert f"p{days}" in fixture.api.placed()
 
     end(story)
@@ -137,10 +137,10 @@ def test_thousands_of_pods_that_fit_nowhere_keep_nobody_waiting() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(2000):
             fixture.api.store(make_pod(f"huge{number}", cpu="9"))
-        await fixture.settle(30)
+        await fixture.until_idle(30)
         assert fixture.scheduler.queue.size(Pool.UNSCHEDULABLE) == 2000
         fixture.api.store(make_pod("small"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.placed().keys() == {"small"}
 
     end(story)
@@ -150,9 +150,9 @@ def test_a_node_that_can_take_them_frees_all_who_waited_for_one() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(50):
             fixture.api.store(make_pod(f"huge{number}", cpu="9"))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(make_node("large", cpu="450", memory="50Gi"))
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         assert len(fixture.api.placed()) == 50
 
     end(story)
@@ -195,8 +195,8 @@ def test_a_leader_that_dies_in_the_middle_of_bindings_leaves_nothing_twice() -> 
             for asked in late:
                 if not api.pod(asked.name).spec.node_name:
                     await api.client().create(PODS, asked.body, "default", name=asked.name, subresource="binding")
-            await second.settle(12)
-            await second.settle(12)
+            await second.until_idle(12)
+            await second.until_idle(12)
             check_nothing_waits_for_nothing(second)
         check(second)
         assert len(api.placed()) == 8
@@ -234,19 +234,19 @@ BROKEN_PROMISES: dict[str, Callable[[SchedulerApi], None]] = {
     "deleted": lambda api: api.drop("pods", "default/vip"),
     "being deleted": begin_to_delete,
     "bound to another node": bind_elsewhere,
-    "no longer promised anything": take_back,
+    "no longer nominated": take_back,
 }
 
 
 @pytest.mark.parametrize("case", BROKEN_PROMISES)
-def test_who_waited_for_the_room_that_was_promised_to_a_pod_gets_it_when_that_pod_is(case: str) -> None:
+def test_who_waited_for_the_capacity_of_a_nominated_pod_gets_it_when_that_pod_is(case: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(make_pod("patient", cpu="2"))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert "patient" not in fixture.api.placed()
         BROKEN_PROMISES[case](fixture.api)
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         assert fixture.api.placed()["patient"] == "a"
 
     end(story, nominated)
@@ -283,7 +283,7 @@ def test_any_mixture_of_faults_ends_well(story: list[tuple[str, Any]], answers: 
         for what, which in story:
             await act(fixture, what, which)
         fixture.api.binding_fault = lambda name, done: None
-        await fixture.settle(30)
+        await fixture.until_idle(30)
 
     end(play)
 
@@ -299,7 +299,7 @@ async def act(fixture: RunningScheduler, what: str, which: Any) -> None:
     elif what == "lose node" and which in nodes and which not in fixture.api.placed().values():
         fixture.api.drop("nodes", which)
     elif what == "time":
-        await fixture.settle(float(which))
+        await fixture.until_idle(float(which))
 
 
 def test_that_pods_may_not_be_bound_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -309,10 +309,10 @@ def test_that_pods_may_not_be_bound_is_told_once(caplog: pytest.LogCaptureFixtur
         fixture.api.binding_fault = lambda name, done: forbidden
         for number in range(3):
             fixture.api.store(make_pod(f"p{number}"))
-        await fixture.settle(5)
+        await fixture.until_idle(5)
         assert fixture.api.placed() == {}
         fixture.api.binding_fault = lambda name, done: None
-        await fixture.settle(12)
+        await fixture.until_idle(12)
 
     with caplog.at_level("INFO"):
         assert len(end(story).api.placed()) == 3

@@ -75,12 +75,12 @@ def test_pods_of_all_schedulers_are_told_with_their_nodes_until_they_are_gone() 
         fixture.api.store(make_pod("large", cpu="64"))
         fixture.api.store(make_pod("foreign", scheduler="other"))
         fixture.api.store(make_pod("lost", node="unknown"))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         nodes = {"default/ours": "a", "default/large": "", "default/foreign": "", "default/lost": "unknown"}
         assert census.node_of == nodes
         for name in ("ours", "large", "foreign", "lost"):
             fixture.api.drop("pods", f"default/{name}")
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert census.node_of == {}
 
     run(story)
@@ -91,9 +91,9 @@ def test_a_pod_that_was_missed_is_told_again() -> None:
         census = census_of(fixture)
         census.broken = True
         fixture.api.store(make_pod("large", cpu="64"))
-        await fixture.settle(1)
+        await fixture.until_idle(1)
         census.broken = False
-        await fixture.settle(30)
+        await fixture.until_idle(30)
         assert census.node_of == {"default/large": ""}
 
     run(story)
@@ -106,9 +106,9 @@ def test_an_event_is_asked_about_once_for_all_that_wait_for_the_same() -> None:
         for number in range(5):
             fixture.api.store(make_pod(f"p{number}", labels={"rejected": "red"}))
             fixture.api.store(make_pod(f"q{number}", labels={"rejected": "blue"}))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         fixture.api.drop("pods", "default/leaver")
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert len(census.asked) == 2
 
     run(story)

@@ -21,7 +21,7 @@ def test_pending_pods_are_bound_as_far_as_they_fit() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(10):
             fixture.api.store(make_pod(f"p{number}"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert len(fixture.api.placed()) == 8
 
     fixture = simulate(story, two_nodes)
@@ -50,7 +50,7 @@ def test_it_is_binding_while_an_answer_is_awaited_and_not_afterwards() -> None:
 
         fixture.api.binding_fault = look
         fixture.api.store(make_pod("p"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert not fixture.scheduler.is_binding
 
     simulate(story, two_nodes)
@@ -62,12 +62,12 @@ def test_a_deleted_pod_makes_room_for_a_unschedulable_one() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_node("a", cpu="1"))
         fixture.api.store(make_pod("first"))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(make_pod("second"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.placed() == {"first": "a"}
         fixture.api.drop("pods", "default/first")
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert fixture.api.placed() == {"second": "a"}
 
     simulate(story)
@@ -79,7 +79,7 @@ def test_pods_of_other_schedulers_and_deleted_ones_are_left_alone() -> None:
         dying = make_pod("dying")
         metadata = msgspec.structs.replace(dying.metadata, deletion_timestamp=fixture.clock.now())
         fixture.api.store(msgspec.structs.replace(dying, metadata=metadata))
-        await fixture.settle()
+        await fixture.until_idle()
 
     fixture = simulate(story, two_nodes)
     assert fixture.api.bindings == []
@@ -111,7 +111,7 @@ def bind_eight_with(fault: Callable[[str, bool], Exception | None]) -> RunningSc
         fixture.api.binding_fault = fault
         for number in range(8):
             fixture.api.store(make_pod(f"p{number}"))
-        await fixture.settle(30)
+        await fixture.until_idle(30)
         assert len(fixture.api.placed()) == 8
 
     return simulate(story, two_nodes)
@@ -150,10 +150,10 @@ def test_a_conflict_with_another_scheduler_is_accepted() -> None:
 
         fixture.api.store(make_node("a", cpu="8", labels={"rank": "9"}))
         fixture.api.store(make_node("b", cpu="8"))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.binding_fault = bind_first
         fixture.api.store(make_pod("p"))
-        await fixture.settle(5)
+        await fixture.until_idle(5)
         assert fixture.api.placed() == {"p": "b"}
         assert len(fixture.scheduler.queue) == 0
 
@@ -170,7 +170,7 @@ def test_a_pod_deleted_before_its_binding_is_forgotten() -> None:
 
         fixture.api.binding_fault = delete_first
         fixture.api.store(make_pod("p"))
-        await fixture.settle(5)
+        await fixture.until_idle(5)
         assert len(fixture.scheduler.queue) == 0
 
     simulate(story, two_nodes)
@@ -189,7 +189,7 @@ def test_a_pod_created_anew_under_its_name_is_bound_once() -> None:
 
         fixture.api.binding_fault = replace_first
         fixture.api.store(make_pod("p"))
-        await fixture.settle(5)
+        await fixture.until_idle(5)
         assert set(fixture.api.placed()) == {"p"}
 
     assert len(simulate(story, two_nodes).api.bindings) == 1
@@ -199,7 +199,7 @@ def test_a_node_deleted_between_decision_and_binding_gets_no_pod() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_node("a", labels={"rank": "9"}))
         fixture.api.store(make_node("b"))
-        await fixture.settle()
+        await fixture.until_idle()
         engine = fixture.scheduler.engines["koord-scheduler"]
         decide = engine.decide
 
@@ -210,7 +210,7 @@ def test_a_node_deleted_between_decision_and_binding_gets_no_pod() -> None:
 
         engine.decide = decide_and_lose_the_node  # type: ignore[method-assign, assignment]
         fixture.api.store(make_pod("p"))
-        await fixture.settle(10)
+        await fixture.until_idle(10)
 
     fixture = simulate(story)
     assert fixture.api.placed() == {"p": "b"}
@@ -222,7 +222,7 @@ def test_a_restart_continues_from_what_the_api_has() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(12):
             fixture.api.store(make_pod(f"p{number}"))
-        await fixture.settle()
+        await fixture.until_idle()
 
     first = simulate(story, api)
     kept = first.api
@@ -235,7 +235,7 @@ def test_a_restart_continues_from_what_the_api_has() -> None:
         again.store(make_node("c", cpu="2"))
         fixture = RunningScheduler(again)
         async with fixture.running():
-            await fixture.settle()
+            await fixture.until_idle()
         check(fixture)
         return fixture
 

@@ -74,7 +74,7 @@ def profile_of(plugin: str, view: ClusterView, label: str = TENANT) -> Profile:
 
 async def big_pod(fixture: RunningScheduler) -> None:
     fixture.api.store(make_pod("big", cpu="8"))
-    await fixture.settle()
+    await fixture.until_idle()
 
 
 @pytest.mark.usefixtures("installed")
@@ -83,7 +83,7 @@ def test_its_score_and_its_filter_decide(plugin: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
         for name in ("first", "second", "third"):
             fixture.api.store(make_pod(name, cpu="2"))
-            await fixture.settle()
+            await fixture.until_idle()
 
     fixture = simulate(story, three_nodes, partial(profile_of, plugin))
     assert fixture.api.placed() == {"first": "of-default", "second": "of-nobody"}
@@ -121,7 +121,7 @@ def test_a_change_that_it_waits_for_frees_a_pod(plugin: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
         await big_pod(fixture)
         fixture.api.store(make_node("of-other", cpu="64"))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
 
     fixture = simulate(story, three_nodes, partial(profile_of, plugin))
     assert fixture.api.placed() == {"big": "of-other"}

@@ -67,7 +67,7 @@ class PossibleVictim(NamespacedName):
     """A pod that could be evicted."""
 
     is_nominated_pod: bool = False
-    """Whether it is a pod that was only promised the node."""
+    """Whether it is a pod for which the node was only nominated."""
 
 
 class NodePossibleVictim(WireStruct):

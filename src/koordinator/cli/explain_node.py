@@ -19,7 +19,7 @@ _MEBI: Final = 1 << 20
 
 
 def print_offer(offer: Mapping[str, Any], console: Console) -> None:
-    """Write each sum, its addends one below the other."""
+    """Write each sum, its terms one below the other."""
     if "error" in offer:
         console.print()
         print_text(console, f"Why batch and mid capacity is what it is: {escape(offer['error'])}")
@@ -43,29 +43,29 @@ def print_offer(offer: Mapping[str, Any], console: Console) -> None:
 
 
 def _sums(given: Sequence[Mapping[str, Any]]) -> Table:
-    """A column for each resource: addends, what they come to, what that becomes, and what it all was made from."""
+    """A column for each resource: terms, what they come to, what that becomes, and what it all was made from."""
     table = Table("", *(escape(each["resource"].rpartition("/")[2]) for each in given))
-    for name in _names(given, "addends"):
-        table.add_row(escape(_words(name)), *(_part(each, "addends", name) for each in given))
+    for name in _names(given, "terms"):
+        table.add_row(escape(_words(name)), *(_part(each, "terms", name) for each in given))
     if any("cap" in each for each in given):
         table.add_row("at most", *(_shown(each, each["cap"]) if "cap" in each else "" for each in given))
     table.add_row("= offered", *(_shown(each, each["value"]) for each in given), style="bold")
     for name in _names(given, "adjustments"):
         table.add_row(escape(_words(name)), *(_part(each, "adjustments", name) for each in given))
     table.add_row("policy", *(escape(each.get("policy", "")) for each in given))
-    for name in dict.fromkeys(name for each in given for name in each.get("terms", {})):
-        terms = [_term(each, name) for each in given]
-        if any(terms):
-            cells = ("" if term is None else _shown(each, term) for each, term in zip(given, terms, strict=True))
+    for name in dict.fromkeys(name for each in given for name in each.get("inputs", {})):
+        inputs = [_input(each, name) for each in given]
+        if any(inputs):
+            cells = ("" if found is None else _shown(each, found) for each, found in zip(given, inputs, strict=True))
             table.add_row(f"({escape(_words(name))})", *cells)
     return table
 
 
-def _term(amount: Mapping[str, Any], name: str) -> int | None:
-    """What goes into the addends; None for what is one of them, which stands above already."""
-    if any(part["name"] == name for part in amount["addends"]):
+def _input(amount: Mapping[str, Any], name: str) -> int | None:
+    """What goes into the terms; None for what is one of them, which stands above already."""
+    if any(part["name"] == name for part in amount["terms"]):
         return None
-    found: int | None = amount.get("terms", {}).get(name)
+    found: int | None = amount.get("inputs", {}).get(name)
     return found
 
 
@@ -111,7 +111,7 @@ def print_node(document: Mapping[str, Any], console: Console) -> None:
         print_text(console, f"condition {escape(condition)}", indent=2)
     print_text(console, f"{pods['running']} of at most {pods['limit']} pods", indent=2)
     if nominated := document["nominatedPods"]:
-        print_text(console, f"room is promised to {escape(', '.join(nominated))}", indent=2)
+        print_text(console, f"nominated: {escape(', '.join(nominated))}", indent=2)
     if reason := document.get("notUpToDate"):
         print_text(console, f"what follows may be old: {escape(reason)}", indent=2)
     _print_resources(document, console)

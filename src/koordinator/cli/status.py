@@ -44,7 +44,7 @@ def print_status(report: Report, now: datetime, console: Console) -> None:
     if checks := _checks(report):
         console.print(f"Well: {checks}", soft_wrap=True, highlight=False, markup=False)
     for program in record.programs:
-        _print_trouble(program, report.health[program.name], console)
+        _print_errors(program, report.health[program.name], console)
 
 
 def age(since: datetime, now: datetime) -> str:
@@ -115,7 +115,7 @@ def _checks(report: Report) -> str:
     return ", ".join(f"{name} ({', '.join(checks)})" for name, checks in well.items() if checks)
 
 
-def _print_trouble(program: ProgramRecord, health: Health, console: Console) -> None:
+def _print_errors(program: ProgramRecord, health: Health, console: Console) -> None:
     lines = []
     if health.error:
         lines.append(f"{program.name}: {health.error} (log: {Path(program.log)})")

@@ -201,12 +201,12 @@ class DisruptionController:
     def loops(self) -> Mapping[str, LoopBody]:
         """Name -> what runs until the store closes."""
         return {
-            "disruption-budgets": self._follow_budgets,
-            "disruption-budget-pods": self._follow_pods,
+            "disruption-budgets": self._watch_budgets,
+            "disruption-budget-pods": self._watch_pods,
             "disruption-budget-evictions": self._recheck,
         }
 
-    async def _follow_budgets(self) -> AsyncIterator[None]:
+    async def _watch_budgets(self) -> AsyncIterator[None]:
         storage, prefix = self._environment.storage, self._resource.storage_prefix()
         page = storage.list(prefix)
         self._budgets.clear()
@@ -228,7 +228,7 @@ class DisruptionController:
             self._budgets.setdefault(namespace, {})[name] = decode(self._resource, change.current)
             await self._sync((namespace, name))
 
-    async def _follow_pods(self) -> AsyncIterator[None]:
+    async def _watch_pods(self) -> AsyncIterator[None]:
         storage, prefix = self._environment.storage, self._pods.storage_prefix()
         with closing(storage.watch(prefix, storage.revision())) as cursor:
             await self._sync_all()

@@ -67,7 +67,7 @@ def serving_files(folder: Path, now: datetime) -> ServingFiles:
                 )
             authority = _make_authority(now)
             _store(folder / "ca.crt", folder / "ca.key", authority)
-        _tell_clock_steps(folder / "ca.crt", authority, now)
+        _log_clock_steps(folder / "ca.crt", authority, now)
         serving = _load(folder / "server.crt", folder / "server.key")
         if serving is None or renewed or not _serves(serving, authority, now):
             _store(folder / "server.crt", folder / "server.key", _make_serving(authority, now))
@@ -102,7 +102,7 @@ def _serves(serving: _Pair, authority: _Pair, now: datetime) -> bool:
     return begun and not _ends_soon(serving, now) and _signed_by(serving.certificate, authority.certificate)
 
 
-def _tell_clock_steps(path: Path, authority: _Pair, now: datetime) -> None:
+def _log_clock_steps(path: Path, authority: _Pair, now: datetime) -> None:
     """An authority of the future stays: the clock was set back, and every kubeconfig names this authority."""
     begin = authority.certificate.not_valid_before_utc
     if now < begin:

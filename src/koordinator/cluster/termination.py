@@ -33,11 +33,11 @@ class Termination:
     def loops(self) -> Mapping[str, LoopBody]:
         """Name -> what follows the containers of a kind until the store closes."""
         return {
-            "namespace-termination": lambda: self._follow(*_NAMESPACES),
-            "custom-resource-definition-termination": lambda: self._follow(*DEFINITIONS),
+            "namespace-termination": lambda: self._watch(*_NAMESPACES),
+            "custom-resource-definition-termination": lambda: self._watch(*DEFINITIONS),
         }
 
-    async def _follow(self, group: str, plural: str) -> AsyncIterator[None]:
+    async def _watch(self, group: str, plural: str) -> AsyncIterator[None]:
         storage = self._environment.storage
         resource = self._environment.registry.stored(group, plural)
         assert resource is not None

@@ -64,7 +64,7 @@ class TargetNodes:
 
     def fitting(self, pod: Pod, *, own_node: bool = False) -> Mask:
         """Nodes x 1: where the pod would find room. Its own node is among them only with ``own_node``."""
-        mask = self._static_mask(pod) & self.with_room(pod)
+        mask = self._static_mask(pod) & self.with_free_capacity(pod)
         if not own_node:
             own = self._index.get(pod.spec.node_name)
             if own is not None:
@@ -75,7 +75,7 @@ class TargetNodes:
                 mask[index] = not _matches_any(terms, pod, self._pods[index])
         return mask
 
-    def with_room(self, pod: Pod) -> Mask:
+    def with_free_capacity(self, pod: Pod) -> Mask:
         """Nodes x 1: where the pod's requests fit, whatever else speaks against the node."""
         mask = self._slots > 0
         for name, wanted in _bounded_requests(pod).items():

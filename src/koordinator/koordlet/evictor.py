@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 _REMEMBERED: Final = 120.0
 """Seconds for which an evicted pod is not evicted again, and a terminating one counts: it is on its way out."""
-_TOLD: Final = 300.0
+_EVENT_SECONDS: Final = 300.0
 _UNAVAILABLE: Final = (503, 504)
 
 
@@ -122,7 +122,7 @@ def count_evictions(metrics: AgentMetrics, clock: Clock) -> Callable[[Victim], N
         "pod_eviction_detail",
         "evict detail launched by koordlet",
         ("reason", "pod_namespace", "pod_name"),
-        expiry=Expiry(clock, _TOLD),
+        expiry=Expiry(clock, _EVENT_SECONDS),
     )
 
     def count(victim: Victim) -> None:

@@ -304,7 +304,7 @@ class EventBroadcaster:
             if error.is_already_exists and not entry.written_count:
                 # An earlier try did arrive; its answer did not. Repetitions since are the next write's matter.
                 entry.written_count = 1
-                self._settle(entry)
+                self._written(entry)
             elif error.is_server_error or error.is_too_many_requests:
                 self._retry(entry, str(error))
             elif not entry.dropped:
@@ -317,7 +317,7 @@ class EventBroadcaster:
         except MalformedObjectError:
             # It was written; only the answer could not be read.
             entry.written_count = count
-            self._settle(entry)
+            self._written(entry)
         except TransportError as error:
             self._retry(entry, str(error))
         except Exception:
@@ -327,7 +327,7 @@ class EventBroadcaster:
             self._heartbeat.beat()
             self._lack.is_over()
             entry.written_count = count
-            self._settle(entry)
+            self._written(entry)
 
     async def _send(self, entry: EventEntry) -> None:
         if entry.written_count:
@@ -346,7 +346,7 @@ class EventBroadcaster:
         await self._client.create(EVENTS_V1, entry.encoded(instance[:_INSTANCE_LENGTH]), entry.namespace)
         self._created.inc()
 
-    def _settle(self, entry: EventEntry) -> None:
+    def _written(self, entry: EventEntry) -> None:
         entry.tries = 0
         if entry.dropped:
             return

@@ -18,7 +18,7 @@ T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
 
 TRIES: Final = 8
-"""So often a handler that failed on an object is told of it again."""
+"""So often a handler that failed on an object is notified of it again."""
 
 
 class AddHandler(Protocol[T_contra]):
@@ -136,7 +136,7 @@ class HandlerSet(Generic[T]):
             if self._missed.get(pair) is missed:
                 registration, key = pair
                 missed.tries += 1
-                self._tell_again(registration, key, missed, now(key))
+                self._notify_again(registration, key, missed, now(key))
         if not self._missed:
             self.failed.clear()
 
@@ -145,14 +145,14 @@ class HandlerSet(Generic[T]):
             missed = self._missed.get((registration, key))
             if missed is not None:
                 missed.last = new
-                self._tell_again(registration, key, missed, new)
+                self._notify_again(registration, key, missed, new)
             elif registration.on_update is not None:
                 try:
                     registration.on_update(old, new)
                 except Exception:
                     self._failed(registration, key, old, new)
 
-    def _tell_again(self, registration: Registration[T], key: str, missed: _Missed[T], obj: T | None) -> None:
+    def _notify_again(self, registration: Registration[T], key: str, missed: _Missed[T], obj: T | None) -> None:
         try:
             if obj is None:
                 if registration.on_delete is not None:

@@ -78,7 +78,7 @@ class InformerCollector(Collector):
 
 
 T = TypeVar("T", bound=Object)
-_TELL_AGAIN: Final = BackoffPolicy(initial=1.0, maximum=60.0, jitter=0.25)
+_NOTIFY_AGAIN: Final = BackoffPolicy(initial=1.0, maximum=60.0, jitter=0.25)
 
 
 class Informer(Generic[T]):
@@ -207,16 +207,16 @@ class Informer(Generic[T]):
             await self._after.wait_synced()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._reflector.run(), name=f"reflector {self.selection}")
-            tasks.create_task(self._tell_again(), name=f"handlers {self.selection}")
+            tasks.create_task(self._notify_again(), name=f"handlers {self.selection}")
             if self._resync_period > 0:
                 tasks.create_task(self._resync(), name=f"resync {self.selection}")
 
-    async def _tell_again(self) -> None:
+    async def _notify_again(self) -> None:
         """Handlers that have failed, of what they have missed: soon, and then less and less often."""
         handlers = self.cache.handlers
         while True:
             await handlers.failed.wait()
-            backoff = Backoff(_TELL_AGAIN, self._clock, self._random)
+            backoff = Backoff(_NOTIFY_AGAIN, self._clock, self._random)
             while handlers.failed.is_set():
                 await self._clock.sleep(backoff.next())
                 handlers.retry(self.store.get)

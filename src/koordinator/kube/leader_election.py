@@ -182,7 +182,7 @@ class LeaderElector:
         self._leading = True
         self._watchdog.end_at(self._lease_end)
         self._status.set(1)
-        self._tell(f"{self._config.identity} became leader")
+        self._record_event(f"{self._config.identity} became leader")
         try:
             async with asyncio.TaskGroup() as tasks:
                 work = tasks.create_task(on_started(), name=f"leader {self._lock}")
@@ -192,7 +192,7 @@ class LeaderElector:
             self._leading = False
             self._watchdog.stop()
             self._status.set(0)
-            self._tell(f"{self._config.identity} stopped leading")
+            self._record_event(f"{self._config.identity} stopped leading")
             if self._config.release_on_cancel:
                 await self._release()
 
@@ -238,14 +238,14 @@ class LeaderElector:
         try:
             attempt = await within(self._clock, seconds, self._acquire_or_renew())
         except (KubeError, TimeoutError) as error:
-            self._tell_failure(error, seconds)
+            self._log_failure(error, seconds)
             attempt = _Attempt.FAILED
         else:
             self._lack.is_over()
         self._report_leader()
         return attempt
 
-    def _tell_failure(self, error: KubeError | TimeoutError, seconds: float) -> None:
+    def _log_failure(self, error: KubeError | TimeoutError, seconds: float) -> None:
         lack = ""
         if isinstance(error, ApiStatusError):
             lack = lack_for_lease(error, self._config.namespace, self._config.name)
@@ -352,7 +352,7 @@ class LeaderElector:
         if self._on_new_leader is not None:
             self._on_new_leader(self.leader)
 
-    def _tell(self, text: str) -> None:
+    def _record_event(self, text: str) -> None:
         if self._announce is not None:
             self._announce(text)
 

@@ -255,13 +255,13 @@ class Reflector(Generic[T]):
             timeout_seconds=timeout_seconds,
         )
         try:
-            await self._feed(events)
+            await self._handle_events(events)
         finally:
             # What stops halfway (an error of ours, cancellation) must give the connection back now, not some time.
             if isinstance(events, AsyncGenerator):
                 await events.aclose()
 
-    async def _feed(self, events: AsyncIterator[WatchEvent[T]]) -> None:
+    async def _handle_events(self, events: AsyncIterator[WatchEvent[T]]) -> None:
         sink, statistics, monotonic = self._sink, self.statistics, self._clock.monotonic
         async for event in events:
             statistics.events += 1

@@ -251,7 +251,7 @@ class Sender:
         while True:
             authorization = await self._credentials.authorization()
             if self._tls is not None:
-                self._follow_rotation(self._tls)
+                self._refresh_certificates(self._tls)
             try:
                 return await attempt(request, self._headers_of(request.content_type, authorization), give_up_at)
             except (TransportError, ApiStatusError) as error:
@@ -279,7 +279,7 @@ class Sender:
         await self._clock.sleep(delay)
         await self._limiter.acquire()
 
-    def _follow_rotation(self, tls: RotatingContext) -> None:
+    def _refresh_certificates(self, tls: RotatingContext) -> None:
         try:
             if tls.refresh():
                 self._transport.use_tls(tls.context)

@@ -146,9 +146,9 @@ def followed(*looks: tuple[float, Sequence[Pod]]) -> list[tuple[str, str | None]
 
     async def scenario() -> list[dict[str, Any]]:
         client = Created()
-        keeper = Crawler(cast("Client", client), 0)
+        controller = Crawler(cast("Client", client), 0)
         for hour, pods in looks:
-            await keeper.follow(HotNode(), hour, pods)
+            await controller.follow(HotNode(), hour, pods)
         return client.pods
 
     return [(each["metadata"]["name"], each["spec"].get("nodeName")) for each in asyncio.run(scenario())]

@@ -57,5 +57,5 @@ def test_any_bytes_get_an_answer(text: bytes) -> None:
         ("{} {}", "invalid character '{' after top-level value"),
     ],
 )
-def test_complaint(text: str, detail: str) -> None:
+def test_error(text: str, detail: str) -> None:
     assert object_syntax_error(text.encode()) == detail

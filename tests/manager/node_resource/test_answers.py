@@ -49,7 +49,7 @@ def test_the_sum_is_answered() -> None:
     amount = document["amounts"][0]
     assert status == 200
     assert (amount["value"], amount["published"], amount["policy"]) == (60_000, 66_000, "usage")
-    assert amount["addends"] == [
+    assert amount["terms"] == [
         {"name": "capacity", "amount": 100_000},
         {"name": "safetyMargin", "amount": -40_000},
     ]

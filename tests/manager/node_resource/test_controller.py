@@ -120,8 +120,8 @@ def test_terms_are_summed_up_for_all_nodes() -> None:
     async def scenario() -> None:
         async with working() as (made, _):
             sample = made.metrics.registry.get_sample_value
-            labels = {"resource": BATCH_CPU, "addend": "podUsage"}
-            assert sample("koord_manager_overcommit_addend", labels) == -33_000
+            labels = {"resource": BATCH_CPU, "term": "podUsage"}
+            assert sample("koord_manager_overcommit_term", labels) == -33_000
             offered = {"node": "n1", "resource": BATCH_CPU, "unit": "integer"}
             assert sample("slo_controller_node_extended_resource_allocatable_internal", offered) == 25
 
@@ -132,10 +132,10 @@ def test_what_terms_come_from_is_summed_up_too() -> None:
     async def scenario() -> None:
         async with working() as (made, _):
             sample = made.metrics.registry.get_sample_value
-            term = "koord_manager_overcommit_term"
-            assert sample(term, {"resource": BATCH_CPU, "term": "systemUsage"}) == 7_000
-            assert sample(term, {"resource": MID_CPU, "term": "nodeUsage"}) == 40_000
-            assert sample(term, {"resource": "kubernetes.io/mid-memory", "term": "capacity"}) == 120 * G
+            name = "koord_manager_overcommit_input"
+            assert sample(name, {"resource": BATCH_CPU, "input": "systemUsage"}) == 7_000
+            assert sample(name, {"resource": MID_CPU, "input": "nodeUsage"}) == 40_000
+            assert sample(name, {"resource": "kubernetes.io/mid-memory", "input": "capacity"}) == 120 * G
             reported = sample("koord_manager_overcommit_oldest_report_timestamp_seconds", {"resource": BATCH_CPU})
             assert reported == made.clock.now().timestamp()
 

@@ -23,12 +23,12 @@ def test_a_waiting_pod_keeps_its_room_until_it_is_allowed() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", cpu="3", labels={"permit": "wait"}))
         fixture.api.store(make_pod("other", cpu="3"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.placed() == {}
         waiting = fixture.scheduler.state.view.waiting.get("uid-p")
         assert waiting is not None
         waiting.allow("Recording")
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.placed() == {"p": "a"}
 
     simulate(story, one_node, recording)
@@ -38,11 +38,11 @@ def test_a_rejected_pod_gives_its_room_back_and_says_why() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", cpu="3", labels={"permit": "wait"}))
         fixture.api.store(make_pod("other", cpu="3"))
-        await fixture.settle()
+        await fixture.until_idle()
         waiting = fixture.scheduler.state.view.waiting.get("uid-p")
         assert waiting is not None
         waiting.reject("Recording", "the gang has broken up")
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert fixture.api.placed() == {"other": "a"}
 
     fixture = simulate(story, one_node, recording)
@@ -59,9 +59,9 @@ def test_patience_ends() -> None:
 def test_a_waiting_pod_that_is_deleted_gives_its_room_back() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", labels={"permit": "wait"}))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.drop("pods", "default/p")
-        await fixture.settle()
+        await fixture.until_idle()
         assert len(fixture.scheduler.state.view.waiting) == 0
 
     fixture = simulate(story, one_node, recording)
@@ -74,11 +74,11 @@ def test_a_waiting_pod_that_is_being_deleted_gives_its_room_back() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", cpu="3", labels={"permit": "wait"}))
         fixture.api.store(make_pod("other", cpu="3"))
-        await fixture.settle()
+        await fixture.until_idle()
         pod = fixture.api.pod("p")
         metadata = structs.replace(pod.metadata, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
         fixture.api.store(structs.replace(pod, metadata=metadata))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert fixture.api.placed() == {"other": "a"}
 
     simulate(story, one_node, recording)
@@ -87,12 +87,12 @@ def test_a_waiting_pod_that_is_being_deleted_gives_its_room_back() -> None:
 def test_a_waiting_pod_whose_node_is_deleted_is_tried_again() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", labels={"permit": "wait"}))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.drop("nodes", "a")
-        await fixture.settle()
+        await fixture.until_idle()
         assert len(fixture.scheduler.state.view.waiting) == 0
         fixture.api.store(make_node("b"))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         waiting = fixture.scheduler.state.view.waiting.get("uid-p")
         assert waiting is not None
         assert waiting.node_name == "b"
@@ -124,9 +124,9 @@ def test_a_preparation_that_hangs_is_given_up_and_delays_nobody() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", labels={"pre-bind": "hang"}))
         fixture.api.store(make_pod("other"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.placed() == {"other": "a"}
-        await fixture.settle(61)
+        await fixture.until_idle(61)
         fixture.api.drop("pods", "default/p")
 
     fixture = simulate(story, one_node, recording)
@@ -138,11 +138,11 @@ def test_a_preparation_that_hangs_is_given_up_and_delays_nobody() -> None:
 def test_a_preparation_may_wait_for_what_others_do(opened: bool) -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", labels={"pre-bind": "until"}))
-        await fixture.settle(5)
+        await fixture.until_idle(5)
         plugin_of(fixture).opened = opened
         fixture.api.store(make_node("b"))
-        await fixture.settle(16)
-        await fixture.settle()
+        await fixture.until_idle(16)
+        await fixture.until_idle()
 
     fixture = simulate(story, one_node, recording)
     assert f"until {opened}" in plugin_of(fixture).record
@@ -151,7 +151,7 @@ def test_a_preparation_may_wait_for_what_others_do(opened: bool) -> None:
 def test_a_plugin_may_do_the_binding_itself() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", labels={"bind": "mine"}))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.bindings == []
         assert plugin_of(fixture).record == ["reserve", "bound"]
         fixture.api.store(make_pod("p", node="a"))
@@ -162,7 +162,7 @@ def test_a_plugin_may_do_the_binding_itself() -> None:
 def test_a_failure_handler_may_take_over() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", cpu="9", labels={"swallow": ""}))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.conditions == []
         fixture.api.drop("pods", "default/p")
 

@@ -122,7 +122,7 @@ def stand_in(uid: str = "uid-room", node: str = "") -> Pod:
 def place(api: ReservationApi, *kinds: type[Plugin], pod: Pod | None = None, bound: bool = False) -> RunningScheduler:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(pod or stand_in())
-        await fixture.settle()
+        await fixture.until_idle()
         if bound:
             fixture.api.store(stand_in(node="a"))
 
@@ -143,7 +143,7 @@ def test_pre_bind_plugins_are_asked_of_ordinary_pods_alone() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(stand_in())
         fixture.api.store(make_pod("ordinary"))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(stand_in(node="a"))
         fixture.api.store(make_pod("ordinary", node="a"))
 

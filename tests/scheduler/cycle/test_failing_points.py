@@ -265,12 +265,12 @@ def test_the_attempt_fails_and_is_made_again(point: str, monkeypatch: pytest.Mon
         monkeypatch.setattr(Breaking, "broken", point)
         fixture.api.store(make_pod("p"))
         fixture.api.store(make_pod("other"))
-        await fixture.settle()
+        await fixture.until_idle()
         if point.startswith("allowed:"):
             waiting = fixture.scheduler.state.view.waiting.get("uid-p")
             assert waiting is not None
             waiting.allow("Breaking")
-            await fixture.settle()
+            await fixture.until_idle()
         assert fixture.api.placed() == {"other": "a"}
         assert fixture.scheduler.queue.size(Pool.BACKOFF) == 1
         assert fixture.scheduler.state.assumed_count == 0
@@ -279,7 +279,7 @@ def test_the_attempt_fails_and_is_made_again(point: str, monkeypatch: pytest.Mon
         reached = "default/p" in first.unreserved
         assert second.forgotten.count("default/p") == reached
         monkeypatch.setattr(Breaking, "broken", "")
-        await fixture.settle(2)
+        await fixture.until_idle(2)
 
     fixture = simulate(story, one_node, breaking)
     assert fixture.api.placed() == {"p": "a", "other": "a"}
@@ -292,7 +292,7 @@ def test_the_error_is_counted_and_the_pod_placed(point: str, monkeypatch: pytest
         monkeypatch.setattr(Breaking, "broken", point)
         fixture.api.store(make_pod("p"))
         fixture.api.store(make_pod("other"))
-        await fixture.settle()
+        await fixture.until_idle()
 
     fixture = simulate(story, one_node, breaking)
     assert fixture.api.placed() == {"p": "a", "other": "a"}
@@ -305,7 +305,7 @@ def test_what_follows_a_refusal_is_done_all_the_same(point: str, monkeypatch: py
     async def story(fixture: RunningScheduler) -> None:
         monkeypatch.setattr(Breaking, "broken", point)
         fixture.api.store(make_pod("p"))
-        await fixture.settle()
+        await fixture.until_idle()
         first, second = plugins_of(fixture)
         assert first.raised
         assert first.reserved == second.reserved == set()
@@ -313,7 +313,7 @@ def test_what_follows_a_refusal_is_done_all_the_same(point: str, monkeypatch: py
         assert fixture.scheduler.queue.size(Pool.UNSCHEDULABLE) == 1
         monkeypatch.setattr(Breaking, "broken", "")
         fixture.api.store(make_pod("p", labels={"changed": ""}))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
 
     fixture = simulate(story, one_node, breaking)
     assert fixture.api.placed() == {"p": "a"}
@@ -327,10 +327,10 @@ def test_a_pod_that_fits_nowhere_is_tried_again(point: str, monkeypatch: pytest.
     async def story(fixture: RunningScheduler) -> None:
         monkeypatch.setattr(Breaking, "broken", point)
         fixture.api.store(make_pod("p", cpu="9"))
-        await fixture.settle()
+        await fixture.until_idle()
         monkeypatch.setattr(Breaking, "broken", "")
         fixture.api.store(make_node("large", cpu="16"))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
 
     assert simulate(story, one_node, breaking).api.placed() == {"p": "large"}
 
@@ -340,7 +340,7 @@ def test_an_answer_that_means_nothing_is_passed_over(nonsense: str, monkeypatch:
     async def story(fixture: RunningScheduler) -> None:
         monkeypatch.setattr(Breaking, "broken", nonsense)
         fixture.api.store(make_pod("p"))
-        await fixture.settle()
+        await fixture.until_idle()
 
     assert simulate(story, one_node, breaking).api.placed() == {"p": "a"}
 
@@ -350,11 +350,11 @@ def test_a_pod_that_cannot_be_let_into_the_queue_says_so_and_is_let_in_later(mon
         monkeypatch.setattr(Breaking, "broken", "pre_enqueue")
         fixture.api.store(make_pod("p"))
         fixture.api.store(make_pod("other"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.placed() == {"other": "a"}
         assert fixture.scheduler.queue.size(Pool.GATED) == 1
         monkeypatch.setattr(Breaking, "broken", "")
-        await fixture.settle(2)
+        await fixture.until_idle(2)
 
     fixture = simulate(story, one_node, breaking)
     message = "plugin Breaking failed in pre_enqueue: Boom: pre_enqueue"
@@ -369,7 +369,7 @@ def test_who_waits_to_lead_says_nothing_about_pods(monkeypatch: pytest.MonkeyPat
         fixture = RunningScheduler(one_node(), breaking)
         watching = asyncio.create_task(fixture.scheduler.watch())
         fixture.api.store(make_pod("p"))
-        await fixture.settle()
+        await fixture.until_idle()
         watching.cancel()
         return fixture
 
@@ -416,9 +416,9 @@ def test_a_controller_that_fails_is_run_again() -> None:
 
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p"))
-        await fixture.settle()
+        await fixture.until_idle()
         for _ in range(4):
-            await fixture.settle(20)
+            await fixture.until_idle(20)
         plugin = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Restless"]
         assert isinstance(plugin, Restless)
         assert plugin.runs == 3
@@ -444,7 +444,7 @@ def test_an_error_of_our_own_costs_an_attempt(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(fixture.scheduler.engines["koord-scheduler"], "decide", decide_badly)
         async with fixture.running():
             fixture.api.store(make_pod("p"))
-            await fixture.settle(2)
+            await fixture.until_idle(2)
         check(fixture)
         return fixture
 

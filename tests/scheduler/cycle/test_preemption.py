@@ -33,8 +33,8 @@ def full_node(make: type[SchedulerApi] = SchedulerApi) -> SchedulerApi:
 def test_an_important_pod_gets_its_place() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("high", priority=10))
-        await fixture.settle()
-        await fixture.settle(2)
+        await fixture.until_idle()
+        await fixture.until_idle(2)
         assert fixture.api.placed()["high"] == "a"
         assert len(fixture.api.placed()) == 2
 
@@ -46,7 +46,7 @@ def test_an_important_pod_gets_its_place() -> None:
 def test_victims_are_told_why() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("high", priority=10))
-        await fixture.settle()
+        await fixture.until_idle()
 
     fixture = simulate(story, full_node, preempting)
     message = "koord-scheduler: preempting to accommodate a higher priority pod"
@@ -57,13 +57,13 @@ def test_while_the_victim_leaves_the_place_is_kept() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.leaving_takes_time = True
         fixture.api.store(make_pod("high", priority=10))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.pod("high").status.nominated_node_name == "a"
         fixture.api.store(make_pod("rival", priority=10))
         leaving = [name for name in ("low-1", "low-2") if fixture.api.pod(name).metadata.deletion_timestamp]
         assert len(leaving) == 1
         fixture.api.drop("pods", f"default/{leaving[0]}")
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert fixture.api.placed().get("high") == "a"
         assert "rival" not in fixture.api.placed()
 
@@ -75,10 +75,10 @@ def test_nobody_is_evicted_twice_for_the_same_pod() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.leaving_takes_time = True
         fixture.api.store(make_pod("high", priority=10))
-        await fixture.settle()
+        await fixture.until_idle()
         for _ in range(3):
             fixture.api.store(make_node("b", cpu="0"))
-            await fixture.settle(11)
+            await fixture.until_idle(11)
             fixture.api.drop("nodes", "b")
         leaving = [name for name in ("low-1", "low-2") if fixture.api.pod(name).metadata.deletion_timestamp]
         assert len(leaving) == 1
@@ -90,11 +90,11 @@ def test_a_less_important_pod_loses_its_nomination() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.leaving_takes_time = True
         fixture.api.store(make_pod("middle", cpu="2", priority=5))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.pod("middle").status.nominated_node_name == "a"
         fixture.api.store(make_pod("high", cpu="2", priority=10))
-        await fixture.settle()
-        await fixture.settle(2)
+        await fixture.until_idle()
+        await fixture.until_idle(2)
         assert fixture.api.pod("middle").status.nominated_node_name == ""
 
     simulate(story, full_node, preempting)
@@ -103,7 +103,7 @@ def test_a_less_important_pod_loses_its_nomination() -> None:
 def test_a_pod_that_may_not_preempt_waits() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("polite", priority=10, preemption_policy="Never"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert len(fixture.api.placed()) == 2
 
     fixture = simulate(story, full_node, preempting)
@@ -125,15 +125,15 @@ def test_a_nomination_that_cannot_be_kept_any_more_frees_those_who_gave_way_to_i
         for _ in range(4):
             # Its pauses get longer than those of who comes later.
             fixture.api.store(make_node("b", cpu="0"))
-            await fixture.settle(6)
+            await fixture.until_idle(6)
             fixture.api.drop("nodes", "b")
         fixture.api.store(make_pod("larger", cpu="2", priority=20, node="a"))
         fixture.api.store(make_pod("patient", cpu="1"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.pod("vip").status.nominated_node_name == "a"
         fixture.api.drop("pods", "default/leaving")
-        await fixture.settle(2)
-        await fixture.settle(20)
+        await fixture.until_idle(2)
+        await fixture.until_idle(20)
         assert fixture.api.placed().get("patient") == "a"
 
     simulate(story, api, preempting)
@@ -155,7 +155,7 @@ def test_no_attempt_is_made_in_vain_while_victims_are_evicted() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(4):
             fixture.api.store(make_pod(f"high-{number}", cpu="2", priority=10))
-        await fixture.settle()
+        await fixture.until_idle()
         assert sorted(fixture.api.placed()) == [f"high-{number}" for number in range(4)]
 
     fixture = simulate(story, api, preempting)
@@ -177,11 +177,11 @@ class TwoSteps(SchedulerApi):
 def test_a_victim_that_is_about_to_vanish_is_waited_for() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("high", priority=10))
-        await fixture.settle(5)
+        await fixture.until_idle(5)
         assert failures(fixture, "high") == 1
         (leaving,) = [key for key, pod in fixture.api.objects("pods").items() if pod.metadata.deletion_timestamp]
         fixture.api.drop("pods", leaving)
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.placed()["high"] == "a"
 
     fixture = simulate(story, partial(full_node, TwoSteps), preempting)
@@ -191,9 +191,9 @@ def test_a_victim_that_is_about_to_vanish_is_waited_for() -> None:
 def test_a_victim_that_never_vanishes_does_not_keep_the_pod_waiting() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("high", priority=10))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(make_node("b", cpu="1"))
-        await fixture.settle(10)
+        await fixture.until_idle(10)
         assert fixture.api.placed()["high"] == "b"
 
     simulate(story, partial(full_node, TwoSteps), preempting)
@@ -203,9 +203,9 @@ def test_nobody_else_is_evicted_for_a_pod_whose_victim_never_vanishes() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("high", priority=10))
         for _ in range(3):
-            await fixture.settle(20)
+            await fixture.until_idle(20)
             fixture.api.store(make_node("b", cpu="0"))
-            await fixture.settle(20)
+            await fixture.until_idle(20)
             fixture.api.drop("nodes", "b")
         assert failures(fixture, "high") > 1
         assert sum(pod.metadata.deletion_timestamp is not None for pod in fixture.api.objects("pods").values()) == 1
@@ -222,9 +222,9 @@ def test_a_victim_that_cannot_be_evicted_does_not_keep_the_pod_waiting() -> None
 
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("high", priority=10))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(make_node("b", cpu="1"))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert fixture.api.placed()["high"] == "b"
 
     simulate(story, refusing, preempting)
@@ -236,7 +236,7 @@ def test_a_pod_that_is_deleted_while_its_victims_are_evicted_is_forgotten() -> N
         for _ in range(3):
             await fixture.clock.advance(0)
         fixture.api.drop("pods", "default/high")
-        await fixture.settle()
+        await fixture.until_idle()
         assert "uid-high" not in fixture.scheduler.queue
 
     simulate(story, full_node, preempting)

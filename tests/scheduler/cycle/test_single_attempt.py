@@ -55,9 +55,9 @@ async def attempts(api: SchedulerApi, then: Callable[[SchedulerApi], None]) -> i
         if isinstance(api, Late):
             assert fixture.events.notes == []
             api.released.set()
-        await fixture.settle(15)
+        await fixture.until_idle(15)
         then(api)
-        await fixture.settle(15)
+        await fixture.until_idle(15)
     return sum(reason == "FailedScheduling" for name, reason, _ in fixture.events.notes if name == "huge")
 
 

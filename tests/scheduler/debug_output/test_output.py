@@ -102,7 +102,7 @@ def test_members_of_a_gang_are_diagnosed_in_its_name(caplog: pytest.LogCaptureFi
         fixture.scheduler.debug.settings.diagnosis = fixture.scheduler.debug.settings.blocking = True
         for number in range(4):
             fixture.api.store(member("g", number, 4))
-        await fixture.settle()
+        await fixture.until_idle()
 
     with caplog.at_level(logging.INFO, LOGGER):
         run(story, 2)
@@ -125,10 +125,10 @@ def preempting(pods: list[Pod], caplog: pytest.LogCaptureFixture) -> list[Any]:
         fixture.scheduler.debug.settings.diagnosis = fixture.scheduler.debug.settings.blocking = True
         for pod in (running("low-0", 0), running("low-1", 1)):
             fixture.api.store(pod)
-        await fixture.settle()
+        await fixture.until_idle()
         for pod in pods:
             fixture.api.store(pod)
-        await fixture.settle()
+        await fixture.until_idle()
 
     with caplog.at_level(logging.INFO, LOGGER):
         simulate(story, lambda: nodes(1, 1), job_profile)

@@ -30,7 +30,7 @@ def points_of(fixture: RunningScheduler) -> dict[tuple[str, str], float]:
 def test_every_point_on_the_way_to_a_node_is_measured(bind: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", labels={"bind": bind, "pre-bind": "yes"}))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(make_pod("p", node="a"))
 
     points = points_of(simulate(story, one_node, recording))
@@ -43,7 +43,7 @@ def test_every_point_on_the_way_to_a_node_is_measured(bind: str) -> None:
 def test_what_permit_said_is_measured_with_it(permit: str, status: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", labels={"permit": permit}))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.drop("pods", "default/p")
 
     assert points_of(simulate(story, one_node, recording))["Permit", status] == 1
@@ -76,7 +76,7 @@ def test_a_point_that_raises_is_measured_as_an_error(point: str) -> None:
 
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", cpu="9" if point == "PostFilter" else "1", labels={"pre-bind": "yes"}))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.drop("pods", "default/p")
 
     assert points_of(simulate(story, one_node, profile))[point, "Error"] == 1
@@ -85,6 +85,6 @@ def test_a_point_that_raises_is_measured_as_an_error(point: str) -> None:
 def test_post_filter_is_measured_when_no_node_passes() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", cpu="9"))
-        await fixture.settle()
+        await fixture.until_idle()
 
     assert points_of(simulate(story, one_node, recording))["PostFilter", "Unschedulable"] == 1

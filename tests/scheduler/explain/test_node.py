@@ -75,7 +75,7 @@ def test_only_conditions_that_are_as_they_should_not_be_are_named() -> None:
     assert Scene(node).node("a")["conditions"] == ["Ready=False: down", "MemoryPressure=True: Little"]
 
 
-def test_room_that_is_promised_names_the_pod() -> None:
+def test_a_node_names_its_nominated_pods() -> None:
     scene = Scene(make_node("a"))
     scene.view.nominations.set(scene.info(make_pod("p")), "a")
     assert scene.node("a")["nominatedPods"] == ["default/p"]

@@ -38,10 +38,10 @@ def test_a_gated_gang_is_activated_by_its_plugin() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(3):
             fixture.api.store(member(number, 3))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.scheduler.queue.size(Pool.GATED) == 3
         gangs_of(fixture).complete("g", [f"uid-m{number}" for number in range(3)])
-        await fixture.settle()
+        await fixture.until_idle()
 
     fixture = run(story)
     assert fixture.api.placed() == dict.fromkeys(("m0", "m1", "m2"), "a")
@@ -50,9 +50,9 @@ def test_a_gated_gang_is_activated_by_its_plugin() -> None:
 def test_a_gate_that_stays_shut_keeps_an_activated_pod_out() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(member(0, 1))
-        await fixture.settle()
+        await fixture.until_idle()
         gangs_of(fixture).handle.activate(["uid-m0"])
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.scheduler.queue.size(Pool.GATED) == 1
 
     assert run(story).api.placed() == {}
@@ -63,13 +63,13 @@ def test_a_thousand_members_are_rejected_together() -> None:
         gangs_of(fixture).open.add("g")
         for number in range(MANY):
             fixture.api.store(member(number, MANY + 1))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.scheduler.state.assumed_count == MANY
         waiting = fixture.scheduler.state.view.waiting.get("uid-m0")
         assert waiting is not None
         gangs_of(fixture).broken["g"] = "the gang is given up"
         waiting.reject("Gangs", "one is gone")
-        await fixture.settle()
+        await fixture.until_idle()
 
     fixture = run(story)
     assert fixture.scheduler.state.assumed_count == 0
@@ -82,8 +82,8 @@ def test_a_thousand_members_are_allowed_together() -> None:
         gangs_of(fixture).open.add("g")
         for number in range(MANY):
             fixture.api.store(member(number, MANY))
-        await fixture.settle()
-        await fixture.settle(1)
+        await fixture.until_idle()
+        await fixture.until_idle(1)
 
     assert len(run(story).api.placed()) == MANY
 
@@ -93,9 +93,9 @@ def test_members_that_waited_too_long_are_rejected() -> None:
         gangs_of(fixture).open.add("g")
         for number in range(2):
             fixture.api.store(member(number, 3))
-        await fixture.settle()
+        await fixture.until_idle()
         gangs_of(fixture).broken["g"] = "the gang is given up"
-        await fixture.settle(SECONDS)
+        await fixture.until_idle(SECONDS)
 
     fixture = run(story)
     entry = fixture.scheduler.queue.get("uid-m0")
@@ -108,10 +108,10 @@ def test_one_that_is_refused_at_reserve_takes_the_others_along() -> None:
     async def story(fixture: RunningScheduler) -> None:
         gangs_of(fixture).open.add("g")
         fixture.api.store(member(0, 2))
-        await fixture.settle()
+        await fixture.until_idle()
         gangs_of(fixture).broken["other"] = "nothing"
         fixture.api.store(member(1, 2, unlucky="yes"))
-        await fixture.settle()
+        await fixture.until_idle()
 
     fixture = run(story)
     assert fixture.api.placed() == {}

@@ -64,14 +64,14 @@ def test_a_plan_is_carried_out_on_all_its_nodes() -> None:
         assert isinstance(plugin, Quotas)
         plugin.limits["q"] = 2000
         fixture.api.store(make_pod("friend", cpu="16"))
-        await fixture.settle()
+        await fixture.until_idle()
         friend = fixture.scheduler.queue.get("uid-friend")
         assert friend is not None
         plugin.also = (Nomination(friend.pod, "b"),)
         fixture.api.store(of_quota("vip", cpu="2", priority=5))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.scheduler.state.view.nominations.node_of("uid-friend") == "b"
-        await fixture.settle(30)
+        await fixture.until_idle(30)
 
     fixture = simulate(story, lambda: api, lambda view: profile_with(view, Quotas))
     assert fixture.api.placed() == {"vip": "a"}

@@ -138,7 +138,7 @@ def plugin_of(fixture: RunningScheduler) -> Reservations:
 
 async def _reserve(fixture: RunningScheduler, pod: Pod) -> None:
     plugin_of(fixture).handle.set_pseudo_pod(pod)
-    await fixture.settle()
+    await fixture.until_idle()
 
 
 def test_a_pseudo_pod_is_scheduled_and_counts() -> None:
@@ -148,10 +148,10 @@ def test_a_pseudo_pod_is_scheduled_and_counts() -> None:
         assert fixture.scheduler.state.node_of("uid-r") == "a"
         assert not fixture.scheduler.state.is_assumed("uid-r")
         fixture.api.store(make_pod("p", cpu="2"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.placed() == {}
         plugin_of(fixture).handle.remove_pseudo_pod(reservation())
-        await fixture.settle(30)
+        await fixture.until_idle(30)
 
     fixture = simulate(story, one_node, lambda view: profile_with(view, Reservations))
     assert fixture.api.placed() == {"p": "a"}
@@ -192,7 +192,7 @@ def test_pseudo_pods_that_come_within_an_event_wait_for_its_end() -> None:
         assert isinstance(plugin, Follower)
         assert plugin.placed == {"default/for-a": "a"}
         fixture.api.store(make_node("b"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert plugin.placed.keys() == {"default/for-a", "default/for-b"}
         for name in plugin.nodes:
             plugin.handle.remove_pseudo_pod(reservation(f"for-{name}"))

@@ -125,7 +125,7 @@ def profile(view: ClusterView, *kinds: type[Plugin]) -> Profile:
 def play(api: PatchedApi, *kinds: type[Plugin], **labels: str) -> RunningScheduler:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", labels=labels))
-        await fixture.settle()
+        await fixture.until_idle()
 
     return simulate(story, lambda: api, lambda view: profile(view, *kinds))
 

@@ -33,7 +33,7 @@ def play(*pods: Pod) -> RunningScheduler:
     async def story(fixture: RunningScheduler) -> None:
         for pod in pods:
             fixture.api.store(pod)
-        await fixture.settle()
+        await fixture.until_idle()
 
     return simulate(story, api, profile)
 

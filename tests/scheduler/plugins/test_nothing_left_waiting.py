@@ -79,9 +79,9 @@ def test_no_pod_waits_that_fits(seed: int) -> None:
         async with fixture.running():
             for _ in range(dice.random.randint(6, 25)):
                 dice.act(fixture.api, lambda pod: pending(pod, None))
-                await fixture.settle(dice.pick([0.0, 0.0, 1.0]))
-            await fixture.settle(PAUSES)
-            await fixture.settle(PAUSES)
+                await fixture.until_idle(dice.pick([0.0, 0.0, 1.0]))
+            await fixture.until_idle(PAUSES)
+            await fixture.until_idle(PAUSES)
             check(fixture.api)
         note_what_came_of_it(fixture)
 
@@ -121,13 +121,13 @@ def test_no_pod_waits_that_fits_when_others_had_to_leave(seed: int) -> None:
         async with fixture.running():
             for _ in range(dice.random.randint(6, 20)):
                 act_by_importance(dice, fixture.api)
-                await fixture.settle(dice.pick([0.0, 0.0, 1.0]))
+                await fixture.until_idle(dice.pick([0.0, 0.0, 1.0]))
                 if dice.maybe(0.5):
                     let_go(fixture.api)
             for _ in range(8):
-                await fixture.settle(PAUSES)
+                await fixture.until_idle(PAUSES)
                 let_go(fixture.api)
-            await fixture.settle(PAUSES)
+            await fixture.until_idle(PAUSES)
             check(fixture.api)
         note_what_came_of_it(fixture)
 
@@ -147,12 +147,12 @@ def test_those_who_wait_for_other_nodes_are_not_tried_in_vain() -> None:
         async with fixture.running():
             for name in names:
                 api.store(pending(make_pod(f"high-{name}"), 10))
-            await fixture.settle(PAUSES)
+            await fixture.until_idle(PAUSES)
             for _ in names:
                 api.drop(
                     "pods", next(key for key, pod in api.objects("pods").items() if pod.metadata.deletion_timestamp)
                 )
-                await fixture.settle(PAUSES)
+                await fixture.until_idle(PAUSES)
             assert sorted(api.placed()) == [f"high-{name}" for name in names]
         noted = [name for name, reason, _ in fixture.events.notes if reason == "FailedScheduling"]
         return [noted.count(f"high-{name}") for name in names]

@@ -248,7 +248,7 @@ def test_a_new_priority_counts_while_waiting(queue: SchedulingQueue) -> None:
     assert names(queue) == ["p", "q"]
 
 
-def test_promised_room_wakes_only_the_pod_that_it_was_promised(clock: Clock) -> None:
+def test_capacity_of_a_nominated_node_activates_only_the_nominated_pod(clock: Clock) -> None:
     def queueing_hint(entry: QueuedPod, event: ClusterEvent) -> bool:
         return entry.pod.uid == "uid-b"
 
@@ -262,7 +262,7 @@ def test_promised_room_wakes_only_the_pod_that_it_was_promised(clock: Clock) -> 
     assert names(queue) == ["b"]
 
 
-def test_room_beyond_what_was_promised_wakes_all(clock: Clock) -> None:
+def test_capacity_beyond_that_of_nominated_pods_activates_all(clock: Clock) -> None:
     queue = SchedulingQueue(by_priority, gate, clock, nominated_to=lambda event: ["uid-a"])
     for name in "ab":
         add(queue, name)

@@ -127,9 +127,9 @@ def play(story: Callable[[RunningScheduler], Awaitable[None]]) -> RunningSchedul
 def test_a_pod_that_waits(case: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(odd_pod("odd", PODS[case]))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         fixture.api.store(make_pod("fine", cpu="100m"))
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         assert "fine" in fixture.api.placed()
 
     play(story)
@@ -143,10 +143,10 @@ def test_a_pod_that_runs(case: str) -> None:
         running = odd_pod("running", PODS[case])
         fixture.api.store(replace(running, spec=replace(running.spec, node_name="b")))
         fixture.api.store(make_pod("fine"))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         fixture.api.drop("pods", "default/running")
         fixture.api.store(make_pod("later"))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert fixture.api.placed().keys() == {"fine", "later"}
         columns = fixture.scheduler.state.view.columns
         requested = {name: int(columns.requested[row, CPU]) for name, row in columns.row_of.items()}
@@ -182,7 +182,7 @@ def test_reports_of_nodes(case: str) -> None:
             fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, name, metric, metric)
         for number in range(4):
             fixture.api.store(make_pod(f"p{number}"))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert len(fixture.api.placed()) == 4
         fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, "of-nobody", odd_metric("of-nobody", {}), None)
 
@@ -205,7 +205,7 @@ def test_nodes(case: str) -> None:
         fixture.api.store(node)
         for number in range(6):
             fixture.api.store(make_pod(f"p{number}", memory="256Mi"))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert len(fixture.api.placed()) == 6
         fixture.api.drop("nodes", "odd")
 

@@ -171,19 +171,19 @@ def test_it_learns_what_it_has_missed(point: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("there", node="a"))
         put_metric(fixture)
-        await fixture.settle()
+        await fixture.until_idle()
         copy = copy_of(fixture)
         copy.broken = frozenset({point if point.startswith("on_") else "on_object"})
         STORIES[point](fixture)
-        await fixture.settle()
+        await fixture.until_idle()
         assert not is_true(fixture) or point == "gone again"
         copy.broken = frozenset()
-        await fixture.settle(2)
-        await fixture.settle(2)
+        await fixture.until_idle(2)
+        await fixture.until_idle(2)
         assert is_true(fixture)
         assert fixture.registry.get_sample_value(RESYNCS, {"plugin": "Copy", "result": "success"}) == 1
         calls = copy.calls
-        await fixture.settle(600)
+        await fixture.until_idle(600)
         assert copy.calls == calls
 
     simulate(story, one_node, copying)
@@ -197,13 +197,13 @@ def test_a_pod_that_was_rejected_by_what_was_missed_is_tried_again(caplog: pytes
         for name in ("one", "two"):
             fixture.api.store(make_pod(name, node="a"))
         fixture.api.store(make_pod("p"))
-        await fixture.settle()
+        await fixture.until_idle()
         copy_of(fixture).broken = frozenset({"on_pod_removed"})
         fixture.api.drop("pods", "default/one")
-        await fixture.settle(3)
+        await fixture.until_idle(3)
         assert "p" not in fixture.api.placed()
         copy_of(fixture).broken = frozenset()
-        await fixture.settle(10)
+        await fixture.until_idle(10)
         assert fixture.api.placed()["p"] == "a"
 
     with caplog.at_level(logging.INFO):
@@ -217,18 +217,18 @@ def test_a_pod_that_was_rejected_by_what_was_missed_is_tried_again(caplog: pytes
 
 def test_one_that_goes_on_failing_is_told_again_a_limited_number_of_times(caplog: pytest.LogCaptureFixture) -> None:
     async def story(fixture: RunningScheduler) -> None:
-        await fixture.settle()
+        await fixture.until_idle()
         copy_of(fixture).broken = frozenset({"on_node_object"})
         put_metric(fixture)
         for _ in range(40):
-            await fixture.settle(60)
+            await fixture.until_idle(60)
         labels = {"plugin": "Copy", "method": "on_node_object"}
         assert fixture.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1 + TRIES
         assert fixture.registry.get_sample_value(RESYNCS, {"plugin": "Copy", "result": "error"}) == 1
         assert not fixture.scheduler.state.stale_handlers
         copy_of(fixture).broken = frozenset()
         put_metric(fixture)
-        await fixture.settle()
+        await fixture.until_idle()
         assert is_true(fixture)
 
     simulate(story, one_node, copying)
@@ -244,9 +244,9 @@ def test_on_a_standby_too() -> None:
         fixture = RunningScheduler(one_node(), copying)
         watching = asyncio.create_task(fixture.scheduler.watch())
         copy_of(fixture).broken = frozenset({"on_node"})
-        await fixture.settle()
+        await fixture.until_idle()
         copy_of(fixture).broken = frozenset()
-        await fixture.settle(5)
+        await fixture.until_idle(5)
         assert is_true(fixture)
         watching.cancel()
 

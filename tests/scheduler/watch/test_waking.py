@@ -44,10 +44,10 @@ def near(name: str, app: str) -> Pod:
 def test_a_binding_of_ours_wakes_those_that_wait_for_the_pod() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(near("follower", "leader"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.placed() == {}
         fixture.api.store(make_pod("leader", labels={"app": "leader"}))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert fixture.api.placed() == {"leader": "a", "follower": "a"}
 
     simulate(story, one_node, profile)
@@ -71,11 +71,11 @@ def placed_after(*seconds: float, expired_nodes_pass: bool) -> list[bool]:
         usage = ResourceMap(resources={"cpu": Quantity.parse("3900m"), "memory": Quantity.parse("1Gi")})
         status = NodeMetricStatus(update_time=fixture.clock.now(), node_metric=NodeMetricInfo(node_usage=usage))
         fixture.api.store(NodeMetric(metadata=ObjectMeta(name="a"), status=status), NODE_METRICS)
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(make_pod("p"))
-        await fixture.settle()
+        await fixture.until_idle()
         for each in seconds:
-            await fixture.settle(each)
+            await fixture.until_idle(each)
             found.append("p" in fixture.api.placed())
 
     simulate(story, one_node, profile)

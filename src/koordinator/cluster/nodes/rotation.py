@@ -104,9 +104,9 @@ class Duty:
                 self.rotation.again(name)
             if failed:
                 await self._clock.sleep(self._backoff.next())
-            self._tell(bool(failed))
+            self._log_state(bool(failed))
 
-    def _tell(self, failing: bool) -> None:
+    def _log_state(self, failing: bool) -> None:
         if self._failing and not failing:
             logger.info("%s works again", self._what)
             self._backoff.reset()

@@ -130,7 +130,7 @@ class QuotaController:
 
     def __init__(self) -> None:
         self._ledgers: dict[str, NamespaceLedger] = {}
-        self._followed: set[tuple[str, str]] = set()
+        self._watched: set[tuple[str, str]] = set()
         """Kinds (group, plural) that are counted."""
         self._changed: dict[tuple[str, str], None] = {}
         """Quotas (namespace, name) whose status is to be written, oldest first."""
@@ -139,7 +139,7 @@ class QuotaController:
 
     def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
         ledger = self._ledgers.get(target.namespace) if target.namespace else None
-        if ledger is None or (target.resource.group, target.resource.plural) not in self._followed:
+        if ledger is None or (target.resource.group, target.resource.plural) not in self._watched:
             return _NO_QUOTA
         return self._held(ledger, target, obj, dry_run=dry_run)
 
@@ -155,9 +155,9 @@ class QuotaController:
         try:
             yield
         finally:
-            self._settle(ledger, ticket, target.resource.storage_key(target.namespace, obj["metadata"]["name"]))
+            self._commit(ledger, ticket, target.resource.storage_key(target.namespace, obj["metadata"]["name"]))
 
-    def _settle(self, ledger: NamespaceLedger, ticket: int, key: str) -> None:
+    def _commit(self, ledger: NamespaceLedger, ticket: int, key: str) -> None:
         """From the ticket to the stored object, unless that was followed into the store already."""
         assert self._environment is not None
         ledger.count(ticket, None)
@@ -170,11 +170,11 @@ class QuotaController:
         self._environment = environment
         self._add_loop = add_loop
         return {
-            "resource-quotas": partial(self._follow_quotas, environment),
+            "resource-quotas": partial(self._watch_quotas, environment),
             "resource-quota-status": partial(self._write_status, environment),
         }
 
-    async def _follow_quotas(self, environment: Environment) -> AsyncIterator[None]:
+    async def _watch_quotas(self, environment: Environment) -> AsyncIterator[None]:
         resource = _quotas(environment)
         page = environment.storage.list(resource.storage_prefix())
         with closing(environment.storage.watch(resource.storage_prefix(), page.revision)) as cursor:
@@ -198,11 +198,11 @@ class QuotaController:
         known = ledger.accounts.get(name) if ledger is not None else None
         if ledger is None:
             ledger = self._ledgers[namespace] = NamespaceLedger()
-            for kind in self._followed:
+            for kind in self._watched:
                 self._recount(environment, kind, namespace)
         if known is None or known.spec != spec:
-            for kind in sorted({kind_of(each) for each in spec.get("hard") or {}} - self._followed):
-                self._follow(environment, kind)
+            for kind in sorted({kind_of(each) for each in spec.get("hard") or {}} - self._watched):
+                self._watch(environment, kind)
             ledger.set_quota(name, spec)
         self._mark(namespace, name)
 
@@ -213,16 +213,16 @@ class QuotaController:
             if not ledger.accounts:
                 del self._ledgers[namespace]
 
-    def _follow(self, environment: Environment, kind: tuple[str, str]) -> None:
+    def _watch(self, environment: Environment, kind: tuple[str, str]) -> None:
         """Once followed, a kind stays so: quotas come back."""
         if environment.registry.stored(*kind) is None:
             return  # a custom kind that is not defined yet; counted from the quota's next change on
-        self._followed.add(kind)
+        self._watched.add(kind)
         for namespace in self._ledgers:
             self._recount(environment, kind, namespace)
-        self._add_loop(f"resource-quota-of-{kind[1]}", partial(self._follow_kind, environment, kind))
+        self._add_loop(f"resource-quota-of-{kind[1]}", partial(self._watch_kind, environment, kind))
 
-    async def _follow_kind(self, environment: Environment, kind: tuple[str, str]) -> AsyncIterator[None]:
+    async def _watch_kind(self, environment: Environment, kind: tuple[str, str]) -> AsyncIterator[None]:
         resource = environment.registry.stored(*kind)
         if resource is None:
             return  # a custom kind that is gone with its definition

@@ -74,7 +74,7 @@ class IndexedStorage(ABC):
         return self._watch_cache.revision
 
     async def create(self, key: str, value: bytes) -> Stored:
-        if await self._settled(key) is not None:
+        if await self._durable(key) is not None:
             raise KeyExists(f"{key} exists")
         return await self._write("created", key, value, None)
 
@@ -93,7 +93,7 @@ class IndexedStorage(ABC):
         self._closed = True
         self._watch_cache.end_watches()
 
-    async def _settled(self, key: str) -> Stored | None:
+    async def _durable(self, key: str) -> Stored | None:
         """The durable state of a key that no write is on its way for.
 
         A decision is never based on a write that may still fail, so writers of one key wait for each other.
@@ -103,7 +103,7 @@ class IndexedStorage(ABC):
         return self._watch_cache.get(key)
 
     async def _expected(self, key: str, expected: int) -> Stored:
-        current = await self._settled(key)
+        current = await self._durable(key)
         if current is None:
             raise KeyMissing(f"{key} does not exist")
         if current.revision != expected:

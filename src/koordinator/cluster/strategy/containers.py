@@ -90,7 +90,7 @@ def _pod_spec(spec: Document) -> None:
     spec.setdefault("securityContext", {})
     spec.setdefault("terminationGracePeriodSeconds", 30)
     default_each(spec, "schedulerName", "default-scheduler")
-    # The field is a deprecated twin; the real server fills in both.
+    # The field is a deprecated name of the other; the real server fills in both.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account

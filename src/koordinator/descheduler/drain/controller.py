@@ -172,7 +172,7 @@ class DrainController:
             await self._client.patch(DRAIN_NODES, drain.metadata.name, body, PatchType.MERGE, subresource="status")
             self._count(drain, plan)
         for event in plan.events:
-            self._tell(drain, event)
+            self._record_event(drain, event)
 
     def _count(self, drain: DrainNode, plan: DrainPlan) -> None:
         for phase, count in plan.status.pod_migration_summary.items():
@@ -181,7 +181,7 @@ class DrainController:
         if phase != drain.status.phase and phase in (drains.COMPLETE, drains.ABORTED):
             self._results.labels(phase).inc()
 
-    def _tell(self, drain: DrainNode, event: DrainEvent) -> None:
+    def _record_event(self, drain: DrainNode, event: DrainEvent) -> None:
         self._recorder.event(reference_to(DRAIN_NODES, drain), event.type, event.reason, "Drain", event.note)
 
     async def _take(self, action: Action, drain: DrainNode) -> None:

@@ -162,7 +162,7 @@ class CustomPriority(BalancePlugin):
 
 
 def _place(pod: Pod, targets: TargetNodes, *, resources_only: bool = False) -> int | None:
-    fits = targets.with_room(pod) if resources_only else targets.fitting(pod)
+    fits = targets.with_free_capacity(pod) if resources_only else targets.fitting(pod)
     first = int(fits.argmax()) if len(fits) else 0
     return first if len(fits) and fits[first] else None
 

@@ -46,12 +46,12 @@ class XPUFiles:
             except (FileError, msgspec.MsgspecError, UnicodeDecodeError) as error:
                 problems[path] = str(error)
                 kept[name] = self._before.get(name, ())
-        self._tell(problems)
+        self._log(problems)
         self._before = found
         by_name = sorted((found | kept).items())
         return [device for _, devices in by_name for device in devices]
 
-    def _tell(self, problems: dict[str, str]) -> None:
+    def _log(self, problems: dict[str, str]) -> None:
         for path, problem in problems.items():
             if self._said.get(path) != problem:
                 logger.warning("%s does not say which devices there are: %s", path, problem)

@@ -173,7 +173,7 @@ class Executor:
             present = {target: self._present(target, target in due, run) for target in self._related(verdicts)}
             verdicts = decide(wishes, present)
             run.see(present)
-            self._settle_present(verdicts, present, due, run)
+            self._record_present(verdicts, present, due, run)
             wanted = {
                 target: verdict
                 for target, verdict in verdicts.items()
@@ -238,8 +238,8 @@ class Executor:
     def _present(self, target: Target, is_due: bool, run: _Pass) -> Value | None:
         if not is_due and run.family.progress.is_absent(target):
             return None
-        settled = None if is_due else run.family.progress.settled(target)
-        return self._read(target, run.contents) if settled is None else settled
+        observed = None if is_due else run.family.progress.observed(target)
+        return self._read(target, run.contents) if observed is None else observed
 
     def _read(self, target: Target, contents: dict[str, str]) -> Value | None:
         """``contents`` of files that were read before, by path; one that is read now is added."""
@@ -256,7 +256,7 @@ class Executor:
             # Whether it can be written is found out by writing; what has never been there shows nothing.
             return None
 
-    def _settle_present(
+    def _record_present(
         self,
         verdicts: Mapping[Target, Verdict],
         present: Mapping[Target, Value | None],

@@ -15,7 +15,7 @@ _LONGEST_PAUSE: Final = 60.0
 """Seconds."""
 _UNFINISHED: Final = frozenset({Outcome.NOT_WRITTEN_YET, Outcome.VANISHED})
 """Looked at in every round: kubelet tells of a pod before it has made its cgroup."""
-_SETTLED: Final = frozenset({Outcome.WRITTEN, Outcome.THERE_ALREADY})
+_IN_FORCE: Final = frozenset({Outcome.WRITTEN, Outcome.THERE_ALREADY})
 
 
 @dataclass(slots=True)
@@ -92,10 +92,10 @@ class Progress:
         state = self._states.get(target)
         return state is None or _differs(target, state, value) or not state.has_failed or now >= state.retry_at
 
-    def settled(self, target: Target) -> Value | None:
+    def observed(self, target: Target) -> Value | None:
         """What the target showed when it was last read, if that was what was wished."""
         state = self._states.get(target)
-        return None if state is None or state.has_failed or state.outcome not in _SETTLED else state.value
+        return None if state is None or state.has_failed or state.outcome not in _IN_FORCE else state.value
 
     def is_absent(self, target: Target) -> bool:
         """Whether the kernel had no such file when it was last looked for."""

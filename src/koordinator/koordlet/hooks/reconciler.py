@@ -150,7 +150,7 @@ class Reconciler:
                 key = hook.name, pod.uid
                 errors[key] = str(error)
                 if self._said.get(key) != str(error):
-                    self._tell(hook, pod, error)
+                    self._report(hook, pod, error)
 
     def _of_tasks(self, hook: Hook, pod: PodContext, rules: Rules) -> Iterator[Wish]:
         group = hook.task_group(pod, rules) if hook.task_group is not None else None
@@ -239,7 +239,7 @@ class Reconciler:
             self._observe(level, file.key, "success", self._sources.clock.monotonic() - started)
         return change
 
-    def _tell(self, hook: Hook, pod: PodContext, error: HookError) -> None:
+    def _report(self, hook: Hook, pod: PodContext, error: HookError) -> None:
         logger.warning("%s, pod %s: %s", hook.name, pod.key, error)
         regarding = ObjectReference("v1", "Pod", pod.namespace, pod.name, uid=pod.uid)
         self._sources.events.event(regarding, "Warning", "InvalidAnnotation", hook.name, str(error))

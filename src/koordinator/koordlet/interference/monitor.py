@@ -83,7 +83,7 @@ class InterferenceMonitor:
         readings = [self._reading(pod, indicators.get(pod.uid, {})) for pod in pods]
         self._io = {uid: read for uid, read in self._io.items() if uid in {pod.uid for pod in pods}}
         self.findings = self._detector.observe(readings, self._clock.now())
-        self._tell({pod.uid: pod for pod in pods})
+        self._record_events({pod.uid: pod for pod in pods})
 
     def extensions(self) -> Mapping[str, Mapping[str, Any]]:
         """By uid of a pod that suffers, what its entry of the NodeMetric says of it."""
@@ -151,7 +151,7 @@ class InterferenceMonitor:
             return None
         return (total - known[1]) / (now - known[0])
 
-    def _tell(self, pods: Mapping[str, NodePod]) -> None:
+    def _record_events(self, pods: Mapping[str, NodePod]) -> None:
         """One event when it begins, one for another first suspect, one when it is over."""
         present = {(each.uid, each.indicator): each for each in self.findings}
         for key, (finding, _) in list(self._named.items()):

@@ -97,6 +97,6 @@ def _health(health: NodeHealth | None) -> dict[str, Any]:
 
 def _amount(amount: ExplainedAmount) -> dict[str, Any]:
     document: dict[str, Any] = to_document(amount)
-    for key, terms in (("addends", amount.terms), ("adjustments", amount.adjustments)):
+    for key, terms in (("terms", amount.terms), ("adjustments", amount.adjustments)):
         document[key] = [{"name": each.name, "amount": each.amount} for each in terms]
     return document | {"value": amount.value, "sentence": sentence(amount)}

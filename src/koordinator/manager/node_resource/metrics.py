@@ -103,10 +103,10 @@ class _Sums:
     def families(self) -> Iterator[Metric]:
         what = "of batch and mid resources, summed up over all nodes; CPU in milli-CPU"
         terms = GaugeMetricFamily(
-            "koord_manager_overcommit_addend", f"[ALPHA] terms of the sums {what}", labels=("resource", "addend")
+            "koord_manager_overcommit_term", f"[ALPHA] terms of the sums {what}", labels=("resource", "term")
         )
         inputs = GaugeMetricFamily(
-            "koord_manager_overcommit_term", f"[ALPHA] inputs of the terms {what}", labels=("resource", "term")
+            "koord_manager_overcommit_input", f"[ALPHA] inputs of the terms {what}", labels=("resource", "input")
         )
         nodes = GaugeMetricFamily(
             "koord_manager_overcommit_nodes",

@@ -105,7 +105,7 @@ def is_different(old: Quantity | None, new: Quantity | None, threshold: float) -
 
 
 class Term(NamedTuple):
-    """One term of a sum. In JSON and in metrics, terms are called addends, and their inputs are called terms."""
+    """One term of a sum."""
 
     name: str
     amount: int
@@ -122,9 +122,9 @@ class ExplainedAmount(WireStruct):
     policy: str = ""
     metric_time: datetime | None = None
     """When the metric that this is computed from was reported."""
-    terms: tuple[Term, ...] = msgspec.field(default=(), name="addends")
+    terms: tuple[Term, ...] = ()
     cap: int | None = None
-    inputs: dict[str, int] = msgspec.field(default_factory=dict, name="terms")
+    inputs: dict[str, int] = msgspec.field(default_factory=dict)
     """What the terms are computed from."""
     adjustments: tuple[Term, ...] = ()
     """The changes that were made to ``value`` before it was written on the node."""

@@ -1,4 +1,4 @@
-"""Whether the shares of the network that classes of pods are promised can be kept.
+"""Whether the shares of the network that classes of pods are guaranteed can be given.
 
 A share is a percentage (a number) or an amount (a quantity, bits per second), and within a strategy all requests must
 be of one kind. Percentages must not sum up to more than the whole, amounts not to more than the bandwidth of the same

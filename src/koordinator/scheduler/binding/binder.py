@@ -184,7 +184,7 @@ class Binder:
                 return _BOUND
             except KubeError as error:
                 if isinstance(error, ApiStatusError) and not _is_inconclusive(error):
-                    return await self._settle(pod.pod, node_name, error)
+                    return await self._after_refusal(pod.pod, node_name, error)
                 logger.warning("binding of pod %s to %s: outcome unknown, asking: %s", pod.key, node_name, error)
                 outcome = await self._after_unknown(pod.pod, node_name)
                 if outcome is not None:
@@ -196,7 +196,7 @@ class Binder:
                     self._lack.is_over()
                 return _BOUND
 
-    async def _settle(self, pod: Pod, node_name: str, error: ApiStatusError) -> Outcome:
+    async def _after_refusal(self, pod: Pod, node_name: str, error: ApiStatusError) -> Outcome:
         """The server refused. A conflict may mean that an earlier request of ours got through: look."""
         lack = lack_for_write(error, "bind pods")
         if lack:

@@ -93,7 +93,7 @@ def at(column: NDArray[Item], rows: Rows) -> NDArray[Item]:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """The rows that changed after some version, ascending."""
+    """The nodes that are dirty since some version, ascending."""
 
     rows: Rows
     """Freed ones among them."""

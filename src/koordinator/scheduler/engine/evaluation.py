@@ -1,8 +1,8 @@
 """One class of pods against all nodes: its state, refreshed from the dirty nodes.
 
 What each plugin says is kept as CachedResults, most of them shared with other classes; here it is put together. The
-first look concerns every row; later ones only the rows that changed in an aspect that a plugin reads. One changed row,
-the usual case while like pods are placed one after the other, costs one call a plugin and no pass over all nodes.
+first look concerns every node; later ones only those that an aspect that a plugin reads has made dirty. One,
+as is usual while like pods are placed one after the other, costs one call a plugin and no pass over all nodes.
 """
 
 from __future__ import annotations

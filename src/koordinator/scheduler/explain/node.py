@@ -50,10 +50,10 @@ def explain_node(sources: Sources, name: str) -> dict[str, Any] | None:
         return None
     return {
         "node": name,
-        **_time_told(sources),
+        **_not_up_to_date(sources),
         "cordoned": node.spec.unschedulable,
         "taints": [taint_text(taint) for taint in node.spec.taints],
-        "conditions": _troubles(node),
+        "conditions": _errors(node),
         "resources": _resources(view, row),
         "pods": _pods(view, row),
         "nominatedPods": [pod.key for pod in view.nominations.on(name)],
@@ -67,7 +67,7 @@ def explain_node(sources: Sources, name: str) -> dict[str, Any] | None:
     }
 
 
-def _time_told(sources: Sources) -> dict[str, str]:
+def _not_up_to_date(sources: Sources) -> dict[str, str]:
     try:
         sources.notify_time()
     except Exception as error:
@@ -76,7 +76,7 @@ def _time_told(sources: Sources) -> dict[str, str]:
     return {}
 
 
-def _troubles(node: Node) -> list[str]:
+def _errors(node: Node) -> list[str]:
     """Conditions as they should not be."""
     return [
         f"{condition.type}={condition.status}: {condition.message or condition.reason}"

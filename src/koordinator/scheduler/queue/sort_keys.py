@@ -36,12 +36,12 @@ def checked_sort_key(plugin: QueueSortPlugin, on_error: OnError) -> Callable[[Po
 class _Importance:
     """Smaller is scheduled first; those without a key of the plugin come after those that have one."""
 
-    __slots__ = ("_key", "_priority", "_told")
+    __slots__ = ("_key", "_notified", "_priority")
 
     def __init__(self, key: tuple[Any, ...] | None, priority: int, notified: Callable[[Exception], None]) -> None:
         self._key = key
         self._priority = priority
-        self._told = notified
+        self._notified = notified
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Importance):
@@ -59,6 +59,6 @@ class _Importance:
             try:
                 return bool(compare(self._key, other._key))
             except Exception as error:
-                self._told(error)
+                self._notified(error)
         has_none = self._key is None, other._key is None
         return bool(compare((has_none[0], -self._priority), (has_none[1], -other._priority)))

@@ -1,4 +1,4 @@
-"""Whatever sequence of changes is accepted, no quota is promised what its parent does not have."""
+"""Whatever sequence of changes is accepted, no quota is guaranteed what its parent does not have."""
 
 from __future__ import annotations
 

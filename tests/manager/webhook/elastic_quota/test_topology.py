@@ -105,7 +105,7 @@ MOST = amounts(120, 1048576)
         (amounts(19, 51200), amounts(16, 12800), True),
     ],
 )
-def test_children_are_promised_no_more_than_their_parent(
+def test_children_are_guaranteed_no_more_than_their_parent(
     above: dict[str, str], below: dict[str, str], fits: bool
 ) -> None:
     top, bottom = parent(max=MOST, min=above), child(max=MOST, min=below)

@@ -27,7 +27,7 @@ def told(*stories: Story) -> Told:
         fixture.api.store(make_pod("other"))
         for each in stories:
             await each(fixture)
-            await fixture.settle(PATIENCE + 10)
+            await fixture.until_idle(PATIENCE + 10)
         assert "other" in fixture.api.placed()
 
     return [note for note in run(story, 8).events.notes if note[0] != "other" and note[1] != "Scheduled"]
@@ -110,7 +110,7 @@ def test_pods_of_other_schedulers_are_told_nothing() -> None:
 def test_of_a_gang_that_is_completed_in_time_nobody_is_told_anything() -> None:
     async def story(fixture: RunningScheduler) -> None:
         await two_of_three(fixture)
-        await fixture.settle(PATIENCE / 2)
+        await fixture.until_idle(PATIENCE / 2)
         fixture.api.store(member("g", 2, 3))
 
     assert told(story) == []

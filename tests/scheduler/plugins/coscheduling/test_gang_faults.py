@@ -80,7 +80,7 @@ class Killer:
 
 async def run_and_kill(fixture: RunningScheduler) -> None:
     async with fixture.running():
-        await fixture.settle(5)
+        await fixture.until_idle(5)
         raise RuntimeError("killed")
 
 
@@ -95,7 +95,7 @@ async def kill_and_go_on(
     assert killer.writes > 0
     api.fault = NO_FAULT
     async with second.running():
-        await second.settle(12)
+        await second.until_idle(12)
     check(second)
     return api
 
@@ -128,10 +128,10 @@ def test_these_are_all_writes_of_the_binding_of_a_gang(
 async def outage(fixture: RunningScheduler, meanwhile: Callable[[SchedulerApi], None] = lambda api: None) -> None:
     """The API server is away for five minutes, and what has changed before it answers again."""
     fixture.api.go_away()
-    await fixture.settle(OUTAGE)
+    await fixture.until_idle(OUTAGE)
     meanwhile(fixture.api)
     fixture.api.come_back()
-    await fixture.settle(60)
+    await fixture.until_idle(60)
 
 
 def waiting_gang(waiting_time: str = "") -> Callable[[], SchedulerApi]:
@@ -165,7 +165,7 @@ def test_members_that_wait_keep_their_nodes_while_the_api_server_is_away() -> No
         await outage(fixture)
         assert fixture.scheduler.state.assumed_count == 2
         fixture.api.drop("pods", "default/g-2")
-        await fixture.settle(PATIENCE)
+        await fixture.until_idle(PATIENCE)
 
     assert simulate(story, waiting_gang(), gang_profile).api.placed() == {}
 
@@ -180,7 +180,7 @@ def test_a_gang_whose_bindings_find_no_api_server_is_bound_when_it_is_back() -> 
         fixture.api.binding_fault = vanish
         for number in range(MEMBERS):
             fixture.api.store(labelled("g", number))
-        await fixture.settle()
+        await fixture.until_idle()
         assert len(fixture.api.placed()) < MEMBERS
         await outage(fixture)
 
@@ -208,9 +208,9 @@ def test_a_member_whose_binding_fails_is_bound_after_the_others(policy: str) -> 
         fixture.api.store(pod_group("g", MEMBERS, match_policy=policy), POD_GROUPS)
         for number in range(MEMBERS):
             fixture.api.store(labelled("g", number))
-        await fixture.settle(0)
+        await fixture.until_idle(0)
         assert len(fixture.api.placed()) == MEMBERS - 1
-        await fixture.settle(30)
+        await fixture.until_idle(30)
 
     assert len(simulate(story, lambda: nodes(2, 2), gang_profile).api.placed()) == MEMBERS
 
@@ -247,15 +247,15 @@ def test_what_changes_while_a_gang_is_pending_counts(case: str, is_away: bool) -
     change, at_first, in_the_end = CHANGES[case]
 
     async def story(fixture: RunningScheduler) -> None:
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         if is_away:
             await outage(fixture, change)
         else:
             change(fixture.api)
-            await fixture.settle(12)
+            await fixture.until_idle(12)
         assert len(fixture.api.placed()) == at_first
         fixture.api.store(make_node("later", cpu="9"))
-        await fixture.settle(12)
+        await fixture.until_idle(12)
 
     assert len(simulate(story, lambda: declared_gang(2), gang_profile).api.placed()) == in_the_end
 
@@ -265,13 +265,13 @@ def test_a_pod_group_that_goes_while_its_members_wait_lets_their_nodes_go() -> N
         fixture.api.store(pod_group("g", 3, mode="NonStrict"), POD_GROUPS)
         for number in range(3):
             fixture.api.store(labelled("g", number))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.scheduler.state.assumed_count == 2
         delete_group(fixture.api)
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.scheduler.state.assumed_count == 0
         fixture.api.store(pod_group("g", 2), POD_GROUPS)
-        await fixture.settle(12)
+        await fixture.until_idle(12)
 
     assert len(simulate(story, lambda: nodes(2), gang_profile).api.placed()) == 2
 
@@ -279,12 +279,12 @@ def test_a_pod_group_that_goes_while_its_members_wait_lets_their_nodes_go() -> N
 def test_members_that_wait_on_a_node_that_goes_are_no_partners_to_be_bound_with() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.drop("nodes", "n0")
-        await fixture.settle()
+        await fixture.until_idle()
         more_room(fixture.api)
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         assert fixture.api.placed() == {}
         fixture.api.store(make_node("last", cpu="2"))
-        await fixture.settle(12)
+        await fixture.until_idle(12)
 
     assert len(simulate(story, waiting_gang(), gang_profile).api.placed()) == 3
 
@@ -293,10 +293,10 @@ def test_members_that_wait_on_a_node_that_goes_are_no_partners_to_be_bound_with(
 def test_how_long_members_wait_is_no_matter_of_the_wall_clock(days: int) -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.clock.set_wall(fixture.clock.now() + timedelta(days=days))
-        await fixture.settle(PATIENCE / 2)
+        await fixture.until_idle(PATIENCE / 2)
         assert fixture.scheduler.state.assumed_count == 2
         more_room(fixture.api)
-        await fixture.settle(12)
+        await fixture.until_idle(12)
 
     assert len(simulate(story, waiting_gang(), gang_profile).api.placed()) == 3
 
@@ -306,7 +306,7 @@ async def crowd(fixture: RunningScheduler) -> None:
         for number in range(CROWD // 2):
             fixture.api.store(member(gang, number, CROWD // 2, together=("a", "b")))
     for _ in range(5):
-        await fixture.settle(1)
+        await fixture.until_idle(1)
 
 
 @pytest.mark.slow

@@ -71,14 +71,14 @@ def used(api: SchedulerApi, quota: str = "a") -> int:
 
 def test_a_gang_that_its_quota_has_room_for_is_bound() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        await fixture.settle(3)
+        await fixture.until_idle(3)
 
     assert used(simulate(story, cluster(MEMBERS), profile).api) == MEMBERS
 
 
 def test_of_a_gang_that_its_quota_has_too_little_for_nobody_is_bound_and_each_is_told() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        await fixture.settle(12)
+        await fixture.until_idle(12)
 
     fixture = simulate(story, cluster(MEMBERS - 1), profile)
     assert used(fixture.api) == 0
@@ -89,10 +89,10 @@ def test_of_a_gang_that_its_quota_has_too_little_for_nobody_is_bound_and_each_is
 
 def test_what_a_gang_lets_go_of_others_of_its_quota_may_use() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        await fixture.settle(3)
+        await fixture.until_idle(3)
         for number in range(MEMBERS - 1):
             fixture.api.store(of_quota(f"single-{number}"))
-        await fixture.settle(12)
+        await fixture.until_idle(12)
 
     fixture = simulate(story, cluster(MEMBERS - 1), profile)
     assert set(fixture.api.placed()) == {f"single-{number}" for number in range(MEMBERS - 1)}
@@ -100,19 +100,19 @@ def test_what_a_gang_lets_go_of_others_of_its_quota_may_use() -> None:
 
 def test_it_is_bound_as_a_whole_when_its_quota_grows() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         set_quota(fixture.api, MEMBERS)
-        await fixture.settle(12)
+        await fixture.until_idle(12)
 
     assert used(simulate(story, cluster(MEMBERS - 1), profile).api) == MEMBERS
 
 
 def test_it_is_bound_as_a_whole_when_a_pod_of_its_quota_leaves() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         assert set(fixture.api.placed()) == {"first"}
         fixture.api.drop("pods", "default/first")
-        await fixture.settle(12)
+        await fixture.until_idle(12)
 
     def api() -> SchedulerApi:
         made = cluster(MEMBERS)()
@@ -130,8 +130,8 @@ def test_what_members_hold_that_wait_counts_in_their_quota() -> None:
         fixture.api.store(make_node("later", cpu="8"))
         for number in range(3):
             fixture.api.store(of_quota(f"single-{number}", priority=-1))
-        await fixture.settle(0)
-        await fixture.settle(12)
+        await fixture.until_idle(0)
+        await fixture.until_idle(12)
 
     def api() -> SchedulerApi:
         made = nodes(3)
@@ -151,12 +151,12 @@ def test_two_gangs_of_one_quota_do_not_keep_each_other_out() -> None:
         fixture.api.store(pod_group("h", MEMBERS), POD_GROUPS)
         for number in range(MEMBERS):
             fixture.api.store(of_gang(number, "h"))
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         bound = {name.partition("-")[0] for name in fixture.api.placed()}
         assert (len(bound), len(fixture.api.placed())) == (1, MEMBERS)
         for name in list(fixture.api.placed()):
             fixture.api.drop("pods", f"default/{name}")
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         assert {name.partition("-")[0] for name in fixture.api.placed()} == {"g", "h"} - bound
 
     simulate(story, cluster(MEMBERS + 2), profile)
@@ -173,7 +173,7 @@ async def killed_at(step: int, *, is_done: bool) -> SchedulerApi:
         await run_and_kill(first)
     api.fault = NO_FAULT
     async with second.running():
-        await second.settle(12)
+        await second.until_idle(12)
     check(second)
     return api
 

@@ -190,7 +190,7 @@ def half_bound(*slots: int, missing: int = 2, created: float = 0, **changes: Any
 
 
 async def nothing(fixture: RunningScheduler) -> None:
-    await fixture.settle(12)
+    await fixture.until_idle(12)
 
 
 def placed(fixture: RunningScheduler) -> set[str]:
@@ -227,7 +227,7 @@ def test_two_that_are_killed_one_after_another_leave_the_rest_to_a_third() -> No
             assert len(api.placed()) == expected
         api.fault = NO_FAULT
         async with (last := RunningScheduler(api, gang_profile)).running():
-            await last.settle(12)
+            await last.until_idle(12)
         check(last)
         return api
 
@@ -259,7 +259,7 @@ def test_a_reservation_that_was_bound_counts_as_a_pod_does() -> None:
         return made
 
     async def story(fixture: RunningScheduler) -> None:
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         assert node_of(fixture, "r2") == "n1"
 
     simulate(story, api, profile)

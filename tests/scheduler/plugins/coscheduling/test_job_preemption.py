@@ -46,11 +46,11 @@ def play(on_nodes: list[Pod], pods: list[Pod], *slots: int) -> tuple[set[str], s
     async def story(fixture: RunningScheduler) -> None:
         for pod in on_nodes:
             fixture.api.store(pod)
-        await fixture.settle()
+        await fixture.until_idle()
         for pod in pods:
             fixture.api.store(pod)
-        await fixture.settle()
-        await fixture.settle(60)
+        await fixture.until_idle()
+        await fixture.until_idle(60)
 
     fixture = simulate(story, lambda: nodes(*slots), profile)
     evicted = {pod.metadata.name for pod in on_nodes} - {
@@ -76,10 +76,10 @@ def test_all_members_get_room_at_once() -> None:
 def test_victims_are_told_for_whom_they_leave(pods: list[Pod], preemptor: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(running("a", 0))
-        await fixture.settle()
+        await fixture.until_idle()
         for pod in pods:
             fixture.api.store(pod)
-        await fixture.settle()
+        await fixture.until_idle()
 
     fixture = simulate(story, lambda: nodes(1), profile)
     told = [message for name, reason, message in fixture.api.conditions if reason == "PreemptionByScheduler"]
@@ -160,7 +160,7 @@ def test_how_long_it_took_is_measured_in_the_name_of_the_group(members: int, res
     async def story(fixture: RunningScheduler) -> None:
         for pod in (running("a", 0), running("b", 1), *gang(members)):
             fixture.api.store(pod)
-        await fixture.settle()
+        await fixture.until_idle()
 
     fixture = simulate(story, lambda: nodes(1, 1), profile)
     labels = {"jobName": "default/g", "result": result}

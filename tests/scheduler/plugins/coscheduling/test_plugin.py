@@ -57,7 +57,7 @@ def test_an_incomplete_gang_is_not_tried() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(2):
             fixture.api.store(member("g", number, 3))
-        await fixture.settle()
+        await fixture.until_idle()
         entry = fixture.scheduler.queue.get("uid-g-1")
         assert entry is not None
         assert entry.pool is Pool.GATED
@@ -70,7 +70,7 @@ def test_a_strict_gang_that_does_not_fit_leaves_its_room_to_others() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(3):
             fixture.api.store(member("g", number, 3))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(make_pod("single-0"))
         fixture.api.store(make_pod("single-1"))
 
@@ -96,9 +96,9 @@ def test_a_gang_is_tried_again_when_there_is_room() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(3):
             fixture.api.store(member("g", number, 3))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(make_node("later", cpu="2"))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
 
     assert len(run(story, 1).api.placed()) == 3
 
@@ -117,7 +117,7 @@ def test_gangs_of_a_group_are_placed_together_or_not_at_all() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(2):
             fixture.api.store(member("a", number, 2, together=("a", "b")))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(member("b", 0, 1, together=("a", "b")))
 
     assert run(story, 2).api.placed() == {}
@@ -145,10 +145,10 @@ def test_members_of_a_non_strict_gang_keep_their_nodes_while_others_find_none() 
     async def story(fixture: RunningScheduler) -> None:
         for number in range(3):
             fixture.api.store(member("g", number, 3, mode="NonStrict"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.scheduler.state.assumed_count == 2
         fixture.api.store(make_node("later", cpu="1"))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
 
     assert len(run(story, 2).api.placed()) == 3
 
@@ -157,10 +157,10 @@ def test_a_gated_member_is_waited_for() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(member("g", 0, 2))
         fixture.api.store(member("g", 1, 2, gated=True))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.placed() == {}
         fixture.api.store(member("g", 1, 2))
-        await fixture.settle()
+        await fixture.until_idle()
 
     assert set(run(story, 2).api.placed()) == {"g-0", "g-1"}
 
@@ -169,10 +169,10 @@ def test_a_pod_group_that_comes_late_lets_its_pods_in() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(2):
             fixture.api.store(labelled("g", number))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.placed() == {}
         fixture.api.store(pod_group("g", 2), POD_GROUPS)
-        await fixture.settle()
+        await fixture.until_idle()
 
     assert set(run(story, 2).api.placed()) == {"g-0", "g-1"}
 
@@ -182,9 +182,9 @@ def test_a_lower_minimum_lets_the_pods_in() -> None:
         fixture.api.store(pod_group("g", 3), POD_GROUPS)
         for number in range(2):
             fixture.api.store(labelled("g", number))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(pod_group("g", 2), POD_GROUPS)
-        await fixture.settle()
+        await fixture.until_idle()
 
     assert set(run(story, 2).api.placed()) == {"g-0", "g-1"}
 
@@ -216,7 +216,7 @@ def test_a_thousand_members_are_given_up_together() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(MANY):
             fixture.api.store(member("g", number, MANY))
-        await fixture.settle()
+        await fixture.until_idle()
 
     fixture = run(story, MANY - 1)
     assert fixture.api.placed() == {}
@@ -227,8 +227,8 @@ def test_a_thousand_members_are_bound_together() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(MANY):
             fixture.api.store(member("g", number, MANY))
-        await fixture.settle(1)
-        await fixture.settle(1)
+        await fixture.until_idle(1)
+        await fixture.until_idle(1)
         plugin = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Coscheduling"]
         assert isinstance(plugin, Coscheduling)
         assert len(plugin.cache.gangs["default/g"].by_state[MemberState.BOUND]) == MANY

@@ -17,7 +17,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of
 from koordinator.scheduler.plugins.coscheduling.gang import Gang
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
-from koordinator.scheduler.plugins.coscheduling.pod_group_status import next_status, settled_status
+from koordinator.scheduler.plugins.coscheduling.pod_group_status import next_status, observed_status
 from koordinator.scheduler.watch.informers import finished_pod_as_seen
 from tests.scheduler.fakes import make_profile
 from tests.scheduler.plugins.coscheduling.gang_fakes import labelled, pod_group
@@ -68,9 +68,9 @@ def test_the_next_phase(before: str, pods: tuple[str, ...], phase: str) -> None:
     assert after(PodGroupStatus(phase=before), *pods).phase == phase
 
 
-def settled(*pods: str) -> PodGroupStatus:
+def observed(*pods: str) -> PodGroupStatus:
     found = pod_group("g", 2)
-    return settled_status(found, gang_with(found, *pods), NOW)
+    return observed_status(found, gang_with(found, *pods), NOW)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def settled(*pods: str) -> PodGroupStatus:
     [((), "Pending"), (("",), "Pending"), (("", ""), "Scheduling"), (("Running", "Running"), "Running")],
 )
 def test_phases_that_would_be_left_at_once_are_passed_over(pods: tuple[str, ...], phase: str) -> None:
-    assert settled(*pods).phase == phase
+    assert observed(*pods).phase == phase
 
 
 def test_a_group_that_is_being_scheduled_says_since_when() -> None:
@@ -129,11 +129,11 @@ def written(fixture: RunningScheduler) -> tuple[str, int, int, int, int]:
 )
 def test_members_that_finish_are_counted(ending: tuple[str, ...], expected: tuple[str, int, int, int, int]) -> None:
     async def story(fixture: RunningScheduler) -> None:
-        await fixture.settle(3)
+        await fixture.until_idle(3)
         assert written(fixture) == ("Running", 2, 2, 0, 0)
         for number, phase in enumerate(ending):
             fixture.api.store(bound_in_phase(number, phase))
-        await fixture.settle(3)
+        await fixture.until_idle(3)
         assert written(fixture) == expected
 
     simulate(story, with_group("Running", "Running"), gang_profile)
@@ -141,7 +141,7 @@ def test_members_that_finish_are_counted(ending: tuple[str, ...], expected: tupl
 
 def test_a_group_that_finishes_while_nobody_schedules_is_found_finished() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        await fixture.settle(3)
+        await fixture.until_idle(3)
         assert written(fixture) == ("Finished", 2, 0, 2, 0)
 
     simulate(story, with_group("Succeeded", "Succeeded"), gang_profile)
@@ -152,7 +152,7 @@ def test_members_that_have_finished_do_not_count_for_what_is_placed() -> None:
 
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(labelled("g", 1))
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         assert set(fixture.api.placed()) == {"g-0"}
 
     simulate(story, with_group("Succeeded"), gang_profile)
@@ -160,10 +160,10 @@ def test_members_that_have_finished_do_not_count_for_what_is_placed() -> None:
 
 def test_a_finished_member_that_is_deleted_counts_no_more() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        await fixture.settle(3)
+        await fixture.until_idle(3)
         assert written(fixture) == ("Running", 2, 1, 1, 0)
         fixture.api.drop("pods", "default/g-1")
-        await fixture.settle(3)
+        await fixture.until_idle(3)
         assert written(fixture) == ("Scheduling", 1, 1, 0, 0)
 
     simulate(story, with_group("Running", "Succeeded"), gang_profile)

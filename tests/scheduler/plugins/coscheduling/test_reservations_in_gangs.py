@@ -66,7 +66,7 @@ def test_reservations_of_a_gang_become_available_together_and_say_so() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for name in ("r1", "r2"):
             fixture.api.store(wanted(name, "g", 2), RESERVATIONS)
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert {node_of(fixture, "r1"), node_of(fixture, "r2")} == {"n0", "n1"}
         for name in ("r1", "r2"):
             annotations = fixture.api.objects("reservations")[name].metadata.annotations
@@ -79,10 +79,10 @@ def test_none_of_them_keeps_a_node_when_one_finds_none() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for name in ("r1", "r2"):
             fixture.api.store(wanted(name, "g", 2), RESERVATIONS)
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert (node_of(fixture, "r1"), node_of(fixture, "r2")) == ("", "")
         fixture.api.store(make_node("n1", cpu="4"))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert {node_of(fixture, "r1"), node_of(fixture, "r2")} == {"n0", "n1"}
 
     run(story, 1)
@@ -91,10 +91,10 @@ def test_none_of_them_keeps_a_node_when_one_finds_none() -> None:
 def test_a_pod_and_a_reservation_are_a_gang() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(member("g", 1, 2))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.placed() == {}
         fixture.api.store(wanted("r", "g", 2), RESERVATIONS)
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert fixture.api.placed() == {"g-1": "n0"}
         assert node_of(fixture, "r")
 
@@ -108,9 +108,9 @@ def test_a_reservation_for_a_member_that_moves_waits_for_nobody() -> None:
         for number in (1, 2):
             pod = member("g", number, 2)
             fixture.api.store(replace(pod, spec=replace(pod.spec, node_name="n0")))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(wanted("r", "g", 2), RESERVATIONS)
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert node_of(fixture, "r") == "n1"
 
     run(story, 2)
@@ -119,11 +119,11 @@ def test_a_reservation_for_a_member_that_moves_waits_for_nobody() -> None:
 def test_a_reservation_that_is_deleted_is_no_member_any_more() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(wanted("r", "g", 2), RESERVATIONS)
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.drop("reservations", "r")
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(member("g", 1, 2))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert fixture.api.placed() == {}
 
     run(story, 1)

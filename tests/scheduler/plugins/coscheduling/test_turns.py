@@ -28,11 +28,11 @@ def test_a_gang_whose_members_let_go_is_not_tried_again_for_that(mode: str) -> N
     async def story(fixture: RunningScheduler) -> None:
         for number in range(3):
             fixture.api.store(member("g", number, 3, mode=mode, waiting_time="5s"))
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         assert fixture.scheduler.state.assumed_count == 0
         before = [attempts(fixture, f"g-{number}") for number in range(3)]
         for _ in range(6):
-            await fixture.settle(20)
+            await fixture.until_idle(20)
         assert [attempts(fixture, f"g-{number}") for number in range(3)] == before
 
     run(story, 2)
@@ -44,8 +44,8 @@ def test_a_member_that_another_one_stood_in_the_way_of_is_tried_before_it() -> N
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(member("g", 0, 2, cpu="1"))
         fixture.api.store(member("g", 1, 2, cpu="2"))
-        await fixture.settle(12)
-        await fixture.settle(12)
+        await fixture.until_idle(12)
+        await fixture.until_idle(12)
 
     placed = run(story, 2, 1).api.placed()
     assert placed == {"g-0": "n1", "g-1": "n0"}
@@ -56,7 +56,7 @@ def test_members_that_stand_in_each_other_s_way_are_tried_in_each_order_once() -
         for number, cpu in enumerate(("1", "2", "3")):
             fixture.api.store(member("g", number, 3, cpu=cpu))
         for _ in range(10):
-            await fixture.settle(30)
+            await fixture.until_idle(30)
         assert max(attempts(fixture, f"g-{number}") for number in range(3)) <= 4
 
     run(story, 2, 1, 2)
@@ -69,10 +69,10 @@ def test_a_gang_that_waits_has_its_turn_before_those_that_come_later() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(2):
             fixture.api.store(member("first", number, 2))
-        await fixture.settle(1)
+        await fixture.until_idle(1)
         for number in range(2):
             fixture.api.store(member("waits", number, 2))
-        await fixture.settle(25)
+        await fixture.until_idle(25)
         for generation in range(5):
             running = {name.rpartition("-")[0] for name in fixture.api.placed()}
             if "waits" in running:
@@ -81,7 +81,7 @@ def test_a_gang_that_waits_has_its_turn_before_those_that_come_later() -> None:
                 fixture.api.drop("pods", f"default/{name}")
             for number in range(2):
                 fixture.api.store(member(f"later{generation}", number, 2))
-            await fixture.settle(1)
+            await fixture.until_idle(1)
         raise AssertionError("it has never had its turn")
 
     run(story, 3)
@@ -114,9 +114,9 @@ def test_once_all_is_quiet_no_gang_waits_that_fits(happened: list[tuple[str, Any
                 del known[leaving]
                 for name in [key for key in fixture.api.objects("pods") if key.startswith(f"default/{leaving}-")]:
                     fixture.api.drop("pods", name)
-            await fixture.settle(pauses[number % len(pauses)])
+            await fixture.until_idle(pauses[number % len(pauses)])
         for _ in range(6):
-            await fixture.settle(12)
+            await fixture.until_idle(12)
         assert waiting_in_vain(fixture, known) == []
 
     run(story, 4, 3)

@@ -66,11 +66,11 @@ class Stage:
 
     async def bind(self, names: Iterable[str]) -> None:
         self._barrier.let_through(names)
-        await self.fixture.settle()
+        await self.fixture.until_idle()
 
     async def delete_node_of(self, name: str) -> None:
         self.fixture.api.drop("nodes", self.node_of(name))
-        await self.fixture.settle()
+        await self.fixture.until_idle()
 
     @property
     def placed(self) -> set[str]:
@@ -126,7 +126,7 @@ def test_who_has_lost_the_node_is_bound_when_there_is_another(victim: str, bound
         await stage.bind(MEMBERS)
         assert stage.placed == {*MEMBERS} - {victim}
         more_room(stage)
-        await stage.fixture.settle(12)
+        await stage.fixture.until_idle(12)
 
     assert play(story, policy, mode).placed().keys() == {*MEMBERS}
 
@@ -140,7 +140,7 @@ def test_several_that_have_lost_their_nodes_are_bound_one_after_another(policy: 
         await stage.bind(MEMBERS)
         for number in range(2):
             stage.fixture.api.store(make_node(f"later-{number}", cpu="1"))
-            await stage.fixture.settle(12)
+            await stage.fixture.until_idle(12)
 
     assert play(story, policy, "Strict").placed().keys() == {*MEMBERS}
 
@@ -150,7 +150,7 @@ def test_who_was_not_to_be_bound_with_the_others_waits_for_as_many_as_its_policy
         await stage.bind(MEMBERS)
         more_room(stage)
         stage.fixture.api.store(labelled("a", 9))
-        await stage.fixture.settle(12)
+        await stage.fixture.until_idle(12)
 
     assert play(story, "only-waiting", "Strict").placed().keys() == {*MEMBERS}
 
@@ -167,7 +167,7 @@ def test_who_replaces_a_member_that_has_gone_with_its_node_is_placed_as_the_poli
         stage.fixture.api.drop("pods", "default/a-0")
         stage.fixture.api.store(labelled("a", 9))
         more_room(stage)
-        await stage.fixture.settle(12)
+        await stage.fixture.until_idle(12)
 
     assert ("a-9" in play(story, policy, "Strict").placed()) is is_placed
 
@@ -198,7 +198,7 @@ def test_the_explanation_says_no_more_of_it_once_all_are_bound(policy: str) -> N
         await stage.delete_node_of("a-0")
         await stage.bind(MEMBERS)
         more_room(stage)
-        await stage.fixture.settle(12)
+        await stage.fixture.until_idle(12)
         found = stage.explained("a")
         assert (found["state"], found["waitsFor"]) == ("has a node for every member", [])
 

@@ -182,7 +182,7 @@ def test_a_nomination_that_cannot_be_kept_is_taken_back() -> None:
     assert rejected(engine).after.nominated_node == ""
 
 
-def test_room_that_was_promised_is_left_alone() -> None:
+def test_capacity_of_nominated_pods_is_left_alone() -> None:
     engine, state = make_engine([make_node("a", cpu="1")])
     state.view.nominations.set(describe(make_pod("expected", priority=10)), "a")
     assert rejected(engine, priority=10).message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
@@ -190,14 +190,14 @@ def test_room_that_was_promised_is_left_alone() -> None:
     assert isinstance(more_important, Placement)
 
 
-def test_what_another_scheduler_has_promised_counts_for_less_important_pods_only() -> None:
+def test_what_another_scheduler_has_nominated_counts_for_less_important_pods_only() -> None:
     engine, state = make_engine([make_node("a", cpu="1")])
     state.view.nominations.set(describe(make_pod("expected", priority=10)), "a", foreign=True)
     assert rejected(engine, priority=9).message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
     assert isinstance(engine.decide(describe(make_pod("incoming", priority=10)), NOW), Placement)
 
 
-def test_a_pod_goes_where_it_was_promised_a_place() -> None:
+def test_a_pod_goes_to_its_nominated_node() -> None:
     engine, state = make_engine([make_node("a"), make_node("b", labels={"rank": "0"})])
     incoming = describe(make_pod("incoming", priority=10))
     state.view.nominations.set(incoming, "b")

@@ -87,7 +87,7 @@ def test_a_reservation_and_its_owner_name_the_same_gpu() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(pending({"gpu_memory_ratio": 100}), RESERVATIONS)
         await wait_for(lambda: held(fixture, "reservations", "r") == [0])
-        await fixture.settle()
+        await fixture.until_idle()
         (reservation,) = fixture.api.objects("reservations").values()
         assert str(reservation.status.allocatable["koordinator.sh/gpu-memory"]) == "16Gi"
         fixture.api.store(make_device_pod("p", gpu_memory_ratio=100))
@@ -119,7 +119,7 @@ def test_a_reservation_keeps_the_gpu_of_the_pod_that_it_takes_over() -> None:
 def test_a_pod_waits_for_a_device_object_that_has_what_it_wants() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_device_pod("p", gpu_memory="20Gi"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.placed() == {}
         fixture.api.store(device(gpu(0, memory="40Gi")), DEVICES)
         await wait_for(lambda: held(fixture, "pods", "p") == [0])

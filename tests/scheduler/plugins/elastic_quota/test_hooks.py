@@ -78,7 +78,7 @@ def test_a_pod_that_a_hook_refuses_waits_and_says_why() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(2):
             fixture.api.store(of_quota(f"p{number}"))
-        await fixture.settle()
+        await fixture.until_idle()
 
     fixture = simulate(story, lambda: cluster("a"), profile)
     assert len(fixture.api.placed()) == 1
@@ -90,7 +90,7 @@ def test_pods_of_other_quotas_are_none_of_its_business() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(3):
             fixture.api.store(of_quota(f"p{number}", "b"))
-        await fixture.settle()
+        await fixture.until_idle()
 
     assert len(simulate(story, lambda: cluster("a", "b"), profile).api.placed()) == 3
 
@@ -98,7 +98,7 @@ def test_pods_of_other_quotas_are_none_of_its_business() -> None:
 def test_a_hook_is_not_asked_about_a_pod_that_its_quota_has_no_room_for() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(of_quota("large", cpu="9"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert hook_of(fixture).asked == 0
 
     simulate(story, lambda: cluster("a"), profile)
@@ -109,11 +109,11 @@ def test_an_event_of_the_hook_s_own_wakes_the_pods_that_it_lets_in(opens: bool) 
     async def story(fixture: RunningScheduler) -> None:
         for number in range(3):
             fixture.api.store(of_quota(f"p{number}"))
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         hook = hook_of(fixture)
         hook.most += opens
         hook.handle.announce(ClusterEvent(_OPENED))
-        await fixture.settle(12)
+        await fixture.until_idle(12)
 
     assert len(simulate(story, lambda: cluster("a"), profile).api.placed()) == 1 + opens
 
@@ -121,7 +121,7 @@ def test_an_event_of_the_hook_s_own_wakes_the_pods_that_it_lets_in(opens: bool) 
 def test_what_a_hook_notes_on_a_quota_is_written_with_the_numbers() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(of_quota("p"))
-        await fixture.settle(3)
+        await fixture.until_idle(3)
 
     api = simulate(story, lambda: cluster("a"), profile).api
     document = api.document(ELASTIC_QUOTAS, "a", "kube-system")

@@ -78,16 +78,16 @@ def test_what_happens_to_a_quota_in_use_counts_for_the_pods_that_wait(case: str,
     change, expected = CHANGES[case]
 
     async def story(fixture: RunningScheduler) -> None:
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         assert len(fixture.api.placed()) == MAX
         if is_away:
             fixture.api.go_away()
-            await fixture.settle(OUTAGE)
+            await fixture.until_idle(OUTAGE)
         change(fixture.api)
         if is_away:
             fixture.api.come_back()
-            await fixture.settle(60)
-        await fixture.settle(12)
+            await fixture.until_idle(60)
+        await fixture.until_idle(12)
 
     assert len(play(story).placed()) == expected
 
@@ -100,10 +100,10 @@ def test_a_quota_that_is_deleted_between_decision_and_binding_harms_nobody() -> 
             return None
 
         fixture.api.drop("pods", "default/p0")
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.binding_fault = delete_first
         set_quota(fixture.api, "a", MAX + 1)
-        await fixture.settle(12)
+        await fixture.until_idle(12)
 
     assert len(play(story).placed()) == PODS - 1
 
@@ -112,13 +112,13 @@ def test_a_quota_that_is_created_anew_counts_what_its_pods_use() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.drop("nodes", "n0")
         fixture.api.drop("nodes", "n1")
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         delete_quota(fixture.api)
-        await fixture.settle()
+        await fixture.until_idle()
         set_quota(fixture.api, "a", MAX)
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(make_node("later", cpu="8", memory="64Gi"))
-        await fixture.settle(12)
+        await fixture.until_idle(12)
 
     assert len(play(story).placed()) == MAX
 
@@ -128,7 +128,7 @@ def test_the_wall_clock_is_no_matter_for_quotas(days: int) -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.clock.set_wall(fixture.clock.now() + timedelta(days=days))
         set_quota(fixture.api, "a", MAX + 1)
-        await fixture.settle(12)
+        await fixture.until_idle(12)
 
     assert len(play(story).placed()) == MAX + 1
 
@@ -150,14 +150,14 @@ async def killed_at(step: int, *, is_done: bool) -> int:
         await run_and_kill(first)
     api.fault = NO_FAULT
     async with second.running():
-        await second.settle(12)
+        await second.until_idle(12)
     check(second)
     return len(api.placed())
 
 
 async def run_and_kill(fixture: RunningScheduler) -> None:
     async with fixture.running():
-        await fixture.settle(5)
+        await fixture.until_idle(5)
         raise RuntimeError("killed")
 
 

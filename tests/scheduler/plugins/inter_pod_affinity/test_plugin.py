@@ -160,7 +160,7 @@ def test_a_namespace_gets_the_label_that_a_term_of_another_pod_selects() -> None
 # Promises.
 
 
-def test_a_pod_that_was_promised_a_node_is_minded_before_it_is_there() -> None:
+def test_a_nominated_pod_is_minded_before_it_is_there() -> None:
     fixture = two_nodes()
     nominated = fixture.info(make_pod("p", {"app": "b"}, apart=APART))
     fixture.view.nominations.set(nominated, "n0")

@@ -88,11 +88,11 @@ def written(fixture: RunningScheduler, kind: str, name: str) -> str:
 def test_a_reservation_gets_cpus_and_its_owners_get_those() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(pending("8"), RESERVATIONS)
-        await fixture.settle()
+        await fixture.until_idle()
         assert written(fixture, "reservations", "r") == "0-7"
         fixture.api.store(pod("p", "4", spec=FULL))
         fixture.api.store(owner("o", "4"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert written(fixture, "pods", "p") == "8-11"
         assert written(fixture, "pods", "o") == "0-3"
         fixture.api.drop("reservations", "r")
@@ -103,7 +103,7 @@ def test_a_reservation_gets_cpus_and_its_owners_get_those() -> None:
 def test_a_reservation_keeps_the_cpus_of_the_pod_that_it_takes_over() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(pending("6", pre_allocation=True), RESERVATIONS)
-        await fixture.settle()
+        await fixture.until_idle()
         assert written(fixture, "reservations", "r") == "0-1,8-11"
         fixture.api.drop("reservations", "r")
 
@@ -114,7 +114,7 @@ def test_it_keeps_those_of_several_pods() -> None:
     async def story(fixture: RunningScheduler) -> None:
         policy = PreAllocationPolicy(enable_multiple=True)
         fixture.api.store(pending("12", pre_allocation=True, pre_allocation_policy=policy), RESERVATIONS)
-        await fixture.settle()
+        await fixture.until_idle()
         assert written(fixture, "reservations", "r") == "0-11"
         fixture.api.drop("reservations", "r")
 
@@ -125,7 +125,7 @@ def test_it_keeps_those_of_several_pods() -> None:
 def test_a_reservation_that_is_too_small_does_not_take_over_a_pod() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(pending("4", pre_allocation=True), RESERVATIONS)
-        await fixture.settle()
+        await fixture.until_idle()
         assert written(fixture, "reservations", "r") == "0-3"
         fixture.api.drop("reservations", "r")
 
@@ -136,10 +136,10 @@ def test_less_important_pods_leave_their_cpus() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(pod("small", "8", spec=FULL))
         fixture.api.store(pod("big", "8", spec=FULL))
-        await fixture.settle()
+        await fixture.until_idle()
         wanted = pod("p", "8", spec=FULL)
         fixture.api.store(replace(wanted, spec=replace(wanted.spec, priority=10)))
-        await fixture.settle(30)
+        await fixture.until_idle(30)
         assert written(fixture, "pods", "p") in ("0-7", "8-15")
 
     simulate(story, machine(), lambda view: profile(view, preempts=True))

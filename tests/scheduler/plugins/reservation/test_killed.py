@@ -54,7 +54,7 @@ async def kill_and_go_on(killer: Killer, *, once: bool) -> SchedulerApi:
         await run_and_kill(first)
     api.fault = NO_FAULT
     async with second.running():
-        await second.settle(12)
+        await second.until_idle(12)
     check(second)
     return api
 

@@ -65,10 +65,10 @@ class Taking:
 
 
 @dataclass
-class World:
-    """What has happened, as plain facts, beside the program that has to keep up with it."""
+class History:
+    """What has happened, as plain facts, beside the program that has to refresh with it."""
 
-    cluster: Cluster = field(default_factory=lambda: World.empty())
+    cluster: Cluster = field(default_factory=lambda: History.empty())
     pods: dict[str, Taking] = field(default_factory=dict)
     reservations: dict[str, Reservation] = field(default_factory=dict)
     """Those that are there and not over, by name."""
@@ -211,16 +211,16 @@ class World:
 @settings(max_examples=examples(100))
 @given(STEPS)
 def test_what_owners_take_is_what_a_ledger_says(steps: Sequence[tuple[str, int, str]]) -> None:
-    world = World()
+    history = History()
     for kind, number, shape in steps:
-        world.step(kind, number, shape)
-        world.check()
+        history.step(kind, number, shape)
+        history.check()
 
 
 @settings(max_examples=examples(30))
 @given(STEPS)
 def test_what_is_written_of_owners_is_what_a_ledger_says(steps: Sequence[tuple[str, int, str]]) -> None:
-    world = World()
+    history = History()
     for kind, number, shape in steps:
-        world.step(kind, number, shape)
-    world.check_status()
+        history.step(kind, number, shape)
+    history.check_status()

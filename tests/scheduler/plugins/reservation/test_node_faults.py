@@ -43,7 +43,7 @@ def play(story: Callable[[RunningScheduler], Awaitable[None]]) -> SchedulerApi:
         api.store(pending(), RESERVATIONS)
         fixture = RunningScheduler(api, profile)
         async with fixture.running():
-            await fixture.settle(3)
+            await fixture.until_idle(3)
             assert state(api) == ("Available", "Available")
             await story(fixture)
         assert fixture.scheduler.state.assumed_count == 0
@@ -58,7 +58,7 @@ def must_use_one(name: str) -> Pod:
 
 async def lose_the_node(fixture: RunningScheduler) -> None:
     fixture.api.drop("nodes", "a")
-    await fixture.settle(3)
+    await fixture.until_idle(3)
 
 
 def test_it_fails_with_its_node_and_says_so() -> None:
@@ -68,7 +68,7 @@ def test_it_fails_with_its_node_and_says_so() -> None:
 def test_it_is_deleted_once_others_have_had_time_to_see_how_it_ended() -> None:
     async def story(fixture: RunningScheduler) -> None:
         await lose_the_node(fixture)
-        await fixture.settle(60)
+        await fixture.until_idle(60)
 
     assert play(story).names(RESERVATIONS) == []
 
@@ -78,7 +78,7 @@ def test_a_node_of_the_same_name_is_free_for_everybody() -> None:
         await lose_the_node(fixture)
         fixture.api.store(make_node("a"))
         fixture.api.store(make_pod("p", cpu="4"))
-        await fixture.settle(3)
+        await fixture.until_idle(3)
 
     assert play(story).placed() == {"p": "a"}
 
@@ -88,7 +88,7 @@ def test_an_owner_that_must_use_it_waits_instead_of_going_elsewhere() -> None:
         await lose_the_node(fixture)
         fixture.api.store(make_node("b"))
         fixture.api.store(must_use_one("o"))
-        await fixture.settle(3)
+        await fixture.until_idle(3)
 
     assert play(story).placed() == {}
 
@@ -104,7 +104,7 @@ def test_the_node_goes_between_the_decision_about_an_owner_and_its_binding() -> 
 
         fixture.api.binding_fault = lose_it_first
         fixture.api.store(must_use_one("o"))
-        await fixture.settle(12)
+        await fixture.until_idle(12)
         assert state(fixture.api)[0] == "Failed"
 
     assert len(play(story).bindings) <= 1
@@ -114,10 +114,10 @@ def test_the_node_goes_between_the_decision_about_an_owner_and_its_binding() -> 
 def test_it_lives_by_the_wall_clock_wherever_that_steps_to(days: int, expected: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.clock.set_wall(fixture.clock.now() + timedelta(days=days))
-        await fixture.settle(3)
+        await fixture.until_idle(3)
         assert state(fixture.api)[0] == expected
         fixture.api.store(make_pod("p", cpu="4"))
-        await fixture.settle(12)
+        await fixture.until_idle(12)
 
     assert play(story).placed() == ({"p": "a"} if expected == "Failed" else {})
 
@@ -126,10 +126,10 @@ def test_it_lives_by_the_wall_clock_wherever_that_steps_to(days: int, expected: 
 def test_an_outage_of_the_api_server_changes_nothing_by_itself(is_lost: bool) -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.go_away()
-        await fixture.settle(OUTAGE)
+        await fixture.until_idle(OUTAGE)
         if is_lost:
             fixture.api.drop("nodes", "a")
         fixture.api.come_back()
-        await fixture.settle(30)
+        await fixture.until_idle(30)
 
     assert state(play(story)) == (("Failed", "Expired") if is_lost else ("Available", "Available"))

@@ -156,10 +156,10 @@ def test_an_owner_that_waits_is_tried_when_the_pod_becomes_ready() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(operating(STARTING))
         fixture.api.store(owner("o"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert "o" not in fixture.api.placed()
         fixture.api.store(operating())
-        await fixture.settle()
+        await fixture.until_idle()
         assert "o" in fixture.api.placed()
         fixture.api.drop("pods", "default/keeper")
 
@@ -169,10 +169,10 @@ def test_an_owner_that_waits_is_tried_when_the_pod_becomes_ready() -> None:
 def test_a_deleted_pod_reserves_nothing_any_more() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(operating())
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.drop("pods", "default/keeper")
         fixture.api.store(noted(owner("o"), {RESERVATION_AFFINITY: "{}"}))
-        await fixture.settle()
+        await fixture.until_idle()
         assert "o" not in fixture.api.placed()
 
     simulate(story, one_node, profile)
@@ -198,7 +198,7 @@ def test_what_cannot_be_read_is_told(annotations: Mapping[str, str], expected: s
 def test_the_author_of_broken_annotations_is_told_once() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(operating(STARTING, **{RESERVATION_OWNERS: "{"}))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(operating(READY, **{RESERVATION_OWNERS: "{"}))
 
     fixture = simulate(story, one_node, profile)

@@ -339,21 +339,21 @@ def users(fixture: RunningScheduler) -> set[str]:
 def test_a_reservation_gets_tokens_and_its_owners_get_those() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(pending(tokens=5), RESERVATIONS)
-        await fixture.settle()
+        await fixture.until_idle()
         assert written(fixture, "reservations", "r") == {"blue": 2, "red": 3}
         fixture.api.store(other("p", 2))
         fixture.api.store(owner("o", 4))
-        await fixture.settle()
+        await fixture.until_idle()
         assert fixture.api.placed() == {"o": "a"}
         assert written(fixture, "pods", "o") == {"blue": 2, "red": 2}
         assert users(fixture) == {"o"}
         fixture.api.store(other("q", 1))
-        await fixture.settle()
+        await fixture.until_idle()
         assert written(fixture, "pods", "q") == {"red": 1}
         fixture.api.drop("reservations", "r")
-        await fixture.settle(30)
+        await fixture.until_idle(30)
         fixture.api.drop("pods", "default/o")
-        await fixture.settle(30)
+        await fixture.until_idle(30)
         assert fixture.api.placed()["p"] == "a"
 
     simulate(story, one_node, profile)
@@ -369,7 +369,7 @@ def test_a_reservation_keeps_the_tokens_of_the_pod_that_it_takes_over() -> None:
 
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(pending(tokens=2, pre_allocation=True), RESERVATIONS)
-        await fixture.settle()
+        await fixture.until_idle()
         assert users(fixture) == {"o2"}
         assert written(fixture, "reservations", "r") == {"blue": 2}
         state = fixture.scheduler.state
@@ -389,12 +389,12 @@ def test_several_pods_are_taken_over_with_their_tokens_and_more_is_added() -> No
         policy = PreAllocationPolicy(enable_multiple=True)
         wanted = pending(tokens=5, cpu="4", pre_allocation=True, pre_allocation_policy=policy)
         fixture.api.store(wanted, RESERVATIONS)
-        await fixture.settle()
+        await fixture.until_idle()
         assert users(fixture) == {"o1", "o2"}
         assert written(fixture, "reservations", "r") == {"blue": 2, "red": 3}
         fixture.api.store(other("p", 2))
         fixture.api.store(other("q", 1))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.drop("reservations", "r")
 
     simulate(story, lambda: one_node(*pods), profile)
@@ -408,7 +408,7 @@ def test_a_pod_that_no_plugin_lets_be_taken_over_is_told_of() -> None:
             metadata=replace(wanted.metadata, labels={"scheduling.koordinator.sh/pre-allocation-required": "true"}),
         )
         fixture.api.store(wanted, RESERVATIONS)
-        await fixture.settle()
+        await fixture.until_idle()
         (note,) = {note for name, reason, note in fixture.events.notes if (name, reason) == ("r", "FailedScheduling")}
         assert "1 Reservation(s) would hold fewer tokens than the pod" in note
         assert users(fixture) == set()

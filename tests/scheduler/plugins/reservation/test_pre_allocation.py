@@ -93,7 +93,7 @@ def play(wanted: Reservation, *pods: Pod, config: PreAllocationConfig | None = N
 
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(wanted, RESERVATIONS)
-        await fixture.settle()
+        await fixture.until_idle()
         found.append(outcome(fixture))
         fixture.api.drop("reservations", "r")
 

@@ -298,7 +298,7 @@ def full_node() -> SchedulerApi:
 def test_a_reservation_gets_the_node_that_its_victim_has_left() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(wanted(), RESERVATIONS)
-        await fixture.settle(5)
+        await fixture.until_idle(5)
         (reservation,) = fixture.api.objects("reservations").values()
         assert (reservation.status.phase, reservation.status.node_name) == (AVAILABLE, "a")
         assert not fixture.api.objects("pods")
@@ -311,11 +311,11 @@ def test_what_no_server_has_is_not_told_that_its_nomination_is_cleared() -> None
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.leaving_takes_time = True
         fixture.api.store(wanted(), RESERVATIONS)
-        await fixture.settle()
+        await fixture.until_idle()
         nominations = fixture.scheduler.state.view.nominations
         assert nominations.node_of("uid-r") == "a"
         fixture.api.store(make_pod("high", cpu="4", priority=IMPORTANT + 1))
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert (nominations.node_of("uid-r"), nominations.node_of("uid-high")) == ("", "a")
         fixture.api.drop("reservations", "r")
 
@@ -327,10 +327,10 @@ def test_the_room_of_the_victims_is_kept_for_the_reservation() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.leaving_takes_time = True
         fixture.api.store(wanted("4"), RESERVATIONS)
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(make_pod("rival", cpu="1", priority=IMPORTANT - 1))
         fixture.api.drop("pods", "default/low")
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         (reservation,) = fixture.api.objects("reservations").values()
         assert (reservation.status.phase, fixture.api.placed()) == (AVAILABLE, {})
         fixture.api.drop("pods", "default/rival")

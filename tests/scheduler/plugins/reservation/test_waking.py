@@ -63,12 +63,12 @@ def test_an_owner_is_woken_when_another_owner_leaves_the_reservation() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(available(once=False), RESERVATIONS)
         fixture.api.store(bound(owner("first"), "r"))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(owner("second"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert "second" not in fixture.api.placed()
         fixture.api.drop("pods", "default/first")
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert fixture.api.placed() == {"second": "a"}
 
     simulate(story, one_node, profile)
@@ -79,12 +79,12 @@ def test_a_pod_is_woken_when_it_becomes_an_owner() -> None:
         nobodys = available(once=False)
         others = [ReservationOwner(label_selector=LabelSelector(match_labels={"app": "other"}))]
         fixture.api.store(replace(nobodys, spec=replace(nobodys.spec, owners=others)), RESERVATIONS)
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(owner("p"))
-        await fixture.settle()
+        await fixture.until_idle()
         assert "p" not in fixture.api.placed()
         fixture.api.store(nobodys, RESERVATIONS)
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert fixture.api.placed() == {"p": "a"}
 
     simulate(story, one_node, profile)
@@ -98,14 +98,14 @@ def test_a_pod_that_owns_nothing_sleeps_on() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(available(once=False), RESERVATIONS)
         fixture.api.store(bound(owner("first"), "r"))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.store(make_pod("stranger", cpu="3"))
-        await fixture.settle()
+        await fixture.until_idle()
         fixture.api.drop("pods", "default/first")
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert attempts(fixture, "stranger") == 1
         fixture.api.drop("reservations", "r")
-        await fixture.settle(2)
+        await fixture.until_idle(2)
         assert fixture.api.placed() == {"stranger": "a"}
 
     simulate(story, one_node, profile)

@@ -210,7 +210,7 @@ class Wave:
     """Those that were allowed to be bound; once there are some, the others are tried one by one."""
     partners: frozenset[str] = frozenset()
     """With whom some of ``todo`` were to be bound in an earlier attempt, and were not."""
-    promised: int = 0
+    together: int = 0
     """How many were to be bound together in that attempt, as those say that were; 0 if nobody says so."""
     left: int = 0
     """How many of these are not bound yet."""
@@ -227,7 +227,7 @@ class Wave:
         if number > self.left:
             return number
         self.left -= number
-        return self.promised
+        return self.together
 
     def includes(self, uid: str) -> bool:
         """Whether the pod belongs to this attempt; any does that is tried before the attempt has failed."""

@@ -228,13 +228,13 @@ class GangCache:
         member = self._members.get(uid)
         if member is None or member.state is MemberState.BOUND:
             return
-        state, was_told = member.state, member.is_rejected
+        state, was_rejected = member.state, member.is_rejected
         member.is_rejected, member.bound_with = False, 0
         if state is MemberState.BINDING:
             member.not_bound = _NOT_DONE
         if state is not MemberState.PENDING:
             member.gang.move(member, MemberState.PENDING)
-        if was_told or member.gang.is_released:
+        if was_rejected or member.gang.is_released:
             return
         # Of a NonStrict gang whose patience is over all let go: what they keep others may need, and they need theirs.
         gives_up = state is MemberState.WAITING and member.is_schedulable

@@ -9,7 +9,7 @@ the number of those that were allowed to be bound together; its Binding writes b
 A member that was bound and has gone lowers the number, too, but what replaces it is created later: the gang's match
 policy decides about that one. Both times are the API server's, in whole seconds, so that a pod that replaces another
 within the second of its binding is taken for a partner, which is placed without waiting for others. Members beyond N
-were not promised to anybody; the policy decides about them as well, unless one of the N has gone: then one of them that
+were to be bound with nobody; the policy decides about them as well, unless one of the N has gone: then one of them that
 was there takes its place.
 """
 
@@ -64,7 +64,7 @@ def next_wave(group: Group, first: str = "") -> Wave:
         # We have seen all of that attempt to its end.
         return wave
     wave.partners |= found.bound | found.waiting
-    wave.promised, wave.left = found.total, found.total - len(found.bound)
+    wave.together, wave.left = found.total, found.total - len(found.bound)
     return wave
 
 

@@ -94,14 +94,14 @@ class PodGroupController:
         pod_group, gang, now = self._pod_groups().get(gang_id), self._gangs.get(gang_id), self._now()
         if pod_group is None or gang is None or now is None:
             return
-        status = settled_status(pod_group, gang, now, self._finished.of(gang_id))
+        status = observed_status(pod_group, gang, now, self._finished.of(gang_id))
         patch = _difference(pod_group.status, status)
         if patch:
             metadata = pod_group.metadata
             await self._writer.patch(POD_GROUPS, metadata.name, metadata.namespace, {"status": patch})
 
 
-def settled_status(
+def observed_status(
     pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod] = _NOBODY
 ) -> PodGroupStatus:
     """The status after which nothing more follows: a phase that would be left at once is not written."""

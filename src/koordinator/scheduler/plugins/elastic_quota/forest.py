@@ -133,7 +133,7 @@ class Forest:
         self._root("")
         for node in self.nodes.values():
             self._link(node)
-        self._settle_keys()
+        self._set_keys()
         for name, counts in own.items():
             node = self.nodes[name]
             node.own = counts.masked(node.specification.max)
@@ -177,7 +177,7 @@ class Forest:
             seen.append(parent)
         return ""
 
-    def _settle_keys(self) -> None:
+    def _set_keys(self) -> None:
         for root in self.roots.values():
             root.keys = frozenset().union(*(node.specification.max for node in self._below(root)))
         for node in self.nodes.values():

@@ -55,7 +55,7 @@ class StatusController:
         """Until cancelled."""
         await self._create_built_in()
         while True:
-            self._tell_faults()
+            self._report_faults()
             await self._writer.patch_each(ELASTIC_QUOTAS, self._changes())
             await self._writer.sleep(_PERIOD)
 
@@ -90,7 +90,7 @@ class StatusController:
             merge(found, patch)
         return found
 
-    def _tell_faults(self) -> None:
+    def _report_faults(self) -> None:
         """Each fault once, until it is another one or this program starts again."""
         quotas = {quota.metadata.uid: quota for quota in self._accounts.objects()}
         for uid in self._warned.keys() - quotas:

@@ -125,7 +125,7 @@ class ReservationCache(EventHandler):
         if booking is None or self._view.columns.names[row] != booking.node_name:
             return
         booking.row = row
-        self._settle(booking)
+        self._set_credit(booking)
         if is_operating(booking.pod) and booking.is_open and not (old is not None and old.is_open):
             self.on_opened(booking.reservation)
 
@@ -316,7 +316,7 @@ class ReservationCache(EventHandler):
         for key in booking.index_keys:
             self._index.setdefault(key, {})[uid] = booking
         self._index_labels(booking, self._node_of(booking))
-        self._settle(booking)
+        self._set_credit(booking)
         self._touch(booking)
 
     def _index_labels(self, booking: Booking, node: Node | None) -> None:
@@ -362,10 +362,10 @@ class ReservationCache(EventHandler):
             was_open = booking.is_open
             booking.users = dict(self._users.get(uid, {}))
             self._openings += booking.is_open != was_open
-            self._settle(booking)
+            self._set_credit(booking)
             self._touch(booking)
 
-    def _settle(self, booking: Booking) -> None:
+    def _set_credit(self, booking: Booking) -> None:
         """Take off the columns what owners take of the Reservation, and nothing more."""
         if booking.row >= 0:
             self._credit(booking.row, booking, self._credit_of(booking))

@@ -25,7 +25,7 @@ _TOO_MANY: Final = "Reservation(s) Too many pods"
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class FreeCapacity:
     """What is free on a node once what the pod may take from is thought gone, and what those still keep."""
 
     free: Mapping[int, int]

@@ -20,7 +20,7 @@ from koordinator.scheduler.plugins.reservation.fitting import (
     BY_NODE,
     NONE_MATCHES,
     NONE_SUITS,
-    Room,
+    FreeCapacity,
     has_left,
     outranks_a_user,
     score,
@@ -117,7 +117,7 @@ class Nominator:
             if name not in resources and not ("/" in name and name.split("/")[0] in groups)
         }
 
-    def capacity(self, pod: PodInfo, row: int, matched: Sequence[Booking], *, assumed: bool = False) -> Room:
+    def capacity(self, pod: PodInfo, row: int, matched: Sequence[Booking], *, assumed: bool = False) -> FreeCapacity:
         """The room on the row, whether the reserve pods of ``matched`` count there just now or not. ``assumed``: the
         pod itself counts there. Filters do not ask so: the pod for which they ask may be on the row, and like ones are
         to come beside it."""
@@ -128,7 +128,7 @@ class Nominator:
             column: unused[column] + counted * amount + sum(each.get(column, 0) for each in shown)
             for column, amount in pod.request.amounts.items()
         }
-        return Room(free, matched)
+        return FreeCapacity(free, matched)
 
     def first_in_order(self, match: Match) -> str:
         """The uid of the Reservation with the smallest order that is not 0; "" if there is none."""
