@@ -158,10 +158,10 @@ _TOLD: Final[Mapping[str, Mapping[str, str]]] = {
     "broken-topology": {"p": "1 node(s) invalid CPU Topology", "q": ""},
     "unknown-policy-of-node": {"p": ""},
     "unknown-policy-of-pod": {
-        "p": "4 annotation scheduling.koordinator.sh/numa-topology-spec: numaTopologyPolicy 'Somehow' is none of "
+        "p": "annotation scheduling.koordinator.sh/numa-topology-spec: numaTopologyPolicy 'Somehow' is none of "
         "BestEffort, Restricted, SingleNUMANode"
     },
-    "broken-spec": {"p": "annotation scheduling.koordinator.sh/resource-spec: not JSON"},
+    "broken-spec": {"p": "annotation scheduling.koordinator.sh/resource-spec: not JSON: Input data was truncated"},
 }
 """What pods are told that would end the original."""
 

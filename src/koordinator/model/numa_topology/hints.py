@@ -65,8 +65,13 @@ def numa_nodes_of(mask: int) -> tuple[int, ...]:
 def masks_of(numa_nodes: Sequence[int]) -> Iterator[int]:
     """Every mask of these but the empty one, in the order that hints have."""
     for size in range(1, len(numa_nodes) + 1):
-        for chosen in combinations(numa_nodes, size):
-            yield mask_of(chosen)
+        yield from masks_of_size(numa_nodes, size)
+
+
+def masks_of_size(numa_nodes: Sequence[int], size: int) -> Iterator[int]:
+    """Those of so many NUMA nodes."""
+    for chosen in combinations(numa_nodes, size):
+        yield mask_of(chosen)
 
 
 def format_mask(mask: int) -> str:

@@ -96,6 +96,10 @@ class NUMATopologyManager:
         """Equal for pods that are aligned alike on every node."""
         return tuple([provider.topology_key(pod) for provider in self._providers])
 
+    def is_alone(self, pod: PodInfo, provider: NUMATopologyHintProvider) -> bool:
+        """Whether no other plugin has hints for the pod."""
+        return all(other is provider or other.topology_key(pod) is None for other in self._providers)
+
     def affinity(self, pod: PodInfo, row: int, *, reserving: bool = False) -> NUMATopologyHint | None:
         """The NUMA nodes that the pod has to keep to on ``row``: None if there is no policy, or none that says so at
         this point, or if the pod is rejected. A hint without a mask leaves the choice open."""

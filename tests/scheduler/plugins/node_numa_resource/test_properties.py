@@ -12,7 +12,9 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES
 from koordinator.api.pod import Pod
 from koordinator.model.cpu_allocation.topology import BindPolicy, cpu_mask, cpus_of
-from koordinator.model.numa_topology.hints import numa_nodes_of
+from koordinator.model.numa_topology.hints import NUMATopologyPolicy, numa_nodes_of
+from koordinator.model.numa_topology.merging import Machine, merge
+from koordinator.scheduler.configuration.arguments import ResourceSpec
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.evaluation_check import EvaluationCheck
 from koordinator.scheduler.plugins.node_numa_resource.allocation import (
@@ -23,6 +25,9 @@ from koordinator.scheduler.plugins.node_numa_resource.allocation import (
     Taken,
     Zones,
 )
+from koordinator.scheduler.plugins.node_numa_resource.reserved import Choice, Restored
+from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
+from koordinator.scheduler.plugins.node_numa_resource.topology_hints import hints_of
 from tests.examples import examples
 from tests.model.cpu_allocation.machines import machine
 from tests.scheduler.fakes import describe
@@ -192,3 +197,29 @@ def test_the_quick_answer_is_what_an_allocation_comes_to(offer: Offer, mask: int
         given_cpu = sum(amounts.get("cpu", 0) for amounts in found.amounts.values())
         assert given_cpu == offer.request.amounts["cpu"]
         assert {number for number, _ in found.resources} <= set(numa_nodes_of(mask))
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(st.data(), st.sampled_from(list(NUMATopologyPolicy)[1:]))
+def test_the_smallest_sets_of_many_numa_nodes_are_enough(data: st.DataObject, policy: NUMATopologyPolicy) -> None:
+    cpus = machine(numa_nodes=5, cores=1, threads=2)
+    zones = {
+        number: {"cpu": 2000, "memory": data.draw(st.integers(0, 8)), **({"example.com/card": 1} if number % 2 else {})}
+        for number in cpus.numa_nodes
+    }
+    taken = {
+        number: {"cpu": data.draw(st.integers(0, 2)) * 1000, "memory": data.draw(st.integers(0, 4))}
+        for number in cpus.numa_nodes
+    }
+    wanted = {"cpu": 1000 * data.draw(st.integers(1, 6)), "memory": data.draw(st.integers(1, 8))}
+    if data.draw(st.booleans()):
+        wanted["example.com/card"] = 1
+    choice = Choice(Room(cpus, cpus.all, Zones(zones), Taken(0, taken)), Request(wanted, {}), Restored())
+    scorer = NUMAScorer([ResourceSpec(name="cpu"), ResourceSpec(name="memory")], most=data.draw(st.booleans()))
+    here = Machine(tuple(cpus.numa_nodes))
+
+    every, few = [hints_of(choice, policy, scorer, ignoring=False, narrow=narrow) for narrow in (False, True)]
+
+    expected, found = merge(policy, here, [every]), merge(policy, here, [few])
+    assert bool(found.reasons) == bool(expected.reasons)
+    assert found.reasons or found.hint == expected.hint

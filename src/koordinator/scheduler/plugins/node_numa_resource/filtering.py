@@ -39,7 +39,7 @@ from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeStat
 from koordinator.scheduler.plugins.node_numa_resource.part import READS, NUMAPart
 from koordinator.scheduler.plugins.node_numa_resource.rows import SpecialRows
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
-from koordinator.scheduler.plugins.node_numa_resource.topology_hints import hints_of
+from koordinator.scheduler.plugins.node_numa_resource.topology_hints import FEW, hints_of
 from koordinator.scheduler.plugins.node_numa_resource.wish import NOT_INTEGER, Wish, is_reservation_ignored
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 
@@ -205,8 +205,13 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
             return policy
         if not node.rules.zones.amounts:
             return _NO_HINTS
-        choice = self._choice(pod, wish, row)
-        return hints_of(choice, policy, self._numa_scorer, ignoring=is_reservation_ignored(pod.pod))
+        choice, ignoring = self._choice(pod, wish, row), is_reservation_ignored(pod.pod)
+        narrow = (
+            len(node.rules.zones.amounts) > FEW
+            and not wish.keeps_apart
+            and self.handle.numa_topology.is_alone(pod, self)
+        )
+        return hints_of(choice, policy, self._numa_scorer, ignoring=ignoring, narrow=narrow)
 
     def filter_affinity(self, pod: PodInfo, affinity: NUMATopologyHint, row: int) -> Sequence[Reason]:
         choice, ignoring = self._choice(pod, self._wishes.of(pod), row), is_reservation_ignored(pod.pod)

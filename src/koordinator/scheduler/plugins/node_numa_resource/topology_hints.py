@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from koordinator.api.resource_names import CPU
 from koordinator.model.numa_topology.hints import (
@@ -10,35 +11,67 @@ from koordinator.model.numa_topology.hints import (
     NUMATopologyHint,
     NUMATopologyPolicy,
     mask_of,
-    masks_of,
+    masks_of_size,
     numa_nodes_of,
 )
 from koordinator.scheduler.plugins.node_numa_resource.allocation import Amounts, amplified
 from koordinator.scheduler.plugins.node_numa_resource.reserved import Choice
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
 
+FEW: Final = 4
+"""So many NUMA nodes have 15 sets; of eight there are 255."""
 
-def hints_of(choice: Choice, policy: NUMATopologyPolicy, scorer: NUMAScorer, *, ignoring: bool) -> Hints:
-    """The hints of a pod on a node that has zones. ``ignoring`` as in Choice.from_any."""
-    zones, request = choice.room.zones.amounts, choice.request
-    available = choice.unreserved.available
-    asked = amplified_requests(choice)
-    masks: dict[str, list[tuple[int, int]]] = {}
-    lacking: dict[str, int] = {}
-    for mask in masks_of(choice.room.zones.numa_nodes):
+
+def hints_of(
+    choice: Choice, policy: NUMATopologyPolicy, scorer: NUMAScorer, *, ignoring: bool, narrow: bool = False
+) -> Hints:
+    """The hints of a pod on a node that has zones. ``ignoring`` as in Choice.from_any. ``narrow``: the smallest sets
+    that do for all resources are enough, since nobody else has hints and nobody is to be kept apart from."""
+    found = _Found(choice, scorer, ignoring=ignoring)
+    count = len(found.numa_nodes)
+    is_single = policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
+    # Where no single NUMA node does, the others are to say what is missing, and all of them together say it.
+    for size in (1, count) if narrow and is_single and count > 1 else range(1, count + 1):
+        for mask in masks_of_size(found.numa_nodes, size):
+            found.look_at(mask)
+        if narrow and found.is_settled(size):
+            break
+    return {name: _hints(masks, policy) for name, masks in found.masks.items()}
+
+
+class _Found:
+    """The sets of NUMA nodes that have been found to do, with their scores, by resource."""
+
+    def __init__(self, choice: Choice, scorer: NUMAScorer, *, ignoring: bool) -> None:
+        self._choice = choice
+        self._scorer = scorer
+        self._ignoring = ignoring
+        self._zones = zones = choice.room.zones.amounts
+        self._available = available = choice.unreserved.available
+        self._asked = amplified_requests(choice)
+        self.numa_nodes = choice.room.zones.numa_nodes
+        names = [name for name in choice.request.amounts if any(name in zone for zone in zones.values())]
+        self.masks: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
+        self._lacking = {
+            name: mask_of(node for node in zones if not available.get(node, {}).get(name)) for name in names
+        }
+        """By resource the NUMA nodes that have nothing of it."""
+
+    def look_at(self, mask: int) -> None:
+        """Add the set if it does."""
+        if not self._choice.fits(mask, ignoring=self._ignoring):
+            return
         nodes = numa_nodes_of(mask)
-        for name in request.amounts:
-            if name not in masks and any(name in zones[node] for node in nodes):
-                masks[name] = []
-                lacking[name] = mask_of(node for node in zones if not available.get(node, {}).get(name))
-        if not choice.fits(mask, ignoring=ignoring):
-            continue
-        total, left = _sum(zones, nodes), _sum(available, nodes)
-        score = scorer.score(_used(total, left), total, asked)
-        for name, found in masks.items():
-            if not mask & lacking[name]:
-                found.append((mask, score))
-    return {name: _hints(found, policy) for name, found in masks.items()}
+        total, left = _sum(self._zones, nodes), _sum(self._available, nodes)
+        score = self._scorer.score(_used(total, left), total, self._asked)
+        for name, masks in self.masks.items():
+            if not mask & self._lacking[name]:
+                masks.append((mask, score))
+
+    def is_settled(self, size: int) -> bool:
+        """Whether some set of this size does for all resources."""
+        sets = [{mask for mask, _ in masks if mask.bit_count() == size} for masks in self.masks.values()]
+        return bool(sets) and bool(set.intersection(*sets))
 
 
 def amplified_requests(choice: Choice) -> Mapping[str, int]:
