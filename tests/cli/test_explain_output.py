@@ -79,6 +79,18 @@ def test_a_placed_pod_shows_its_node_and_only_scores_that_differ_from_nothing() 
     assert "InterPodAffinity" not in text
 
 
+def test_devices_of_a_node_are_listed_with_what_is_free_of_each() -> None:
+    free, total = ({"koordinator.sh/gpu-core": amount, "koordinator.sh/gpu-memory": "16Gi"} for amount in ("50", "100"))
+    devices = [{"type": "gpu", "minor": 3, "total": total, "free": free}]
+    document = {**Scene(make_node("a")).node("a"), "plugins": {"DeviceShare": {"devices": devices, "fault": "[oops]"}}}
+    console = Console(file=io.StringIO(), width=200)
+    print_node(document, console)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "gpu 3  │ 50 of 100 gpu-core, 16Gi of 16Gi gpu-memory" in text
+    assert "[oops]" in text
+
+
 def test_nodes_with_the_same_score_are_called_so() -> None:
     scene = Scene(*(make_node(f"n{number}") for number in range(14)))
     scene.try_pod(make_pod("p"))

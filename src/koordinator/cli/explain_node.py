@@ -118,6 +118,8 @@ def print_node(document: Mapping[str, Any], console: Console) -> None:
     for plugin, facts in document["plugins"].items():
         if "usage" in facts:
             _print_load(plugin, facts, console)
+        elif "devices" in facts:
+            _print_devices(facts, console)
         elif facts.get("reported") is False:
             _print_apart(console, f"{escape(plugin)}: the node has not reported its usage")
         elif "error" in facts:
@@ -177,6 +179,18 @@ def _print_load(plugin: str, facts: Mapping[str, Any], console: Console) -> None
 
 
 _OTHER_LIMITS = {"prodThreshold": "prod", "aggregatedThreshold": "aggregated"}
+
+
+def _print_devices(facts: Mapping[str, Any], console: Console) -> None:
+    table = Table("device", "free")
+    for device in facts["devices"]:
+        free = [
+            f"{device['free'][name]} of {whole} {name.rpartition('/')[2]}" for name, whole in device["total"].items()
+        ]
+        table.add_row(f"{device['type']} {device['minor']}", escape(", ".join(free)))
+    print_table(console, "Devices that work", table)
+    if fault := facts.get("fault"):
+        print_text(console, escape(fault), indent=2)
 
 
 def _print_rejected(document: Mapping[str, Any], console: Console) -> None:

@@ -69,8 +69,9 @@ def test_others_get_what_no_reservation_holds() -> None:
     assert "Insufficient gpu devices" in machines.message(make_device_pod("q", gpu=100))
 
 
-def test_an_owner_gets_what_its_reservation_holds() -> None:
-    machines = machines_with(holding("r", 2, 3))
+@pytest.mark.parametrize("located", [False, True])
+def test_an_owner_gets_what_its_reservation_holds(located: bool) -> None:
+    machines = machines_with(holding("r", 2, 3), located=located)
     machines.place(owner("o", 1))
     assert machines.minors("o") == [2]
     machines.place(owner("o2", 1))

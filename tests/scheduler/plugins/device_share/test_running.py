@@ -8,6 +8,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from koordinator.api.annotations import DEVICE_ALLOCATED
@@ -49,13 +50,13 @@ def profile(view: ClusterView) -> Profile:
     )
 
 
-def play(story: Callable[[RunningScheduler], Awaitable[None]], *pods: Pod) -> None:
-    """On a node with two GPUs, of which it is not known where they are."""
+def play(story: Callable[[RunningScheduler], Awaitable[None]], *pods: Pod, numa: int | None = None) -> None:
+    """On a node with two GPUs; ``numa`` None: it is not known where they are."""
     api = SchedulerApi()
     node = make_node("a")
     node.status.allocatable.update(PLENTY)
     api.store(node)
-    api.store(device(gpu(0, numa=None), gpu(1, numa=None)), DEVICES)
+    api.store(device(gpu(0, numa=numa), gpu(1, numa=numa)), DEVICES)
     for pod in pods:
         api.store(pod)
 
@@ -98,7 +99,8 @@ def test_a_reservation_and_its_owner_name_the_same_gpu() -> None:
     play(story)
 
 
-def test_a_reservation_keeps_the_gpu_of_the_pod_that_it_takes_over() -> None:
+@pytest.mark.parametrize("numa", [None, 0])
+def test_a_reservation_keeps_the_gpu_of_the_pod_that_it_takes_over(numa: int | None) -> None:
     text = (
         '{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-memory-ratio":"100","koordinator.sh/gpu-memory":"16Gi"}}]}'
     )
@@ -113,7 +115,7 @@ def test_a_reservation_keeps_the_gpu_of_the_pod_that_it_takes_over() -> None:
         fixture.api.store(make_device_pod("p", gpu_memory_ratio=100))
         await wait_for(lambda: held(fixture, "pods", "p") == [0])
 
-    play(story, running)
+    play(story, running, numa=numa)
 
 
 def test_a_pod_waits_for_a_device_object_that_has_what_it_wants() -> None:

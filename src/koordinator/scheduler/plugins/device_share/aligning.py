@@ -80,7 +80,7 @@ class DeviceAlignment(NUMATopologyHintProvider, DeviceSharePart):
         for uid in sorted(restored.matched) if restored is not None else ():
             assert restored is not None, "there are some"
             share = replace(share_of_reservation(restored, uid), numa_nodes=numa_nodes)
-            found = self.allocator(demand, row).allocate(share, leaves_secondary=True)
+            found = self.allocate_of(demand, row, share, leaves_secondary=True)
             if not isinstance(found, Reason):
                 return found
             refusals.append(of_reservation(found))
@@ -92,7 +92,7 @@ class DeviceAlignment(NUMATopologyHintProvider, DeviceSharePart):
         if refusals and is_required_from_reservation(pod.pod):
             return refusals[0]
         share = replace(self.share_without_reservation(pod, demand, row), numa_nodes=numa_nodes)
-        return self.allocator(demand, row).allocate(share, leaves_secondary=True)
+        return self.allocate_of(demand, row, share, leaves_secondary=True)
 
     def filter_affinity(self, pod: PodInfo, affinity: NUMATopologyHint, row: int) -> Sequence[Reason]:
         demand = self.demand_of(pod)

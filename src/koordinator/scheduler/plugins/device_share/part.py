@@ -169,7 +169,23 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         if chosen:
             return self.taking_over(demand, row, chosen, numa_nodes, leaves_secondary=not assumed)
         share = replace(self.share(pod, demand, row, assumed=assumed), numa_nodes=numa_nodes)
-        return self.allocator(demand, row).allocate(share, leaves_secondary=not assumed)
+        return self.allocate_of(demand, row, share, leaves_secondary=not assumed)
+
+    def allocate_of(
+        self, demand: DeviceDemand, row: int, share: Share, *, leaves_secondary: bool
+    ) -> DeviceAllocations | Reason:
+        """What a pod gets of its share: of the devices that it prefers alone, those of its Reservation, if they will
+        do; wherever these are in the machine."""
+        allocator, total = self.allocator(demand, row), self.nodes[row].total
+        if share.preferred and not share.required:
+            preferred = {
+                device_type: {minor: total.get(device_type, {}).get(minor, {}) for minor in minors}
+                for device_type, minors in share.preferred.items()
+            }
+            found = allocator.allocate(replace(share, required=preferred), leaves_secondary=leaves_secondary)
+            if not isinstance(found, Reason):
+                return found
+        return allocator.allocate(share, leaves_secondary=leaves_secondary)
 
     def numa_nodes(self, pod: PodInfo, row: int, *, reserving: bool = False) -> frozenset[int] | None:
         """Those that the pod has to keep to; None for all."""
@@ -230,7 +246,7 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         """What a Reservation gets that takes over the pods ``chosen``: their devices, all of them, and maybe more."""
         held: Mapping[str, ByType] = self.restored_pre_allocatable(row) or {}
         share = replace(share_of_taking_over(self.restored(row), held, chosen), numa_nodes=numa_nodes)
-        found = self.allocator(demand, row).allocate(share, leaves_secondary=leaves_secondary)
+        found = self.allocate_of(demand, row, share, leaves_secondary=leaves_secondary)
         if isinstance(found, Reason):
             return found
         own = total([held[uid] for uid in chosen if uid in held])

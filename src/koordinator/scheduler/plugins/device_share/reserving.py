@@ -71,7 +71,7 @@ class DeviceReservations(ReservationFilterPlugin, ReservationScorePlugin, Device
             return None
         share = share_of_reservation(restored, reservation.uid)
         share = replace(share, numa_nodes=self.numa_nodes(pod, row))
-        return self.allocator(demand, row).allocate(share, leaves_secondary=True)
+        return self.allocate_of(demand, row, share, leaves_secondary=True)
 
     def _takes_over(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> DeviceAllocations | Reason | None:
         """What the Reservation gets if it takes over the pod; None if that is not a matter of devices."""
