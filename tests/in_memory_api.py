@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -76,13 +76,21 @@ NO_FAULT: Final[Fault] = lambda asked, done: None  # noqa: E731
 _TOKEN = "token"
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _READS = ("GET", "HEAD")
+_WATCHED = {"created": "ADDED", "updated": "MODIFIED", "deleted": "DELETED"}
 
 
 class InMemoryApi:
-    """``without_groups``: API groups that this server does not know. ``away``: connections are refused, and open
-    watches break. ``asked`` is what clients have asked, ``writes`` counts what they have changed by verb and plural."""
+    """``without_groups``: API groups that this server does not know; ``others``: custom resources beside ours.
+    ``away``: connections are refused, and open watches break. ``asked`` is what clients have asked, ``writes`` counts
+    what they have changed by verb and plural."""
 
-    def __init__(self, clock: Clock | None = None, *, without_groups: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        *,
+        without_groups: frozenset[str] = frozenset(),
+        others: Sequence[Kind[Any]] = (),
+    ) -> None:
         self.clock = clock or ManualClock()
         self.away = False
         self.asked: list[Asked] = []
@@ -92,7 +100,7 @@ class InMemoryApi:
         self._storage = _Storage()
         builtin = (*BUILTIN_RESOURCES, *REVIEW_RESOURCES)
         registry = Registry(tuple(each for each in builtin if each.group not in without_groups))
-        for resource in _custom_resources():
+        for resource in (*_custom_resources(), *(each for kind in others for each in resources_of(_definition(kind)))):
             registry.add(resource)
         self._environment = Environment(
             self._storage,
@@ -193,6 +201,19 @@ class InMemoryApi:
         resource = self._resource(kind)
         return [_document(resource, stored) for stored in self._storage.list(resource.storage_prefix()).items]
 
+    @property
+    def revision(self) -> int:
+        """Of the last change."""
+        return self._storage.revision()
+
+    def changes(self, kind: Kind[Any], since: int) -> list[tuple[int, str, Document]]:
+        """Those of a kind after a revision: the revision, the type as a watch has it, and the document."""
+        resource = self._resource(kind)
+        return [
+            (change.revision, _WATCHED[change.type], _document(resource, change.current))
+            for change in self._storage.changes(resource.storage_prefix(), since)
+        ]
+
     def _resource(self, kind: Kind[Any]) -> Resource:
         resource = self._environment.registry.find(kind.group, kind.version, kind.plural)
         assert resource is not None, f"{kind} is not served"
@@ -272,17 +293,21 @@ class InMemoryConnection:
         return asked
 
     async def _failure(self, asked: Asked, *, done: bool) -> InMemoryAnswer | None:
-        """What an API server answers comes as an answer; what else a fault is, is raised."""
         error = self._api.fault(asked, done)
-        if isinstance(error, ApiStatusError):
-            status: Document = {"kind": "Status", "status": "Failure", "message": error.message, "reason": error.reason}
-            status |= {"details": to_document(error.details), "code": error.code}
-            return InMemoryAnswer(error.code, {}, json.dumps(status).encode())
         if isinstance(error, Hang):
             await asyncio.Event().wait()
-        if error is not None:
-            raise error
-        return None
+        return failed(error)
+
+
+def failed(error: Exception | None) -> InMemoryAnswer | None:
+    """What an API server answers comes as an answer; what else a fault is, is raised."""
+    if isinstance(error, ApiStatusError):
+        status: Document = {"kind": "Status", "status": "Failure", "message": error.message, "reason": error.reason}
+        status |= {"details": to_document(error.details), "code": error.code}
+        return InMemoryAnswer(error.code, {}, json.dumps(status).encode())
+    if error is not None:
+        raise error
+    return None
 
 
 class InMemoryStream:
@@ -410,6 +435,14 @@ class _Storage(MemoryStorage):
         stored = Stored(key, value, self.revision() + 1)
         self._watch_cache.apply([Change("updated" if before is not None else "created", stored, before)])
 
+    def changes(self, prefix: str, since: int) -> list[Change]:
+        self._flush()
+        cursor, found = self._watch_cache.watch(prefix, since), list[Change]()
+        while batch := cursor._take():
+            found += batch
+        cursor.close()
+        return found
+
     def remove(self, key: str) -> None:
         self._flush()
         before = self.get(key)
@@ -446,6 +479,24 @@ def _custom_resources() -> tuple[Resource, ...]:
         for definition in custom_resource_definitions()
         for resource in resources_of(definition)
     )
+
+
+def _definition(kind: Kind[Any]) -> Document:
+    """Of a custom resource with any fields, a status and no scale."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": kind.version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": kind.plural, "singular": kind.name.lower(), "kind": kind.name, "listKind": f"{kind.name}List"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{kind.group}"},
+        "spec": {
+            "group": kind.group,
+            "names": names,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "versions": [{**version, "subresources": {"status": {}}}],
+        },
+    }
 
 
 def _document(resource: Resource, stored: Stored) -> Document:

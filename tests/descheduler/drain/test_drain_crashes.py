@@ -23,7 +23,7 @@ class Killed(Bench):
         for name in self.names[1:]:
             self.cluster.remove(PODS, f"default/{name}")
         self.cluster.deliver()
-        self.uid = self.cluster.objects[PODS.plural]["default/web-a"]["metadata"]["uid"]
+        self.uid = self.cluster.documents(PODS)["default/web-a"]["metadata"]["uid"]
         self.stop = Stop(at, done, Crash())
         self.cluster.fault = self.stop
         self.create()
@@ -67,7 +67,7 @@ def test_a_drain_that_is_called_off_leaves_nothing_behind(at: int, done: bool) -
     assert bench.status()["phase"] == "Aborted"
     assert not bench.node["spec"].get("unschedulable")
     assert not bench.node["metadata"].get("labels")
-    assert not [job for job in bench.cluster.objects[POD_MIGRATION_JOBS.plural].values() if not _has_ended(job)]
+    assert not [job for job in bench.cluster.documents(POD_MIGRATION_JOBS).values() if not _has_ended(job)]
     assert not list(bench.cluster.reservations())
 
 

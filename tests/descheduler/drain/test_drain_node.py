@@ -45,7 +45,7 @@ class Bench:
         self.cluster.put(DRAIN_NODES, {"metadata": {"name": name}, "spec": {"nodeName": "node-1", **spec}})
 
     def edit(self, name: str = "drain", *, metadata: dict[str, Any] | None = None, **spec: Any) -> None:
-        document = copied(self.cluster.objects["drainnodes"][name])
+        document = copied(self.cluster.documents(DRAIN_NODES)[name])
         document["spec"].update(spec)
         document["metadata"].update(metadata or {})
         self.cluster.put(DRAIN_NODES, document)
@@ -54,13 +54,13 @@ class Bench:
         """Everybody works for so many rounds."""
         for _ in range(rounds):
             self.cluster.deliver()
-            for name in list(self.cluster.objects["drainnodes"]):
+            for name in list(self.cluster.documents(DRAIN_NODES)):
                 assert self.plugin.drain is not None
                 self._work(self.plugin.drain.reconcile(name))
             self.cluster.deliver()
             self._work(self.plugin.arbitrator.arbitrate())
             self.cluster.deliver()
-            for name in list(self.cluster.objects[POD_MIGRATION_JOBS.plural]):
+            for name in list(self.cluster.documents(POD_MIGRATION_JOBS)):
                 self._work(self.plugin.controller.reconcile(name))
             self._others()
             asyncio.run(self.cluster.clock.advance(seconds))
@@ -79,7 +79,7 @@ class Bench:
                     scene.schedule(self.cluster, name)
                 else:
                     scene.find_no_node(self.cluster, name)
-        for key, pod in list(self.cluster.objects["pods"].items()):
+        for key, pod in list(self.cluster.documents(PODS).items()):
             if "deletionTimestamp" in pod["metadata"]:
                 self.cluster.remove(PODS, key)
                 self._replace(pod)
@@ -93,12 +93,12 @@ class Bench:
             scene.bind(self.cluster, min(available, key=_order)["metadata"]["name"], successor)
 
     def status(self, name: str = "drain") -> Document:
-        found: Document = self.cluster.objects["drainnodes"][name].get("status", {})
+        found: Document = self.cluster.documents(DRAIN_NODES)[name].get("status", {})
         return found
 
     @property
     def node(self) -> Document:
-        return self.cluster.objects["nodes"]["node-1"]
+        return self.cluster.documents(NODES)["node-1"]
 
     def pods(self, name: str = "drain") -> dict[str, tuple[str, str]]:
         """Phase and message, by the names of the pods."""
@@ -123,7 +123,7 @@ def test_a_node_is_emptied() -> None:
     assert bench.status()["phase"] == "Complete"
     assert set(bench.pods().values()) == {("Succeed", "")}
     assert bench.status()["podMigrationSummary"]["Succeed"] == 3
-    assert not [pod for pod in bench.cluster.objects["pods"].values() if pod["spec"]["nodeName"] == "node-1"]
+    assert not [pod for pod in bench.cluster.documents(PODS).values() if pod["spec"]["nodeName"] == "node-1"]
     assert bench.node["spec"]["unschedulable"] is True
     assert _PLANNING in bench.node["metadata"]["labels"]
     assert bench.condition("OnceAvailable") == "True"
@@ -168,7 +168,7 @@ def test_a_rejected_drain_leaves_nothing_behind(was_unschedulable: bool) -> None
     assert bench.status()["phase"] == "Aborted"
     assert not list(bench.cluster.reservations())
     assert bench.node["spec"].get("unschedulable", False) is was_unschedulable
-    assert _PLANNING not in bench.node["metadata"]["labels"]
+    assert _PLANNING not in bench.node["metadata"].get("labels", {})
     assert not bench.cluster.evicted
 
 
@@ -302,7 +302,7 @@ def test_a_drain_whose_node_is_changed_gives_the_first_one_back_and_touches_no_o
     assert bench.status()["message"] == "spec.nodeName must not be changed, from node-1 to node-2"
     assert not bench.node["spec"].get("unschedulable")
     assert not list(bench.cluster.reservations())
-    assert _PLANNING not in bench.cluster.objects["nodes"]["node-2"]["metadata"].get("labels", {})
+    assert _PLANNING not in bench.cluster.documents(NODES)["node-2"]["metadata"].get("labels", {})
 
 
 def test_a_drain_whose_time_is_over_is_rolled_back_and_deleted() -> None:
@@ -310,7 +310,7 @@ def test_a_drain_whose_time_is_over_is_rolled_back_and_deleted() -> None:
     bench.create(ttl="10m", confirmState="WaitForConfirm")
     bench.play(4)
     bench.play(4, seconds=600)
-    assert not bench.cluster.objects["drainnodes"]
+    assert not bench.cluster.documents(DRAIN_NODES)
     assert not list(bench.cluster.reservations())
     assert "unschedulable" not in bench.node["spec"]
 
@@ -322,10 +322,10 @@ def test_what_becomes_of_a_drained_node_whose_drain_is_deleted(metadata: dict[st
     bench = Bench()
     bench.create(cordonPolicy={"mode": "Taint"})
     bench.play()
-    annotations = {**bench.cluster.objects["drainnodes"]["drain"]["metadata"]["annotations"], **metadata}
+    annotations = {**bench.cluster.documents(DRAIN_NODES)["drain"]["metadata"]["annotations"], **metadata}
     bench.edit(metadata={"deletionTimestamp": "2026-01-01T01:00:00Z", "annotations": annotations})
     bench.play(2)
-    assert not bench.cluster.objects["drainnodes"]
+    assert not bench.cluster.documents(DRAIN_NODES)
     assert bool(bench.node["spec"].get("taints")) is stays
 
 
@@ -355,7 +355,7 @@ def test_jobs_that_fail_are_tried_again_under_other_names() -> None:
     bench.play()
     assert bench.status()["phase"] == "Complete"
     entries = bench.status()["podMigrations"]
-    assert [each["podMigrationJobName"] for each in entries] == [f"drain-{each['uid']}-2" for each in entries]
+    assert [each["podMigrationJobName"] for each in entries] == [f"drain-{each['uid'][:8]}-2" for each in entries]
 
 
 def test_the_third_failure_of_a_pod_stands() -> None:
@@ -373,7 +373,7 @@ def test_the_third_failure_of_a_pod_stands() -> None:
 
 
 def _fail_jobs(bench: Bench) -> None:
-    for name in list(bench.cluster.objects[POD_MIGRATION_JOBS.plural]):
+    for name in list(bench.cluster.documents(POD_MIGRATION_JOBS)):
         bench.cluster.change(POD_MIGRATION_JOBS, name, phase="Failed", reason="Unschedulable", message="no room")
 
 

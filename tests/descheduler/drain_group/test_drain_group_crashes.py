@@ -24,7 +24,7 @@ class Killed(Pool):
             self.cluster.remove(PODS, f"default/web-{name}")
             self.cluster.remove(NODES, f"old-{name}")
         self.cluster.deliver()
-        self.uid = self.cluster.objects[PODS.plural]["default/web-c"]["metadata"]["uid"]
+        self.uid = self.cluster.documents(PODS)["default/web-c"]["metadata"]["uid"]
         self.cluster.fault = Stop(at, done, Crash())
         self.create_group()
 

@@ -46,7 +46,7 @@ class Pool(Bench):
         self.cluster.put(DRAIN_NODE_GROUPS, document)
 
     def edit_group(self, name: str = "old", *, metadata: dict[str, Any] | None = None, **spec: Any) -> None:
-        document = copied(self.cluster.objects[DRAIN_NODE_GROUPS.plural][name])
+        document = copied(self.cluster.documents(DRAIN_NODE_GROUPS)[name])
         document["spec"].update(spec)
         document["metadata"].update(metadata or {})
         self.cluster.put(DRAIN_NODE_GROUPS, document)
@@ -55,7 +55,7 @@ class Pool(Bench):
         for _ in range(rounds):
             self.cluster.deliver()
             assert self.plugin.drain_groups is not None
-            for name in list(self.cluster.objects[DRAIN_NODE_GROUPS.plural]):
+            for name in list(self.cluster.documents(DRAIN_NODE_GROUPS)):
                 self._work(self.plugin.drain_groups.reconcile(name))
             nodes = [each["spec"]["nodeName"] for each in self.drains.values()]
             self.planned += [node for node in nodes if node not in self.planned]
@@ -70,10 +70,10 @@ class Pool(Bench):
 
     @property
     def drains(self) -> dict[str, Document]:
-        return self.cluster.objects[DRAIN_NODES.plural]
+        return self.cluster.documents(DRAIN_NODES)
 
     def group(self, name: str = "old") -> Document:
-        found: Document = self.cluster.objects[DRAIN_NODE_GROUPS.plural][name].get("status", {})
+        found: Document = self.cluster.documents(DRAIN_NODE_GROUPS)[name].get("status", {})
         return found
 
     def phases(self) -> dict[str, str]:
@@ -82,11 +82,11 @@ class Pool(Bench):
 
     def labelled(self) -> dict[str, str]:
         """The groups of the nodes that have one."""
-        labels = {name: node["metadata"].get("labels", {}) for name, node in self.cluster.objects["nodes"].items()}
+        labels = {name: node["metadata"].get("labels", {}) for name, node in self.cluster.documents(NODES).items()}
         return {name: found[_GROUP] for name, found in labels.items() if _GROUP in found}
 
     def cordoned(self) -> set[str]:
-        nodes = self.cluster.objects["nodes"].items()
+        nodes = self.cluster.documents(NODES).items()
         return {name for name, node in nodes if node.get("spec", {}).get("unschedulable")}
 
 
@@ -98,7 +98,7 @@ def test_all_nodes_are_drained() -> None:
     assert (pool.group()["totalCount"], pool.group()["succeededCount"]) == (3, 3)
     assert pool.phases() == dict.fromkeys(("old-a", "old-b", "old-c"), "Complete")
     assert pool.cordoned() == {"old-a", "old-b", "old-c"}
-    assert not [pod for pod in pool.cluster.objects["pods"].values() if pod["spec"]["nodeName"] != "node-2"]
+    assert not [pod for pod in pool.cluster.documents(PODS).values() if pod["spec"]["nodeName"] != "node-2"]
     told = [reason for kind, _, reason, _ in pool.cluster.events if kind == "DrainNodeGroup"]
     assert told == ["Pending", "Planning", "Waiting", "Running", "Succeeded"]
 
@@ -290,7 +290,7 @@ def test_a_deleted_group_takes_its_labels_along() -> None:
     pool.play(20)
     pool.edit_group(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     pool.play(2)
-    assert not pool.cluster.objects[DRAIN_NODE_GROUPS.plural]
+    assert not pool.cluster.documents(DRAIN_NODE_GROUPS)
     assert not pool.drains
     assert pool.labelled() == {}
     assert not pool.cordoned()

@@ -1,60 +1,35 @@
-"""A cluster in memory: an API server with faults on demand, and a simulated scheduler, kubelet and workload.
+"""A cluster in memory: its API server has faults on demand, and a scheduler, kubelet and workload are simulated.
 
 Informers see a change only when ``deliver`` is called, so that a test decides how far behind they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any, cast
 
-from koordinator.api.codec import convert, decode_any, encode
-from koordinator.api.document import Document, copied
+from koordinator.api.codec import convert, encode
+from koordinator.api.document import Document
 from koordinator.api.kinds import (
     ADVANCED_STATEFUL_SETS,
     CLONE_SETS,
-    DEPLOYMENTS,
-    DRAIN_NODE_GROUPS,
-    DRAIN_NODES,
-    NODES,
+    POD_DISRUPTION_BUDGETS,
     POD_MIGRATION_JOBS,
     PODS,
-    PRIORITY_CLASSES,
-    REPLICA_SETS,
-    REPLICATION_CONTROLLERS,
     RESERVATIONS,
-    STATEFUL_SETS,
     Kind,
 )
-from koordinator.api.meta import Object
-from koordinator.api.timestamps import format_time
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.descheduler.framework import Evictor, Handle
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.descheduler.migration.plugin import MigrationController
-from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
-from koordinator.kube.interface import Client, PatchType, WatchEvent
-from koordinator.kube.request import target
+from koordinator.kube.interface import Client, WatchEvent
+from tests.in_memory_api import InMemoryAnswer, InMemoryApi, InMemoryConnection, failed
 
-KINDS: tuple[Kind[Any], ...] = (
-    ADVANCED_STATEFUL_SETS,
-    CLONE_SETS,
-    DEPLOYMENTS,
-    DRAIN_NODE_GROUPS,
-    DRAIN_NODES,
-    NODES,
-    POD_MIGRATION_JOBS,
-    PODS,
-    PRIORITY_CLASSES,
-    REPLICA_SETS,
-    REPLICATION_CONTROLLERS,
-    RESERVATIONS,
-    STATEFUL_SETS,
-)
 Fault = Callable[[str, str, bool], Exception | None]
 """Asked about each write with its verb and its path, before it is done (False) and after (True)."""
 
@@ -64,31 +39,56 @@ class Crash(Exception):
 
 
 class SimulatedCluster:
-    """Objects as documents by kind and key. ``as_client`` is what the program gets."""
+    """``as_client`` is what the program gets."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.objects: dict[str, dict[str, Document]] = {kind.plural: {} for kind in KINDS}
         self.scales: dict[str, Document] = {}
-        """By path: the answers of subresources scale, and of discovery."""
+        """By path: the answers of subresources scale, and of discovery, of kinds that the API server does not have."""
+        self.reads: list[str] = []
+        """The path of every read."""
         self.writes: list[tuple[str, str]] = []
         """(verb, path) of every write that was done."""
         self.evicted: list[str] = []
         """The uids of pods that were evicted, once for each eviction that was accepted."""
-        self.disruptions_allowed: int | None = None
-        """Of a budget over all pods; None is no budget."""
         self.fault: Fault = lambda verb, path, done: None
-        self.is_away = False
-        """No request gets an answer."""
         self.events: list[tuple[str, str, str, str]] = []
         """(kind, type, reason, note) of every event."""
-        self._version = 0
-        self._undelivered: list[tuple[str, str, Document]] = []
+        self.api = InMemoryApi(self.clock, others=(ADVANCED_STATEFUL_SETS, CLONE_SETS))
+        self._client = self.api.client(self.clock, _Connection(self))
+        self._delivered = self.api.revision
         self._informers: InformerSet | None = None
 
     @property
     def as_client(self) -> Client:
-        return cast("Client", self)
+        return self._client
+
+    @property
+    def is_away(self) -> bool:
+        """No request gets an answer."""
+        return self.api.away
+
+    @is_away.setter
+    def is_away(self, value: bool) -> None:
+        self.api.away = value
+
+    @property
+    def disruptions_allowed(self) -> int | None:
+        """Of a budget over all pods; None is no budget."""
+        budget = self.api.found(POD_DISRUPTION_BUDGETS, "all", "default")
+        return None if budget is None else int(budget["status"]["disruptionsAllowed"])
+
+    @disruptions_allowed.setter
+    def disruptions_allowed(self, value: int | None) -> None:
+        if value is not None:
+            document = {
+                "metadata": {"namespace": "default", "name": "all"},
+                "spec": {"maxUnavailable": 1, "selector": {}},
+                "status": {"disruptionsAllowed": value, "observedGeneration": 1},
+            }
+            self.api.put(POD_DISRUPTION_BUDGETS, document)
+        elif self.disruptions_allowed is not None:
+            self.api.remove(POD_DISRUPTION_BUDGETS, "all", "default")
 
     # What the program is.
 
@@ -111,190 +111,114 @@ class SimulatedCluster:
             gates=gates,
         )
         plugin = MigrationController(args or MigrationControllerArgs(), handle)
-        self._undelivered.clear()
+        self._delivered = self.api.revision
         for informer in self._informers:
-            listed = self.objects[informer.kind.plural].values()
             informer.cache.begin_replace(authoritative=True)
-            informer.cache.replace_page([convert(document, informer.kind.type) for document in listed], [])
-            informer.cache.end_replace(str(self._version))
+            listed = [convert(document, informer.kind.type) for document in self.api.all(informer.kind)]
+            informer.cache.replace_page(listed, [])
+            informer.cache.end_replace(str(self._delivered))
         return plugin
 
     def deliver(self) -> None:
-        """Informers see everything that has happened."""
-        undelivered, self._undelivered = self._undelivered, []
-        for plural, verb, document in undelivered:
-            for informer in self._informers or ():
-                if informer.kind.plural == plural:
-                    obj = convert(document, informer.kind.type)
-                    informer.cache.apply(WatchEvent(cast("Any", verb), obj, document["metadata"]["resourceVersion"]))
+        """Informers see everything that has happened, in its order."""
+        since, self._delivered = self._delivered, self.api.revision
+        changes = [
+            (revision, informer, verb, document)
+            for informer in self._informers or ()
+            for revision, verb, document in self.api.changes(informer.kind, since)
+        ]
+        for revision, informer, verb, document in sorted(changes, key=lambda each: each[0]):
+            obj = convert(document, informer.kind.type)
+            informer.cache.apply(WatchEvent(cast("Any", verb), obj, str(revision)))
 
     # What others do.
 
-    def put(self, kind: Kind[Any], document: Document, *, verb: str = "") -> Document:
-        """Create or replace an object."""
-        metadata = document.setdefault("metadata", {})
-        key = f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else metadata["name"]
-        known = key in self.objects[kind.plural]
-        self._version += 1
-        metadata.setdefault("uid", f"uid-{self._version}")
-        metadata.setdefault("creationTimestamp", format_time(self.clock.now()))
-        metadata["resourceVersion"] = str(self._version)
-        self.objects[kind.plural][key] = document
-        self._undelivered.append((kind.plural, verb or ("MODIFIED" if known else "ADDED"), copied(document)))
-        return document
+    def put(self, kind: Kind[Any], document: Document) -> Document:
+        """Create or replace an object; as it is stored."""
+        self.api.put(kind, document)
+        metadata = document["metadata"]
+        return self.api.document(kind, metadata["name"], metadata.get("namespace", ""))
 
     def remove(self, kind: Kind[Any], key: str) -> None:
-        self._version += 1
-        document = self.objects[kind.plural].pop(key)
-        document["metadata"]["resourceVersion"] = str(self._version)
-        self._undelivered.append((kind.plural, "DELETED", copied(document)))
+        namespace, _, name = key.rpartition("/")
+        self.api.remove(kind, name, namespace)
 
     def get_document(self, kind: Kind[Any], key: str) -> Document | None:
-        return self.objects[kind.plural].get(key)
+        namespace, _, name = key.rpartition("/")
+        return self.api.found(kind, name, namespace)
+
+    def documents(self, kind: Kind[Any]) -> dict[str, Document]:
+        """By key."""
+        found = self.api.all(kind)
+        return {
+            "/".join(filter(None, (each["metadata"].get("namespace"), each["metadata"]["name"]))): each
+            for each in found
+        }
 
     def job(self, name: str = "job") -> Document:
-        return self.objects[POD_MIGRATION_JOBS.plural][name]
+        return self.api.document(POD_MIGRATION_JOBS, name)
 
     def status(self, name: str = "job") -> Document:
         found: Document = self.job(name).get("status", {})
         return found
 
     def reservations(self) -> Iterator[Document]:
-        yield from self.objects[RESERVATIONS.plural].values()
+        yield from self.api.all(RESERVATIONS)
 
     def change(self, kind: Kind[Any], key: str, **status: Any) -> None:
         """Set fields of an object's status."""
-        document = copied(self.objects[kind.plural][key])
+        document = self.get_document(kind, key)
+        assert document is not None, f"there are no {kind.plural} {key}"
         document["status"] = {**document.get("status", {}), **status}
         self.put(kind, document)
 
     def _record(self, regarding: Any, type_: str, reason: str, action: str, note: str, **_: Any) -> None:
         self.events.append((regarding.kind, type_, reason, note))
 
-    # The API server, as a client sees it.
+    def done(self, method: str, path: str, victim: str) -> None:
+        """The program has written; ``victim`` is the uid of a pod that this evicts."""
+        self.writes.append((method, path))
+        if victim:
+            self.evicted.append(victim)
 
-    async def get(self, kind: Kind[Any], name: str, namespace: str = "") -> Any:
-        self._reach()
-        target(kind, namespace, name)  # as a client does, which refuses what is no part of a path
-        return convert(self._found(kind, name, namespace), kind.type)
 
-    async def create(
-        self, kind: Kind[Any], body: Any, namespace: str = "", *, name: str = "", subresource: str = ""
-    ) -> Any:
-        path = kind.path(namespace, name or body["metadata"]["name"], subresource)
-        self._ask("POST", path, done=False)
-        if subresource:
-            self._evict(name, namespace, body)
-            self._ask("POST", path, done=True)
-            return Object()
-        if body["metadata"]["name"] in self.objects[kind.plural]:
-            raise ApiStatusError(409, "AlreadyExists", f"{kind.plural} {body['metadata']['name']!r} already exists")
-        made = self.put(kind, copied(body))
-        self._ask("POST", path, done=True)
-        return convert(made, kind.type)
+class _Connection(InMemoryConnection):
+    """Of the program: faults go by the verb and the path of a write, and scales are answered."""
 
-    async def patch(
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        super().__init__(cluster.api)
+        self._cluster = cluster
+
+    async def request(
         self,
-        kind: Kind[Any],
-        name: str,
-        body: Document,
-        patch_type: PatchType,
-        namespace: str = "",
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
         *,
-        subresource: str = "",
-    ) -> Any:
-        assert patch_type is PatchType.MERGE
-        path = kind.path(namespace, name, subresource)
-        self._ask("PATCH", path, done=False)
-        document = copied(self._found(kind, name, namespace))
-        wanted = body.get("metadata", {})
-        for field in ("uid", "resourceVersion"):
-            if field in wanted and wanted[field] != document["metadata"][field]:
-                raise ApiStatusError(409, "Conflict", f"{field} is another one")
-        has_status = kind in (DRAIN_NODE_GROUPS, DRAIN_NODES, POD_MIGRATION_JOBS, RESERVATIONS)
-        part = {"status": body.get("status", {})} if subresource == "status" else dict(body)
-        if not subresource and has_status:
-            part.pop("status", None)
-        merged = _merge(document, part)
-        answer = self.put(kind, merged)
-        self._ask("PATCH", path, done=True)
-        metadata = merged["metadata"]
-        if "deletionTimestamp" in metadata and metadata.get("finalizers") == []:
-            self.remove(kind, name)
-        return convert(answer, kind.type)
-
-    async def delete(self, kind: Kind[Any], name: str, namespace: str = "", *, uid: str = "") -> None:
-        path = kind.path(namespace, name)
-        self._ask("DELETE", path, done=False)
-        document = self._found(kind, name, namespace)
-        if uid and document["metadata"]["uid"] != uid:
-            raise ApiStatusError(409, "Conflict", "the uid is another one")
-        if document["metadata"].get("finalizers"):
-            self.put(kind, {**document, "metadata": {**document["metadata"], **self._deleted_now()}})
-        else:
-            self.remove(kind, f"{namespace}/{name}" if namespace else name)
-        self._ask("DELETE", path, done=True)
-
-    def _deleted_now(self) -> Document:
-        return {"deletionTimestamp": format_time(self.clock.now())}
-
-    async def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        self._reach()
-        if method == "GET" and path in self.scales:
-            return encode(self.scales[path])
-        if path.startswith("/api/v1/nodes/"):
-            return encode(self._found(NODES, path.rsplit("/", 1)[1], ""))
-        if "/pods/" not in path:
-            raise ApiStatusError(404, "NotFound", f"there is nothing at {path}")
-        namespace, name = path.split("/")[-3], path.split("/")[-1]
+        give_up_at: float,
+        may_send: Callable[[], bool] | None = None,
+    ) -> InMemoryAnswer:
+        cluster, path = self._cluster, target.partition("?")[0]
         if method == "GET":
-            return encode(self._found(PODS, name, namespace))
-        self._ask(method, path, done=False)
-        self._terminate(name, namespace, decode_any(body or b"{}"))
-        self._ask(method, path, done=True)
-        return b"{}"
+            cluster.reads.append(path)
+        if method == "GET" and path in cluster.scales and not cluster.is_away:
+            return InMemoryAnswer(200, {}, encode(cluster.scales[path]))
+        is_write = method != "GET" and not cluster.is_away
+        victim = self._victim(method, path) if is_write else ""
+        if is_write and (failure := failed(cluster.fault(method, path, False))) is not None:
+            return failure
+        answer = await super().request(method, target, headers, body, give_up_at=give_up_at, may_send=may_send)
+        if is_write and answer.status < 300:
+            cluster.done(method, path, victim)
+            return failed(cluster.fault(method, path, True)) or answer
+        return answer
 
-    def _found(self, kind: Kind[Any], name: str, namespace: str) -> Document:
-        found = self.objects[kind.plural].get(f"{namespace}/{name}" if namespace else name)
-        if found is None:
-            raise ApiStatusError(404, "NotFound", f"{kind.plural} {name!r} not found")
-        return found
-
-    def _reach(self) -> None:
-        if self.is_away:
-            raise TransportError("connection refused", maybe_applied=False)
-
-    def _ask(self, verb: str, path: str, *, done: bool) -> None:
-        self._reach()
-        if done:
-            self.writes.append((verb, path))
-        error = self.fault(verb, path, done)
-        if error is not None:
-            raise error
-
-    def _evict(self, name: str, namespace: str, eviction: Document) -> None:
-        if self.disruptions_allowed is not None:
-            if self.disruptions_allowed <= 0:
-                message = "Cannot evict pod as it would violate the pod's disruption budget."
-                raise ApiStatusError(429, "TooManyRequests", message)
-            self.disruptions_allowed -= 1
-        self._terminate(name, namespace, eviction["deleteOptions"])
-
-    def _terminate(self, name: str, namespace: str, options: Document) -> None:
-        document = copied(self._found(PODS, name, namespace))
-        if options.get("preconditions", {}).get("uid", document["metadata"]["uid"]) != document["metadata"]["uid"]:
-            raise ApiStatusError(409, "Conflict", "the uid in the precondition does not match")
-        self.evicted.append(document["metadata"]["uid"])
-        document["metadata"]["deletionTimestamp"] = format_time(self.clock.now())
-        self.put(PODS, document)
-
-
-def _merge(document: Document, patch: Document) -> Document:
-    for name, value in patch.items():
-        if value is None:
-            document.pop(name, None)
-        elif isinstance(value, dict):
-            document[name] = _merge(document.get(name) or {}, value)
-        else:
-            document[name] = value
-    return document
+    def _victim(self, method: str, path: str) -> str:
+        """The uid of the pod that a write evicts or deletes."""
+        parts = path.split("/")
+        if "pods" not in parts or not (method == "DELETE" or parts[-1] == "eviction"):
+            return ""
+        name = parts[parts.index("pods") + 1]
+        found = self._cluster.api.found(PODS, name, parts[parts.index("pods") - 1])
+        return "" if found is None else str(found["metadata"]["uid"])

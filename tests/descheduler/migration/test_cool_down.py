@@ -180,7 +180,7 @@ class _Day:
             await self._one_cycle()
 
     def replacements(self) -> list[dict[str, Any]]:
-        pods = self.cluster.objects[PODS.plural].values()
+        pods = self.cluster.documents(PODS).values()
         return [pod for pod in pods if pod["metadata"]["name"].startswith("replacement")]
 
     async def _one_cycle(self) -> None:
@@ -203,12 +203,12 @@ class _Day:
 
     async def _carry_jobs_out(self) -> None:
         self.cluster.deliver()
-        for name in list(self.cluster.objects[POD_MIGRATION_JOBS.plural]):
+        for name in list(self.cluster.documents(POD_MIGRATION_JOBS)):
             await self.plugin.controller.reconcile(name)
         self.cluster.deliver()
 
     def _replace(self) -> None:
-        pods = self.cluster.objects[PODS.plural]
+        pods = self.cluster.documents(PODS)
         for key, pod in list(pods.items()):
             if "deletionTimestamp" not in pod["metadata"]:
                 continue
@@ -227,7 +227,7 @@ class _Day:
         return 1300 + int(700 * math.sin(2 * math.pi * passed + phase)) + 200 * len(self._pods_on(node))
 
     def _pods_on(self, node: str) -> list[Pod]:
-        pods = [convert(pod, Pod) for pod in self.cluster.objects[PODS.plural].values()]
+        pods = [convert(pod, Pod) for pod in self.cluster.documents(PODS).values()]
         return [pod for pod in pods if pod.spec.node_name == node]
 
     def _find_pod(self, key: str) -> Pod | None:

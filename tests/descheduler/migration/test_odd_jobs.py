@@ -81,13 +81,13 @@ async def _work(cluster: SimulatedCluster, plugin: MigrationController) -> None:
         cluster.deliver()
         await plugin.arbitrator.arbitrate()
         cluster.deliver()
-        for name in list(cluster.objects[POD_MIGRATION_JOBS.plural]):
+        for name in list(cluster.documents(POD_MIGRATION_JOBS)):
             try:
                 await plugin.controller.reconcile(name)
             except (KoordinatorError, OverflowError):
                 # Tried again, as the queue does.
                 assert name == "odd"
-        for key, pod in list(cluster.objects[PODS.plural].items()):
+        for key, pod in list(cluster.documents(PODS).items()):
             if "deletionTimestamp" in pod["metadata"]:
                 cluster.remove(PODS, key)
         await cluster.clock.advance(1)
@@ -100,7 +100,7 @@ def _assert_good_job_is_done_and_scavenged(cluster: SimulatedCluster) -> None:
         assert cluster.status("good")["phase"] == "Succeeded"
         runner.run(cluster.clock.advance(3600))
         runner.run(plugin.scavenger.scavenge())
-    assert "good" not in cluster.objects[POD_MIGRATION_JOBS.plural]
+    assert "good" not in cluster.documents(POD_MIGRATION_JOBS)
 
 
 @pytest.mark.parametrize("what", ODD)

@@ -42,7 +42,7 @@ class Bench:
         self.cluster.deliver()
 
     def pod(self, name: str = "web-a") -> Pod:
-        return convert(self.cluster.objects["pods"][f"default/{name}"], Pod)
+        return convert(self.cluster.documents(PODS)[f"default/{name}"], Pod)
 
     def refusals(self, name: str = "web-a") -> str:
         self.cluster.deliver()
@@ -53,7 +53,7 @@ class Bench:
 
     @property
     def jobs(self) -> list[dict[str, Any]]:
-        return list(self.cluster.objects[POD_MIGRATION_JOBS.plural].values())
+        return list(self.cluster.documents(POD_MIGRATION_JOBS).values())
 
 
 def test_the_job_is_the_original_s() -> None:
@@ -219,16 +219,8 @@ def test_an_owner_reference_of_dots_leads_nowhere(version: str, name: str) -> No
     owner = {"apiVersion": version, "kind": "Rollout", "name": name, "uid": "c", "controller": True}
     bench.change(metadata={"ownerReferences": [owner]})
     bench.cluster.scales["/apis/a/v1"] = {"resources": [{"name": "rollouts", "kind": "Rollout"}]}
-    asked: list[str] = []
-    answer = bench.cluster.raw
-
-    async def raw(method: str, path: str, body: bytes | None = None) -> bytes:
-        asked.append(path)
-        return await answer(method, path, body)
-
-    bench.cluster.raw = raw  # type: ignore[method-assign]
     asyncio.run(bench.plugin.prepare(Snapshot([], {"node-1": [bench.pod()]}, bench.cluster.clock.now())))
-    assert [path for path in asked if path != "/apis/a/v1"] == []
+    assert [path for path in bench.cluster.reads if path != "/apis/a/v1"] == []
     assert "in an owner reference is no part of a path" in bench.refusals()
 
 

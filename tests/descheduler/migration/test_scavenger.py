@@ -40,7 +40,7 @@ def scavenged_after(seconds: float, phase: str = "Succeeded", **spec: Any) -> Si
 )
 def test_a_job_stays_five_minutes_after_its_time(seconds: float, spec: dict[str, Any], is_left: bool) -> None:
     cluster = scavenged_after(seconds, **spec)
-    assert bool(cluster.objects[POD_MIGRATION_JOBS.plural]) is is_left
+    assert bool(cluster.documents(POD_MIGRATION_JOBS)) is is_left
     assert bool(list(cluster.reservations())) is is_left
 
 
@@ -52,10 +52,10 @@ def test_a_job_that_ended_late_stays_five_minutes_from_then_on() -> None:
     plugin = cluster.start()
     asyncio.run(cluster.clock.advance(779))
     asyncio.run(plugin.scavenger.scavenge())
-    assert cluster.objects[POD_MIGRATION_JOBS.plural]
+    assert cluster.documents(POD_MIGRATION_JOBS)
     asyncio.run(cluster.clock.advance(1))
     asyncio.run(plugin.scavenger.scavenge())
-    assert not cluster.objects[POD_MIGRATION_JOBS.plural]
+    assert not cluster.documents(POD_MIGRATION_JOBS)
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,12 @@ def test_a_job_that_evicted_a_pod_stays_for_the_cool_down(
     cluster = SimulatedCluster()
     job = scene.job(cluster, "web-a")
     job["metadata"]["annotations"]["descheduler.koordinator.sh/evicted-pod-controller"] = controller
+    cluster.put(POD_MIGRATION_JOBS, job)
     cluster.change(POD_MIGRATION_JOBS, "job", phase="Succeeded", conditions=[{"type": condition, "status": "True"}])
     plugin = cluster.start(convert({"coolDown": "2h"}, MigrationControllerArgs))
     asyncio.run(cluster.clock.advance(seconds))
     asyncio.run(plugin.scavenger.scavenge())
-    assert bool(cluster.objects[POD_MIGRATION_JOBS.plural]) is is_left
+    assert bool(cluster.documents(POD_MIGRATION_JOBS)) is is_left
 
 
 def test_one_job_that_cannot_be_deleted_does_not_keep_the_others() -> None:
@@ -89,7 +90,7 @@ def test_one_job_that_cannot_be_deleted_does_not_keep_the_others() -> None:
     refusal = ApiStatusError(403, "Forbidden", "no")
     cluster.fault = lambda verb, path, done: refusal if path.endswith("/a") else None
     asyncio.run(plugin.scavenger.scavenge())
-    assert list(cluster.objects[POD_MIGRATION_JOBS.plural]) == ["a"]
+    assert list(cluster.documents(POD_MIGRATION_JOBS)) == ["a"]
 
 
 def test_the_reservation_of_a_user_stays() -> None:
@@ -100,7 +101,7 @@ def test_the_reservation_of_a_user_stays() -> None:
     asyncio.run(cluster.clock.advance(3600))
     asyncio.run(plugin.scavenger.scavenge())
     assert [made["metadata"]["name"] for made in cluster.reservations()] == ["mine"]
-    assert not cluster.objects[POD_MIGRATION_JOBS.plural]
+    assert not cluster.documents(POD_MIGRATION_JOBS)
 
 
 def left_by(uid: str, name: str = "room") -> Document:
@@ -129,7 +130,7 @@ def test_the_reservation_of_a_job_that_no_informer_has_seen_yet_stays() -> None:
     cluster = SimulatedCluster()
     cluster.put(RESERVATIONS, left_by("new"))
     plugin = cluster.start()
-    cluster.objects[POD_MIGRATION_JOBS.plural]["job"] = {"metadata": {"name": "job", "uid": "new"}, "spec": {}}
+    cluster.put(POD_MIGRATION_JOBS, {"metadata": {"name": "job", "uid": "new"}, "spec": {}})
     asyncio.run(plugin.scavenger.scavenge())
     assert list(cluster.reservations())
 

@@ -100,4 +100,4 @@ def test_an_api_server_that_is_away_ends_no_loop() -> None:
     cluster.is_away = True
     asyncio.run(plugin.arbitrator.arbitrate())
     asyncio.run(plugin.scavenger.scavenge())
-    assert list(cluster.objects[POD_MIGRATION_JOBS.plural]) == ["job"]
+    assert list(cluster.documents(POD_MIGRATION_JOBS)) == ["job"]
