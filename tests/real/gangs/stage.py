@@ -24,7 +24,7 @@ POD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io"
 _QUIET_SECONDS: Final = 2.5
 """No pod has changed for so long: everybody has said what he has to say. Longer than the first back-off."""
 _STARTED: Final = 120.0
-_LONGEST: Final = 15.0
+_LONGEST: Final = 10.0
 """The original tries a gang that does not fit over and over: it is never quiet."""
 _LONGEST_BACK_OFF: Final = 40.0
 """The queue's longest is ten seconds, and a gang may need several attempts."""
