@@ -25,7 +25,11 @@ _ON_THE_REAL_NODE = (
     "runtime_proxy_kubelet",
 )  # fmt: skip
 """A machine has one: these wait for each other, and one worker at most shall."""
-_LONG = ("quotas", "reservations", "gangs", "migration", "manager_controllers", "koordlet_cpu_evictions")
+_LONG = (
+    "cpu_suppress_cpusets", "gangs", "generated_clusters", "generated_fixtures", "koordlet_cpu_evictions",
+    "koordlet_evictions", "koordlet_steps", "manager_controllers", "migration", "quotas", "reservations",
+)  # fmt: skip
+"""Minutes each, or many parts."""
 _PART = re.compile(r"\bpart \d+")
 
 
