@@ -24,7 +24,7 @@ from tests.real.cpu_counters import CPUCounters
 from tests.real.manager_cluster import prepare
 from tests.real.programs import RealPrograms
 from tests.real.sandbox_node import both_koordlets, log_of, pretended_lscpu
-from tests.real.test_koordlet_steps import SLO, differences, folders, pod, write_cgroup, write_machine
+from tests.real.test_koordlet_steps import SLO, differences, folders, pod, write_machine
 
 Document = dict[str, Any]
 CPUS = 16
@@ -34,8 +34,6 @@ TOPOLOGY = [(cpu % CORES // 4, cpu % 4, cpu % CORES // 4) for cpu in range(CPUS)
 """Socket, core within it, and NUMA node."""
 EVERY_CPU = f"0-{CPUS - 1}"
 ROOT = "kubepods/besteffort"
-PROGRAM = "nginx"
-PROGRAM_FOLDER = f"host-latency-sensitive/{PROGRAM}"
 QUIET_SECONDS = 2.5
 """Two rounds of both."""
 MOST_SECONDS = 40.0
@@ -58,8 +56,6 @@ class Step:
     """Annotations."""
     pinned: Mapping[str, str] = field(default_factory=dict)
     """CPUs that the scheduler has given to the pods of a class."""
-    program: float = 0.0
-    """Cores of a latency-sensitive host application; 0 for none."""
     above: str = ""
     """What the folders above containers have, where that is something else."""
 
@@ -82,8 +78,6 @@ STEPS = [
     Step("half a core, of the second NUMA node", "0,4,8", load=7.9),
     Step("the least percentage", "0,4,8,12", load=12.0, threshold={"cpuSuppressMinPercent": 25}),
     Step("what is no pod counts", "0-1,4,8-9,12", system=2.0),
-    Step("a host application counts", "0-1,4,8-9,12", program=2.0),
-    Step("a host application rests", "0-1,4-5,8-9,12-13", program=0.01),
     Step("all of the node", EVERY_CPU, load=0.4, threshold={"cpuSuppressThresholdPercent": 100}),
     Step("quota instead", EVERY_CPU, quota=1_040_000, threshold=CFS_QUOTA),
     Step("CPUs again", "0-1,4-5,8-9,12-13"),
@@ -144,8 +138,6 @@ class Bench:
             write_machine(machine, self.pods)
             machine.write_cpus(TOPOLOGY)
             machine.write_numa_memory(1, 16 << 20)
-            for each in (PROGRAM_FOLDER, PROGRAM_FOLDER.partition("/")[0]):
-                write_cgroup(machine, each)
             for each in ("", *folders(self.pods)):
                 machine.write(f"/sys/fs/cgroup/cpuset/{each}/cpuset.cpus", f"{EVERY_CPU}\n")
             self._create_node(name)
@@ -167,8 +159,6 @@ class Bench:
     def take(self, step: Step) -> str:
         """What is not as it should be when both had time enough; empty if all is."""
         busy = {each: step.load for each in folders(self.pods) if "uid-ls/" in f"{each}/"}
-        busy |= {PROGRAM_FOLDER: step.program}
-        programs = [{"name": PROGRAM, "qos": "LS"}] if step.program else []
         for machine in self.machines.values():
             self.counters.run(machine, busy, step.load + step.system if step.system else 0.0)
         for each in self.pods:
@@ -176,11 +166,10 @@ class Bench:
             each["metadata"]["annotations"] = {RESOURCE_STATUS: json.dumps({"cpuset": cpus})} if cpus else {}
         threshold = {"enable": True, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cpuset", **step.threshold}
         threshold.setdefault("cpuSuppressMinPercent", 0)
-        spec = {"resourceUsedThresholdWithBE": threshold, "hostApplications": programs}
         annotations = {key: json.dumps(step.node[key]) if key in step.node else None for key in (RESERVED, SYSTEM)}
         for name in self.machines:
             self._must("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": annotations}})
-            self._must("PATCH", f"{SLO}/nodeslos/{name}", {"spec": spec})
+            self._must("PATCH", f"{SLO}/nodeslos/{name}", {"spec": {"resourceUsedThresholdWithBE": threshold}})
         started = quiet_since = time.monotonic()
         while time.monotonic() - quiet_since < QUIET_SECONDS and time.monotonic() - started < MOST_SECONDS:
             time.sleep(0.1)
