@@ -47,7 +47,7 @@ nodeGroups:
 _SECONDS: Final = 1800
 _PRIORITY_CLASSES: Final = Path(__file__).resolve().parents[2] / "config/priority-classes.yaml"
 _QUOTAS: Final = "basic-quota|multi-quota-tree|quota-guaranteed"
-_PLACING: Final = "BatchResource|Preempt basic|Reservation|HostPort"
+_PLACING: Final = "BatchResource|Preempt basic|Preemption with CPU|Reservation|HostPort"
 _SKIPPED: Final = "DeviceShare|NodeNUMAResource|Preemption with device"
 
 
