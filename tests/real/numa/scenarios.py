@@ -103,7 +103,7 @@ BINDING: Final[Mapping[str, Scenario]] = {
     "released": (Machine(), Pod("p", "16", spec=_FULL), Delete("p"), Pod("q", "16", spec=_FULL)),
     "two-nodes": (
         Machine("a", numa_nodes=1),
-        Machine("b", numa_nodes=1, cores=5),
+        Machine("b", numa_nodes=1, cores=6),
         Pod("p", "8", spec=_MUST_FULL),
         Pod("q", "6", spec=_MUST_FULL),
         Pod("r", "4", spec=_MUST_FULL),
@@ -130,7 +130,7 @@ NODES_SAY: Final[Mapping[str, Scenario]] = {
         ),
         Pod("p", "4", qos="LS"),
         Pod("q", "3", qos="LS"),
-        Pod("r", "10", spec=_FULL),
+        Pod("r", "8", spec=_FULL),
     ),
     "reserved-by-node": (
         Machine(topology={f"{_DOMAIN}/reservation": {"reservedCPUs": "0-3"}}),
