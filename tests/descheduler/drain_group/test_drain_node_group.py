@@ -39,7 +39,8 @@ class Pool(Bench):
 
     def add_node(self, name: str, **labels: str) -> None:
         amounts = {"cpu": "4", "memory": "16Gi"}
-        self.cluster.put(NODES, {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": amounts}})
+        metadata = {"name": name, "labels": labels}
+        self.cluster.put(NODES, {"metadata": metadata, "spec": {}, "status": {"allocatable": amounts}})
 
     def create_group(self, name: str = "old", **spec: Any) -> None:
         document = {"metadata": {"name": name}, "spec": {"nodeSelector": _SELECTOR, **spec}}
