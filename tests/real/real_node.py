@@ -122,10 +122,11 @@ def real_node(kubeconfig: Path, folder: Path, name: str, namespace: str, **envir
     with started_node(kubeconfig, folder, name, **environment):
         try:
             node.kubectl("apply", "-f", str(REPOSITORY / "config/crd"))
-            node.kubectl("create", "namespace", namespace)
+            # It may be there: no controller is there to delete it for good, and a run of a file may be the second one.
+            node.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
             yield node
         finally:
-            node.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=false")
+            node.kubectl("delete", "pods", "--all", "--namespace", namespace, "--force", "--wait=false")
             administrator.close()
 
 
