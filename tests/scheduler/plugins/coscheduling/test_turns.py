@@ -94,7 +94,7 @@ events = st.one_of(
 )
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(10))
 @given(st.lists(events, min_size=1, max_size=8), st.lists(st.integers(0, 6), min_size=1, max_size=8))
 def test_once_all_is_quiet_no_gang_waits_that_fits(happened: list[tuple[str, Any]], pauses: list[int]) -> None:
     """Gangs come, others leave, and nodes appear, at any moment of attempts and back-offs."""
@@ -117,6 +117,11 @@ def test_once_all_is_quiet_no_gang_waits_that_fits(happened: list[tuple[str, Any
             await fixture.until_idle(pauses[number % len(pauses)])
         for _ in range(6):
             await fixture.until_idle(12)
+        for _ in range(10):
+            # A NonStrict gang holds nodes for its waiting time, and is not bound: the books are compared when it is over.
+            if fixture.scheduler.state.assumed_count == 0:
+                break
+            await fixture.until_idle(1)
         assert waiting_in_vain(fixture, known) == []
 
     run(story, 4, 3)
