@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # For two cores: the tests wait a fifth of their time for programs that they start.
 TEST_JOBS ?= 3
 # They wait most of the time.
-REAL_JOBS ?= 6
+REAL_JOBS ?= 4
 # The seed of `make test-long`: a new one each time, unless a failure is to be seen again.
 SEED := $(or $(SEED),$(shell date +%s))
 

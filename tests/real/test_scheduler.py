@@ -90,6 +90,11 @@ async def event_names(client: KubeClient) -> list[str]:
     return [event.metadata.name for event in (await client.list(EVENTS_V1, "default")).items]
 
 
+async def pod_events(client: KubeClient) -> int:
+    """How many events of this file's pods there are; the API server writes some of its own while it starts."""
+    return len([name for name in await event_names(client) if name.startswith("pod-")])
+
+
 class Bindings:
     """Every node that a pod was ever seen on."""
 
@@ -147,10 +152,14 @@ def test_a_thousand_pods_are_bound_once(plane: ControlPlane, tmp_path: Path) -> 
     async def story(client: KubeClient, bindings: Bindings) -> None:
         with scheduler(plane, tmp_path) as process:
             await bindings.until(POD_COUNT)
+            # Events are written after the bindings; a program that ends has three seconds for them, which may be too
+            # few for hundreds where other tests keep the cores busy.
+            async with asyncio.timeout(120):
+                while await pod_events(client) < POD_COUNT - 50:
+                    await asyncio.sleep(0.5)
             process.send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(process.wait, 30) == 0
-        # The API server writes events of its own to this namespace while it starts.
-        assert len([name for name in await event_names(client) if name.startswith("pod-")]) == POD_COUNT
+        assert await pod_events(client) == POD_COUNT
 
     asyncio.run(play(plane, story))
 
