@@ -18,7 +18,7 @@ from koordinator.cli.demo.report import (
     print_report,
     utilisation,
 )
-from koordinator.cli.demo.rush import Look, Rush
+from koordinator.cli.demo.rush import Look, Rush, rush_claim
 from koordinator.cli.demo.workloads import Workloads
 from tests.cli.demo.cooled_node import a_cooled_node
 
@@ -277,3 +277,16 @@ def test_the_report_shows_from_when_to_when_a_node_was_abnormal() -> None:
     print_report(a_good_day(), [], console)
     assert isinstance(console.file, io.StringIO)
     assert "node-19 was marked as abnormal (NegativeUsage) from 11:00 to 14:00: nothing" in console.file.getvalue()
+
+
+@pytest.mark.parametrize(("limit_before", "holds"), [(2.0, True), (1.5, False)])
+def test_what_a_report_averages_may_have_been_used_under_the_limit_of_the_report_before(
+    limit_before: float, holds: bool
+) -> None:
+    looks = [
+        Look(10.0, 7200, 0, None),
+        Look(12.0, 5000, 4000, {"cpus": limit_before}),
+        Look(12.7, 1900, 5000, {"cpus": 1.5}),
+        Look(15.0, 7200, 0, None),
+    ]
+    assert rush_claim(Rush(looks))[1] is holds

@@ -86,6 +86,13 @@ class Rush:
         said = (each for each in self.looks if each.said is not None and each.hour >= RUSH_HOUR)
         return min(said, key=lambda each: each.batch, default=None)
 
+    def limit_of(self, held: Look) -> int:
+        """What they might use at most, in milli-CPU. A report averages what was used since the one before, while the
+        limit may have fallen: that of the look before counts, too."""
+        until = [each for each in self.looks if each.hour <= held.hour][-2:]
+        limits: list[int] = [round(each.said["cpus"] * 1000) for each in until if each.said is not None]
+        return max(limits)
+
     def released(self) -> Look | None:
         """The first look that shows them as they were before, after they had been held down."""
         before, held = self.before(), self.held()
@@ -113,8 +120,10 @@ def rush_claim(seen: Rush) -> tuple[str, bool]:
         return f"{text} (they were never suppressed)", False
     back = "never let go" if released is None else f"{_cpus(released.batch)} at {clock(released.hour)}"
     figures = f"{_cpus(before.batch)} at {clock(before.hour)}, {_cpus(held.batch)} at {clock(held.hour)}, {back}"
-    is_limit = held.batch <= held.said["cpus"] * 1000 * 1.05
-    return f"{text} ({figures})", is_limit and held.batch <= _LEAST_DROP * before.batch and released is not None
+    limit = seen.limit_of(held)
+    figures += f", at most {_cpus(limit)} allowed"
+    is_held_down = held.batch <= min(limit * 1.05, _LEAST_DROP * before.batch)
+    return f"{text} ({figures})", is_held_down and released is not None
 
 
 def rush_sentence(seen: Rush) -> str:
