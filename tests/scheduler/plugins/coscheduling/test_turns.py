@@ -118,7 +118,7 @@ def test_once_all_is_quiet_no_gang_waits_that_fits(happened: list[tuple[str, Any
         for _ in range(6):
             await fixture.until_idle(12)
         for _ in range(10):
-            # A NonStrict gang holds nodes for its waiting time, and is not bound: the books are compared when it is over.
+            # A NonStrict gang holds nodes, unbound, for its waiting time: the books are compared when that is over.
             if fixture.scheduler.state.assumed_count == 0:
                 break
             await fixture.until_idle(1)
