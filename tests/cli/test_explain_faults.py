@@ -138,7 +138,7 @@ Captured = pytest.CaptureFixture[str]
         ((200, b"<html>"), NOT_REACHED, "is not JSON"),
         ((200, b"[]"), NOT_REACHED, ""),
         ((200, b"\xff\xfe"), NOT_REACHED, "is not JSON"),
-        ((0, b""), NOT_REACHED, "the server closed the connection without an answer"),
+        ((0, b""), NOT_REACHED, "the server closed the connection without a response"),
     ],
 )
 def test_what_an_api_server_may_answer(
@@ -153,7 +153,7 @@ def test_an_api_server_that_says_nothing(tmp_path: Path, capsys: Captured) -> No
     with serving(None) as server:
         path = kubeconfig_of(tmp_path, f"http://127.0.0.1:{server.server_port}")
         said = refused(capsys, NOT_REACHED, f"--kubeconfig={path}", "--request-timeout=0.2")
-    assert said.endswith("cannot be asked: no answer within 0.2 s")
+    assert said.endswith("cannot be asked: no response within 0.2 s")
 
 
 def test_an_api_server_that_is_not_there(tmp_path: Path, capsys: Captured) -> None:
@@ -258,7 +258,7 @@ def test_a_scheduler_that_says_nothing(capsys: Captured) -> None:
     with serving(None) as server:
         url = f"http://127.0.0.1:{server.server_port}"
         said = refused(capsys, NOT_REACHED, f"--scheduler={url}", "--request-timeout=0.2")
-    assert said == f"koord: the scheduler at {url} cannot be asked: no answer within 0.2 s"
+    assert said == f"koord: the scheduler at {url} cannot be asked: no response within 0.2 s"
 
 
 def test_a_document_that_lacks_what_it_should_have_is_a_defect_with_its_place(capsys: Captured) -> None:
@@ -311,8 +311,8 @@ def test_a_disk_that_is_full(cluster: ExplainedCluster) -> None:
     with Path("/dev/full").open("wb") as full:
         process = koord(cluster, *cluster.arguments, stdout=full)
         _, error = process.communicate(timeout=60)
-    assert process.returncode == NOT_REACHED
-    assert error == b"koord: the explanation could not be written: No space left on device\n"
+    expected = b"koord: the explanation could not be written: No space left on device\n"
+    assert (process.returncode, error) == (NOT_REACHED, expected)
 
 
 @pytest.mark.parametrize("environment", [{"LANG": "C", "TERM": "dumb"}, {"PYTHONIOENCODING": "ascii"}])

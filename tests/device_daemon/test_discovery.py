@@ -21,7 +21,7 @@ from tests.device_daemon.machines import (
     xpu_tools,
 )
 
-HUNG = ToolError("no answer within 30 s")
+HUNG = ToolError("no response within 30 s")
 
 
 def all_vendors(root: Path) -> Machine:
@@ -79,7 +79,7 @@ def test_a_vendor_that_fails_does_not_keep_the_others_away(tmp_path: Path, caplo
     inventory = look(Discovery(made))
     assert set(vendors(inventory)) == {"huawei", "cambricon", "metax"}
     assert inventory.failed == ["baidu"]
-    assert "error creating printer: error getting baidu devices: no answer within 30 s" in caplog.text
+    assert "error creating printer: error getting baidu devices: no response within 30 s" in caplog.text
 
 
 def test_the_devices_of_a_vendor_that_fails_later_stay(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS
 from koordinator.api.node import Node, NodeCondition
-from koordinator.cli.explain_node import print_offer
+from koordinator.cli.explain_node import print_overcommit
 from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.scenario import parse_scenario
 from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION, Fault
@@ -129,7 +129,7 @@ class AbnormalCluster:
         finally:
             await server.stop()
         console = Console(file=io.StringIO(), width=160)
-        print_offer(document, console)
+        print_overcommit(document, console)
         assert isinstance(console.file, io.StringIO)
         return document, console.file.getvalue()
 

@@ -113,8 +113,8 @@ def test_batch_pods_stay_away_from_an_abnormal_node_and_are_told_why(tmp_path: P
         assert f"abnormal since {since}: {said} (UsageAboveCapacity)" in text
         assert f"{BATCH_CPU} is not offered: {said}" in text
         document = json.loads(await explained(data, "node", "node-0", "-o=json"))
-        assert document["offer"]["abnormal"] == [{"reason": "UsageAboveCapacity", "message": said}]
-        assert document["offer"]["abnormalSince"] == since
+        assert document["overcommit"]["abnormal"] == [{"reason": "UsageAboveCapacity", "message": said}]
+        assert document["overcommit"]["abnormalSince"] == since
 
         await say(client, None)
         await eventually(client, "here", lambda pod: bool(pod.spec.node_name), "bound once the node was well")

@@ -306,7 +306,7 @@ def test_no_answer_ends_at_the_deadline() -> None:
 
     error = run(work())
     assert error.timed_out
-    assert "POST /api/v1/namespaces/d/configmaps: no answer within 30 s" in str(error)
+    assert "POST /api/v1/namespaces/d/configmaps: no response within 30 s" in str(error)
 
 
 async def caught(work: Any) -> TransportError:

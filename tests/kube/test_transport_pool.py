@@ -136,8 +136,8 @@ def test_unasked_bytes_end_a_connection() -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (None, "GET /version: the server closed the connection without an answer"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", "in the middle of its answer"),
+        (None, "GET /version: the server closed the connection without a response"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", "in the middle of its response"),
     ],
 )
 def test_a_lost_connection_says_what_it_leaves_open(answer: bytes | None, message: str) -> None:
@@ -257,7 +257,7 @@ def test_a_request_without_an_answer_ends_in_time_and_frees_its_place() -> None:
             return await asked
 
     error = run(work())
-    assert str(error) == "GET /version: no answer within 60 s"
+    assert str(error) == "GET /version: no response within 60 s"
     assert (error.timed_out, error.maybe_applied) == (True, True)
 
 

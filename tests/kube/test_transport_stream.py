@@ -101,7 +101,7 @@ def test_a_server_that_hangs_up_at_once_is_an_error() -> None:
         async with transport_to(play) as transport:
             await transport.stream("GET", "/watch", {})
 
-    with pytest.raises(TransportError, match="GET /watch: the server closed the connection without an answer"):
+    with pytest.raises(TransportError, match="GET /watch: the server closed the connection without a response"):
         run(scenario())
 
 

@@ -46,7 +46,7 @@ class Programs:
     def ask(self, step: Step) -> tuple[Document, Document]:
         """Our response and the original's."""
         body = body_of(step)
-        return answered(self.ours[step.path].answer(body)), answered(self.original.ask(step.path, body))
+        return answered(self.ours[step.path].respond(body)), answered(self.original.ask(step.path, body))
 
 
 @contextmanager

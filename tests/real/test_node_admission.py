@@ -61,7 +61,7 @@ class Programs:
         """Our response and the original's."""
         names = {"namespace": NAMESPACE if resource == "configmaps" else "", "name": "n"}
         body = review(resource={"group": "", "version": "v1", "resource": resource}, **names, **request)
-        return answered(self.ours[path].answer(body)), answered(self.original.ask(path, body))
+        return answered(self.ours[path].respond(body)), answered(self.original.ask(path, body))
 
 
 def our_program() -> dict[str, Webhook]:

@@ -111,7 +111,7 @@ class Programs:
             return answered(answer.read())
 
     def ask_ours(self, path: str, body: bytes) -> dict[str, Any]:
-        return answered(self.ours[path].answer(body))
+        return answered(self.ours[path].respond(body))
 
 
 def pod_metadata(namespace: str, name: str) -> ObjectMeta | None:

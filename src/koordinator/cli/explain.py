@@ -194,6 +194,7 @@ def run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return _say("interrupted", INTERRUPTED)
     except OSError as error:
+        close_quietly(stream)
         return _say(f"the explanation could not be written: {error.strerror or error}", NOT_REACHED)
     except Exception as error:
         return _defect(error)

@@ -80,13 +80,13 @@ def connection_reason(error: BaseException) -> str:
             case socket.gaierror():
                 return "the name of its host cannot be resolved"
             case ConnectionResetError():
-                return "the server closed the connection without an answer"
+                return "the server closed the connection without a response"
     return ""
 
 
 def _reason(error: TransportError, seconds: float) -> str:
     if error.timed_out:
-        return f"no answer within {seconds:g} s"
+        return f"no response within {seconds:g} s"
     return connection_reason(error) or str(error)
 
 

@@ -18,16 +18,16 @@ _MEMORIES: Final = frozenset({BATCH_MEMORY, MID_MEMORY})
 _MEBI: Final = 1 << 20
 
 
-def print_offer(offer: Mapping[str, Any], console: Console) -> None:
+def print_overcommit(overcommit: Mapping[str, Any], console: Console) -> None:
     """Write each sum, its terms one below the other."""
-    if "error" in offer:
+    if "error" in overcommit:
         console.print()
-        print_text(console, f"Why batch and mid capacity is what it is: {escape(offer['error'])}")
+        print_text(console, f"Why batch and mid capacity is what it is: {escape(overcommit['error'])}")
         return
-    _print_abnormal(offer, console)
-    for text in offer["problems"]:
+    _print_abnormal(overcommit, console)
+    for text in overcommit["problems"]:
         print_text(console, f"not usable: {escape(text)}")
-    amounts = offer["amounts"]
+    amounts = overcommit["amounts"]
     given = [each for each in amounts if not each.get("reset")]
     if given:
         reported = next((each["metricTime"] for each in given if each.get("metricTime")), "")
@@ -37,7 +37,7 @@ def print_offer(offer: Mapping[str, Any], console: Console) -> None:
     for each in amounts:
         if each.get("reset"):
             print_text(console, escape(each["sentence"]), indent=2)
-    zones = offer.get("zones", ())
+    zones = overcommit.get("zones", ())
     for name in dict.fromkeys(each["zone"] for each in zones):
         print_table(console, f"Zone {escape(name)}", _sums([each for each in zones if each["zone"] == name]))
 
@@ -49,7 +49,7 @@ def _sums(given: Sequence[Mapping[str, Any]]) -> Table:
         table.add_row(escape(_words(name)), *(_part(each, "terms", name) for each in given))
     if any("cap" in each for each in given):
         table.add_row("at most", *(_shown(each, each["cap"]) if "cap" in each else "" for each in given))
-    table.add_row("= offered", *(_shown(each, each["value"]) for each in given), style="bold")
+    table.add_row("= allocatable", *(_shown(each, each["value"]) for each in given), style="bold")
     for name in _names(given, "adjustments"):
         table.add_row(escape(_words(name)), *(_part(each, "adjustments", name) for each in given))
     table.add_row("policy", *(escape(each.get("policy", "")) for each in given))
@@ -73,14 +73,16 @@ def _names(given: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
     return list(dict.fromkeys(part["name"] for each in given for part in each[kind]))
 
 
-def _print_abnormal(offer: Mapping[str, Any], console: Console) -> None:
-    for number, found in enumerate(offer["abnormal"]):
-        since = f" since {escape(offer['abnormalSince'])}" if not number and "abnormalSince" in offer else ""
+def _print_abnormal(overcommit: Mapping[str, Any], console: Console) -> None:
+    for number, found in enumerate(overcommit["abnormal"]):
+        since = f" since {escape(overcommit['abnormalSince'])}" if not number and "abnormalSince" in overcommit else ""
         if not number:
             console.print()
         print_text(console, f"abnormal{since}: {escape(found['message'])} ({escape(found['reason'])})")
-    if "soundSince" in offer:
-        text = f"reports are sound since {escape(offer['soundSince'])}: the node is normal again when that has lasted"
+    if "soundSince" in overcommit:
+        text = (
+            f"reports are sound since {escape(overcommit['soundSince'])}: the node is normal again when that has lasted"
+        )
         print_text(console, text, indent=2)
 
 
@@ -125,8 +127,8 @@ def print_node(document: Mapping[str, Any], console: Console) -> None:
         elif "error" in facts:
             _print_apart(console, f"{escape(plugin)} cannot be asked: {escape(facts['error'])}")
     _print_rejected(document, console)
-    if "offer" in document:
-        print_offer(document["offer"], console)
+    if "overcommit" in document:
+        print_overcommit(document["overcommit"], console)
 
 
 def _print_apart(console: Console, markup: str) -> None:

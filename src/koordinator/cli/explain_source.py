@@ -118,7 +118,7 @@ async def _get(endpoint: ProgramEndpoint, address: str, path: str) -> Any:
             status, body = response.status, await response.read()
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
         # ValueError: an address that only turns out to be none when it is used, such as a port above 65535.
-        reason = connection_reason(error) or str(error) or f"no answer within {endpoint.seconds:g} s"
+        reason = connection_reason(error) or str(error) or f"no response within {endpoint.seconds:g} s"
         raise ExplainError(f"the {endpoint.program} at {address} cannot be asked: {reason}") from error
     try:
         document = decode_any(body)

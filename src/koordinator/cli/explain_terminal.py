@@ -143,7 +143,8 @@ def write(text: str, stream: TextIO, terminal: Terminal) -> None:
 
 
 def close_quietly(stream: TextIO) -> None:
-    """After a broken pipe: what is left in the buffer goes nowhere, or Python would complain about it at its end."""
+    """After a failed write: what is left in the buffer goes nowhere, or Python would try again at its end, and
+    exit with a status of its own when that fails."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):

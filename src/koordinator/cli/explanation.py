@@ -185,7 +185,7 @@ async def _node(name: str, sources: Sources) -> Explanation:
         if cluster is None or cluster.client is None:
             raise
         return Explanation(await _node_of_api(name, cluster, known_to_scheduler=None), error, "node")
-    document["offer"] = await _offer(name, sources.manager)
+    document["overcommit"] = await _overcommit(name, sources.manager)
     if cluster is not None and cluster.client is not None and sources.cluster_is_sure:
         await _add_suppression(document, name, cluster)
     return Explanation(document, kind="node")
@@ -203,13 +203,13 @@ async def _add_suppression(document: dict[str, Any], name: str, cluster: Cluster
         document["suppression"] = found
 
 
-async def _offer(name: str, manager: ProgramEndpoint) -> dict[str, Any]:
+async def _overcommit(name: str, manager: ProgramEndpoint) -> dict[str, Any]:
     """What the node offers beyond its own resources, and why; an error says why that is not known."""
     try:
-        offer: dict[str, Any] = await fetch(manager, f"/explain/node/{name}")
+        overcommit: dict[str, Any] = await fetch(manager, f"/explain/node/{name}")
     except ExplainError as error:
         return {"error": str(error)}
-    return offer
+    return overcommit
 
 
 async def _interference(name: str, sources: Sources) -> dict[str, Any]:

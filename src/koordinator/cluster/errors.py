@@ -11,7 +11,7 @@ from koordinator.cluster.storage.interface import StorageError, StorageFull, Wri
 
 
 class ApiError(KoordinatorError):
-    """An answer other than success. ``status()`` is the response body."""
+    """A response other than success. ``status()`` is the response body."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class ApiError(KoordinatorError):
         self._shows_details = details is not None
         self.retry_after = retry_after
         self.warnings: Sequence[str] = ()
-        """Texts for the Warning headers of the answer."""
+        """Texts for the Warning headers of the response."""
 
     def status(self) -> dict[str, Any]:
         details = dict(self.details)
@@ -121,7 +121,7 @@ def expired(message: str) -> ApiError:
 def storage_failure(error: StorageError) -> ApiError:
     """507 for a full disk, 500 for all else.
 
-    client-go sends a request again, up to ten times, when an answer of 5xx has Retry-After, whatever the verb.
+    client-go sends a request again, up to ten times, when a response of 5xx has Retry-After, whatever the verb.
     Therefore only those have it of which nothing was stored; of a write whose outcome is not known the caller decides.
     """
     message = f"Internal error occurred: {error}"

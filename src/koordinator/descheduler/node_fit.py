@@ -114,8 +114,8 @@ class TargetNodes:
         free = self._free.get(name)
         if free is None:
             quantities = (node.status.allocatable.get(name) for node in self._nodes)
-            offered = [0 if quantity is None else _bounded(amount(name, quantity)) for quantity in quantities]
-            free = np.array(offered, dtype=np.int64)
+            allocatable = [0 if quantity is None else _bounded(amount(name, quantity)) for quantity in quantities]
+            free = np.array(allocatable, dtype=np.int64)
             if name in self._requested:
                 free -= self._requested[name]
             self._free[name] = free
@@ -128,11 +128,11 @@ class TargetNodes:
         mask = self._masks.get(key)
         if mask is None:
             wanted = required_predicate(pod)
-            answers = (
+            results = (
                 not node.spec.unschedulable and (wanted is None or wanted(node)) and tolerates_node(pod, node)
                 for node in self._nodes
             )
-            mask = self._masks[key] = np.fromiter(answers, dtype=np.bool_, count=len(self._nodes))
+            mask = self._masks[key] = np.fromiter(results, dtype=np.bool_, count=len(self._nodes))
         return mask
 
 

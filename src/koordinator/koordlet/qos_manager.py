@@ -318,9 +318,9 @@ class QoSManager:
                 found = self._sources.executor.explain(Target(file, container.cgroup))
                 if found is None or found.outcome not in (Outcome.WRITTEN, Outcome.THERE_ALREADY):
                     continue
-                if cpu_burst.OWNER in found.verdict.owners and isinstance(found.verdict.value, int):
+                if cpu_burst.OWNER in found.setting.owners and isinstance(found.setting.value, int):
                     labels = (metadata.namespace, metadata.name, container.id, container.name)
-                    yield labels, found.verdict.value
+                    yield labels, found.setting.value
 
 
 def _uid(problem: Problem) -> str:
@@ -349,13 +349,13 @@ def account_for_rounds(
         if observe_only:
             return
         for written in finished.written:
-            kind = written.verdict.target.file.root.value
+            kind = written.setting.target.file.root.value
             durations.labels(kind, "success").observe(written.seconds * 1000)
             if audit is not None:
-                message = f"update {written.path} to {written.text.strip()} ({written.verdict.winner.reason})"
-                event = AuditEvent(type="node", reason=written.verdict.winner.owner, message=message)
+                message = f"update {written.path} to {written.text.strip()} ({written.setting.winner.reason})"
+                event = AuditEvent(type="node", reason=written.setting.winner.owner, message=message)
                 audit.record(event, _AUDIT_LEVEL)
         for failed in finished.failed:
-            durations.labels(failed.verdict.target.file.root.value, "failed").observe(0.0)
+            durations.labels(failed.setting.target.file.root.value, "failed").observe(0.0)
 
     return account

@@ -74,7 +74,7 @@ class SuppressionReport:
         found = self._executor.explain(held.wish.target)
         if found is None or found.outcome not in (Outcome.WRITTEN, Outcome.THERE_ALREADY):
             return {}
-        value = found.verdict.value
+        value = found.setting.value
         policy = CPUSET_SUPPRESS_POLICY if isinstance(value, frozenset) else CFS_QUOTA_SUPPRESS_POLICY
         extension = suppression_extension(policy, _cores(value), format_time(held.since), held.wish.reason)
         return dict.fromkeys(self._pods, extension)

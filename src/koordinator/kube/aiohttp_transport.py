@@ -70,18 +70,18 @@ class AiohttpTransport:
         try:
             return await within(self._clock, seconds, self._exchange(method, target, headers, body))
         except TimeoutError as error:
-            raise TransportError(f"{method} {target}: no answer within {seconds:g} s", timed_out=True) from error
+            raise TransportError(f"{method} {target}: no response within {seconds:g} s", timed_out=True) from error
 
     async def _exchange(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
     ) -> WholeResponse:
-        answer = await self._open(method, target, headers, body)
+        response = await self._open(method, target, headers, body)
         try:
-            return WholeResponse(answer.status, answer.headers, await answer.read())
+            return WholeResponse(response.status, response.headers, await response.read())
         except (aiohttp.ClientError, OSError) as error:
-            raise TransportError(f"{method} {target}: the answer broke off: {_text(error)}") from error
+            raise TransportError(f"{method} {target}: the response broke off: {_text(error)}") from error
         finally:
-            answer.release()
+            response.release()
 
     async def stream(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
@@ -118,27 +118,27 @@ class WholeResponse:
 class AiohttpStream:
     """The body of an aiohttp answer, chunk by chunk."""
 
-    def __init__(self, answer: aiohttp.ClientResponse, what: str) -> None:
-        self._answer = answer
+    def __init__(self, response: aiohttp.ClientResponse, what: str) -> None:
+        self._response = response
         self._what = what
-        self.status = answer.status
-        self.headers: Mapping[str, str] = answer.headers
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
-            async for chunk in self._answer.content.iter_any():
+            async for chunk in self._response.content.iter_any():
                 yield chunk
         except (aiohttp.ClientError, OSError) as error:
             raise TransportError(f"{self._what}: the stream broke off: {_text(error)}") from error
 
     async def read(self) -> bytes:
         try:
-            return await self._answer.read()
+            return await self._response.read()
         except (aiohttp.ClientError, OSError) as error:
-            raise TransportError(f"{self._what}: the answer broke off: {_text(error)}") from error
+            raise TransportError(f"{self._what}: the response broke off: {_text(error)}") from error
 
     def abort(self) -> None:
-        self._answer.close()
+        self._response.close()
 
 
 def _keepalive_socket(address: Any) -> socket.socket:

@@ -138,7 +138,7 @@ class KubeClient:
             raise
         finally:
             self._limits.remove(limit)
-            # Whatever ended the watch, the connection is in the middle of an answer and cannot be used again.
+            # Whatever ended the watch, the connection is in the middle of a response and cannot be used again.
             stream.abort()
         if limit.expired:
             raise _stalled(stall_seconds)
@@ -198,7 +198,7 @@ class KubeClient:
         await self._sender.call(Request("DELETE", target(kind, namespace, query=query)))
 
     async def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        """The answer as it is. ``path`` is sent as given, so it has to be encoded, query included."""
+        """The response as it is. ``path`` is sent as given, so it has to be encoded, query included."""
         return await self._sender.call(Request(method, path, body, repeatable=method in ("GET", "HEAD")))
 
     async def close(self) -> None:

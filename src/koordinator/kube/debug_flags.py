@@ -1,4 +1,4 @@
-"""``/debug/flags``: settings of a running program that are changed by PUT, with the original's answers.
+"""``/debug/flags``: settings of a running program that are changed by PUT, with the original's responses.
 
 Loaded only where something is served."""
 

@@ -38,7 +38,7 @@ class _Kind(WireStruct):
 
 
 def decode_object(kind: Kind[T], body: bytes, what: str) -> T:
-    """The object of an answer. Raises MalformedObjectError naming the request and the field."""
+    """The object of a response. Raises MalformedObjectError naming the request and the field."""
     try:
         return codec.decode(body, kind.type)
     except codec.DecodeError as error:
@@ -51,7 +51,7 @@ def decode_created(kind: Kind[T], body: bytes, what: str) -> T:
         if body.startswith(_STATUS) or codec.decode(body, _Kind).kind == "Status":
             return cast("T", _status_as(kind.type))
     except codec.DecodeError as error:
-        raise MalformedObjectError(f"{what}: the answer cannot be read: {error}") from error
+        raise MalformedObjectError(f"{what}: the response cannot be read: {error}") from error
     return decode_object(kind, body, what)
 
 
@@ -91,7 +91,7 @@ def _raw_list(body: bytes, what: str) -> _RawList:
     try:
         return codec.decode(body, _RawList)
     except codec.DecodeError as error:
-        raise TransportError(f"{what}: the answer is not a list: {error}") from error
+        raise TransportError(f"{what}: the response is not a list: {error}") from error
 
 
 def _sorted_page(metadata: ListMeta, found: Sequence[T | Malformed]) -> ListPage[T]:
@@ -123,7 +123,7 @@ def _malformed(kind: Kind[Any], raw: msgspec.Raw | bytes, error: codec.DecodeErr
 
 
 def status_error(code: int, headers: Mapping[str, str], body: bytes) -> ApiStatusError:
-    """The failure in an answer; bodies that are not a Status (a proxy's page, say) are quoted in part."""
+    """The failure in a response; bodies that are not a Status (a proxy's page, say) are quoted in part."""
     pause = retry_after_seconds(headers)
     try:
         status = codec.decode(body, Status)
@@ -136,7 +136,7 @@ def status_error(code: int, headers: Mapping[str, str], body: bytes) -> ApiStatu
 
 
 def error_from_status(status: Status, code: int = 0, retry_after: float | None = None) -> ApiStatusError:
-    """The exception for a Status, from an answer or from an ERROR event of a watch."""
+    """The exception for a Status, from a response or from an ERROR event of a watch."""
     if retry_after is None and status.details.retry_after_seconds > 0:
         retry_after = float(status.details.retry_after_seconds)
     return ApiStatusError(status.code or code, status.reason, status.message, status.details, retry_after)

@@ -1,7 +1,7 @@
 """The exceptions of everything that speaks to an API server.
 
 Callers decide by kind of failure, never by text: the server said no (``ApiStatusError``), nobody answered
-(``TransportError``), the answer is not what the kind allows (``MalformedObjectError``), or we could not even start
+(``TransportError``), the response is not what the kind allows (``MalformedObjectError``), or we could not even start
 (``KubeconfigError``, ``CredentialError``).
 """
 
@@ -80,7 +80,7 @@ class ApiStatusError(KubeError):
 
 
 class TransportError(KubeError):
-    """No answer, or not a whole one.
+    """No response, or not a whole one.
 
     ``maybe_applied`` tells whether the server may have acted on the request: False when it never left this machine.
     """

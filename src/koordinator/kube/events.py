@@ -302,7 +302,7 @@ class EventBroadcaster:
             await self._send(entry)
         except ApiStatusError as error:
             if error.is_already_exists and not entry.written_count:
-                # An earlier try did arrive; its answer did not. Repetitions since are the next write's matter.
+                # An earlier try did arrive; its response did not. Repetitions since are the next write's matter.
                 entry.written_count = 1
                 self._written(entry)
             elif error.is_server_error or error.is_too_many_requests:
@@ -315,7 +315,7 @@ class EventBroadcaster:
                     logger.warning("the server refused the event, it is dropped: %s: %s", _describe(entry), error)
                 self._drop(entry, "rejected")
         except MalformedObjectError:
-            # It was written; only the answer could not be read.
+            # It was written; only the response could not be read.
             entry.written_count = count
             self._written(entry)
         except TransportError as error:

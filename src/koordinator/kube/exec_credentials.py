@@ -125,7 +125,7 @@ class ExecCredentials:
                 env={
                     **self._environment,
                     **{variable.name: variable.value for variable in self._plugin.env},
-                    "KUBERNETES_EXEC_INFO": codec.encode(self._question(interactive)).decode(),
+                    "KUBERNETES_EXEC_INFO": codec.encode(self._request(interactive)).decode(),
                 },
             )
         except OSError as error:
@@ -154,7 +154,7 @@ class ExecCredentials:
             )
         return mode != "Never" and self._is_terminal()
 
-    def _question(self, interactive: bool) -> dict[str, Any]:
+    def _request(self, interactive: bool) -> dict[str, Any]:
         spec: dict[str, Any] = {"interactive": interactive}
         if self._plugin.provide_cluster_info:
             spec["cluster"] = _cluster_information(self._cluster)
@@ -164,15 +164,15 @@ class ExecCredentials:
         """The plugin's answer. Messages never quote it: it holds secrets."""
         where = f"exec plugin {self._plugin.command}"
         try:
-            answer = codec.decode(output, _ExecCredential)
+            response = codec.decode(output, _ExecCredential)
         except codec.DecodeError:
             raise CredentialError(f"{where}: its output is not an ExecCredential in JSON") from None
-        if (answer.api_version, answer.kind) != (self._plugin.api_version, "ExecCredential"):
+        if (response.api_version, response.kind) != (self._plugin.api_version, "ExecCredential"):
             raise CredentialError(
-                f"{where}: answered with {answer.api_version} {answer.kind}, "
+                f"{where}: answered with {response.api_version} {response.kind}, "
                 f"expected {self._plugin.api_version} ExecCredential"
             )
-        status = answer.status
+        status = response.status
         if status is None or not (status.token or status.client_certificate_data or status.client_key_data):
             raise CredentialError(f"{where}: gave neither status.token nor a client certificate and key")
         if bool(status.client_certificate_data) != bool(status.client_key_data):

@@ -21,9 +21,9 @@ class Expectations:
         self._clock = clock
         self._expected: dict[str, tuple[str, float]] = {}
 
-    def expect(self, name: str, answer: Object) -> None:
-        """``answer`` is the server's to a write: the cache will show that version, or a later one."""
-        self._expected[name] = answer.metadata.resource_version, self._clock.monotonic()
+    def expect(self, name: str, response: Object) -> None:
+        """``response`` is the server's to a write: the cache will show that version, or a later one."""
+        self._expected[name] = response.metadata.resource_version, self._clock.monotonic()
 
     def are_satisfied(self, name: str, cached: Object | None) -> bool:
         """Whether ``cached`` (None: absent) is not from before the last write."""

@@ -1,7 +1,7 @@
 """Reading HTTP/1.1 answers from bytes, without I/O; only what an API server sends to a client.
 
 General HTTP libraries spend several times more processor time on a small request than the request is worth; a scheduler
-that binds a thousand pods a second feels that. For the same reason the answer that nearly every small request gets,
+that binds a thousand pods a second feels that. For the same reason the response that nearly every small request gets,
 complete at once and with its length, is read without the parser that can read all others.
 """
 
@@ -22,7 +22,7 @@ _SUCCESSES: Final = {b"HTTP/1.1 200 ": 200, b"HTTP/1.1 201 ": 201}
 
 
 class HttpResponse(msgspec.Struct, gc=False):
-    """A whole answer."""
+    """A whole response."""
 
     status: int
     head: bytes
@@ -35,7 +35,7 @@ class HttpResponse(msgspec.Struct, gc=False):
 
 
 def read_success(data: bytes) -> HttpResponse | None:
-    """The answer if ``data`` is all of a success that has its length and leaves the connection open, else None: only
+    """The response if ``data`` is all of a success that has its length and leaves the connection open, else None: only
     ``ResponseParser`` can tell then."""
     status = _SUCCESSES.get(data[:13])
     end = data.find(b"\r\n\r\n")
@@ -78,7 +78,7 @@ class ResponseParser:
     )
 
     def __init__(self, *, bodyless: bool = False) -> None:
-        """``bodyless``: the answer to a HEAD, which has the length of a body that does not come."""
+        """``bodyless``: the response to a HEAD, which has the length of a body that does not come."""
         self._bodyless = bodyless
         self.status = 0
         self._head_bytes = self._lowered = b""
@@ -93,19 +93,19 @@ class ResponseParser:
 
     @property
     def started(self) -> bool:
-        """Whether anything of the answer has arrived."""
+        """Whether anything of the response has arrived."""
         return bool(self.status or self._buffer)
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Made when somebody asks: of most answers only the length is read."""
+        """Made when somebody asks: of most responses only the length is read."""
         if self._headers is None:
             self._headers = _headers(self._head_bytes)
         return self._headers
 
     @property
     def has_head(self) -> bool:
-        """Whether ``status`` and ``headers`` are those of the answer."""
+        """Whether ``status`` and ``headers`` are those of the response."""
         return self._mode != self._head
 
     @property
@@ -124,14 +124,14 @@ class ResponseParser:
         return taken
 
     def feed(self, data: bytes) -> bool:
-        """Take what arrived; True when the answer is complete. Raises TransportError for what is not HTTP."""
+        """Take what arrived; True when the response is complete. Raises TransportError for what is not HTTP."""
         if self._complete:
-            raise TransportError("the server sent more than its answer")
+            raise TransportError("the server sent more than its response")
         self._complete = self._mode(data)
         return self._complete
 
     def end(self) -> bool:
-        """The connection was closed; True when that is how the answer ends."""
+        """The connection was closed; True when that is how the response ends."""
         return self._mode == self._until_close
 
     def _take_buffer(self) -> bytes:
@@ -143,7 +143,7 @@ class ResponseParser:
         end = data.find(b"\r\n\r\n")
         if end < 0:
             if len(data) > _MAX_HEAD_BYTES:
-                raise TransportError(f"the head of the answer is longer than {_MAX_HEAD_BYTES} bytes")
+                raise TransportError(f"the head of the response is longer than {_MAX_HEAD_BYTES} bytes")
             self._buffer = data
             return False
         self._read_head(data[:end])
@@ -155,7 +155,7 @@ class ResponseParser:
 
     def _read_head(self, head: bytes) -> None:
         if not (head.startswith(b"HTTP/1.") and head[9:12].isdigit()):
-            raise TransportError(f"the answer is not HTTP/1.1: {head.partition(_LINE_END)[0][:40]!r}")
+            raise TransportError(f"the response is not HTTP/1.1: {head.partition(_LINE_END)[0][:40]!r}")
         self.status = int(head[9:12])
         self._head_bytes = head
         self._lowered = head.lower()
@@ -189,7 +189,7 @@ class ResponseParser:
         self._parts.append(data)
         self._length -= len(data)
         if self._length < 0:
-            raise TransportError("the answer is longer than its content-length")
+            raise TransportError("the response is longer than its content-length")
         return self._length == 0
 
     def _until_close(self, data: bytes) -> bool:
@@ -212,7 +212,7 @@ class ResponseParser:
                 if len(data) - position < 2:
                     break
                 if data[position : position + 2] != b"\r\n":
-                    raise TransportError("a chunk of the answer is longer than it says")
+                    raise TransportError("a chunk of the response is longer than it says")
                 position += 2
                 self._after_chunk = False
             end = data.find(b"\r\n", position)
@@ -225,19 +225,19 @@ class ResponseParser:
                 return self._trailers(data[position:])
         self._buffer = data[position:]
         if len(self._buffer) > _MAX_CHUNK_LINE_BYTES:
-            raise TransportError("the size of a chunk of the answer does not end")
+            raise TransportError("the size of a chunk of the response does not end")
         return False
 
     def _trailers(self, data: bytes) -> bool:
         data = self._take_buffer() + data
         if data.startswith(b"\r\n"):
             if len(data) > 2:
-                raise TransportError("the server sent more than its answer")
+                raise TransportError("the server sent more than its response")
             return True
         if data.endswith(b"\r\n\r\n"):
             return True
         if len(data) > _MAX_HEAD_BYTES:
-            raise TransportError("the trailers of the answer do not end")
+            raise TransportError("the trailers of the response do not end")
         self._buffer = data
         return False
 
@@ -245,5 +245,5 @@ class ResponseParser:
 def _chunk_size(line: bytes) -> int:
     size = line.partition(b";")[0].strip()
     if not size or size.strip(b"0123456789abcdefABCDEF"):
-        raise TransportError(f"the size of a chunk of the answer is no number: {size[:40]!r}")
+        raise TransportError(f"the size of a chunk of the response is no number: {size[:40]!r}")
     return int(size, 16)

@@ -1,6 +1,6 @@
 """What every loop asks of an API server, so that tests and simulations can hand it something else.
 
-Errors are ``koordinator.kube.errors.ApiStatusError`` (the server answered no) and ``TransportError`` (no answer).
+Errors are ``koordinator.kube.errors.ApiStatusError`` (the server answered no) and ``TransportError`` (no response).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Client(Protocol):
     async def create(
         self, kind: Kind[T], body: Any, namespace: str = "", *, name: str = "", subresource: str = ""
     ) -> T:
-        """POST. With ``name`` and ``subresource`` it is, say, a Binding or an Eviction (the answer may be a Status)."""
+        """POST. With ``name`` and ``subresource``, say, a Binding or an Eviction (the response may be a Status)."""
         ...
 
     async def update(self, kind: Kind[T], body: Any, name: str, namespace: str = "", *, subresource: str = "") -> T:

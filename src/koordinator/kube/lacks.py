@@ -47,7 +47,7 @@ class Lack:
 
 
 def lack_for_kind(error: ApiStatusError, kind: Kind[Any], verb: str) -> str:
-    """What an answer to a list or watch of all objects of ``kind`` says to be lacking; empty for another failure."""
+    """What a response to a list or watch of all objects of ``kind`` says to be lacking; empty for another failure."""
     name = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
     if error.is_not_found:
         if not _is_ours(kind.group):
@@ -59,7 +59,7 @@ def lack_for_kind(error: ApiStatusError, kind: Kind[Any], verb: str) -> str:
 
 
 def lack_for_lease(error: ApiStatusError, namespace: str, name: str) -> str:
-    """What an answer to a request for a Lease says to be lacking; empty for another failure."""
+    """What a response to a request for a Lease says to be lacking; empty for another failure."""
     if error.is_not_found and (error.details.kind == "namespaces" or error.message.startswith("namespaces ")):
         remedy = INSTALL if namespace == _INSTALLED_NAMESPACE else f"kubectl create namespace {namespace}"
         return f"namespace {namespace}, in which lease {name} is to be kept, does not exist: create it with: {remedy}"
@@ -69,7 +69,7 @@ def lack_for_lease(error: ApiStatusError, namespace: str, name: str) -> str:
 
 
 def lack_for_write(error: ApiStatusError, what: str) -> str:
-    """What an answer to the attempt to do ``what`` says to be lacking; empty for another failure. Admission says no
+    """What a response to the attempt to do ``what`` says to be lacking; empty for another failure. Admission says no
     with the same code, but to one object."""
     return _forbidden(error, what) if error.is_forbidden and _BY_ROLES.search(error.message) else ""
 

@@ -3,8 +3,8 @@
 The protocol is client-go's: the holder renews; the others note, by their own clock, when they last saw the lease
 change, and take it once the holder's ``leaseDurationSeconds`` have passed since. Two things are stricter here. A leader
 counts its renew deadline from the moment at which it *sent* the last successful renewal, not from when it starts the
-next one, so that no slow answer can stretch its term beyond what the others grant it; and it steps down at once when it
-sees that somebody else holds the lease.
+next one, so that no slow response can stretch its term beyond what the others grant it; and it steps down at once when
+it sees that somebody else holds the lease.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class LeaderElector:
         if lack:
             self._lack.found(lack)
         else:
-            reason = str(error) or f"no answer within {seconds:g}s"
+            reason = str(error) or f"no response within {seconds:g}s"
             logger.warning("lease %s could not be read or written: %s", self._lock, reason)
 
     async def _acquire_or_renew(self) -> _Attempt:

@@ -40,7 +40,7 @@ class Connection(asyncio.Protocol):
     def send(
         self, request: bytes, now: float, give_up_at: float, *, bodyless: bool = False
     ) -> asyncio.Future[Response]:
-        """Send a request; the future gets the answer, read to its end, or a TransportError; ``bodyless`` for a HEAD.
+        """Send a request; the future gets the response, read to its end, or a TransportError; ``bodyless`` for a HEAD.
 
         Whoever stops waiting for it has to say so (``abandon``).
         """
@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
         return waiter
 
     def abandon(self, waiter: asyncio.Future[Response]) -> None:
-        """Nobody waits for this answer any more, so that there is no use for the connection."""
+        """Nobody waits for this response any more, so that there is no use for the connection."""
         if self._waiter is waiter:
             self._waiter = None
             self._pool.discard(self)
@@ -84,8 +84,8 @@ class Connection(asyncio.Protocol):
             self.close()
             return
         parser = self._parser
-        answer: Response | None = None if parser is not None else read_success(data)
-        if answer is None:
+        response: Response | None = None if parser is not None else read_success(data)
+        if response is None:
             parser = self._parser = parser or ResponseParser()
             try:
                 complete = parser.feed(data)
@@ -94,8 +94,8 @@ class Connection(asyncio.Protocol):
                 return
             if not complete:
                 return
-            answer = parser
-        self._end(waiter, answer, keep=parser is None or parser.keep_alive)
+            response = parser
+        self._end(waiter, response, keep=parser is None or parser.keep_alive)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -106,10 +106,10 @@ class Connection(asyncio.Protocol):
         elif exc is None and parser is not None and parser.end():
             self._end(waiter, parser, keep=False)
         else:
-            when = "in the middle of its answer" if parser is not None and parser.started else "without an answer"
+            when = "in the middle of its response" if parser is not None and parser.started else "without a response"
             self._fail(TransportError(f"the server closed the connection {when}{f': {exc}' if exc else ''}"))
 
-    def _end(self, waiter: asyncio.Future[Response], answer: Response, *, keep: bool) -> None:
+    def _end(self, waiter: asyncio.Future[Response], response: Response, *, keep: bool) -> None:
         if waiter.cancelled():
             # It is about to be abandoned, by a task that has not had its turn since.
             return
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
             self._pool.put_back(self)
         else:
             self._pool.discard(self)
-        waiter.set_result(answer)
+        waiter.set_result(response)
 
     def _fail(self, error: TransportError) -> None:
         waiter, self._waiter = self._waiter, None
@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
             waiter.set_exception(error)
 
     def _expire(self) -> None:
-        self._fail(TransportError(f"no answer within {self._limit.at - self.used_at:g} s", timed_out=True))
+        self._fail(TransportError(f"no response within {self._limit.at - self.used_at:g} s", timed_out=True))
 
 
 class ConnectionPool:
@@ -191,7 +191,7 @@ class ConnectionPool:
             self.discard(connection)
 
     async def close(self) -> None:
-        """Close what is idle; connections in use close when their answers are in."""
+        """Close what is idle; connections in use close when their responses are in."""
         self._closed = True
         self._discard_idle()
         # The loop closes a socket in its next round only.

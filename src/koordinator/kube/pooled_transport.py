@@ -23,7 +23,7 @@ from koordinator.kube.pool import Connection, ConnectionPool
 from koordinator.kube.time_limits import TimeLimits
 from koordinator.kube.transport import Endpoint, Response
 
-# An answer that is read as it arrives, over a connection of its own: what a watch is.
+# A response that is read as it arrives, over a connection of its own: what a watch is.
 
 
 _HELD_BYTES: Final = 1 << 20
@@ -46,7 +46,7 @@ class ResponseStream(asyncio.Protocol):
         self._paused = False
 
     async def begin(self) -> None:
-        """Wait for the head of the answer. Raises TransportError."""
+        """Wait for the head of the response. Raises TransportError."""
         while not self._parser.has_head:
             if self._error is not None:
                 raise self._error
@@ -99,7 +99,7 @@ class ResponseStream(asyncio.Protocol):
         if not self._ended and exc is None and self._parser.end():
             self._end(None)
         else:
-            when = "in the middle of its answer" if self._parser.started else "without an answer"
+            when = "in the middle of its response" if self._parser.started else "without a response"
             self._end(TransportError(f"the server closed the connection {when}{f': {exc}' if exc else ''}"))
 
     def _end(self, error: TransportError | None) -> None:

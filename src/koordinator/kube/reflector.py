@@ -185,7 +185,7 @@ class Reflector(Generic[T]):
         except ApiStatusError as error:
             if not error.is_expired or not limit:
                 raise
-            # The pages took longer than the server remembers; a single answer cannot expire.
+            # The pages took longer than the server remembers; a single response cannot expire.
             await self._list_pages(0)
 
     async def _list_pages(self, limit: int) -> None:

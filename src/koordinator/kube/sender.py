@@ -1,4 +1,4 @@
-"""One request from its caller to an answer: signed, limited, repeated where that is right, within a deadline."""
+"""One request from its caller to a response: signed, limited, repeated where that is right, within a deadline."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from koordinator.kube.transport import Stream, Transport
 
 
 _DURATION_BUCKETS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
-_NO_ANSWER: Final = "<error>"
+_NO_RESPONSE: Final = "<error>"
 
 
 class RequestMetrics:
@@ -49,10 +49,10 @@ class RequestMetrics:
         self._samples: dict[str, HistogramSeries] = {}
 
     def attempted(self, method: str, status: int = 0) -> None:
-        """One request got an answer of this status, or none (0). Each attempt counts."""
+        """One request got a response of this status, or none (0). Each attempt counts."""
         count = self._counts.get((method, status))
         if count is None:
-            code = str(status) if status else _NO_ANSWER
+            code = str(status) if status else _NO_RESPONSE
             count = self._counts[method, status] = self._results.labels(code, method, self._host)
         count.value += 1
 
@@ -116,8 +116,8 @@ class RetryPolicy:
     initial_backoff: float = 0.2
     max_backoff: float = 5.0
 
-    def after_answer(self, status: int, retry_after: float | None, attempts: int) -> float | None:
-        """The pause before asking again, or None when the answer stands."""
+    def after_response(self, status: int, retry_after: float | None, attempts: int) -> float | None:
+        """The pause before asking again, or None when the response stands."""
         if retry_after is None or not (status == 429 or status >= 500) or attempts >= self.max_server_retries:
             return None
         # Spread over a tenth more: all whom an overloaded server sends away come back otherwise at the same moment.
@@ -143,7 +143,7 @@ class _RetryState:
     """What one call has been through; most go through nothing and have none."""
 
     give_up_at: float
-    answers: int = 0
+    responses: int = 0
     errors: int = 0
     renewed: bool = False
 
@@ -188,16 +188,16 @@ class Sender:
         return fenced
 
     async def call(self, request: Request) -> bytes:
-        """The body of the answer. Raises ApiStatusError or TransportError, CredentialError when we cannot sign in."""
+        """The body of the response. Raises ApiStatusError or TransportError, CredentialError when we cannot sign in."""
         started = self._monotonic()
         try:
-            return await self._until_answered(request, self._exchange, started)
+            return await self._until_response(request, self._exchange, started)
         finally:
             self._metrics.took(request.method, self._monotonic() - started)
 
     async def stream(self, request: Request) -> Stream:
-        """The answer of a watch once it has begun; the deadline is that of its beginning."""
-        return await self._until_answered(request, self._open, self._monotonic())
+        """The response of a watch once it has begun; the deadline is that of its beginning."""
+        return await self._until_response(request, self._open, self._monotonic())
 
     async def close(self) -> None:
         await self._transport.close()
@@ -224,7 +224,7 @@ class Sender:
         try:
             return await within(self._clock, seconds, self._begin(request, headers))
         except TimeoutError as error:
-            raise TransportError(f"{what}: no answer within {seconds:g} s", timed_out=True) from error
+            raise TransportError(f"{what}: no response within {seconds:g} s", timed_out=True) from error
 
     async def _begin(self, request: Request, headers: Headers) -> Stream:
         stream = await self._transport.stream(request.method, request.target, headers, request.body)
@@ -239,7 +239,7 @@ class Sender:
         self._metrics.attempted(request.method, status)
         raise failure
 
-    async def _until_answered(
+    async def _until_response(
         self, request: Request, attempt: Callable[[Request, Headers, float], Coroutine[Any, Any, A]], now: float
     ) -> A:
         delay = self._limiter.reserve()
@@ -271,8 +271,8 @@ class Sender:
                 retry_state.renewed = True
                 if await self._credentials.renew(authorization):
                     return
-            delay = self._retry.after_answer(error.code, error.retry_after, retry_state.answers)
-            retry_state.answers += 1
+            delay = self._retry.after_response(error.code, error.retry_after, retry_state.responses)
+            retry_state.responses += 1
         if delay is None or self._monotonic() + delay >= retry_state.give_up_at:
             raise error
         logger.debug("trying again in %.2f s: %s", delay, error)

@@ -23,7 +23,7 @@ class Endpoint:
 
 
 class Response(Protocol):
-    """A whole answer."""
+    """A whole response."""
 
     @property
     def status(self) -> int: ...
@@ -36,7 +36,7 @@ class Response(Protocol):
 
 
 class Stream(Protocol):
-    """An answer whose body is read as it arrives."""
+    """A response whose body is read as it arrives."""
 
     status: int
     headers: Mapping[str, str]
@@ -55,7 +55,7 @@ class Stream(Protocol):
 
 
 class Transport(Protocol):
-    """One API server. Both verbs raise TransportError; any status is an answer."""
+    """One API server. Both verbs raise TransportError; any status is a response."""
 
     async def request(
         self,

@@ -47,9 +47,9 @@ class _NotProcessedError(GrpcError):
 class GrpcClient:
     """Calls to the server at one unix socket. It connects when it has to, and again after the connection was lost."""
 
-    def __init__(self, path: Path, *, longest_answer: int = 16 << 20) -> None:
+    def __init__(self, path: Path, *, max_response_bytes: int = 16 << 20) -> None:
         self._path = path
-        self._longest = longest_answer
+        self._longest = max_response_bytes
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
 

@@ -56,5 +56,7 @@ def test_it_goes_on_until_it_was_noticed() -> None:
 def test_what_the_faulty_node_offers_does_not_count_as_online_load() -> None:
     status = NodeStatus(allocatable={BATCH_CPU: Quantity.parse("4000")})
     day = Day()
-    day.see_offers(9.0, [Node(metadata=ObjectMeta(name=name), status=status) for name in (FAULTY, "node-0")])
-    assert [offer.batch_cpu for offer in day.offers] == [4000]
+    day.observe_batch_capacity(
+        9.0, [Node(metadata=ObjectMeta(name=name), status=status) for name in (FAULTY, "node-0")]
+    )
+    assert [reading.batch_cpu for reading in day.batch_capacity] == [4000]

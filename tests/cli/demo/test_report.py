@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from koordinator.api.priority import PriorityClass
-from koordinator.cli.demo.observation import Day, Explained, Mark, Moment, NodeUsage, Offered, PlacedPod
+from koordinator.cli.demo.observation import BatchCapacity, Day, Explained, Mark, Moment, NodeUsage, PlacedPod
 from koordinator.cli.demo.report import (
     claims,
     longest_above,
@@ -41,7 +41,7 @@ def a_good_day() -> Day:
     ]
     # Online pods are busy at two in the afternoon, and less is offered to batch pods then.
     day.moments[14] = Moment(14.0, {"a": usage(14, 6_000, 4_000)})
-    day.offers = [Offered(float(hour), 4_000 if hour == 14 else 5_000) for hour in range(24)]
+    day.batch_capacity = [BatchCapacity(float(hour), 4_000 if hour == 14 else 5_000) for hour in range(24)]
     day.pods = {
         "web": pod("web", PriorityClass.PROD, "a", 0.5),
         "job": pod("job", PriorityClass.BATCH, "a", 7.5),
@@ -54,7 +54,7 @@ def a_good_day() -> Day:
         placed={f"training-{number}": 11.0 for number in range(8)},
         nodes={"checkout-next": "a"},
         used=[(20.0, {"analytics": 24, "reports": 0}), (22.0, {"analytics": 8, "reports": 16})],
-        rooms=[(4.0, "Available", "a"), (19.0, "Succeeded", "a")],
+        reservations=[(4.0, "Available", "a"), (19.0, "Succeeded", "a")],
     )
     day.hot_node = a_cooled_node()
     day.rush = a_rush()
@@ -117,7 +117,7 @@ def test_batch_resources_may_shrink_under_the_pods_that_have_them() -> None:
 @pytest.mark.parametrize("offered", [5_000, 6_000, 0])
 def test_an_offer_that_does_not_follow_online_load_fails_its_claim(offered: int) -> None:
     day = a_good_day()
-    day.offers[14] = Offered(14.0, offered)
+    day.batch_capacity[14] = BatchCapacity(14.0, offered)
     assert failing(day) == [7]
 
 
@@ -238,9 +238,11 @@ def test_quotas_that_do_not_lend_and_take_back_fail_their_claim(used: list[tuple
     ],
     ids=["held too late", "moved", "not used", "the release went elsewhere"],
 )
-def test_a_room_that_is_not_held_and_used_fails_its_claim(rooms: list[tuple[float, str, str]], node: str) -> None:
+def test_a_room_that_is_not_held_and_used_fails_its_claim(
+    reservations: list[tuple[float, str, str]], node: str
+) -> None:
     day = a_good_day()
-    day.workloads.rooms, day.workloads.nodes = rooms, {"checkout-next": node}
+    day.workloads.reservations, day.workloads.nodes = reservations, {"checkout-next": node}
     assert failing(day) == [13]
 
 

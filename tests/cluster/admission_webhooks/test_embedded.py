@@ -90,7 +90,7 @@ def test_redirects_are_not_followed(cluster: WebhookCluster) -> None:
 def test_an_answer_without_end_is_cut_off(cluster: WebhookCluster) -> None:
     cluster.server.behaviours["/hook"] = raw(" " * (4 << 20))
     cluster.register("validating", cluster.webhook(_NAME, "/hook"))
-    assert "the answer is longer than 3145728 bytes" in _create(cluster).message
+    assert "the response is longer than 3145728 bytes" in _create(cluster).message
 
 
 def test_connections_are_kept(cluster: WebhookCluster) -> None:

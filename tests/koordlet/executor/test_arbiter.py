@@ -27,22 +27,22 @@ def wish(owner: str, target: Target, value: Value, priority: Priority = Priority
 
 def test_a_pods_own_wish_goes_before_the_nodes() -> None:
     target = Target(CPU_BURST, POD)
-    verdict = decide([wish("node", target, 1), wish("pod", target, 2, Priority.POD)], {})[target]
-    assert (verdict.value, verdict.winner.owner) == (2, "pod")
-    (lost,) = verdict.lost
+    setting = decide([wish("node", target, 1), wish("pod", target, 2, Priority.POD)], {})[target]
+    assert (setting.value, setting.winner.owner) == (2, "pod")
+    (lost,) = setting.lost
     assert "pod has priority 20, above 10" in lost.why
 
 
 def test_the_lower_of_two_quotas_is_what_both_allow() -> None:
     target = Target(CPU_QUOTA, POD)
-    verdict = decide([wish("a", target, -1), wish("b", target, 50_000)], {})[target]
-    assert (verdict.value, verdict.owners) == (50_000, ("a", "b"))
+    setting = decide([wish("a", target, -1), wish("b", target, 50_000)], {})[target]
+    assert (setting.value, setting.owners) == (50_000, ("a", "b"))
 
 
 def test_everybody_whose_limit_was_lowered_is_told_by_whom() -> None:
     target = Target(CPU_QUOTA, POD)
-    verdict = decide([wish("a", target, -1), wish("b", target, 50_000), wish("c", target, 1000)], {})[target]
-    assert {lost.wish.owner: lost.why for lost in verdict.lost} == {
+    setting = decide([wish("a", target, -1), wish("b", target, 50_000), wish("c", target, 1000)], {})[target]
+    assert {lost.wish.owner: lost.why for lost in setting.lost} == {
         "a": "joined with b and c",
         "b": "joined with a and c",
     }
@@ -56,15 +56,15 @@ def test_two_wishes_of_one_owner_end_the_same_in_either_order() -> None:
 
 def test_cpus_that_both_want_are_joined() -> None:
     target = Target(CPUSET, POD)
-    verdict = decide([wish("a", target, frozenset({0, 1})), wish("b", target, frozenset({1, 2}))], {})[target]
-    assert verdict.value == frozenset({1})
+    setting = decide([wish("a", target, frozenset({0, 1})), wish("b", target, frozenset({1, 2}))], {})[target]
+    assert setting.value == frozenset({1})
 
 
 def test_cpu_sets_without_a_common_cpu_go_by_the_owners_name() -> None:
     target = Target(CPUSET, POD)
-    verdict = decide([wish("b", target, frozenset({2})), wish("a", target, frozenset({0}))], {})[target]
-    assert verdict.value == frozenset({0})
-    assert "cannot be joined" in verdict.lost[0].why
+    setting = decide([wish("b", target, frozenset({2})), wish("a", target, frozenset({0}))], {})[target]
+    assert setting.value == frozenset({0})
+    assert "cannot be joined" in setting.lost[0].why
 
 
 def test_the_higher_protection_protects_both() -> None:
@@ -81,9 +81,9 @@ def test_all_tasks_are_wished_together() -> None:
 
 def test_a_child_is_cut_to_what_its_parent_shows() -> None:
     target = Target(CPU_QUOTA, CONTAINER)
-    verdict = decide([wish("a", target, 200_000)], {Target(CPU_QUOTA, POD): 100_000})[target]
-    assert verdict.value == 100_000
-    assert POD in verdict.limited_by
+    setting = decide([wish("a", target, 200_000)], {Target(CPU_QUOTA, POD): 100_000})[target]
+    assert setting.value == 100_000
+    assert POD in setting.limited_by
 
 
 def test_a_child_without_a_limit_of_its_own_has_its_parents() -> None:
@@ -152,8 +152,8 @@ def test_no_step_ever_leaves_a_child_wider_than_its_parent(
 ) -> None:
     wishes, present = situation
     state = dict(present)
-    verdicts = decide(wishes, present)
-    for step in order(verdicts, present):
+    settings = decide(wishes, present)
+    for step in order(settings, present):
         state[step.target] = step.value
         for target, value in state.items():
             for above in ancestors(target):
@@ -162,24 +162,24 @@ def test_no_step_ever_leaves_a_child_wider_than_its_parent(
 
 @settings(max_examples=examples(25))
 @given(situations())
-def test_the_steps_end_at_the_verdicts(situation: tuple[list[Wish], dict[Target, Value | None]]) -> None:
+def test_the_steps_end_at_the_settings(situation: tuple[list[Wish], dict[Target, Value | None]]) -> None:
     wishes, present = situation
-    verdicts = decide(wishes, present)
+    settings = decide(wishes, present)
     state = dict(present)
-    for step in order(verdicts, present):
+    for step in order(settings, present):
         state[step.target] = step.value
-    assert all(state[target] == verdict.value for target, verdict in verdicts.items())
+    assert all(state[target] == setting.value for target, setting in settings.items())
 
 
 @settings(max_examples=examples(25))
 @given(situations())
 def test_every_wish_is_granted_or_told_why_not(situation: tuple[list[Wish], dict[Target, Value | None]]) -> None:
     wishes, present = situation
-    verdicts = decide(wishes, present)
+    settings = decide(wishes, present)
     for each in wishes:
-        verdict = verdicts[each.target]
-        granted = verdict.value == each.value
-        explained = any(lost.wish == each and lost.why for lost in verdict.lost) or bool(verdict.limited_by)
+        setting = settings[each.target]
+        granted = setting.value == each.value
+        explained = any(lost.wish == each and lost.why for lost in setting.lost) or bool(setting.limited_by)
         assert granted or explained
 
 
@@ -189,6 +189,6 @@ def test_the_order_in_which_wishes_come_does_not_matter(
     situation: tuple[list[Wish], dict[Target, Value | None]], random: object
 ) -> None:
     wishes, present = situation
-    values = {target: verdict.value for target, verdict in decide(wishes, present).items()}
+    values = {target: setting.value for target, setting in decide(wishes, present).items()}
     shuffled = sorted(wishes, key=lambda _: random.random())  # type: ignore[attr-defined]
-    assert {target: verdict.value for target, verdict in decide(shuffled, present).items()} == values
+    assert {target: setting.value for target, setting in decide(shuffled, present).items()} == values

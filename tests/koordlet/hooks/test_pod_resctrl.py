@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.koordlet.executor.wishes import Explanation, Outcome, Verdict
+from koordinator.koordlet.executor.wishes import Explanation, Outcome, Setting
 from koordinator.koordlet.hooks.contexts import ContainerContext, HookError
 from koordinator.koordlet.hooks.pod_resctrl import container, event_of, schemata, task_group, unused_groups
 from koordinator.koordlet.qos.class_resctrl import AMD
@@ -150,8 +150,8 @@ def test_what_the_author_is_told(
 ) -> None:
     pod, given = running("web", annotations=annotated(HALF)), rules(caches=CacheAllocation(0x7FF, (0,), "", groups))
     wish = schemata(pod, given)[0]
-    verdict = Verdict(wish.target, wish.value, wish, (wish.owner,))
-    assert event_of(pod, given, Explanation("", verdict, outcome, "no space left on device")) == expected
+    setting = Setting(wish.target, wish.value, wish, (wish.owner,))
+    assert event_of(pod, given, Explanation("", setting, outcome, "no space left on device")) == expected
 
 
 class KilledError(Exception):

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from koordinator.manager.webhook.admission import AdmissionAnswer, AdmissionRequest
+from koordinator.manager.webhook.admission import AdmissionRequest, AdmissionResponse
 
 POD = {"metadata": {"name": "web", "labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}}
 
@@ -48,11 +48,11 @@ def answered(body: bytes) -> dict[str, Any]:
 class Handler:
     """Answers with a function, and remembers the requests."""
 
-    def __init__(self, path: str, answer: Callable[[AdmissionRequest], AdmissionAnswer]) -> None:
+    def __init__(self, path: str, respond: Callable[[AdmissionRequest], AdmissionResponse]) -> None:
         self.path = path
-        self._answer = answer
+        self._respond = respond
         self.requests: list[AdmissionRequest] = []
 
-    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+    def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         self.requests.append(request)
-        return self._answer(request)
+        return self._respond(request)

@@ -11,7 +11,7 @@ from koordinator.api.codec import DecodeError
 from koordinator.base.clock import ManualClock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
+from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest, AdmissionResponse
 from koordinator.manager.webhook.dispatch import Webhook
 from koordinator.manager.webhook.metrics import MUTATE, StepTimer, WebhookMetrics
 from tests.manager.webhook.reviews import Handler, answered, review
@@ -20,15 +20,15 @@ QUOTAS = {"group": "scheduling.sigs.k8s.io", "version": "v1alpha1", "resource": 
 
 
 def raising(error: Exception) -> Any:
-    def answer(request: AdmissionRequest) -> AdmissionAnswer:
+    def respond(request: AdmissionRequest) -> AdmissionResponse:
         raise error
 
-    return answer
+    return respond
 
 
-def ask(path: str, answer: Any, body: bytes, metrics: Metrics | None = None) -> dict[str, Any]:
-    webhook = Webhook(Handler(path, answer), WebhookMetrics(metrics or Metrics()), ManualClock())
-    return answered(webhook.answer(body))
+def ask(path: str, respond: Any, body: bytes, metrics: Metrics | None = None) -> dict[str, Any]:
+    webhook = Webhook(Handler(path, respond), WebhookMetrics(metrics or Metrics()), ManualClock())
+    return answered(webhook.respond(body))
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_an_error_that_nobody_foresaw_is_logged_and_counted(caplog: pytest.LogCa
 
 def test_an_answer_that_cannot_be_written_is_an_error_as_well() -> None:
     body = review(operation="DELETE", object=None)
-    assert ask("/mutate-pod", lambda _: AdmissionAnswer(changed={}), body)["status"]["code"] == 500
-    assert ask("/mutate-pod", lambda _: AdmissionAnswer(changed={"a": object()}), review())["status"]["code"] == 500
+    assert ask("/mutate-pod", lambda _: AdmissionResponse(changed={}), body)["status"]["code"] == 500
+    assert ask("/mutate-pod", lambda _: AdmissionResponse(changed={"a": object()}), review())["status"]["code"] == 500
 
 
 def test_what_cannot_be_read_is_refused_without_asking_the_handler() -> None:
     handler = Handler("/mutate-pod", lambda _: ALLOWED)
-    response = answered(Webhook(handler, WebhookMetrics(Metrics()), ManualClock()).answer(b"{"))
+    response = answered(Webhook(handler, WebhookMetrics(Metrics()), ManualClock()).respond(b"{"))
     assert not response["allowed"]
     assert response["status"]["code"] == 400
     assert handler.requests == []

@@ -7,8 +7,8 @@ from copy import deepcopy
 
 import pytest
 
-from koordinator.manager.webhook.admission import AdmissionAnswer, AdmissionRequest
-from koordinator.manager.webhook.review import ReviewError, decode_review, encode_answer
+from koordinator.manager.webhook.admission import AdmissionRequest, AdmissionResponse
+from koordinator.manager.webhook.review import ReviewError, decode_review, encode_response
 from tests.manager.webhook.reviews import POD, answered, review
 
 REQUEST = decode_review(review()).request
@@ -49,55 +49,55 @@ def test_the_status_of_a_node_is_a_sub_resource() -> None:
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 def test_the_answer_is_in_the_version_of_the_question(version: str) -> None:
     asked = decode_review(review(version))
-    document = json.loads(encode_answer(AdmissionAnswer(), asked.request, asked.api_version))
+    document = json.loads(encode_response(AdmissionResponse(), asked.request, asked.api_version))
     assert (document["kind"], document["apiVersion"]) == ("AdmissionReview", f"admission.k8s.io/{version}")
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("response", "expected"),
     [
         (
-            AdmissionAnswer(),
+            AdmissionResponse(),
             b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":'
             b'{"uid":"705ab4f5","allowed":true,"status":{"metadata":{},"code":200}}}',
         ),
         (
-            AdmissionAnswer(changed={**POD, "metadata": {"name": "web", "labels": {"app": "api"}}}),
+            AdmissionResponse(changed={**POD, "metadata": {"name": "web", "labels": {"app": "api"}}}),
             b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":'
             b'{"uid":"705ab4f5","allowed":true,"patch":"W3sib3AiOiJyZXBsYWNlIiwicGF0aCI6Ii9tZXRhZGF0YS9sYWJlbHMvYXBwIi'
             b'widmFsdWUiOiJhcGkifV0=","patchType":"JSONPatch","status":{"metadata":{},"code":200}}}',
         ),
         (
-            AdmissionAnswer(allowed=False, code=403, message="no", reason="Forbidden"),
+            AdmissionResponse(allowed=False, code=403, message="no", reason="Forbidden"),
             b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":'
             b'{"uid":"705ab4f5","allowed":false,'
             b'"status":{"metadata":{},"code":403,"message":"no","reason":"Forbidden"}}}',
         ),
         (
-            AdmissionAnswer(warnings=["look"]),
+            AdmissionResponse(warnings=["look"]),
             b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":'
             b'{"uid":"705ab4f5","allowed":true,"status":{"metadata":{},"code":200},"warnings":["look"]}}',
         ),
     ],
     ids=["allowed", "changed", "denied", "warned"],
 )
-def test_answers_are_written_as_api_servers_read_them(answer: AdmissionAnswer, expected: bytes) -> None:
-    assert encode_answer(answer, REQUEST) == expected
+def test_answers_are_written_as_api_servers_read_them(response: AdmissionResponse, expected: bytes) -> None:
+    assert encode_response(response, REQUEST) == expected
 
 
 def test_an_object_that_was_handed_back_as_it_was_needs_no_patch() -> None:
-    assert "patch" not in answered(encode_answer(AdmissionAnswer(changed=deepcopy(POD)), REQUEST))
+    assert "patch" not in answered(encode_response(AdmissionResponse(changed=deepcopy(POD)), REQUEST))
 
 
 def test_what_is_refused_is_not_changed() -> None:
-    answer = AdmissionAnswer(allowed=False, code=400, changed={"metadata": {}})
-    assert "patch" not in answered(encode_answer(answer, REQUEST))
+    response = AdmissionResponse(allowed=False, code=400, changed={"metadata": {}})
+    assert "patch" not in answered(encode_response(response, REQUEST))
 
 
 def test_only_an_object_that_is_there_can_be_changed() -> None:
     deleted = decode_review(review(operation="DELETE", object=None, oldObject=POD)).request
     with pytest.raises(ReviewError, match="DELETE of pods"):
-        encode_answer(AdmissionAnswer(changed={}), deleted)
+        encode_response(AdmissionResponse(changed={}), deleted)
 
 
 @pytest.mark.parametrize(
@@ -125,5 +125,5 @@ def test_numbers_keep_their_value() -> None:
     document = {"a": 9007199254740993, "b": 0.1, "c": 1}
     found = decode_review(review(object=document)).request.object
     assert found == document
-    patch = answered(encode_answer(AdmissionAnswer(changed={**document, "d": 2**60}), REQUEST))["patch"]
+    patch = answered(encode_response(AdmissionResponse(changed={**document, "d": 2**60}), REQUEST))["patch"]
     assert {"op": "add", "path": "/d", "value": 2**60} in patch

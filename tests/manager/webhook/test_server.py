@@ -18,7 +18,7 @@ from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.serving_certificate import ServingCertificate, ServingCertificateError
 from koordinator.kube.tls import TLSSettings, build_context
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
+from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest, AdmissionResponse
 from koordinator.manager.webhook.certificate_files import write_files
 from koordinator.manager.webhook.certificates import Certificates
 from koordinator.manager.webhook.server import LARGEST_REQUEST, WebhookServer, listening_address
@@ -30,8 +30,8 @@ from tests.waiting import wait_for
 FIRST, SECOND = certificates(HOST), certificates(HOST, which=1)
 
 
-def label(request: AdmissionRequest) -> AdmissionAnswer:
-    return AdmissionAnswer(changed={**(request.object or {}), "labelled": True})
+def label(request: AdmissionRequest) -> AdmissionResponse:
+    return AdmissionResponse(changed={**(request.object or {}), "labelled": True})
 
 
 HANDLERS = (Handler("/mutate-pod", label), Handler("/validate-pod", lambda _: ALLOWED))
@@ -54,20 +54,20 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
 def test_each_path_is_answered_by_its_handler(folder: Path) -> None:
     async def scenario() -> None:
         async with serving(folder, HANDLERS) as server, asking(server, FIRST) as session:
-            async with session.post("/mutate-pod", data=review()) as answer:
-                assert (answer.status, answer.content_type) == (200, "application/json")
-                patch = answered(await answer.read())["patch"]
+            async with session.post("/mutate-pod", data=review()) as response:
+                assert (response.status, response.content_type) == (200, "application/json")
+                patch = answered(await response.read())["patch"]
             assert patch == [{"op": "add", "path": "/labelled", "value": True}]
-            async with session.post("/validate-pod?timeout=10s", data=review()) as answer:
-                assert answered(await answer.read())["allowed"]
+            async with session.post("/validate-pod?timeout=10s", data=review()) as response:
+                assert answered(await response.read())["allowed"]
 
     run(scenario)
 
 
 def test_health_is_answered(folder: Path) -> None:
     async def scenario() -> None:
-        async with serving(folder) as server, asking(server, FIRST) as session, session.get("/healthz") as answer:
-            assert answer.status == 200
+        async with serving(folder) as server, asking(server, FIRST) as session, session.get("/healthz") as response:
+            assert response.status == 200
 
     run(scenario)
 
@@ -78,9 +78,9 @@ def test_what_nothing_is_registered_for_is_refused(folder: Path, method: str, pa
         async with (
             serving(folder, HANDLERS) as server,
             asking(server, FIRST) as session,
-            session.request(method, path) as answer,
+            session.request(method, path) as response,
         ):
-            assert answer.status == status
+            assert response.status == status
 
     run(scenario)
 
@@ -89,10 +89,10 @@ def test_a_request_has_a_largest_size(folder: Path) -> None:
     async def scenario() -> None:
         async with serving(folder, HANDLERS) as server, asking(server, FIRST) as session:
             fits = review(object={**POD, "filler": "x" * (LARGEST_REQUEST // 2)})
-            async with session.post("/validate-pod", data=io.BytesIO(fits)) as answer:
-                assert answered(await answer.read())["allowed"]
-            async with session.post("/validate-pod", data=io.BytesIO(b" " * (LARGEST_REQUEST + 1))) as answer:
-                assert answer.status == 413
+            async with session.post("/validate-pod", data=io.BytesIO(fits)) as response:
+                assert answered(await response.read())["allowed"]
+            async with session.post("/validate-pod", data=io.BytesIO(b" " * (LARGEST_REQUEST + 1))) as response:
+                assert response.status == 413
 
     run(scenario)
 
@@ -102,10 +102,10 @@ def test_what_is_no_review_is_a_denial_and_not_an_error(folder: Path) -> None:
         async with (
             serving(folder, HANDLERS) as server,
             asking(server, FIRST) as session,
-            session.post("/mutate-pod", data=b"{}") as answer,
+            session.post("/mutate-pod", data=b"{}") as response,
         ):
-            response = answered(await answer.read())
-            assert (answer.status, response["allowed"], response["status"]["code"]) == (200, False, 400)
+            document = answered(await response.read())
+            assert (response.status, document["allowed"], document["status"]["code"]) == (200, False, 400)
 
     run(scenario)
 
@@ -134,8 +134,8 @@ def test_no_request_is_dropped_while_certificates_change(folder: Path) -> None:
         async def ask(session: aiohttp.ClientSession) -> None:
             nonlocal answered_
             while changing:
-                async with session.post("/mutate-pod", data=review()) as answer:
-                    assert answered(await answer.read())["allowed"]
+                async with session.post("/mutate-pod", data=review()) as response:
+                    assert answered(await response.read())["allowed"]
                 answered_ += 1
 
         both = Certificates(authority=FIRST.authority + SECOND.authority)
@@ -146,8 +146,8 @@ def test_no_request_is_dropped_while_certificates_change(folder: Path) -> None:
                 write_files(folder, (SECOND, FIRST)[number % 2], NOW)
                 await server.start()
                 before = answered_
-                async with asking(server, both) as fresh, fresh.get("/healthz") as answer:
-                    assert answer.status == 200
+                async with asking(server, both) as fresh, fresh.get("/healthz") as response:
+                    assert response.status == 200
                 while answered_ < before + 8:
                     await asyncio.sleep(0)
             changing = False
@@ -209,14 +209,14 @@ def test_a_server_that_is_about_to_stop_answers_everybody_and_keeps_nobody(folde
     async def scenario() -> None:
         clock = ManualClock()
         async with serving(folder, HANDLERS, clock=clock) as server, asking(server, FIRST) as session:
-            async with session.post("/mutate-pod", data=review()) as answer:
-                assert "Connection" not in answer.headers
+            async with session.post("/mutate-pod", data=review()) as response:
+                assert "Connection" not in response.headers
             stopping = asyncio.create_task(server.stop(linger=3))
             await clock.advance(2)
             for _ in range(2):
-                async with session.post("/mutate-pod", data=review()) as answer:
-                    assert answered(await answer.read())["allowed"]
-                    assert answer.headers["Connection"] == "close"
+                async with session.post("/mutate-pod", data=review()) as response:
+                    assert answered(await response.read())["allowed"]
+                    assert response.headers["Connection"] == "close"
             await clock.advance(1)
             await stopping
             with pytest.raises(aiohttp.ClientConnectorError):
@@ -246,8 +246,8 @@ def test_connections_are_limited_and_those_that_are_there_go_on(folder: Path) ->
 
 
 async def answer_of(session: aiohttp.ClientSession) -> None:
-    async with session.post("/mutate-pod", data=review()) as answer:
-        assert answered(await answer.read())["allowed"]
+    async with session.post("/mutate-pod", data=review()) as response:
+        assert answered(await response.read())["allowed"]
 
 
 def test_a_pair_that_does_not_fit_is_not_taken(folder: Path) -> None:

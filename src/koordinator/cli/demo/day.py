@@ -51,7 +51,7 @@ _BATCH_PODS_AN_HOUR: Final = 34
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class Arrival:
     """Pods that are created at one moment of the day."""
 
     hour: float
@@ -61,18 +61,18 @@ class Offer:
     """Created before the pods."""
 
 
-def script() -> list[Offer]:
+def script() -> list[Arrival]:
     """The whole day, in order."""
-    offers = [
-        Offer(float(hour), "online services", tuple(pod for name in _SERVICES for pod in _replicas(name, hour)))
+    arrivals = [
+        Arrival(float(hour), "online services", tuple(pod for name in _SERVICES for pod in _replicas(name, hour)))
         for hour in _SERVICE_HOURS
     ]
-    offers.append(Offer(float(_TOO_LARGE_HOUR), "a pod that no node can take", (_too_large(),)))
-    offers += [
-        Offer(float(hour), "batch pods", tuple(_batch(hour, number) for number in range(_BATCH_PODS_AN_HOUR)))
+    arrivals.append(Arrival(float(_TOO_LARGE_HOUR), "a pod that no node can take", (_too_large(),)))
+    arrivals += [
+        Arrival(float(hour), "batch pods", tuple(_batch(hour, number) for number in range(_BATCH_PODS_AN_HOUR)))
         for hour in _BATCH_HOURS
     ]
-    return offers
+    return arrivals
 
 
 def _replicas(service: str, hour: int) -> list[dict[str, Any]]:

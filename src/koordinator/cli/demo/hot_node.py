@@ -13,7 +13,7 @@ from koordinator.api.kinds import PODS, REPLICA_SETS
 from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import ABORTED, FAILED, SUCCEEDED, PodMigrationJob
-from koordinator.cli.demo.day import NAMESPACE, Offer, batch_pod
+from koordinator.cli.demo.day import NAMESPACE, Arrival, batch_pod
 from koordinator.cli.demo.workloads import clock
 from koordinator.cli.explain_failure import ExplainError
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
@@ -30,7 +30,7 @@ _RUN_MINUTES: Final = 1440
 """A pod of the crawler outlives the day."""
 
 
-def offers() -> list[Offer]:
+def arrivals() -> list[Arrival]:
     """Pods that no scheduler has placed: whoever created them named the node."""
     replica_set = {
         "apiVersion": "apps/v1",
@@ -42,7 +42,7 @@ def offers() -> list[Offer]:
             "template": {"metadata": {"labels": {"app": CRAWLER}}, "spec": batch_pod(CRAWLER, _RUN_MINUTES)["spec"]},
         },
     }
-    return [Offer(_HOUR, f"the ReplicaSet {CRAWLER}", (), ((REPLICA_SETS, replica_set),))]
+    return [Arrival(_HOUR, f"the ReplicaSet {CRAWLER}", (), ((REPLICA_SETS, replica_set),))]
 
 
 def descheduler_configuration(port: int) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class Crawler:
         try:
             document: Mapping[str, Any] = await fetch(endpoint, "/explain/rebalance")
         except ExplainError:
-            # Asked again after the next look; a day without an answer fails its claim.
+            # Asked again after the next look; a day without a response fails its claim.
             return None
         return document
 

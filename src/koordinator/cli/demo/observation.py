@@ -99,7 +99,7 @@ class PlacedPod:
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class BatchCapacity:
     """Batch CPU at one hour of the day, in milli-CPU: of all nodes but the faulty one, which lends nothing for another
     reason than online load."""
 
@@ -125,7 +125,7 @@ class Day:
     """Node -> CPU capacity in milli-CPU."""
     allocatable: dict[str, dict[str, int]] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
-    offers: list[Offered] = field(default_factory=list)
+    batch_capacity: list[BatchCapacity] = field(default_factory=list)
     """What koord-manager offered to batch pods, over time."""
     marks: dict[str, list[Mark]] = field(default_factory=dict)
     """Of nodes that were abnormal at some time, from then on."""
@@ -150,9 +150,9 @@ class Day:
                 for name, amount in node.status.allocatable.items()
             }
 
-    def see_offers(self, hour: float, nodes: Sequence[Node]) -> None:
+    def observe_batch_capacity(self, hour: float, nodes: Sequence[Node]) -> None:
         amounts = [node.status.allocatable.get(BATCH_CPU) for node in nodes if node.metadata.name != FAULTY]
-        self.offers.append(Offered(hour, sum(amount.value for amount in amounts if amount is not None)))
+        self.batch_capacity.append(BatchCapacity(hour, sum(amount.value for amount in amounts if amount is not None)))
 
     def see_marks(self, hour: float, nodes: Sequence[Node]) -> None:
         for node in nodes:

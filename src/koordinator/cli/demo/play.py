@@ -153,16 +153,16 @@ def make_cluster(data: Path, seed: int, clock: Clock, say: Callable[[str], None]
 
 
 async def _run_script(client: Client, clock: Clock, day: Day, faulty: FaultyNode, crawler: Crawler, show: Show) -> None:
-    all_offers = (*script.script(), *workloads.offers(), *hot_node.offers(), *rush.offers())
-    offers = sorted(all_offers, key=lambda offer: offer.hour)
+    all_arrivals = (*script.script(), *workloads.arrivals(), *hot_node.arrivals(), *rush.arrivals())
+    arrivals = sorted(all_arrivals, key=lambda arrival: arrival.hour)
     began = clock.monotonic()
-    offered = 0
+    arrived = 0
     while (hour := (clock.monotonic() - began) * 24 / script.DAY_SECONDS) < 24:
-        while offered < len(offers) and offers[offered].hour <= hour:
-            for kind, document in offers[offered].objects:
+        while arrived < len(arrivals) and arrivals[arrived].hour <= hour:
+            for kind, document in arrivals[arrived].objects:
                 await client.create(kind, document, script.NAMESPACE if kind.namespaced else "")
-            await asyncio.gather(*(client.create(PODS, pod, script.NAMESPACE) for pod in offers[offered].pods))
-            offered += 1
+            await asyncio.gather(*(client.create(PODS, pod, script.NAMESPACE) for pod in arrivals[arrived].pods))
+            arrived += 1
         pods = await _observe(client, day, hour)
         await faulty.follow(day, hour)
         await crawler.follow(day.hot_node, hour, pods)
@@ -192,7 +192,7 @@ async def _observe(client: Client, day: Day, hour: float) -> Sequence[Pod]:
         client.list(NODE_METRICS), client.list(NODES), client.list(POD_MIGRATION_JOBS)
     )
     day.see_metrics(hour, metrics.items)
-    day.see_offers(hour, nodes.items)
+    day.observe_batch_capacity(hour, nodes.items)
     day.see_marks(hour, nodes.items)
     pods = await _observe_pods(client, day, hour)
     usage = day.moments[-1].nodes.get(HOT)

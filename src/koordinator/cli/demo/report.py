@@ -89,9 +89,9 @@ def longest_above(day: Day, percent: int) -> float:
     return longest
 
 
-def offered_at(day: Day, online: Callable[[Iterable[tuple[int, int]]], tuple[int, int]]) -> int:
+def batch_capacity_at(day: Day, online: Callable[[Iterable[tuple[int, int]]], tuple[int, int]]) -> int:
     """CPUs offered to batch pods while these ran and online pods used the least (``min``) or the most (``max``)."""
-    hours = {offer.hour: offer.batch_cpu for offer in day.offers}
+    hours = {reading.hour: reading.batch_cpu for reading in day.batch_capacity}
     seen = [
         (sum(usage.online for usage in moment.nodes.values()), hours[moment.hour])
         for moment in day.moments
@@ -106,7 +106,7 @@ def claims(day: Day) -> list[Claim]:
     batch = [pod for pod in day.pods.values() if pod.priority_class is PriorityClass.BATCH]
     alone, together = utilisation(day, FIRST_BATCH_HOUR + 1, 21.0)
     hot, over = placed_on_hot_nodes(day), overbooked(day)
-    quiet, busy, hurt = offered_at(day, min), offered_at(day, max), longest_above(day, SAFE_PERCENT)
+    quiet, busy, hurt = batch_capacity_at(day, min), batch_capacity_at(day, max), longest_above(day, SAFE_PERCENT)
     return [
         _all_placed("online", online),
         _all_placed("batch", batch),
@@ -193,7 +193,8 @@ def print_report(day: Day, judged: Sequence[Claim], console: Console | None = No
     )
     console.print(
         f"Online pods request {requested // 1000} CPUs and use few of them; koord-manager offered what they left idle, "
-        f"{offered_at(day, min)} CPUs at their quietest and {offered_at(day, max)} at their busiest, to batch pods.",
+        f"{batch_capacity_at(day, min)} CPUs at their quietest and {batch_capacity_at(day, max)} at their busiest, to "
+        "batch pods.",
         soft_wrap=wide,
     )
     for name, marks in day.marks.items():

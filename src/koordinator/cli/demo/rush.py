@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.nodemetric import NodeMetric, PodMetricInfo
-from koordinator.cli.demo.day import Offer, batch_pod, pod_of
+from koordinator.cli.demo.day import Arrival, batch_pod, pod_of
 from koordinator.cli.demo.workloads import clock
 from koordinator.cluster.nodes.pod_runtime import RUN_TIME_ANNOTATION
 from koordinator.cluster.nodes.usage import BEHAVIOUR_ANNOTATION
@@ -36,7 +36,7 @@ _ENOUGH: Final = 0.9
 """Of what they used before: they have been let go."""
 
 
-def offers() -> list[Offer]:
+def arrivals() -> list[Arrival]:
     """The pods name their node, so that they meet there."""
     indexers = tuple(batch_pod(f"{INDEXER}-{number}", _BATCH_MINUTES) for number in range(INDEXERS))
     annotations = {RUN_TIME_ANNOTATION: f"{_RUSH_MINUTES}m", BEHAVIOUR_ANNOTATION: "batch"}
@@ -47,8 +47,8 @@ def offers() -> list[Offer]:
     for pod in (*indexers, rush):
         pod["spec"]["nodeName"] = NODE
     return [
-        Offer(_BATCH_HOUR, f"batch pods on {NODE}", indexers),
-        Offer(RUSH_HOUR, "an online pod with a rush", (rush,)),
+        Arrival(_BATCH_HOUR, f"batch pods on {NODE}", indexers),
+        Arrival(RUSH_HOUR, "an online pod with a rush", (rush,)),
     ]
 
 

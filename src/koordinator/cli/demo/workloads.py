@@ -11,7 +11,7 @@ from koordinator.api.labels import POD_GROUP, QUOTA_IS_PARENT, QUOTA_NAME, QUOTA
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
 from koordinator.api.resource_names import BATCH_CPU
-from koordinator.cli.demo.day import Offer, batch_pod, pod_of
+from koordinator.cli.demo.day import Arrival, batch_pod, pod_of
 
 GANG: Final = "training"
 MEMBERS: Final = 8
@@ -33,28 +33,28 @@ _RUN_MINUTES: Final = 120
 _LENDER_MINUTES: Final = 600
 """Until the day is over: its pods may be placed an hour apart, and all of them must be seen at once."""
 
-ROOM: Final = "release"
+RESERVED: Final = "release"
 RELEASE: Final = "checkout-next"
-ROOM_CPUS: Final = 4
-ROOM_HOUR: Final = 3.5
+RESERVED_CPUS: Final = 4
+RESERVATION_HOUR: Final = 3.5
 RELEASE_HOUR: Final = 18.0
 _LATE_HOURS: Final = 1.5
 
 
-def offers() -> list[Offer]:
+def arrivals() -> list[Arrival]:
     """What comes besides services and batch pods, in order."""
     return [
-        Offer(ROOM_HOUR, "a Reservation", (), ((RESERVATIONS, _reservation()),)),
-        Offer(_GANG_HOUR, "a part of a gang", _members(range(_FIRST_MEMBERS)), ((POD_GROUPS, _pod_group()),)),
-        Offer(COMPLETE_HOUR, "the rest of the gang", _members(range(_FIRST_MEMBERS, MEMBERS))),
-        Offer(RELEASE_HOUR, "the release that room is held for", (_release(),)),
-        Offer(
+        Arrival(RESERVATION_HOUR, "a Reservation", (), ((RESERVATIONS, _reservation()),)),
+        Arrival(_GANG_HOUR, "a part of a gang", _members(range(_FIRST_MEMBERS)), ((POD_GROUPS, _pod_group()),)),
+        Arrival(COMPLETE_HOUR, "the rest of the gang", _members(range(_FIRST_MEMBERS, MEMBERS))),
+        Arrival(RELEASE_HOUR, "the release that room is held for", (_release(),)),
+        Arrival(
             _BORROWING_HOUR,
             f"pods of the quota {BORROWER}",
             _of_quota(BORROWER, _BORROWING_PODS, _RUN_MINUTES),
             tuple((ELASTIC_QUOTAS, document) for document in _quotas()),
         ),
-        Offer(
+        Arrival(
             ASKING_HOUR,
             f"pods of the quota {LENDER}",
             _of_quota(LENDER, OWN_CPUS[LENDER] // _CPUS_A_POD, _LENDER_MINUTES),
@@ -94,13 +94,13 @@ def _reservation() -> dict[str, Any]:
     template = {"schedulerName": "koord-scheduler", "containers": _release()["spec"]["containers"]}
     owner = {"labelSelector": {"matchLabels": {"app": RELEASE}}}
     return {
-        **_header("scheduling.koordinator.sh", "Reservation", ROOM),
+        **_header("scheduling.koordinator.sh", "Reservation", RESERVED),
         "spec": {"template": {"spec": template}, "owners": [owner]},
     }
 
 
 def _release() -> dict[str, Any]:
-    return pod_of(RELEASE, "koord-prod", "LS", {"cpu": str(ROOM_CPUS), "memory": "8Gi"}, {"app": RELEASE})
+    return pod_of(RELEASE, "koord-prod", "LS", {"cpu": str(RESERVED_CPUS), "memory": "8Gi"}, {"app": RELEASE})
 
 
 def _header(group: str, kind: str, name: str) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Workloads:
     nodes: dict[str, str] = field(default_factory=dict)
     used: list[tuple[float, dict[str, int]]] = field(default_factory=list)
     """(hour, quota -> CPUs that its pods have on nodes)."""
-    rooms: list[tuple[float, str, str]] = field(default_factory=list)
+    reservations: list[tuple[float, str, str]] = field(default_factory=list)
     """(hour, phase, node) of the Reservation."""
 
     def see(self, hour: float, pods: Sequence[Pod], reservations: Sequence[Reservation]) -> None:
@@ -131,8 +131,8 @@ class Workloads:
                 used[quota] += _CPUS_A_POD
         self.used.append((hour, used))
         for each in reservations:
-            if each.metadata.name == ROOM:
-                self.rooms.append((hour, each.status.phase, each.status.node_name))
+            if each.metadata.name == RESERVED:
+                self.reservations.append((hour, each.status.phase, each.status.node_name))
 
     def gang_hours(self) -> tuple[float, float] | None:
         """When the first and the last member were placed; None while one is not."""
@@ -151,9 +151,9 @@ class Workloads:
                 return hour
         return None
 
-    def room_node(self) -> str:
+    def reserved_node(self) -> str:
         """The node that held the room until the release came; empty when none did."""
-        held = [node for hour, phase, node in self.rooms if phase == "Available" and hour < RELEASE_HOUR]
+        held = [node for hour, phase, node in self.reservations if phase == "Available" and hour < RELEASE_HOUR]
         return held[-1] if held and len(set(held)) == 1 else ""
 
 
@@ -177,9 +177,9 @@ def quota_claim(seen: Workloads) -> tuple[str, bool]:
 
 
 def reservation_claim(seen: Workloads) -> tuple[str, bool]:
-    node = seen.room_node()
-    text = f"a Reservation held {ROOM_CPUS} CPUs on {node or 'no node'} until {RELEASE} came and took them"
-    is_used = bool(seen.rooms) and seen.rooms[-1][1] == "Succeeded"
+    node = seen.reserved_node()
+    text = f"a Reservation held {RESERVED_CPUS} CPUs on {node or 'no node'} until {RELEASE} came and took them"
+    is_used = bool(seen.reservations) and seen.reservations[-1][1] == "Succeeded"
     return text, bool(node) and is_used and seen.nodes.get(RELEASE) == node
 
 

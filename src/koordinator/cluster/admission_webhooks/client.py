@@ -28,14 +28,14 @@ from koordinator.cluster.admission_webhooks.connection import (
     wrong_name,
 )
 
-_MAX_ANSWER: Final = 3 << 20
+_MAX_RESPONSE: Final = 3 << 20
 """Bytes."""
 _IDLE_SECONDS: Final = 90.0
 _REMEMBERED_CONTEXTS: Final = 200
 
 
 class RequestError(KoordinatorError):
-    """No answer, or one that says that something failed."""
+    """No response, or one that says that something failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class WebhookClient:
             await self._session.close()
 
     async def post(self, client: ClientConfig, review: bytes, timeout: float) -> bytes:
-        """The body of a successful answer. ``timeout`` is in seconds. Raises RequestError."""
+        """The body of a successful response. ``timeout`` is in seconds. Raises RequestError."""
         shown, server_name = _shown_url(client, timeout)
         context = self._context(client.authorities, server_name)
         try:
@@ -175,8 +175,8 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
-        if len(body) > _MAX_ANSWER:
-            raise RequestError(f"failed to call webhook: the answer is longer than {_MAX_ANSWER} bytes")
+        if len(body) > _MAX_RESPONSE:
+            raise RequestError(f"failed to call webhook: the response is longer than {_MAX_RESPONSE} bytes")
     if not 200 <= response.status <= 206:
         raise RequestError(f"failed to call webhook: {_response_detail(response, bytes(body))}")
     if not body:

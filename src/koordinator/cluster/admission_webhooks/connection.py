@@ -157,7 +157,7 @@ async def certified_names(host: str, port: int, authorities: str) -> CertifiedNa
     return CertifiedNames(addresses, tuple(value for kind, value in found if kind == "DNS"))
 
 
-# Why a connection or an answer failed, in the words of the real server's HTTP client.
+# Why a connection or a response failed, in the words of the real server's HTTP client.
 #
 # They are what a person searches the web for, and what the real server prints for the same fault.
 

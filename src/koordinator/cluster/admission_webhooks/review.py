@@ -1,4 +1,4 @@
-"""AdmissionReview: the question that is sent, and the answer that is understood."""
+"""AdmissionReview: the question that is sent, and the response that is understood."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from koordinator.cluster.verbs.environment import Attributes
 
 
 class CallError(KoordinatorError):
-    """A webhook gave no usable answer; its failure policy says what follows. ``reason`` is for a person."""
+    """A webhook gave no usable response; its failure policy says what follows. ``reason`` is for a person."""
 
     def __init__(self, webhook: str, reason: str) -> None:
         super().__init__(f"failed calling webhook {quoted(webhook)}: {reason}")
@@ -60,7 +60,7 @@ _OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}
 
 
 class UndecodableResponse(KoordinatorError):
-    """An answer that is no AdmissionReview at all."""
+    """A response that is no AdmissionReview at all."""
 
 
 class InvalidResponse(KoordinatorError):
@@ -179,7 +179,7 @@ def _decode(body: bytes, version: str) -> _Review:
     try:
         review = msgspec.json.decode(body, type=_Review)
     except msgspec.ValidationError as error:
-        raise UndecodableResponse(f"json: cannot unmarshal the answer: {error}") from error
+        raise UndecodableResponse(f"json: cannot unmarshal the response: {error}") from error
     except msgspec.DecodeError as error:
         why = str(error) if body.lstrip()[:1] in (b"{", b"[") else _PLAIN_TEXT
         raise UndecodableResponse(f"couldn't get version/kind; json parse error: {why}") from error

@@ -37,7 +37,7 @@ from koordinator.cluster.verbs.target import new_uid
 
 
 _MAX_WARNINGS: Final = 4096
-"""Of one answer that are kept; an answer to a client has no room for more."""
+"""Of one response that are kept; a response to a client has no room for more."""
 
 
 class Caller:
@@ -54,7 +54,7 @@ class Caller:
     ) -> review.AdmissionResponse:
         """Ask about ``obj``, which is in the webhook's version already.
 
-        Raises CallError when there is no usable answer, and ApiError: when the webhook refuses, when it cannot do a
+        Raises CallError when there is no usable response, and ApiError: when the webhook refuses, when it cannot do a
         dry run, and when the request's own time is over.
         """
         webhook = invocation.webhook
@@ -62,7 +62,7 @@ class Caller:
             raise dry_run_unsupported(webhook.name)
         timeout = self._timeout(invocation, attributes)
         try:
-            answer = await self._ask(invocation, attributes, obj, timeout, mutating=mutating)
+            response = await self._send(invocation, attributes, obj, timeout, mutating=mutating)
         except review.InvalidResponse as error:
             raise CallError(webhook.name, f"received invalid webhook response: {error}") from error
         except (RequestError, review.UndecodableResponse) as error:
@@ -71,13 +71,13 @@ class Caller:
         told = attributes.request.warnings
         known = set(told)
         told.extend(
-            islice((warning for warning in dict.fromkeys(answer.warnings) if warning not in known), _MAX_WARNINGS)
+            islice((warning for warning in dict.fromkeys(response.warnings) if warning not in known), _MAX_WARNINGS)
         )
-        if not answer.allowed:
-            raise _denied(webhook.name, answer.refusal)
-        return answer
+        if not response.allowed:
+            raise _denied(webhook.name, response.refusal)
+        return response
 
-    async def _ask(
+    async def _send(
         self,
         invocation: Invocation,
         attributes: Attributes,
@@ -193,8 +193,8 @@ class MutatingWebhooks:
         """True when the object was changed."""
         asked, wanted = attributes.target.resource, invocation.resource
         obj = convert(attributes.obj, asked, wanted)
-        answer = await self._caller.call(invocation, attributes, obj, mutating=True)
-        patched = _patched(invocation, answer, obj)
+        response = await self._caller.call(invocation, attributes, obj, mutating=True)
+        patched = _patched(invocation, response, obj)
         # Compared before defaults come back: what took one away has changed the object, too.
         if patched is None or same(patched, obj):
             return False
@@ -206,17 +206,17 @@ class MutatingWebhooks:
         return True
 
 
-def _patched(invocation: Invocation, answer: AdmissionResponse, obj: Document | None) -> Document | None:
+def _patched(invocation: Invocation, response: AdmissionResponse, obj: Document | None) -> Document | None:
     """The patched object; None when there is no patch. Raises CallError and ApiError."""
     name = invocation.webhook.name
-    operations = _operations(name, answer.patch)
+    operations = _operations(name, response.patch)
     if not operations:
         return None
     if obj is None:
         what = "attempted to modify the object, which is not supported for this operation"
         raise internal_error(f"admission webhook {quoted(name)} {what}")
-    if answer.patch_type != "JSONPatch":
-        raise CallError(name, f"unsupported patch type {quoted(answer.patch_type)}")
+    if response.patch_type != "JSONPatch":
+        raise CallError(name, f"unsupported patch type {quoted(response.patch_type)}")
     try:
         patched = apply_operations(obj, operations)
     except OperationError as error:

@@ -26,7 +26,7 @@ from koordinator.cluster.limits import MAX_BODY, TOO_DEEP
 from koordinator.cluster.storage.interface import StorageError, WriteFailed
 from koordinator.cluster.verbs.environment import Environment
 
-# Large answers to clients that do not read them.
+# Large responses to clients that do not read them.
 
 
 _LARGE: Final = 1 << 20
@@ -37,9 +37,9 @@ _LOG = logging.getLogger(__name__)
 
 
 async def deliver(clock: Clock, request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
-    """Send a large answer within its time, half a minute and a second for each MiB, or drop the connection.
+    """Send a large response within its time, half a minute and a second for each MiB, or drop the connection.
 
-    The answer to a list holds the list. A client that stops reading in its middle would hold it for ever.
+    The response to a list holds the list. A client that stops reading in its middle would hold it for ever.
     """
     size = response.content_length or 0
     if size < _LARGE or response.prepared:
@@ -47,7 +47,7 @@ async def deliver(clock: Clock, request: web.BaseRequest, response: web.StreamRe
     try:
         await within(clock, _SECONDS + size / _BYTES_PER_SECOND, _send(request, response))
     except TimeoutError:
-        _LOG.warning("%s %s is dropped: the client does not read the answer", request.method, request.path_qs)
+        _LOG.warning("%s %s is dropped: the client does not read the response", request.method, request.path_qs)
         if request.transport is not None:
             request.transport.abort()
     return response

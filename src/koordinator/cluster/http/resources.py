@@ -88,7 +88,7 @@ class ResourceHandler:
         method = (self._on_object if path.name else self._on_collection).get(request.method)
         if method is None or not _is_allowed(request.method, resource, path):
             raise method_not_allowed()
-        # Before anything is stored: an answer that cannot be made must not hide a write that was.
+        # Before anything is stored: a response that cannot be made must not hide a write that was.
         negotiate(request.headers.get("Accept", ""))
         return await method(request, target)
 

@@ -20,7 +20,7 @@ from koordinator.cluster.verbs.read import ObjectList
 from koordinator.cluster.verbs.target import decode, wire
 from koordinator.cluster.verbs.watch import WatchEvent, WatchSession
 
-# In which form a client wants its answer: plain objects, a table for people, or metadata alone.
+# In which form a client wants its response: plain objects, a table for people, or metadata alone.
 
 
 Form = Literal["plain", "table", "metadata", "discovery"]
@@ -149,7 +149,7 @@ def _header(text: str) -> str:
 
 
 class TableRenderer:
-    """Of a watch only the first event names the columns, so one renderer serves one answer."""
+    """Of a watch only the first event names the columns, so one renderer serves one response."""
 
     def __init__(self, resource: Resource, include_object: str, now: datetime) -> None:
         self._resource = resource

@@ -117,8 +117,8 @@ def _requested(pods: Sequence[Pod], resources: Sequence[str]) -> dict[str, int]:
 
 def _imbalance(node: Node, requested: Mapping[str, int], resources: Sequence[str]) -> float:
     """The population standard deviation of the requested shares; resources that the node does not have are left out."""
-    offered = node.status.allocatable
-    shares = [requested[name] / amount(name, offered[name]) for name in resources if offered.get(name)]
+    allocatable = node.status.allocatable
+    shares = [requested[name] / amount(name, allocatable[name]) for name in resources if allocatable.get(name)]
     if not shares:
         return 0.0
     mean = sum(shares) / len(shares)

@@ -146,9 +146,9 @@ class ScaleDownBinPack(BalancePlugin):
 
 def _size(pod: Pod, node: Node, weights: Mapping[str, float]) -> float:
     """The weighted sum of the shares of the node that the pod requests."""
-    requests, offered = requests_of(pod), node.status.allocatable
+    requests, allocatable = requests_of(pod), node.status.allocatable
     return sum(
-        weight * requests.get(name, 0) / amount(name, offered[name])
+        weight * requests.get(name, 0) / amount(name, allocatable[name])
         for name, weight in weights.items()
-        if offered.get(name)
+        if allocatable.get(name)
     )

@@ -1,11 +1,11 @@
 """Which of the wishes for each value of the kernel wins, and in which order the winners are written.
 
-Pure: wishes and what the kernel shows in, verdicts and steps out.
+Pure: wishes and what the kernel shows in, settings and steps out.
 
 *Who wins.* The wish with the highest priority. Wishes of the same priority are joined where the file has a meaning for
 that: the lower limit, the CPUs in both sets, the higher protection, all the tasks. Where it has none, or two sets have
 no CPU in common, the owner whose name comes first wins, and of two wishes of one owner always the same. Then a child is
-cut to what its parent has: to the parent's verdict, or to what the parent shows where nobody wishes anything for it.
+cut to what its parent has: to the parent's setting, or to what the parent shows where nobody wishes anything for it.
 
 *In which order.* The kernel refuses a child that has more than its parent at any moment, so first everything is widened
 from the top down (to what both the present and the new value allow), then narrowed from the bottom up. Every prefix of
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
-from koordinator.koordlet.executor.wishes import Lost, Verdict, Wish
+from koordinator.koordlet.executor.wishes import Lost, Setting, Wish
 from koordinator.node.cgroup_reader import NO_LIMIT
 from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, MEMORY_LIMIT, KernelFile, Nesting, Target, Value
 from koordinator.node.kernel_files import RESCTRL_TASKS as TASKS
@@ -45,32 +45,32 @@ Present = Mapping[Target, Value | None]
 _INFINITE: Final = float("inf")
 
 
-def decide(wishes: Iterable[Wish], present: Present) -> dict[Target, Verdict]:
-    """A verdict for every target that somebody wishes something for, parents before their children."""
+def decide(wishes: Iterable[Wish], present: Present) -> dict[Target, Setting]:
+    """A setting for every target that somebody wishes something for, parents before their children."""
     by_target: dict[Target, list[Wish]] = {}
     for wish in wishes:
         by_target.setdefault(wish.target, []).append(wish)
-    verdicts: dict[Target, Verdict] = {}
+    settings: dict[Target, Setting] = {}
     for target in sorted(by_target, key=_from_the_top):
-        verdict = _elect(by_target[target])
-        verdicts[target] = _within_parent(verdict, verdicts, present)
-    return verdicts
+        setting = _elect(by_target[target])
+        settings[target] = _within_parent(setting, settings, present)
+    return settings
 
 
-def order(verdicts: Mapping[Target, Verdict], present: Present) -> list[Step]:
-    """The steps from what the kernel shows to the verdicts; none for what is there already."""
+def order(settings: Mapping[Target, Setting], present: Present) -> list[Step]:
+    """The steps from what the kernel shows to the settings; none for what is there already."""
     between: dict[Target, Value] = {}
     widening: list[Step] = []
-    for target in sorted(verdicts, key=_from_the_top):
-        value, shown = verdicts[target].value, present.get(target)
+    for target in sorted(settings, key=_from_the_top):
+        value, shown = settings[target].value, present.get(target)
         step_value = value if shown is None else _widest(target.file, shown, value)
         between[target] = step_value
         if step_value != shown:
             widening.append(Step(target, step_value, Phase.WIDEN))
     narrowing = [
-        Step(target, verdicts[target].value, Phase.NARROW)
-        for target in sorted(verdicts, key=_from_the_top, reverse=True)
-        if verdicts[target].value != between[target]
+        Step(target, settings[target].value, Phase.NARROW)
+        for target in sorted(settings, key=_from_the_top, reverse=True)
+        if settings[target].value != between[target]
     ]
     # The kernel takes no burst above the quota: it is lowered before any quota is, and raised after all of them.
     bursts = [step for step in widening if step.target.file is CPU_BURST]
@@ -104,7 +104,7 @@ def _from_the_top(target: Target) -> tuple[str, int, str, str]:
     return (target.file.key, target.folder.count("/") + bool(target.folder), target.folder, target.part)
 
 
-def _elect(wishes: list[Wish]) -> Verdict:
+def _elect(wishes: list[Wish]) -> Setting:
     ranked = sorted(wishes, key=lambda wish: (-wish.priority, wish.owner, _text(wish.value)))
     winner, value, joined = ranked[0], ranked[0].value, [ranked[0]]
     lost: list[Lost] = []
@@ -122,7 +122,7 @@ def _elect(wishes: list[Wish]) -> Verdict:
         if wish.value != value:
             others = " and ".join(each.owner for each in joined if each is not wish)
             lost.append(Lost(wish, f"joined with {others}"))
-    return Verdict(winner.target, value, winner, tuple(each.owner for each in joined), tuple(lost))
+    return Setting(winner.target, value, winner, tuple(each.owner for each in joined), tuple(lost))
 
 
 def _text(value: Value) -> str:
@@ -141,14 +141,14 @@ def _join(file: KernelFile, one: Value, other: Value) -> Value | None:
     return None
 
 
-def _within_parent(verdict: Verdict, verdicts: Mapping[Target, Verdict], present: Present) -> Verdict:
-    value, limited_by = verdict.value, ""
-    for parent in ancestors(verdict.target):
-        above = verdicts[parent].value if parent in verdicts else present.get(parent)
-        if not allows(verdict.target.file, above, value):
+def _within_parent(setting: Setting, settings: Mapping[Target, Setting], present: Present) -> Setting:
+    value, limited_by = setting.value, ""
+    for parent in ancestors(setting.target):
+        above = settings[parent].value if parent in settings else present.get(parent)
+        if not allows(setting.target.file, above, value):
             assert above is not None
             value, limited_by = _cut(above, value), f"{parent.folder} has no more than that"
-    return replace(verdict, value=value, limited_by=limited_by) if limited_by else verdict
+    return replace(setting, value=value, limited_by=limited_by) if limited_by else setting
 
 
 def _cut(above: Value, value: Value) -> Value:

@@ -21,7 +21,7 @@ from koordinator.base.clock import Clock
 from koordinator.koordlet.executor.arbiter import Step, allows, ancestors, decide, order
 from koordinator.koordlet.executor.family import Family, family_of
 from koordinator.koordlet.executor.progress import Progress, TargetState
-from koordinator.koordlet.executor.wishes import Explanation, Outcome, Verdict, Wish
+from koordinator.koordlet.executor.wishes import Explanation, Outcome, Setting, Wish
 from koordinator.node.errors import FileError, MissingFileError
 from koordinator.node.kernel_file_codec import InvalidValueError, KernelFileCodec, devices_of
 from koordinator.node.kernel_files import Format, KernelFile, Root, Target, Value
@@ -39,7 +39,7 @@ class Written:
 
     path: str
     text: str
-    verdict: Verdict
+    setting: Setting
     seconds: float = 0.0
 
 
@@ -159,7 +159,7 @@ class Executor:
             written += run.written
             failed += [each for target in run.broken if (each := self.explain(target)) and each.failures]
             deferred += left
-            due = min(map(family.progress.due_at, family.verdicts.values()), default=inf)
+            due = min(map(family.progress.due_at, family.settings.values()), default=inf)
             family.next_look = -inf if left else due
         return self._done(Round(tuple(written), tuple(failed), deferred))
 
@@ -167,39 +167,39 @@ class Executor:
         """The files of a family to what is wished; how many steps are left for the next round."""
         family, progress, left = run.family, run.family.progress, 0
         wishes = self._valid_wishes(family)
-        verdicts = decide(wishes, {})
-        due = {target for target, verdict in verdicts.items() if progress.is_due(target, verdict.value, run.now)}
+        settings = decide(wishes, {})
+        due = {target for target, setting in settings.items() if progress.is_due(target, setting.value, run.now)}
         if due:
-            present = {target: self._present(target, target in due, run) for target in self._related(verdicts)}
-            verdicts = decide(wishes, present)
+            present = {target: self._present(target, target in due, run) for target in self._related(settings)}
+            settings = decide(wishes, present)
             run.see(present)
-            self._record_present(verdicts, present, due, run)
+            self._record_present(settings, present, due, run)
             wanted = {
-                target: verdict
-                for target, verdict in verdicts.items()
-                if target not in run.broken and progress.may_write(target, verdict.value, run.now)
+                target: setting
+                for target, setting in settings.items()
+                if target not in run.broken and progress.may_write(target, setting.value, run.now)
             }
             left = self._write_all(order(wanted, present), wanted, run)
             self._read_back(wanted, run)
-        family.verdicts = verdicts
-        progress.keep(verdicts)
+        family.settings = settings
+        progress.keep(settings)
         return left
 
     def explain(self, target: Target) -> Explanation | None:
         """Who wants what there, who has won, and what came of it; None for a target that nobody wishes anything for."""
         family = self._families.get(family_of(target.file))
-        verdict = None if family is None else family.verdicts.get(target)
-        if family is None or verdict is None:
+        setting = None if family is None else family.settings.get(target)
+        if family is None or setting is None:
             return None
         state = family.progress.state(target)
         path = self._codec.path(target) or str(target)
         if state is None:
-            return Explanation(path, verdict, Outcome.NOT_WRITTEN_YET)
-        return Explanation(path, verdict, state.outcome, state.detail, state.failures)
+            return Explanation(path, setting, Outcome.NOT_WRITTEN_YET)
+        return Explanation(path, setting, state.outcome, state.detail, state.failures)
 
     def explanations(self) -> list[Explanation]:
         """All of them, in the order of their paths."""
-        targets = (target for family in self._families.values() for target in family.verdicts)
+        targets = (target for family in self._families.values() for target in family.settings)
         return sorted(filter(None, map(self.explain, targets)), key=lambda each: each.path)
 
     @property
@@ -228,10 +228,10 @@ class Executor:
         self._on_round(result)
         return result
 
-    def _related(self, verdicts: Mapping[Target, Verdict]) -> dict[Target, None]:
+    def _related(self, settings: Mapping[Target, Setting]) -> dict[Target, None]:
         """Everything that a decision depends on, each once."""
-        related = dict.fromkeys(verdicts)
-        for target in verdicts:
+        related = dict.fromkeys(settings)
+        for target in settings:
             related.update(dict.fromkeys(ancestors(target)))
         return related
 
@@ -258,23 +258,23 @@ class Executor:
 
     def _record_present(
         self,
-        verdicts: Mapping[Target, Verdict],
+        settings: Mapping[Target, Setting],
         present: Mapping[Target, Value | None],
         due: Set[Target],
         run: _Pass,
     ) -> None:
         """Leave aside what is as it should be, and what is not there to be written."""
-        for target, verdict in verdicts.items():
-            if self._is_there(target, verdict.value, present[target]):
+        for target, setting in settings.items():
+            if self._is_there(target, setting.value, present[target]):
                 state = run.family.progress.state(target)
-                outcome = Outcome.THERE_ALREADY if state is None or state.value != verdict.value else state.outcome
+                outcome = Outcome.THERE_ALREADY if state is None or state.value != setting.value else state.outcome
                 if outcome not in (Outcome.WRITTEN, Outcome.THERE_ALREADY):
                     outcome = Outcome.THERE_ALREADY
-                run.family.progress.record(target, TargetState(verdict.value, outcome, run.now))
+                run.family.progress.record(target, TargetState(setting.value, outcome, run.now))
             elif present[target] is None and target not in due and run.family.progress.is_absent(target):
                 run.broken.add(target)
             elif present[target] is None:
-                self._check_absent(target, verdict, run)
+                self._check_absent(target, setting, run)
 
     def _is_there(self, target: Target, value: Value, shown: Value | None) -> bool:
         if target.file.format is Format.TASKS and isinstance(value, frozenset) and isinstance(shown, frozenset):
@@ -282,62 +282,62 @@ class Executor:
             return value <= shown
         return value == shown
 
-    def _check_absent(self, target: Target, verdict: Verdict, run: _Pass) -> None:
+    def _check_absent(self, target: Target, setting: Setting, run: _Pass) -> None:
         path, folder = self._codec.path(target), self._codec.folder(target)
         if target.file.root is Root.RESCTRL and not self._observe_only and not self._files.exists(folder):
             try:
                 self._files.make_folder(folder)
             except FileError as error:
-                self._fail(target, verdict.value, Outcome.REFUSED, str(error), run)
+                self._fail(target, setting.value, Outcome.REFUSED, str(error), run)
             return
         if path is None:
-            self._leave(target, verdict.value, Outcome.UNSUPPORTED, "this version of cgroups has none", run)
+            self._leave(target, setting.value, Outcome.UNSUPPORTED, "this version of cgroups has none", run)
         elif not self._files.exists(folder):
-            self._leave(target, verdict.value, Outcome.VANISHED, f"{folder} does not exist", run)
+            self._leave(target, setting.value, Outcome.VANISHED, f"{folder} does not exist", run)
         elif not self._files.exists(path):
-            self._leave(target, verdict.value, Outcome.UNSUPPORTED, f"{path} does not exist", run)
+            self._leave(target, setting.value, Outcome.UNSUPPORTED, f"{path} does not exist", run)
 
-    def _write_all(self, steps: list[Step], verdicts: Mapping[Target, Verdict], run: _Pass) -> int:
+    def _write_all(self, steps: list[Step], settings: Mapping[Target, Setting], run: _Pass) -> int:
         """How many steps are left for the next round."""
         for number, step in enumerate(steps):
             if step.target in run.broken:
                 continue
-            verdict = verdicts[step.target]
+            setting = settings[step.target]
             if len(run.written) >= run.writes_left:
                 for left in steps[number:]:
-                    self._postpone(left, verdicts[left.target], "enough was written in this round", run)
+                    self._postpone(left, settings[left.target], "enough was written in this round", run)
                 return len(steps) - number
             if (obstacle := run.obstacle(step)) is not None:
-                self._postpone(step, verdict, f"{obstacle} does not allow it yet", run)
+                self._postpone(step, setting, f"{obstacle} does not allow it yet", run)
             else:
-                self._write(step, verdict, run)
+                self._write(step, setting, run)
         return 0
 
-    def _postpone(self, step: Step, verdict: Verdict, detail: str, run: _Pass) -> None:
+    def _postpone(self, step: Step, setting: Setting, detail: str, run: _Pass) -> None:
         if step.target not in run.broken:
-            self._leave(step.target, verdict.value, Outcome.NOT_WRITTEN_YET, detail, run)
+            self._leave(step.target, setting.value, Outcome.NOT_WRITTEN_YET, detail, run)
 
-    def _write(self, step: Step, verdict: Verdict, run: _Pass) -> None:
+    def _write(self, step: Step, setting: Setting, run: _Pass) -> None:
         path = self._codec.path(step.target)
         if path is None:
             return
         try:
             for text in self._codec.texts(step.target, step.value, run.contents.get(path, "")):
-                self._write_text(step, verdict, path, text, run)
+                self._write_text(step, setting, path, text, run)
             run.live[step.target] = step.value
         except MissingFileError as error:
             gone = not self._files.exists(self._codec.folder(step.target))
-            self._leave(step.target, verdict.value, Outcome.VANISHED if gone else Outcome.UNSUPPORTED, str(error), run)
+            self._leave(step.target, setting.value, Outcome.VANISHED if gone else Outcome.UNSUPPORTED, str(error), run)
         except FileError as error:
-            self._fail(step.target, verdict.value, Outcome.REFUSED, str(error), run)
+            self._fail(step.target, setting.value, Outcome.REFUSED, str(error), run)
 
-    def _write_text(self, step: Step, verdict: Verdict, path: str, text: str, run: _Pass) -> None:
+    def _write_text(self, step: Step, setting: Setting, path: str, text: str, run: _Pass) -> None:
         if self._observe_only:
             state = run.family.progress.state(step.target)
-            if state is None or state.value != verdict.value:
-                logger.info("observe only: %s would get %s (%s: %s)", path, text.strip(), *_why(verdict))
-            run.family.progress.record(step.target, TargetState(verdict.value, Outcome.ONLY_OBSERVED, run.now))
-            run.written.append(Written(path, text, verdict))
+            if state is None or state.value != setting.value:
+                logger.info("observe only: %s would get %s (%s: %s)", path, text.strip(), *_why(setting))
+            run.family.progress.record(step.target, TargetState(setting.value, Outcome.ONLY_OBSERVED, run.now))
+            run.written.append(Written(path, text, setting))
             return
         started = self._clock.monotonic()
         try:
@@ -353,23 +353,23 @@ class Executor:
             # A task that has ended, or that may not be moved: it must not keep the others out.
             logger.debug("%s: %s", step.target, error)
             return
-        run.written.append(Written(path, text, verdict, self._clock.monotonic() - started))
-        logger.debug("%s: %s (%s: %s)", path, text.strip(), *_why(verdict))
+        run.written.append(Written(path, text, setting, self._clock.monotonic() - started))
+        logger.debug("%s: %s (%s: %s)", path, text.strip(), *_why(setting))
 
-    def _read_back(self, verdicts: Mapping[Target, Verdict], run: _Pass) -> None:
+    def _read_back(self, settings: Mapping[Target, Setting], run: _Pass) -> None:
         if self._observe_only:
             return
-        touched = {written.verdict.target for written in run.written} - run.broken
+        touched = {written.setting.target for written in run.written} - run.broken
         run.contents.clear()
         for target in touched:
-            verdict = verdicts[target]
+            setting = settings[target]
             shown = self._read(target, run.contents)
-            if self._is_there(target, verdict.value, shown) or target.file.format is Format.TASKS:
-                run.family.progress.record(target, TargetState(verdict.value, Outcome.WRITTEN, run.now))
+            if self._is_there(target, setting.value, shown) or target.file.format is Format.TASKS:
+                run.family.progress.record(target, TargetState(setting.value, Outcome.WRITTEN, run.now))
             elif shown is None and not self._files.exists(self._codec.folder(target)):
-                self._leave(target, verdict.value, Outcome.VANISHED, "gone since it was written", run)
+                self._leave(target, setting.value, Outcome.VANISHED, "gone since it was written", run)
             else:
-                self._fail(target, verdict.value, Outcome.NOT_HELD, f"it shows {shown!r}", run)
+                self._fail(target, setting.value, Outcome.NOT_HELD, f"it shows {shown!r}", run)
 
     def _leave(self, target: Target, value: Value, outcome: Outcome, detail: str, run: _Pass) -> None:
         run.broken.add(target)
@@ -381,5 +381,5 @@ class Executor:
         run.broken.add(target)
 
 
-def _why(verdict: Verdict) -> tuple[str, str]:
-    return " and ".join(verdict.owners), verdict.winner.reason
+def _why(setting: Setting) -> tuple[str, str]:
+    return " and ".join(setting.owners), setting.winner.reason

@@ -34,18 +34,18 @@ def handler(executor: Callable[[], Executor | None]) -> Callable[[web.Request], 
 
 def document(explanation: Explanation) -> dict[str, Any]:
     """What one line says."""
-    verdict = explanation.verdict
+    setting = explanation.setting
     return {
         "path": explanation.path,
-        "part": verdict.target.part,
-        "value": _value(verdict.value),
+        "part": setting.target.part,
+        "value": _value(setting.value),
         "outcome": explanation.outcome.value,
         "detail": explanation.detail,
         "failures": explanation.failures,
-        "owners": list(verdict.owners),
-        "reason": verdict.winner.reason,
-        "limitedBy": verdict.limited_by,
-        "lost": [_wish(lost.wish) | {"why": lost.why} for lost in verdict.lost],
+        "owners": list(setting.owners),
+        "reason": setting.winner.reason,
+        "limitedBy": setting.limited_by,
+        "lost": [_wish(lost.wish) | {"why": lost.why} for lost in setting.lost],
     }
 
 

@@ -14,7 +14,7 @@ from math import inf
 from typing import Final
 
 from koordinator.koordlet.executor.progress import Progress
-from koordinator.koordlet.executor.wishes import Verdict, Wish
+from koordinator.koordlet.executor.wishes import Setting, Wish
 from koordinator.node.kernel_files import (
     CPU_BURST,
     CPU_IDLE,
@@ -50,7 +50,7 @@ class Family:
     progress: Progress
     wishes: dict[str, tuple[Wish, ...]] = field(default_factory=dict)
     """By owner."""
-    verdicts: Mapping[Target, Verdict] = field(default_factory=dict)
+    settings: Mapping[Target, Setting] = field(default_factory=dict)
     invalid: dict[Wish, str] = field(default_factory=dict)
     next_look: float = -inf
     """Before then nothing has to be done unless somebody wishes something else (monotonic)."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from koordinator.koordlet.executor.wishes import Outcome, Verdict
+from koordinator.koordlet.executor.wishes import Outcome, Setting
 from koordinator.node.kernel_files import Format, Target, Value
 
 _FIRST_PAUSE: Final = 1.0
@@ -77,12 +77,12 @@ class Progress:
             return True
         return _differs(target, state, value) or now - state.at >= self._reassert
 
-    def due_at(self, verdict: Verdict) -> float:
+    def due_at(self, setting: Setting) -> float:
         """When it has to be looked at again, as ``is_due`` says it; what a parent limits, at once."""
-        state = self._states.get(verdict.target)
-        if state is None or state.outcome in _UNFINISHED or verdict.limited_by:
+        state = self._states.get(setting.target)
+        if state is None or state.outcome in _UNFINISHED or setting.limited_by:
             return -inf
-        if _differs(verdict.target, state, verdict.value):
+        if _differs(setting.target, state, setting.value):
             return -inf
         reassert = state.at + self._reassert
         return min(reassert, state.retry_at) if state.has_failed else reassert

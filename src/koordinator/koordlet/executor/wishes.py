@@ -41,7 +41,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Setting:
     """What a target is to have."""
 
     target: Target
@@ -55,7 +55,7 @@ class Verdict:
 
 
 class Outcome(StrEnum):
-    """What has become of a verdict."""
+    """What has become of a setting."""
 
     WRITTEN = "written"
     THERE_ALREADY = "there already"
@@ -73,7 +73,7 @@ class Explanation:
     """For one value of the kernel: who wanted what, who won and what came of it."""
 
     path: str
-    verdict: Verdict
+    setting: Setting
     outcome: Outcome
     detail: str = ""
     """What the kernel said, where it did not take the value."""

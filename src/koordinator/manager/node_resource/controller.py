@@ -147,7 +147,7 @@ class NodeResourceController:
         self, kind: Kind[Any], name: str, patch: Any, patch_type: PatchType, reason: str, subresource: str = ""
     ) -> None:
         try:
-            answer = await self._client.patch(kind, name, patch, patch_type, subresource=subresource)
+            response = await self._client.patch(kind, name, patch, patch_type, subresource=subresource)
         except KubeError as error:
             self._metrics.reconciled.failed(reason)
             if isinstance(error, ApiStatusError) and error.is_not_found:
@@ -156,7 +156,7 @@ class NodeResourceController:
             raise
         self._metrics.reconciled.succeeded(reason)
         if kind is NODES:
-            self._expectations.expect(name, answer)
+            self._expectations.expect(name, response)
 
     def _announce(self, node: Node, change: ConditionChange, record: _Record) -> None:
         """The condition was written: record an event, unless it was announced before and the cache does not show the

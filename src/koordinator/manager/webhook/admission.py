@@ -40,7 +40,7 @@ class AdmissionRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class AdmissionAnswer:
+class AdmissionResponse:
     """Allowed, with the changed object if it was changed, or refused with a code and a text for the user."""
 
     allowed: bool = True
@@ -53,7 +53,7 @@ class AdmissionAnswer:
     warnings: Sequence[str] = field(default=())
 
 
-ALLOWED = AdmissionAnswer()
+ALLOWED = AdmissionResponse()
 
 
 def content(document: Document | None) -> Document:
@@ -69,7 +69,7 @@ class AdmissionHandler(Protocol):
     path: str
     """Such as ``/mutate-pod``."""
 
-    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+    def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         """May raise KoordinatorError; that and any other error is answered with a code by the server."""
         ...
 

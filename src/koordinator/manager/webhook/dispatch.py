@@ -1,4 +1,4 @@
-"""One webhook: a body in, an answer out, whatever happens in between.
+"""One webhook: a body in, a response out, whatever happens in between.
 
 A handler that fails costs its request and nothing else: the error becomes the code that the original answers with.
 """
@@ -12,9 +12,14 @@ from koordinator.api.codec import DecodeError
 from koordinator.api.kinds import ELASTIC_QUOTAS
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
-from koordinator.manager.webhook.admission import AdmissionAnswer, AdmissionHandler, AdmissionRequest, CommittingHandler
+from koordinator.manager.webhook.admission import (
+    AdmissionHandler,
+    AdmissionRequest,
+    AdmissionResponse,
+    CommittingHandler,
+)
 from koordinator.manager.webhook.metrics import WebhookMetrics
-from koordinator.manager.webhook.review import Review, ReviewError, decode_review, encode_answer
+from koordinator.manager.webhook.review import Review, ReviewError, decode_review, encode_response
 
 logger = logging.getLogger(__name__)
 
@@ -33,26 +38,26 @@ class Webhook:
         self._clock = clock
         self._metrics = metrics
         self._latency = metrics.latency.labels(handler.path)
-        self._answered = metrics.requests.labels(handler.path, "200")
+        self._ok_requests = metrics.requests.labels(handler.path, "200")
 
-    def answer(self, body: bytes) -> bytes:
+    def respond(self, body: bytes) -> bytes:
         """The AdmissionReview that answers the one in ``body``; never raises."""
         started = self._clock.monotonic()
         try:
             return self._answer(body)
         finally:
-            self._answered.inc()
+            self._ok_requests.inc()
             self._latency.observe(self._clock.monotonic() - started)
 
-    async def committed_answer(self, body: bytes) -> bytes:
-        """As ``answer``, once what the handler has to write down is written."""
+    async def committed_response(self, body: bytes) -> bytes:
+        """As ``respond``, once what the handler has to write down is written."""
         if self._committing is None:
-            return self.answer(body)
+            return self.respond(body)
         started = self._clock.monotonic()
         try:
-            return await self._committed_answer(body, self._committing)
+            return await self._committed_response(body, self._committing)
         finally:
-            self._answered.inc()
+            self._ok_requests.inc()
             self._latency.observe(self._clock.monotonic() - started)
 
     def _answer(self, body: bytes) -> bytes:
@@ -61,36 +66,36 @@ class Webhook:
         except ReviewError as error:
             return self._unreadable(error)
         try:
-            return encode_answer(self._handler.handle(review.request), review.request, review.api_version)
+            return encode_response(self._handler.handle(review.request), review.request, review.api_version)
         except Exception as error:
             return self._failed(error, review)
 
-    async def _committed_answer(self, body: bytes, handler: CommittingHandler) -> bytes:
+    async def _committed_response(self, body: bytes, handler: CommittingHandler) -> bytes:
         try:
             review = decode_review(body)
         except ReviewError as error:
             return self._unreadable(error)
         try:
-            answer = handler.handle(review.request)
-            if answer.allowed:
+            response = handler.handle(review.request)
+            if response.allowed:
                 await handler.commit(review.request)
-            return encode_answer(answer, review.request, review.api_version)
+            return encode_response(response, review.request, review.api_version)
         except Exception as error:
             return self._failed(error, review)
 
     def _unreadable(self, error: ReviewError) -> bytes:
         logger.warning("%s: a request that cannot be read: %s", self.path, error)
-        return encode_answer(_refusal(_BAD_REQUEST, str(error)), None)
+        return encode_response(_refusal(_BAD_REQUEST, str(error)), None)
 
     def _failed(self, error: Exception, review: Review) -> bytes:
         if isinstance(error, KoordinatorError):
-            answer = _refusal(self._code(error, review.request), str(error))
+            response = _refusal(self._code(error, review.request), str(error))
             logger.info("%s: %s refused: %s", self.path, _subject(review.request), error)
         else:
-            answer = self._panicked(error, review)
-        return encode_answer(answer, review.request, review.api_version)
+            response = self._panicked(error, review)
+        return encode_response(response, review.request, review.api_version)
 
-    def _panicked(self, error: Exception, review: Review) -> AdmissionAnswer:
+    def _panicked(self, error: Exception, review: Review) -> AdmissionResponse:
         self._metrics.panics.labels().inc()
         logger.exception("%s: the handler failed on %s", self.path, _subject(review.request))
         return _refusal(_SERVER_ERROR, f"panic: {type(error).__name__}: {error} [recovered]")
@@ -101,8 +106,8 @@ class Webhook:
         return _SERVER_ERROR
 
 
-def _refusal(code: int, message: str) -> AdmissionAnswer:
-    return AdmissionAnswer(allowed=False, code=code, message=message)
+def _refusal(code: int, message: str) -> AdmissionResponse:
+    return AdmissionResponse(allowed=False, code=code, message=message)
 
 
 def _subject(request: AdmissionRequest) -> str:

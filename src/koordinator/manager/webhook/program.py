@@ -73,9 +73,9 @@ class Readiness:
             tls = build_context(TLSSettings(authority_file=str(self._authority)))
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_SECONDS)) as session,
-                session.get(self._url, ssl=tls, server_hostname=self._name) as answer,
+                session.get(self._url, ssl=tls, server_hostname=self._name) as response,
             ):
-                return "" if answer.status == HTTPStatus.OK else f"{self._url}: {answer.status}"
+                return "" if response.status == HTTPStatus.OK else f"{self._url}: {response.status}"
         except (CredentialError, aiohttp.ClientError, ssl.SSLError, TimeoutError, OSError) as error:
             return f"{self._url}: {error or type(error).__name__}"
 

@@ -1,4 +1,4 @@
-"""AdmissionReview, v1 and v1beta1: decoded into requests for handlers, and encoded with their answers and JSON patches.
+"""AdmissionReview, v1 and v1beta1: decoded into requests for handlers, encoded with their responses and patches.
 
 The two versions differ in their name alone; the response has the version of the request.
 
@@ -18,7 +18,7 @@ import msgspec
 from koordinator.api import codec
 from koordinator.api.meta import WireStruct
 from koordinator.base.errors import KoordinatorError
-from koordinator.manager.webhook.admission import AdmissionAnswer, AdmissionRequest, Document, Operation
+from koordinator.manager.webhook.admission import AdmissionRequest, AdmissionResponse, Document, Operation
 
 V1: Final = "admission.k8s.io/v1"
 V1BETA1: Final = "admission.k8s.io/v1beta1"
@@ -67,7 +67,7 @@ _decode_review = codec.decoder(_Review)
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A question, and the version that its answer has to be written in."""
+    """A question, and the version that its response has to be written in."""
 
     request: AdmissionRequest
     api_version: str
@@ -109,23 +109,23 @@ def _admission_request(request: _Request, operation: Operation) -> AdmissionRequ
     )
 
 
-def encode_answer(answer: AdmissionAnswer, request: AdmissionRequest | None, api_version: str = V1) -> bytes:
-    """The bytes of an answer. ``request`` is None where it could not be read."""
-    status: Document = {"metadata": {}, "code": answer.code}
-    if answer.message:
-        status["message"] = answer.message
-    if answer.reason:
-        status["reason"] = answer.reason
-    response: Document = {"uid": request.uid if request is not None else "", "allowed": answer.allowed}
-    if answer.allowed and answer.changed is not None and request is not None:
-        patch = make_patch(_changeable(request), answer.changed)
+def encode_response(response: AdmissionResponse, request: AdmissionRequest | None, api_version: str = V1) -> bytes:
+    """The bytes of a response. ``request`` is None where it could not be read."""
+    status: Document = {"metadata": {}, "code": response.code}
+    if response.message:
+        status["message"] = response.message
+    if response.reason:
+        status["reason"] = response.reason
+    body: Document = {"uid": request.uid if request is not None else "", "allowed": response.allowed}
+    if response.allowed and response.changed is not None and request is not None:
+        patch = make_patch(_changeable(request), response.changed)
         if patch:
-            response["patch"] = base64.b64encode(_encoder.encode(patch)).decode("ascii")
-            response["patchType"] = "JSONPatch"
-    response["status"] = status
-    if answer.warnings:
-        response["warnings"] = list(answer.warnings)
-    return _encoder.encode({"kind": _KIND, "apiVersion": api_version, "response": response})
+            body["patch"] = base64.b64encode(_encoder.encode(patch)).decode("ascii")
+            body["patchType"] = "JSONPatch"
+    body["status"] = status
+    if response.warnings:
+        body["warnings"] = list(response.warnings)
+    return _encoder.encode({"kind": _KIND, "apiVersion": api_version, "response": body})
 
 
 def _changeable(request: AdmissionRequest) -> Document:

@@ -26,7 +26,7 @@ _IDLE_SECONDS: Final = 120.0
 """Longer than API servers keep an idle connection (90 s), so that it is never closed under a request of theirs."""
 _HANDSHAKE_SECONDS: Final = 10.0
 _BODY_SECONDS: Final = 30.0
-"""For what has not come along with the head of a request; no API server waits longer for an answer."""
+"""For what has not come along with the head of a request; no API server waits longer for a response."""
 MOST_CONNECTIONS: Final = 2000
 """Each API server has one for every request that it is about to ask about, a few hundred at most."""
 _STOP_SECONDS: Final = 3.0
@@ -115,8 +115,8 @@ class WebhookServer:
     async def stop(self, linger: float = 0.0) -> None:
         """Stop listening, let what is in hand be answered for up to three seconds, and close all connections.
 
-        For ``linger`` seconds before that everybody is still answered, but on connections that end with the answer: for
-        a Service to lead elsewhere.
+        For ``linger`` seconds before that everybody is still answered, but on connections that end with the response:
+        for a Service to lead elsewhere.
         """
         runner, listener, self._runner = self._runner, self._listener, None
         if runner is None or listener is None:
@@ -140,7 +140,7 @@ class WebhookServer:
             self._in_hand += 1
             self._idle.clear()
             try:
-                body = await webhook.committed_answer(await self._body(request))
+                body = await webhook.committed_response(await self._body(request))
                 response = web.Response(body=body, content_type=_JSON)
             finally:
                 in_flight.dec()

@@ -238,20 +238,20 @@ class ClassState:
         rows = self._present(self._columns.alive_rows)
         return rows[~self.feasible[rows]]
 
-    def filters_to_ask(self, row: int, *, added: bool) -> list[CachedFilterResults] | None:
-        """The filters that have to be asked again about ``row`` if pods were taken off it (and, with ``added``, others
+    def filters_to_run(self, row: int, *, added: bool) -> list[CachedFilterResults] | None:
+        """The filters that have to run again about ``row`` if pods were taken off it (and, with ``added``, others
         put there); None when another one rejects the row whoever is on it. Current only after ``refresh``."""
         if self.plan.rejection is not None or not self._present(np.array((row,), dtype=np.intp)).shape[0]:
             return None
-        questions = []
+        filters = []
         seen = self._overlaid.get(row)
         for index, entry in enumerate(self._filters):
             passes = not (entry.values[row] if seen is None else seen.codes[index])
             if entry.is_pod_dependent and not (passes and entry.plugin.monotone and not added):
-                questions.append(entry)
+                filters.append(entry)
             elif not passes:
                 return None
-        return questions
+        return filters
 
     def _present(self, rows: Rows) -> Rows:
         """Those of ``rows`` that are looked at for this class."""
@@ -358,7 +358,7 @@ class ClassState:
         self._first[where] = first
 
     def _drop_rows(self, rows: Rows) -> None:
-        """Nobody is asked about these rows any more."""
+        """No plugin evaluates these rows any more."""
         for row in rows.tolist() if self._overlaid else ():
             self._overlaid.pop(row, None)
         self._count_first(rows, np.full(rows.shape[0], len(self._filters), dtype=np.int16))

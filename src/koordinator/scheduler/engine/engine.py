@@ -111,10 +111,10 @@ class Engine:
         try:
             refusal = self._pre_filter(state) if self.profile.pre_filter_cycle else None
             if self._finder is not None and refusal is None:
-                answer = self._finder.find_one_node(pod)
-                if isinstance(answer, Reason):
-                    return refused_everywhere(self.profile, self._finder.name, answer, len(view.columns.row_of))
-                only = answer
+                result = self._finder.find_one_node(pod)
+                if isinstance(result, Reason):
+                    return refused_everywhere(self.profile, self._finder.name, result, len(view.columns.row_of))
+                only = result
             key = self.profile.class_key(pod)
             pod_class = self._class_of(key, pod)
         except Exception as error:
@@ -148,10 +148,10 @@ class Engine:
 
     def _reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> tuple[str, Reason] | None:
         """The plugin that refuses, and why."""
-        for name, answer in self._allocators.ask(state, pod, node):
-            if isinstance(answer, Reason):
-                return name, answer
-            self._state.view.allocations.take(node.index, pod, name, answer)
+        for name, result in self._allocators.allocate(state, pod, node):
+            if isinstance(result, Reason):
+                return name, result
+            self._state.view.allocations.take(node.index, pod, name, result)
         for plugin in self._reserving:
             reason = plugin.reserve(state, pod, node)
             if reason is not None:
@@ -167,12 +167,12 @@ class Engine:
         begun = self.times.begin()
         try:
             for plugin in self.profile.permit:
-                answer = plugin.permit(placement.state, placement.pod, placement.node)
-                if isinstance(answer, Wait):
-                    waits[plugin.name] = float(answer.seconds)
-                elif answer is not None:
+                result = plugin.permit(placement.state, placement.pod, placement.node)
+                if isinstance(result, Wait):
+                    waits[plugin.name] = float(result.seconds)
+                elif result is not None:
                     self.times.end("Permit", begun, "Unschedulable")
-                    return refused_on_node(self.profile, plugin.name, answer, placement.node_name)
+                    return refused_on_node(self.profile, plugin.name, result, placement.node_name)
         except Exception as error:
             self.times.end("Permit", begun, "Error")
             _raise_as_plugin_error(error)
@@ -206,7 +206,7 @@ class Engine:
             self._notify(handler.name, handler.after_failure, pod, message)
 
     def _notify(self, plugin: str, method: Callable[..., T], *arguments: object) -> T | None:
-        """Call a plugin whose error ends nothing; None is its answer then."""
+        """Call a plugin whose error ends nothing; None is its result then."""
         try:
             return method(*arguments)
         except Exception as error:

@@ -22,23 +22,23 @@ from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.simulation import Simulation, allocators, nominated_allocations, nominated_before
 
-_QUESTIONS: Final = 16
-"""Like pods ask few different ones at a time, but each new version of what a question is about makes a new one."""
+_MAX_KEYS: Final = 16
+"""Identical pods use few different keys at a time, but each new version of what a result depends on makes a new one."""
 
 
 class RowCache:
-    """Question -> row -> result. The results of a row are dropped when the row changes."""
+    """Key -> row -> result. The results of a row are dropped when the row changes."""
 
     def __init__(self) -> None:
         self._results: OrderedDict[Hashable, dict[int, Any]] = OrderedDict()
         self._version = -1
 
-    def results(self, question: Hashable, columns: NodeColumns) -> dict[int, Any]:
+    def results(self, key: Hashable, columns: NodeColumns) -> dict[int, Any]:
         """What is known at the present version; to be added to. Valid until something changes."""
         self._forget_changed(columns)
-        known = self._results.setdefault(question, {})
-        self._results.move_to_end(question)
-        if len(self._results) > _QUESTIONS:
+        known = self._results.setdefault(key, {})
+        self._results.move_to_end(key)
+        if len(self._results) > _MAX_KEYS:
             self._results.popitem(last=False)
         return known
 
@@ -116,7 +116,7 @@ class Attempt:
 
     def _failure_with_nominated(self, row: int) -> Failure:
         added = nominated_before(self._state, self._pod, row)
-        failure = self._failure(row, (), added, self._evaluation.filters_to_ask(row, added=True))
+        failure = self._failure(row, (), added, self._evaluation.filters_to_run(row, added=True))
         assert isinstance(failure, Failure), "a filter has just rejected the row"
         return failure
 
@@ -130,18 +130,18 @@ class Attempt:
         """See FailedAttempt."""
         self._check_time()
         added = nominated_before(self._state, self._pod, row)
-        questions = self._evaluation.filters_to_ask(row, added=bool(added))
-        return questions is not None and self._failure(row, without, added, questions) is None
+        filters = self._evaluation.filters_to_run(row, added=bool(added))
+        return filters is not None and self._failure(row, without, added, filters) is None
 
     def reprieve(self, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
         """See FailedAttempt."""
         self._check_time()
         added = nominated_before(self._state, self._pod, row)
-        questions = self._evaluation.filters_to_ask(row, added=bool(added))
-        if questions is None:
+        filters = self._evaluation.filters_to_run(row, added=bool(added))
+        if filters is None:
             return None
-        if self._goes_by_columns(row, added, questions):
-            return self._reprieve_by_columns(row, candidates, added, questions)
+        if self._goes_by_columns(row, added, filters):
+            return self._reprieve_by_columns(row, candidates, added, filters)
         with self.simulate() as simulation:
             return simulation.reprieve(self._pod, row, candidates)
 
@@ -149,8 +149,8 @@ class Attempt:
         """See FailedAttempt."""
         self._check_time()
         added = nominated_before(self._state, self._pod, row)
-        questions = self._evaluation.filters_to_ask(row, added=bool(added))
-        failure = self._failure(row, without, added, questions)
+        filters = self._evaluation.filters_to_run(row, added=bool(added))
+        failure = self._failure(row, without, added, filters)
         if isinstance(failure, Failure):
             return failure.plugin.reasons(self._pod, failure.state, failure.code)
         return (failure,) if failure is not None else ()
@@ -160,39 +160,39 @@ class Attempt:
         row: int,
         without: Sequence[PodInfo],
         added: Sequence[PodInfo],
-        questions: Sequence[CachedFilterResults] | None,
+        filters: Sequence[CachedFilterResults] | None,
     ) -> Failure | Reason | None:
         """Who would reject ``row`` if pods were gone and others were there; None if nobody would."""
-        if questions is None or not self._goes_by_columns(row, added, questions):
+        if filters is None or not self._goes_by_columns(row, added, filters):
             with self.simulate() as simulation:
                 for pod in without:
                     simulation.remove(pod)
                 return simulation.failure(self._pod, row)
         with adjusted(self._state.view.columns, {row: difference(without, added)}):
-            for entry in questions:
+            for entry in filters:
                 code = entry.plugin.filter_one(self._evaluation.pod, entry.state, row)
                 if code:
                     return Failure(entry.plugin, entry.state, code, np.array((row,), dtype=np.intp))
         return None
 
-    def _goes_by_columns(self, row: int, added: Iterable[PodInfo], questions: Sequence[CachedFilterResults]) -> bool:
+    def _goes_by_columns(self, row: int, added: Iterable[PodInfo], filters: Sequence[CachedFilterResults]) -> bool:
         """Whether it is enough to change columns by what pods request to ask these filters what would be."""
         if not self._evaluation.has_no_overlays or row in self._state.view.columns.discounts:
             return False
         if any(nominated_allocations(self._allocators, self._state, pod) for pod in added):
             return False
-        return all(entry.plugin.from_columns for entry in questions)
+        return all(entry.plugin.from_columns for entry in filters)
 
     def _reprieve_by_columns(
         self,
         row: int,
         candidates: Sequence[PodInfo],
         added: Sequence[PodInfo],
-        questions: Sequence[CachedFilterResults],
+        filters: Sequence[CachedFilterResults],
     ) -> list[PodInfo] | None:
         columns = self._state.view.columns
         with adjusted(columns, {row: difference(candidates, added)}):
-            if not self._passes(questions, row):
+            if not self._passes(filters, row):
                 return None
             back: list[PodInfo] = []
             gone: list[PodInfo] = []
@@ -200,7 +200,7 @@ class Attempt:
                 for pod in candidates:
                     back.append(pod)
                     shift(columns, row, pod, 1)
-                    if not self._passes(questions, row):
+                    if not self._passes(filters, row):
                         shift(columns, row, back.pop(), -1)
                         gone.append(pod)
             finally:
@@ -208,21 +208,21 @@ class Attempt:
                     shift(columns, row, pod, -1)
         return gone
 
-    def _passes(self, questions: Sequence[CachedFilterResults], row: int) -> bool:
-        return not any(entry.plugin.filter_one(self._evaluation.pod, entry.state, row) for entry in questions)
+    def _passes(self, filters: Sequence[CachedFilterResults], row: int) -> bool:
+        return not any(entry.plugin.filter_one(self._evaluation.pod, entry.state, row) for entry in filters)
 
-    def remember(self, question: Hashable, answer: Callable[[int], T]) -> Callable[[int], T]:
-        """See FailedAttempt. Asks anew each time when the result for a node depends on other nodes, too."""
+    def remember(self, key: Hashable, compute: Callable[[int], T]) -> Callable[[int], T]:
+        """See FailedAttempt. Computes anew each time when the result for a node depends on other nodes, too."""
         if not self._evaluation.is_local:
-            return answer
-        known: dict[int, tuple[tuple[str, ...], T]] = self._row_cache.results(question, self._state.view.columns)
+            return compute
+        known: dict[int, tuple[tuple[str, ...], T]] = self._row_cache.results(key, self._state.view.columns)
 
         def recalled(row: int) -> T:
             nominated = tuple([pod.uid for pod in nominated_before(self._state, self._pod, row)])
             found = known.get(row)
             if found is not None and found[0] == nominated:
                 return found[1]
-            result = answer(row)
+            result = compute(row)
             known[row] = nominated, result
             return result
 

@@ -43,8 +43,9 @@ class FailedAttempt(Protocol):
     def reasons(self, row: int, without: Sequence[PodInfo]) -> Sequence[Reason]:
         """Why the pod would not pass on ``row`` even if the pods ``without`` were not there; empty if it would."""
 
-    def remember(self, question: Hashable, answer: Callable[[int], T]) -> Callable[[int], T]:
-        """``answer`` to ``question`` about a row, asked once for like pods until something changes on the row."""
+    def remember(self, key: Hashable, compute: Callable[[int], T]) -> Callable[[int], T]:
+        """A function of a row: what ``compute`` returns for it, cached under ``key`` for identical pods until the row
+        changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +98,9 @@ NO_PLAN: Final = PostFilterResult()
 class PostFilterPlugin(Plugin):
     @abstractmethod
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
-        """No node passed: make room, or say why not. The first plugin with a node wins, the others are not asked."""
+        """No node passed: make room, or say why not. The first plugin with a node wins, the others do not run."""
 
     def result_key(self, pod: PodInfo) -> Hashable:
         """If not None: pods of one class with equal keys get the same result until something changes, and the plugin is
-        asked once for all of them. The default asks for every attempt."""
+        run once for all of them. The default runs it for every attempt."""
         return None

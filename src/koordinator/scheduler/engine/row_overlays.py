@@ -68,13 +68,13 @@ class RowOverlays:
             for row, adjustment in self._of_filter(transformer, rows).items():
                 journal.adjust(row, adjustment)
 
-    def ask(self, row: int, question: Callable[[], T]) -> T:
-        """The answer to a question about ``row`` as Filter plugins see it for this class."""
+    def evaluate(self, row: int, compute: Callable[[], T]) -> T:
+        """What ``compute`` returns while ``row`` is as Filter plugins see it for this class."""
         if not self._before_filter:
-            return question()
+            return compute()
         with self._before_filter[0].view.simulate() as journal:
             self.show(journal, np.array((row,), dtype=np.intp))
-            return question()
+            return compute()
 
     def _evaluate(
         self,

@@ -53,21 +53,21 @@ class _Planned:
 
     def failure(self, row: int, *, added: bool) -> Failure | None:
         """The first filter that rejects the row."""
-        for entry in self._questions(row, added=added):
+        for entry in self._filters(row, added=added):
             code = entry.plugin.filter_one(self.pod, entry.state, row)
             if code:
                 return Failure(entry.plugin, entry.state, code, np.array((row,), dtype=np.intp))
         return None
 
-    def _questions(self, row: int, *, added: bool) -> Sequence[CachedFilterResults]:
-        questions = self._evaluation.filters_to_ask(row, added=added) if self._evaluation is not None else None
-        return self.plan.filters if questions is None else questions
+    def _filters(self, row: int, *, added: bool) -> Sequence[CachedFilterResults]:
+        filters = self._evaluation.filters_to_run(row, added=added) if self._evaluation is not None else None
+        return self.plan.filters if filters is None else filters
 
 
 class Simulation:
     """``with simulation:``, in which pods come and go as they would. Simulations may be nested.
 
-    ``known`` are classes of pods with evaluations that are current, by their keys: fewer filters need to be asked.
+    ``known`` are classes of pods with evaluations that are current, by their keys: fewer filters need to run.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Simulation:
             self._journal.__exit__(kind, error, traceback)
 
     def require(self, predicate: Predicate) -> None:
-        """``predicate`` is asked about each pod that passes all filters, from now on."""
+        """``predicate`` is called for each pod that passes all filters, from now on."""
         self._predicates.append(predicate)
 
     @property
@@ -129,11 +129,11 @@ class Simulation:
             return Reason(f"the pod is on node {self._state.node_of(pod.uid)} already")
         refusal: Reason | None = None
         try:
-            for name, answer in self._allocators.ask(cycle, pod, node):
-                if isinstance(answer, Reason):
-                    refusal = answer
+            for name, result in self._allocators.allocate(cycle, pod, node):
+                if isinstance(result, Reason):
+                    refusal = result
                 else:
-                    self._journal.allocate(row, pod, name, answer)
+                    self._journal.allocate(row, pod, name, result)
         except BaseException:
             self.undo(mark)
             raise
@@ -225,23 +225,27 @@ class Allocators:
             each.allocates_as_filtered for each in self.plugins
         )
 
-    def ask(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Sequence[tuple[str, Allocation | Reason]]:
-        """What each allocates to the pod on the node, by name; ends with the first reason. All are asked about the same
-        node: nothing is allocated before all have answered."""
+    def allocate(
+        self, state: CycleState, pod: PodInfo, node: NodeReference
+    ) -> Sequence[tuple[str, Allocation | Reason]]:
+        """What each allocates to the pod on the node, by name; ends with the first reason. All see the same
+        node: nothing is taken from it before all have returned."""
         overlays = RowOverlays(self._profile, pod) if self._sees_as_filtered else None
         if not overlays:
-            return self._ask(state, pod, node)
-        return overlays.ask(node.index, lambda: self._ask(state, pod, node))
+            return self._allocate(state, pod, node)
+        return overlays.evaluate(node.index, lambda: self._allocate(state, pod, node))
 
-    def _ask(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Sequence[tuple[str, Allocation | Reason]]:
-        answers: list[tuple[str, Allocation | Reason]] = []
+    def _allocate(
+        self, state: CycleState, pod: PodInfo, node: NodeReference
+    ) -> Sequence[tuple[str, Allocation | Reason]]:
+        results: list[tuple[str, Allocation | Reason]] = []
         for plugin in self.plugins:
-            answer = plugin.allocate(state, pod, node)
-            if answer is not None:
-                answers.append((plugin.name, answer))
-            if isinstance(answer, Reason):
+            result = plugin.allocate(state, pod, node)
+            if result is not None:
+                results.append((plugin.name, result))
+            if isinstance(result, Reason):
                 break
-        return answers
+        return results
 
 
 def allocators(profile: Profile) -> list[AllocatorPlugin]:

@@ -86,16 +86,16 @@ def _sentence(reason: str, pod: PodInfo, view: ClusterView, rows: Rows) -> str:
     wanted = amount_of(resource, amount)
     if not rows.shape[0]:
         return f"The pod requests {wanted}, but there is no node that it could use at all."
-    offered = columns.allocatable[rows, column]
-    free = offered - columns.requested[rows, column]
-    largest, roomiest = int(offered.argmax()), int(free.argmax())
-    if offered[largest] < amount:
-        return _never(resource, wanted, int(offered[largest]), columns.names[int(rows[largest])])
-    most = int(free[roomiest])
+    allocatable = columns.allocatable[rows, column]
+    free = allocatable - columns.requested[rows, column]
+    largest, freest = int(allocatable.argmax()), int(free.argmax())
+    if allocatable[largest] < amount:
+        return _never(resource, wanted, int(allocatable[largest]), columns.names[int(rows[largest])])
+    most = int(free[freest])
     if most >= amount:
-        return f"The pod requests {wanted}; {columns.names[int(rows[roomiest])]} has as much free by now."
+        return f"The pod requests {wanted}; {columns.names[int(rows[freest])]} has as much free by now."
     return (
-        f"The pod requests {wanted}. Among the nodes that are too full for that, {columns.names[int(rows[roomiest])]} "
+        f"The pod requests {wanted}. Among the nodes that are too full for that, {columns.names[int(rows[freest])]} "
         f"has the most free, {amount_text(resource, max(most, 0))}: short by {amount_text(resource, amount - most)}. "
         "Request less, make room, or add a node."
     )

@@ -40,8 +40,8 @@ _CELLS: Final = 2_000_000
 _NEVER: Final = -1
 
 
-class _Answers:
-    """One question: an answer for each row, and the version of the node that it holds for."""
+class _Results:
+    """Of one key: a result for each row, and the version of the node that it was computed from."""
 
     def __init__(self) -> None:
         self.values: Ints = np.zeros(0, dtype=np.int64)
@@ -54,34 +54,34 @@ class _Answers:
             self.versions = np.concatenate([self.versions, np.full(rows - known, _NEVER, dtype=np.int64)])
 
 
-class NodeAnswers:
-    """Questions by what they ask; those not asked for the longest time go first."""
+class NodeResults:
+    """Results by key; the keys that were not used for the longest time are dropped first."""
 
     def __init__(self, columns: NodeColumns) -> None:
         self._columns = columns
-        self._questions: OrderedDict[Hashable, _Answers] = OrderedDict()
+        self._by_key: OrderedDict[Hashable, _Results] = OrderedDict()
 
-    def ask(self, question: Hashable, answer: Callable[[Node | None], int], rows: Rows) -> Ints:
-        """``answer`` of the node of each of ``rows`` (None: a free row), asked anew only where the node has changed.
-        ``question`` is equal for functions that answer alike."""
+    def evaluate(self, key: Hashable, compute: Callable[[Node | None], int], rows: Rows) -> Ints:
+        """``compute`` of the node of each of ``rows`` (None: a free row), run again only where the node has changed.
+        ``key`` is equal for functions that return the same."""
         columns = self._columns
-        known = self._of(question)
+        known = self._of(key)
         versions = columns.versions(Aspect.NODE)
         stale = rows[known.versions[rows] != versions[rows]]
         if stale.shape[0]:
-            known.values[stale] = [answer(columns.nodes[row]) for row in stale.tolist()]
+            known.values[stale] = [compute(columns.nodes[row]) for row in stale.tolist()]
             known.versions[stale] = versions[stale]
         return known.values[rows]
 
-    def _of(self, question: Hashable) -> _Answers:
+    def _of(self, key: Hashable) -> _Results:
         size = self._columns.size
-        known = self._questions.get(question)
+        known = self._by_key.get(key)
         if known is None:
-            while self._questions and (len(self._questions) + 1) * size > _CELLS:
-                self._questions.popitem(last=False)
-            known = self._questions[question] = _Answers()
+            while self._by_key and (len(self._by_key) + 1) * size > _CELLS:
+                self._by_key.popitem(last=False)
+            known = self._by_key[key] = _Results()
         else:
-            self._questions.move_to_end(question)
+            self._by_key.move_to_end(key)
         known.fit(size)
         return known
 
@@ -97,14 +97,14 @@ _CONFLICT: Final = Reason("pod affinity terms conflict", unresolvable=True)
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    question: Hashable
+    key: Hashable
     added: NodePredicate | None
     of_pod: NodePredicate | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Preferences:
-    question: Hashable
+    key: Hashable
     scores: tuple[Callable[[Node], int], ...]
 
 
@@ -116,7 +116,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        self._answers = NodeAnswers(view.columns)
+        self._results = NodeResults(view.columns)
         added: NodeAffinityTerms | None = getattr(args, "added_affinity", None)
         required = added.required_during_scheduling_ignored_during_execution if added else None
         self._added = selector_predicate(required) if required else None
@@ -153,7 +153,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
                 return _ENFORCED
             return 0 if state.of_pod is None or state.of_pod(node) else _OF_POD
 
-        return self._answers.ask(state.question, code, rows)
+        return self._results.evaluate(state.key, code, rows)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (_REASONS[code],)
@@ -174,7 +174,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
         def sum_of(node: Node | None) -> int:
             return sum(score(node) for score in preferences.scores) if node is not None else 0
 
-        return self._answers.ask(preferences.question, sum_of, rows)
+        return self._results.evaluate(preferences.key, sum_of, rows)
 
     def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
         return default_normalize(raw, feasible, reverse=False)

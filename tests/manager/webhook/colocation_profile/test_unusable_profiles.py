@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koordinator.manager.webhook.admission import AdmissionAnswer, Document
+from koordinator.manager.webhook.admission import AdmissionResponse, Document
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler
 from tests.manager.webhook.small_cluster import NoQuotaTrees, SmallCluster, profile, request_for
 
@@ -18,7 +18,7 @@ POD: Document = {
 APPLIED: Document = {"metadata": {"name": "good"}, "spec": {"labels": {"good": "yes"}}}
 
 
-def answer_to(*profiles: Document) -> AdmissionAnswer:
+def answer_to(*profiles: Document) -> AdmissionResponse:
     handler = PodMutatingHandler(SmallCluster(*profiles), NoQuotaTrees(), lambda: 0)
     return handler.handle(request_for(POD))
 
@@ -77,16 +77,16 @@ def answer_to(*profiles: Document) -> AdmissionAnswer:
     ],
 )
 def test_it_is_named_with_field_value_and_what_is_allowed(spec: Document, problem: str) -> None:
-    answer = answer_to(profile("bad", **spec, labels={"bad": "yes"}), APPLIED)
-    assert answer.warnings == [f'ClusterColocationProfile "bad" is not applied: {problem}']
-    assert answer.changed is not None
-    assert answer.changed["metadata"]["labels"] == {"app": "a", "good": "yes"}
+    response = answer_to(profile("bad", **spec, labels={"bad": "yes"}), APPLIED)
+    assert response.warnings == [f'ClusterColocationProfile "bad" is not applied: {problem}']
+    assert response.changed is not None
+    assert response.changed["metadata"]["labels"] == {"app": "a", "good": "yes"}
 
 
 def test_a_long_patch_is_shown_in_part() -> None:
-    answer = answer_to(profile("bad", patch={"spec": {"schedulerName": 5}, "unknown": "x" * 200}))
-    assert len(answer.warnings[0]) < 350
-    assert "…" in answer.warnings[0]
+    response = answer_to(profile("bad", patch={"spec": {"schedulerName": 5}, "unknown": "x" * 200}))
+    assert len(response.warnings[0]) < 350
+    assert "…" in response.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def test_a_profile_that_was_put_right_is_applied() -> None:
     handler = PodMutatingHandler(cluster, NoQuotaTrees(), lambda: 0)
     assert handler.handle(request_for(POD)).changed is None
     cluster.profiles = SmallCluster(profile("p", probability="100%", labels={"a": "b"})).profiles
-    answer = handler.handle(request_for(POD))
-    assert (answer.changed is not None, list(answer.warnings)) == (True, [])
+    response = handler.handle(request_for(POD))
+    assert (response.changed is not None, list(response.warnings)) == (True, [])
 
 
 def test_a_profile_that_was_deleted_is_forgotten() -> None:

@@ -13,10 +13,10 @@ from koordinator.model.cpu_allocation.topology import BindPolicy, cpu_mask, cpus
 from koordinator.model.numa_topology.hints import mask_of
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.plugins.node_numa_resource.allocation import (
-    Offer,
+    FreeCapacity,
+    NumaAllocator,
     PodAllocation,
     Request,
-    Room,
     Taken,
     Zones,
     amplified,
@@ -28,14 +28,14 @@ _GIB: Final = 2**30
 FULL, SPREAD = BindPolicy.FULL_PCPUS, BindPolicy.SPREAD_BY_PCPUS
 
 
-def room(cpus: str = "", cpu: Mapping[int, int] | None = None, ratio: float = 1.0) -> Room:
+def capacity(cpus: str = "", cpu: Mapping[int, int] | None = None, ratio: float = 1.0) -> FreeCapacity:
     """The machine with these CPUs and this CPU by NUMA node taken."""
     zones = {number: {"cpu": amplified(52_000, ratio), "memory": 128 * _GIB} for number in (0, 1)}
     formats = {(number, name): Format.BINARY_SI for number in zones for name in ("memory",)}
     taken = Taken(
         cpu_mask(parse_cpu_list(cpus)), {number: {"cpu": each * 1000} for number, each in (cpu or {}).items()}
     )
-    return Room(_CPUS, _CPUS.all, Zones(zones, formats, {"cpu": ratio}), taken)
+    return FreeCapacity(_CPUS, _CPUS.all, Zones(zones, formats, {"cpu": ratio}), taken)
 
 
 def request(cpu: float, bind: BindPolicy = BindPolicy.NONE, **changes: Any) -> Request:
@@ -58,57 +58,59 @@ _TAKEN: Final[dict[int, int]] = {0: 48, 1: 52}
 @pytest.mark.parametrize(
     ("where", "asked", "nodes", "expected"),
     [
-        (room(), request(54), (0,), "Insufficient NUMA cpu"),
-        (room(), request(4, FULL), (0,), ("0-3", {0: "4"})),
-        (room("4-103", _TAKEN), request(4, FULL), (0,), ("0-3", {0: "4"})),
-        (room("1,3,5,7-103", _TAKEN), request(4, FULL), (0,), "Insufficient NUMA cpu"),
-        (room(), request(4, SPREAD), (0,), ("0,2,4,6", {0: "4"})),
-        (room("1,3,5,7-103", _TAKEN), request(4, SPREAD), (0,), ("0,2,4,6", {0: "4"})),
-        (room("4-103", _TAKEN), request(4, SPREAD), (0,), "Insufficient NUMA cpu"),
-        (room(ratio=1.5), request(4, SPREAD), (0,), ("0,2,4,6", {0: "4"})),
-        (room("1,3,5,7-103", _TAKEN, 1.5), request(4, SPREAD), (0,), ("0,2,4,6", {0: "4"})),
-        (room("0-49,52-101", {0: 50, 1: 50}, 1.5), request(4), (0,), "Insufficient NUMA cpu"),
-        (room("0-43,53-96", {0: 48, 1: 48}), request(8, FULL), (0, 1), ("44-47,98-101", {0: "4", 1: "4"})),
-        (room(), request(4, SPREAD), (0, 1), ("0,2,52,54", {0: "2", 1: "2"})),
-        (room("1,3,5,7-101,103", {0: 48, 1: 50}), request(4, SPREAD), (0, 1), ("0,2,4,102", {0: "3", 1: "1"})),
-        (room("4-100", {0: 48, 1: 49}), request(4, SPREAD), (0, 1), ("0,2,101-102", {0: "2", 1: "2"})),
-        (room("1,3,5,7-97,103", {0: 48, 1: 47}), request(5, SPREAD), (0, 1), ("0,2,4,98,100", {0: "3", 1: "2"})),
-        (room("4-103", _TAKEN), request(4, SPREAD), (0, 1), "Insufficient NUMA cpu"),
-        (room(ratio=1.5), request(4, SPREAD), (0, 1), ("0,2,52,54", {0: "2", 1: "2"})),
+        (capacity(), request(54), (0,), "Insufficient NUMA cpu"),
+        (capacity(), request(4, FULL), (0,), ("0-3", {0: "4"})),
+        (capacity("4-103", _TAKEN), request(4, FULL), (0,), ("0-3", {0: "4"})),
+        (capacity("1,3,5,7-103", _TAKEN), request(4, FULL), (0,), "Insufficient NUMA cpu"),
+        (capacity(), request(4, SPREAD), (0,), ("0,2,4,6", {0: "4"})),
+        (capacity("1,3,5,7-103", _TAKEN), request(4, SPREAD), (0,), ("0,2,4,6", {0: "4"})),
+        (capacity("4-103", _TAKEN), request(4, SPREAD), (0,), "Insufficient NUMA cpu"),
+        (capacity(ratio=1.5), request(4, SPREAD), (0,), ("0,2,4,6", {0: "4"})),
+        (capacity("1,3,5,7-103", _TAKEN, 1.5), request(4, SPREAD), (0,), ("0,2,4,6", {0: "4"})),
+        (capacity("0-49,52-101", {0: 50, 1: 50}, 1.5), request(4), (0,), "Insufficient NUMA cpu"),
+        (capacity("0-43,53-96", {0: 48, 1: 48}), request(8, FULL), (0, 1), ("44-47,98-101", {0: "4", 1: "4"})),
+        (capacity(), request(4, SPREAD), (0, 1), ("0,2,52,54", {0: "2", 1: "2"})),
+        (capacity("1,3,5,7-101,103", {0: 48, 1: 50}), request(4, SPREAD), (0, 1), ("0,2,4,102", {0: "3", 1: "1"})),
+        (capacity("4-100", {0: 48, 1: 49}), request(4, SPREAD), (0, 1), ("0,2,101-102", {0: "2", 1: "2"})),
+        (capacity("1,3,5,7-97,103", {0: 48, 1: 47}), request(5, SPREAD), (0, 1), ("0,2,4,98,100", {0: "3", 1: "2"})),
+        (capacity("4-103", _TAKEN), request(4, SPREAD), (0, 1), "Insufficient NUMA cpu"),
+        (capacity(ratio=1.5), request(4, SPREAD), (0, 1), ("0,2,52,54", {0: "2", 1: "2"})),
         (
-            room("1,3,5,7-101", {0: 48, 1: 50}, 1.5),
+            capacity("1,3,5,7-101", {0: 48, 1: 50}, 1.5),
             request(4, SPREAD),
             (0, 1),
             ("0,2,4,102", {0: "3", 1: "1"}),
         ),
-        (room("0-49,52-101", {0: 50, 1: 50}, 1.5), request(3.5), (0, 1), ("", {0: "1750m", 1: "1750m"})),
+        (capacity("0-49,52-101", {0: 50, 1: 50}, 1.5), request(3.5), (0, 1), ("", {0: "1750m", 1: "1750m"})),
     ],
 )
-def test_the_figures_of_the_original(where: Room, asked: Request, nodes: tuple[int, ...], expected: Any) -> None:
-    assert shown(Offer(where, asked).allocate(mask_of(nodes))) == expected
+def test_the_figures_of_the_original(
+    where: FreeCapacity, asked: Request, nodes: tuple[int, ...], expected: Any
+) -> None:
+    assert shown(NumaAllocator(where, asked).allocate(mask_of(nodes))) == expected
 
 
 def test_a_resource_that_no_zone_has_is_not_looked_for() -> None:
     asked = Request({"cpu": 4000, "koordinator.sh/gpu-memory": 10}, {})
 
-    found = Offer(room(), asked).allocate(mask_of([0]))
+    found = NumaAllocator(capacity(), asked).allocate(mask_of([0]))
 
     assert found == PodAllocation.of(0, {0: {"cpu": Quantity.parse("4")}})
 
 
 def test_without_zones_nothing_comes_from_numa_nodes() -> None:
-    empty = Room(_CPUS, _CPUS.all, Zones(), Taken())
+    empty = FreeCapacity(_CPUS, _CPUS.all, Zones(), Taken())
 
-    assert shown(Offer(empty, request(4)).allocate(mask_of([0]))) == "insufficient resources on NUMA Node"
-    assert not Offer(empty, request(4)).fits(mask_of([0]))
-    assert shown(Offer(empty, request(4, FULL)).allocate(None)) == ("0-3", {})
+    assert shown(NumaAllocator(empty, request(4)).allocate(mask_of([0]))) == "insufficient resources on NUMA Node"
+    assert not NumaAllocator(empty, request(4)).fits(mask_of([0]))
+    assert shown(NumaAllocator(empty, request(4, FULL)).allocate(None)) == ("0-3", {})
 
 
 @pytest.mark.parametrize(("nodes", "texts"), [((0,), ["4Gi"]), ((0, 1), ["2Gi", "2Gi"])])
 def test_amounts_are_printed_as_they_were_requested(nodes: tuple[int, ...], texts: list[str]) -> None:
     asked = Request({"memory": 4 * _GIB}, {"memory": Format.BINARY_SI})
 
-    found = Offer(room(), asked).allocate(mask_of(nodes))
+    found = NumaAllocator(capacity(), asked).allocate(mask_of(nodes))
 
     assert isinstance(found, PodAllocation)
     assert [str(dict(amounts)["memory"]) for _, amounts in found.resources] == texts
@@ -119,7 +121,9 @@ def test_a_numa_node_that_has_less_gives_less_whatever_its_number() -> None:
     zones = Zones({number: {"memory": 100} for number in (0, 1, 2)})
     taken = Taken(0, {1: {"memory": 10}, 2: {"memory": 90}})
 
-    found = Offer(Room(three, three.all, zones, taken), Request({"memory": 60}, {})).allocate(mask_of([1, 2]))
+    found = NumaAllocator(FreeCapacity(three, three.all, zones, taken), Request({"memory": 60}, {})).allocate(
+        mask_of([1, 2])
+    )
 
     assert isinstance(found, PodAllocation)
     assert found.amounts == {1: {"memory": 50}, 2: {"memory": 10}}

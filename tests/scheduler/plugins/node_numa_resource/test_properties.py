@@ -18,10 +18,10 @@ from koordinator.scheduler.configuration.arguments import ResourceSpec
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.evaluation_check import EvaluationCheck
 from koordinator.scheduler.plugins.node_numa_resource.allocation import (
-    Offer,
+    FreeCapacity,
+    NumaAllocator,
     PodAllocation,
     Request,
-    Room,
     Taken,
     Zones,
 )
@@ -165,7 +165,7 @@ def test_equal_allocations_are_the_same_in_any_order_of_numa_nodes() -> None:
 
 
 @st.composite
-def offers(draw: st.DrawFn) -> Offer:
+def numa_allocators(draw: st.DrawFn) -> NumaAllocator:
     """What a machine of two or three NUMA nodes, of which something is taken, has for a pod."""
     cpus = machine(numa_nodes=draw(st.integers(2, 3)), cores=3, threads=2)
     taken = draw(st.integers(0, cpus.all)) & draw(st.integers(0, cpus.all))
@@ -184,18 +184,18 @@ def offers(draw: st.DrawFn) -> Offer:
         bind=draw(st.sampled_from([BindPolicy.FULL_PCPUS, BindPolicy.SPREAD_BY_PCPUS])),
         required=draw(st.booleans()),
     )
-    return Offer(Room(cpus, cpus.all, Zones(zones), Taken(taken, amounts)), request)
+    return NumaAllocator(FreeCapacity(cpus, cpus.all, Zones(zones), Taken(taken, amounts)), request)
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(offers(), st.none() | st.integers(1, 7))
-def test_the_quick_answer_is_what_an_allocation_comes_to(offer: Offer, mask: int | None) -> None:
-    found = offer.allocate(mask)
+@given(numa_allocators(), st.none() | st.integers(1, 7))
+def test_fits_says_whether_allocate_succeeds(allocator: NumaAllocator, mask: int | None) -> None:
+    found = allocator.allocate(mask)
 
-    assert offer.fits(mask) is isinstance(found, PodAllocation)
+    assert allocator.fits(mask) is isinstance(found, PodAllocation)
     if isinstance(found, PodAllocation) and mask is not None:
         given_cpu = sum(amounts.get("cpu", 0) for amounts in found.amounts.values())
-        assert given_cpu == offer.request.amounts["cpu"]
+        assert given_cpu == allocator.request.amounts["cpu"]
         assert {number for number, _ in found.resources} <= set(numa_nodes_of(mask))
 
 
@@ -214,7 +214,7 @@ def test_the_smallest_sets_of_many_numa_nodes_are_enough(data: st.DataObject, po
     wanted = {"cpu": 1000 * data.draw(st.integers(1, 6)), "memory": data.draw(st.integers(1, 8))}
     if data.draw(st.booleans()):
         wanted["example.com/card"] = 1
-    choice = Choice(Room(cpus, cpus.all, Zones(zones), Taken(0, taken)), Request(wanted, {}), Restored())
+    choice = Choice(FreeCapacity(cpus, cpus.all, Zones(zones), Taken(0, taken)), Request(wanted, {}), Restored())
     scorer = NUMAScorer([ResourceSpec(name="cpu"), ResourceSpec(name="memory")], most=data.draw(st.booleans()))
     here = Machine(tuple(cpus.numa_nodes))
 

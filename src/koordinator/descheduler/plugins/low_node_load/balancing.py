@@ -97,7 +97,7 @@ class PoolBalance:
         self._thresholds = thresholds
         self._limited = np.array([name in percentages.low for name in columns.resources], dtype=np.bool_)
         targets = [*groups.low, *groups.both_low, *groups.prod_low]
-        self._room = TargetNodes(snapshot, [columns.nodes[row] for row in targets]) if rules.node_fit else None
+        self._target_nodes = TargetNodes(snapshot, [columns.nodes[row] for row in targets]) if rules.node_fit else None
         low, both, prod_low = len(groups.low), len(groups.both_low), len(groups.prod_low)
         both_indices = range(low, low + both)
         limited = [int(column) for column in np.flatnonzero(self._limited)]
@@ -154,9 +154,9 @@ class PoolBalance:
                 return 0
             found = 0
             for column, weight in enumerate(weights):
-                offered = int(columns.allocatable[row, column])
+                allocatable = int(columns.allocatable[row, column])
                 used = -(-int(usage[row, column]) // int(columns.scales[column]))
-                found += (min(used, offered) * 1000 // offered if offered else 0) * weight
+                found += (min(used, allocatable) * 1000 // allocatable if allocatable else 0) * weight
             return found // total
 
         return sorted(rows, key=lambda row: -score(row))
@@ -176,21 +176,21 @@ class PoolBalance:
     def _target(self, stage: _Stage, pod: Pod, usages: Mapping[tuple[str, str], ResourceList]) -> int | None:
         """The first target that fits the pod; what the pod uses is booked there, whether it is evicted or not. Without
         node fit, any."""
-        if self._room is None:
+        if self._target_nodes is None:
             return _ANYWHERE
         usage = usages.get(_key(pod))
         if usage is None:
             return None
         needed = self._columns.vector(usage)
         needed[-1] = 0  # the number of pods is the business of node fit
-        return stage.first_fit(self._room.fitting(pod), needed)
+        return stage.first_fit(self._target_nodes.fitting(pod), needed)
 
     def _still_fits(self, stage: _Stage, pod: Pod, target: int) -> int | None:
         """Where the requests of the pod fit beside those of the pods that have been evicted so far; at best, where
         they did before."""
-        if self._room is None:
+        if self._target_nodes is None:
             return _ANYWHERE
-        fits = self._room.fitting(pod)[stage.order]
+        fits = self._target_nodes.fitting(pod)[stage.order]
         found = target if fits[target] else int(fits.argmax())
         return found if fits[found] else None
 
@@ -234,8 +234,8 @@ class PoolBalance:
             taken = yield Eviction(pod, self._reason(stage, row), dry_run=self._rules.dry_run)
             if not taken:
                 continue
-            if self._room is not None:
-                self._room.book(pod, int(stage.order[place]))
+            if self._target_nodes is not None:
+                self._target_nodes.book(pod, int(stage.order[place]))
             usage = usages.get(_key(pod))
             moved = self._columns.vector(_estimated(pod) if usage is None else usage)
             available -= moved

@@ -180,13 +180,14 @@ def _lack(metric: NodeMetric | None, snapshot: Snapshot, expiration: timedelta) 
 
 def _allocatable(node: Node, resources: Sequence[str]) -> list[int]:
     """The annotation has what was allocatable before amplification; what it leaves out is as the status says."""
-    offered = node.status.allocatable
+    allocatable = node.status.allocatable
     text = node.metadata.annotations.get(annotation_keys.RAW_ALLOCATABLE)
     if text:
         try:
-            offered = {**offered, **decode(text, ResourceList)}
+            allocatable = {**allocatable, **decode(text, ResourceList)}
         except DecodeError:
-            offered = node.status.allocatable
+            allocatable = node.status.allocatable
     return [
-        min(max(amount(name, offered[name]), 0), MOST // scale(name)) if name in offered else 0 for name in resources
+        min(max(amount(name, allocatable[name]), 0), MOST // scale(name)) if name in allocatable else 0
+        for name in resources
     ]

@@ -101,8 +101,8 @@ class _NodeUse:
             for name, wanted in _counted(pod, self.used).items():
                 self.used[name] += wanted
                 self._leaving[name] += wanted if leaves else 0
-        offered = node.status.allocatable or node.status.capacity
-        self._offered = {name: amount(name, quantity) for name, quantity in offered.items()}
+        allocatable = node.status.allocatable or node.status.capacity
+        self._allocatable = {name: amount(name, quantity) for name, quantity in allocatable.items()}
 
     def release_leaving(self) -> None:
         """Count what terminating pods request as given back: their evictions are under way."""
@@ -112,7 +112,7 @@ class _NodeUse:
 
     def percent(self, name: str) -> float:
         """0 for a resource that the node does not have."""
-        total = self._offered.get(name, 0)
+        total = self._allocatable.get(name, 0)
         return self.used[name] / total * 100 if total else 0.0
 
     def is_below(self, thresholds: Mapping[str, float]) -> bool:
@@ -124,9 +124,9 @@ class _NodeUse:
     def capped(self, thresholds: Mapping[str, float]) -> _Amounts:
         """What may be requested, in amounts: the threshold's share, everything where there is none."""
         return {
-            name: int(float(thresholds[name]) * 0.01 * float(self._offered.get(name, 0)))
+            name: int(float(thresholds[name]) * 0.01 * float(self._allocatable.get(name, 0)))
             if name in thresholds
-            else self._offered.get(name, 0)
+            else self._allocatable.get(name, 0)
             for name in self.used
         }
 

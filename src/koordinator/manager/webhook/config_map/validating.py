@@ -12,7 +12,14 @@ from typing import Final
 from koordinator.api.codec import convert
 from koordinator.api.core import ConfigMap
 from koordinator.api.meta import ObjectMeta
-from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps, content
+from koordinator.manager.webhook.admission import (
+    ALLOWED,
+    UNMEASURED,
+    AdmissionRequest,
+    AdmissionResponse,
+    Steps,
+    content,
+)
 from koordinator.model.slo_configuration.admission_check import check_config_map, check_nodes
 
 _PLUGIN: Final = "SLOConfig"
@@ -39,7 +46,7 @@ class ConfigMapValidatingHandler:
         self._names_required = names_required
         self._steps = steps
 
-    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+    def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         """Raises RefusedConfigurationError, and DecodeError for what is no ConfigMap."""
         if request.resource != "configmaps" or request.sub_resource or request.operation not in ("CREATE", "UPDATE"):
             return ALLOWED

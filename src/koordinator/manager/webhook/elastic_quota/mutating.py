@@ -15,7 +15,7 @@ from koordinator.api.document import Document, copied
 from koordinator.api.elastic_quota import ROOT_QUOTA
 from koordinator.api.labels import QUOTA_PARENT, QUOTA_TREE_ID
 from koordinator.api.pod import ResourceList
-from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps
+from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionRequest, AdmissionResponse, Steps
 from koordinator.manager.webhook.colocation_profile.changes import section
 from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused
@@ -56,7 +56,7 @@ class ElasticQuotaMutatingHandler:
         self._record_weight = record_weight
         self._steps = steps
 
-    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+    def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         """Raises QuotaRefused, and DecodeError for what is no quota."""
         if request.resource != RESOURCE or request.sub_resource or request.operation == "DELETE":
             return ALLOWED
@@ -68,7 +68,7 @@ class ElasticQuotaMutatingHandler:
             _fill_tree(changed, self._quotas.tree())
             if _fill_weight(changed, quota.spec.max) and not request.dry_run:
                 self._record_weight(quota.metadata.name, quota.spec.max)
-        return AdmissionAnswer(changed=changed)
+        return AdmissionResponse(changed=changed)
 
 
 def _fill_tree(quota: Document, tree: QuotaTree) -> None:

@@ -10,7 +10,13 @@ from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOT
 from koordinator.api.pod import Pod
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.manager import features
-from koordinator.manager.webhook.admission import UNMEASURED, AdmissionAnswer, AdmissionHandler, AdmissionRequest, Steps
+from koordinator.manager.webhook.admission import (
+    UNMEASURED,
+    AdmissionHandler,
+    AdmissionRequest,
+    AdmissionResponse,
+    Steps,
+)
 from koordinator.manager.webhook.elastic_quota.account import Account, pod_usage, with_replaced_resources
 from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused
@@ -66,7 +72,7 @@ class CountingPodHandler:
         self._settings = settings
         self._steps = steps
 
-    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+    def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         return self._inner.handle(request)
 
     async def commit(self, request: AdmissionRequest) -> None:

@@ -16,7 +16,14 @@ from koordinator.api.document import Document
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, ElasticQuota
 from koordinator.api.labels import QUOTA_PREEMPTIBLE
 from koordinator.api.pod import Pod
-from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps, content
+from koordinator.manager.webhook.admission import (
+    ALLOWED,
+    UNMEASURED,
+    AdmissionRequest,
+    AdmissionResponse,
+    Steps,
+    content,
+)
 from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.elastic_quota.changes import QuotaChanges, is_changed
 from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
@@ -59,7 +66,7 @@ class ElasticQuotaValidatingHandler:
         self._changes = changes
         self._steps = steps
 
-    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+    def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         """Raises QuotaRefused, and DecodeError for what is no quota."""
         if request.resource != RESOURCE or request.sub_resource:
             return ALLOWED
@@ -73,14 +80,14 @@ class ElasticQuotaValidatingHandler:
                     return self._delete(request)
         return ALLOWED
 
-    def _create(self, request: AdmissionRequest) -> AdmissionAnswer:
+    def _create(self, request: AdmissionRequest) -> AdmissionResponse:
         new = quota_of(request.object)
         self._changes.check_creation(new)
         if not request.dry_run:
             self._quotas.assume(new)
         return _accepted(new)
 
-    def _update(self, request: AdmissionRequest) -> AdmissionAnswer:
+    def _update(self, request: AdmissionRequest) -> AdmissionResponse:
         new, old = quota_of(request.object), quota_of(request.old_object)
         if not is_changed(new, old):
             return ALLOWED
@@ -89,7 +96,7 @@ class ElasticQuotaValidatingHandler:
             self._quotas.assume(new, old)
         return _accepted(new)
 
-    def _delete(self, request: AdmissionRequest) -> AdmissionAnswer:
+    def _delete(self, request: AdmissionRequest) -> AdmissionResponse:
         old = quota_of(request.old_object)
         self._changes.check_deletion(old)
         if not request.dry_run:
@@ -97,9 +104,9 @@ class ElasticQuotaValidatingHandler:
         return ALLOWED
 
 
-def _accepted(quota: ElasticQuota) -> AdmissionAnswer:
+def _accepted(quota: ElasticQuota) -> AdmissionResponse:
     warnings = unreadable_annotations(quota)
-    return AdmissionAnswer(warnings=warnings) if warnings else ALLOWED
+    return AdmissionResponse(warnings=warnings) if warnings else ALLOWED
 
 
 def quota_of(document: Document | None) -> ElasticQuota:

@@ -17,7 +17,14 @@ from koordinator.api.pod import ResourceList
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.base.errors import KoordinatorError
-from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps, content
+from koordinator.manager.webhook.admission import (
+    ALLOWED,
+    UNMEASURED,
+    AdmissionRequest,
+    AdmissionResponse,
+    Steps,
+    content,
+)
 from koordinator.model.overcommit.amounts import scaled
 
 T = TypeVar("T")
@@ -101,7 +108,7 @@ class NodeStatusMutatingHandler:
     def __init__(self, steps: Steps = UNMEASURED) -> None:
         self._steps = steps
 
-    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+    def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         """Raises AmplificationError for annotations that cannot be read, and DecodeError for what is no node."""
         if request.resource != "nodes" or request.sub_resource != "status" or request.operation != "UPDATE":
             return ALLOWED
@@ -110,7 +117,7 @@ class NodeStatusMutatingHandler:
         with self._steps.step(request.operation, _PLUGIN):
             amplify(node, request.old_object)
         changed = any(node[part] != reported[part] for part in _CHANGED if part in node)
-        return AdmissionAnswer(changed=node) if changed else ALLOWED
+        return AdmissionResponse(changed=node) if changed else ALLOWED
 
 
 def _writable(node: Document) -> Document:

@@ -11,7 +11,14 @@ from typing import Final
 from koordinator.api.codec import convert
 from koordinator.api.document import Document
 from koordinator.api.meta import ObjectMeta
-from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps, content
+from koordinator.manager.webhook.admission import (
+    ALLOWED,
+    UNMEASURED,
+    AdmissionRequest,
+    AdmissionResponse,
+    Steps,
+    content,
+)
 from koordinator.model.slo_configuration.admission_check import check_node_labels
 from koordinator.model.slo_configuration.refusal import RefusedConfigurationError
 
@@ -28,7 +35,7 @@ class NodeValidatingHandler:
         self._configuration = configuration
         self._steps = steps
 
-    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+    def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         """Raises RefusedConfigurationError, and DecodeError for what is no node."""
         if request.resource != "nodes" or request.sub_resource or request.operation not in ("CREATE", "UPDATE"):
             return ALLOWED
@@ -36,7 +43,7 @@ class NodeValidatingHandler:
         with self._steps.step(request.operation, _PLUGIN):
             return self._answer(request, node)
 
-    def _answer(self, request: AdmissionRequest, node: Document) -> AdmissionAnswer:
+    def _answer(self, request: AdmissionRequest, node: Document) -> AdmissionResponse:
         metadata = _metadata(node)
         if request.operation == "UPDATE" and metadata.labels == _metadata(request.old_object or {}).labels:
             return ALLOWED
@@ -49,7 +56,9 @@ class NodeValidatingHandler:
         except RefusedConfigurationError as error:
             if request.operation == "UPDATE":
                 raise
-            return AdmissionAnswer(warnings=[f"more than one strategy of the SLO ConfigMap is for this node: {error}"])
+            return AdmissionResponse(
+                warnings=[f"more than one strategy of the SLO ConfigMap is for this node: {error}"]
+            )
         return ALLOWED
 
 

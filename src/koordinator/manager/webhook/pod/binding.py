@@ -11,12 +11,12 @@ from typing import Final
 
 from koordinator.api.labels import BINDING_ADMISSION_BYPASS
 from koordinator.api.meta import ObjectMeta
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
+from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest, AdmissionResponse
 
 _EVERY_NAMESPACE: Final = "*"
 DENIED: Final = "denied"
 DRY_RUN: Final = "dry_run"
-_REFUSAL: Final = AdmissionAnswer(
+_REFUSAL: Final = AdmissionResponse(
     allowed=False,
     code=403,
     reason="Forbidden",
@@ -55,7 +55,7 @@ class BindingAdmissionHandler:
         self._pod_metadata = pod_metadata
         self._record = record
 
-    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+    def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         if not self._settings.user_names or not _is_binding(request):
             return ALLOWED
         decision = self._decide(request)

@@ -17,7 +17,7 @@ from koordinator.api.labels import QUOTA_NAME
 from koordinator.api.meta import LabelSelector
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.manager import features
-from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps
+from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionRequest, AdmissionResponse, Steps
 from koordinator.manager.webhook.colocation_profile.changes import ColocationCluster, section
 from koordinator.manager.webhook.colocation_profile.engine import Draw, ProfileCatalogue, ProfileEngine
 from koordinator.manager.webhook.pod.resource_specs import (
@@ -138,7 +138,7 @@ class PodMutatingHandler:
         self._settings = settings or PodMutationSettings()
         self._steps = steps
 
-    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+    def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         """Raises KoordinatorError where a step cannot be done."""
         if request.resource != "pods" or request.sub_resource or request.operation != "CREATE" or not request.object:
             return ALLOWED
@@ -154,7 +154,7 @@ class PodMutatingHandler:
         with self._steps.step(request.operation, "DeviceResourceSpec"):
             if self._settings.normalise_device_resources:
                 normalise_device_resources(pod)
-        return AdmissionAnswer(changed=pod if pod != request.object else None, warnings=warnings)
+        return AdmissionResponse(changed=pod if pod != request.object else None, warnings=warnings)
 
     def _apply_profiles(self, sent: Document, namespace: str) -> tuple[Document, list[str]]:
         """A copy of ``sent`` that the steps may change, and what there is to warn of."""

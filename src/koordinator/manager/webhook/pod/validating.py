@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.manager import features
-from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps
+from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionRequest, AdmissionResponse, Steps
 from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, EnhancedValidation, no_rules
 from koordinator.manager.webhook.pod.rules import (
     ColocationRules,
@@ -70,7 +70,7 @@ class PodValidatingHandler:
             self._checks.append(EnhancedValidation(enhanced_rules))
         self._steps = steps
 
-    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+    def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         """Raises PodRefused, and DecodeError for what is no pod."""
         if request.resource != "pods" or request.sub_resource or request.operation not in ("CREATE", "UPDATE"):
             return ALLOWED

@@ -12,7 +12,14 @@ from typing import Final
 
 from koordinator.api.document import Document, copied
 from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type
-from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps, content
+from koordinator.manager.webhook.admission import (
+    ALLOWED,
+    UNMEASURED,
+    AdmissionRequest,
+    AdmissionResponse,
+    Steps,
+    content,
+)
 from koordinator.manager.webhook.colocation_profile.changes import ColocationCluster, section
 from koordinator.manager.webhook.colocation_profile.engine import Draw, ProfileCatalogue, ProfileEngine
 
@@ -50,7 +57,7 @@ class ReservationMutatingHandler:
         self._engine = ProfileEngine(cluster, draw, template_pod_spec)
         self._steps = steps
 
-    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+    def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         """Raises ProfileError where a profile that matches cannot be applied, DecodeError without a Reservation."""
         if request.resource != "reservations" or request.sub_resource or request.operation != "CREATE":
             return ALLOWED
@@ -59,4 +66,4 @@ class ReservationMutatingHandler:
             labels = (reservation.get("metadata") or {}).get("labels") or {}
             matches = self._catalogue.for_cluster_object(labels)
             changed = self._engine.apply(matches, copied(reservation))
-        return AdmissionAnswer(changed=changed if changed != reservation else None, warnings=matches.warnings)
+        return AdmissionResponse(changed=changed if changed != reservation else None, warnings=matches.warnings)

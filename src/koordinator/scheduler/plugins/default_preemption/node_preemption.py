@@ -173,13 +173,13 @@ class NodePreemption:
     def _candidates(self, pod: PodInfo, attempt: FailedAttempt, rows: Sequence[int]) -> list[Candidate]:
         """Nodes with their victims, enough of them to choose from."""
         budgets = list(self._view.objects_of(POD_DISRUPTION_BUDGETS).values())
-        question = (
+        key = (
             _VICTIMS,
             self._name,
             pod.priority,
             tuple((each.metadata.uid, each.metadata.resource_version) for each in budgets),
         )
-        on_node = attempt.remember(question, partial(self._on_node, pod, attempt, budgets))
+        on_node = attempt.remember(key, partial(self._on_node, pod, attempt, budgets))
         wanted = self._wanted(len(rows))
         unprotected: list[Candidate] = []
         protected: list[Candidate] = []

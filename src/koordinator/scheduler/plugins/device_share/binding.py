@@ -76,7 +76,7 @@ class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, Re
             return None
         if not isinstance(demand, DeviceDemand):
             return None
-        found = RowOverlays(self.handle.profile, pod).ask(row, lambda: self.found(pod, demand, row))
+        found = RowOverlays(self.handle.profile, pod).evaluate(row, lambda: self.found(pod, demand, row))
         if isinstance(found, Reason):
             return found
         column = self.view.columns.resources.column

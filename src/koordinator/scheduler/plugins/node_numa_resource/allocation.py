@@ -100,7 +100,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class FreeCapacity:
     """A node as a pod sees it. ``limits`` are all that it may use of each NUMA node, if anything limits it."""
 
     cpus: CPUTopology
@@ -123,27 +123,28 @@ class Room:
         return {name: max(0, amount - max(0, taken.get(name, 0))) for name, amount in zone.items()}
 
 
-class Offer:
-    """What a room has for a request, worked out once for all sets of NUMA nodes. ``available`` is by NUMA node."""
+class NumaAllocator:
+    """What the free capacity of a node has for a request, computed once for all sets of NUMA nodes. ``available`` is
+    by NUMA node."""
 
-    def __init__(self, room: Room, request: Request) -> None:
-        self._room = room
+    def __init__(self, capacity: FreeCapacity, request: Request) -> None:
+        self._capacity = capacity
         self.request = request
-        free = room.usable_cpus & ~room.taken.cpus if request.cpus else 0
-        self._free = room.cpus.usable(free, request.bind) if request.required else free
+        free = capacity.usable_cpus & ~capacity.taken.cpus if request.cpus else 0
+        self._free = capacity.cpus.usable(free, request.bind) if request.required else free
         """The CPUs that may be given to the pod."""
         self.available = self._available()
         self._known = {name for amounts in self.available.values() for name in amounts}
         self._is_bound_by_core = bool(request.cpus) and request.required and request.bind is BindPolicy.FULL_PCPUS
-        self._unit = (room.cpus.cpus_per_core if self._is_bound_by_core else 1) * MILLI if request.cpus else 1
+        self._unit = (capacity.cpus.cpus_per_core if self._is_bound_by_core else 1) * MILLI if request.cpus else 1
         """CPU is shared out between NUMA nodes in whole CPUs or cores where these are bound."""
 
     def _available(self) -> dict[int, dict[str, int]]:
-        room, request = self._room, self.request
-        if room.limits is not None:
-            found = {node: dict(amounts) for node, amounts in room.limits.items()}
+        capacity, request = self._capacity, self.request
+        if capacity.limits is not None:
+            found = {node: dict(amounts) for node, amounts in capacity.limits.items()}
         else:
-            found = {node: room.left(node) for node in room.zones.amounts}
+            found = {node: capacity.left(node) for node in capacity.zones.amounts}
         if request.required and request.cpus:
             for node, amounts in found.items():
                 if amounts.get(CPU):
@@ -152,7 +153,7 @@ class Offer:
 
     def _there(self, node: int) -> int:
         """The CPUs of a NUMA node that may be given to the pod."""
-        return self._free & self._room.cpus.numa_nodes.get(node, 0)
+        return self._free & self._capacity.cpus.numa_nodes.get(node, 0)
 
     def fits(self, mask: int | None) -> bool:
         """Whether ``allocate`` would give the pod what it needs; quick, since it does not choose CPUs."""
@@ -171,7 +172,7 @@ class Offer:
         return found == request.cpus
 
     def _has_amounts(self, nodes: Sequence[int]) -> bool:
-        if not self._room.zones.amounts:
+        if not self._capacity.zones.amounts:
             return False
         for name, amount in self.request.amounts.items():
             if name not in self._known:
@@ -185,10 +186,10 @@ class Offer:
 
     def allocate(self, mask: int | None) -> PodAllocation | tuple[Reason, ...]:
         """What the pod gets, from the NUMA nodes of ``mask`` unless that is None; otherwise why it cannot have it."""
-        room, request = self._room, self.request
+        capacity, request = self._capacity, self.request
         amounts: dict[int, dict[str, Quantity]] = {}
         if mask is not None:
-            if not room.zones.amounts:
+            if not capacity.zones.amounts:
                 return NO_ZONES
             amounts, missing = self._spread(numa_nodes_of(mask))
             if missing:
@@ -199,7 +200,7 @@ class Offer:
             cpus = self._bound(amounts)
         except NotEnoughCPUsError as error:
             return (Reason(str(error)),)
-        if request.required and not room.cpus.satisfies(cpus, request.bind):
+        if request.required and not capacity.cpus.satisfies(cpus, request.bind):
             return (Reason(f"insufficient CPUs to satisfy required cpu bind policy {request.bind}"),)
         return PodAllocation.of(cpus, amounts, request.exclusive)
 
@@ -214,7 +215,7 @@ class Offer:
             shares, left = self._shares(name, amount, nodes)
             for node, share in shares.items():
                 whole = share == self.available[node][name]
-                formats = self._room.zones.formats.get((node, name)) if whole else self.request.formats.get(name)
+                formats = self._capacity.zones.formats.get((node, name)) if whole else self.request.formats.get(name)
                 found.setdefault(node, {})[name] = quantity(name, share, formats or Format.DECIMAL_SI)
             if left:
                 missing.append(name)
@@ -235,18 +236,18 @@ class Offer:
 
     def _bound(self, amounts: Mapping[int, Mapping[str, Quantity]]) -> int:
         """The CPUs of the pod: of each NUMA node as many as it has got of its CPU, or from anywhere."""
-        room, request = self._room, self.request
+        capacity, request = self._capacity, self.request
         if self._free.bit_count() < request.cpus:
             raise NotEnoughCPUsError(NOT_ENOUGH)
-        others = room.taken.exclusive.get(request.exclusive, 0)
+        others = capacity.taken.exclusive.get(request.exclusive, 0)
         wish = Preferences(request.bind, request.exclusive, others, packs=request.packs)
         if not amounts:
-            return take_preferred(room.cpus, self._free, room.preferred, request.cpus, wish)
+            return take_preferred(capacity.cpus, self._free, capacity.preferred, request.cpus, wish)
         cpus = 0
         for node in sorted(amounts):
             there = self._there(node)
             wanted = amounts[node][CPU].milli // MILLI if CPU in amounts[node] else 0
-            cpus |= take_preferred(room.cpus, there, room.preferred, min(wanted, there.bit_count()), wish)
+            cpus |= take_preferred(capacity.cpus, there, capacity.preferred, min(wanted, there.bit_count()), wish)
         if cpus.bit_count() != request.cpus:
             raise NotEnoughCPUsError(NOT_ENOUGH)
         return cpus

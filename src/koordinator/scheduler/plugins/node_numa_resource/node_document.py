@@ -10,7 +10,7 @@ from koordinator.api.cpu_list import format_cpu_list
 from koordinator.api.quantity import Format
 from koordinator.model.cpu_allocation.topology import CPU, CPUTopology, cpus_of
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.plugins.node_numa_resource.allocation import Amounts, PodAllocation, Room, quantity
+from koordinator.scheduler.plugins.node_numa_resource.allocation import Amounts, FreeCapacity, PodAllocation, quantity
 from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
 
 _ONCE = 1
@@ -19,9 +19,9 @@ _ONCE = 1
 
 def node_document(name: str, node: NodeState, pods: Mapping[str, PodInfo]) -> dict[str, Any]:
     """The node, which has CPUs. ``pods`` are on it, by uid."""
-    room = Room(node.cpus, node.usable_cpus, node.rules.zones, node.taken)
+    capacity = FreeCapacity(node.cpus, node.usable_cpus, node.rules.zones, node.taken)
     zones = node.rules.zones.amounts
-    remaining = {numa_node: room.left(numa_node) for numa_node in zones}
+    remaining = {numa_node: capacity.left(numa_node) for numa_node in zones}
     taken = {numa_node: amounts for numa_node, amounts in node.taken.amounts.items() if any(amounts.values())}
     document: dict[str, Any] = {
         "name": name,

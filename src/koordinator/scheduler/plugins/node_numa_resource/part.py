@@ -21,7 +21,13 @@ from koordinator.scheduler.engine.framework_hooks import (
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.node_numa_resource.allocation import Offer, PodAllocation, Room, added, union
+from koordinator.scheduler.plugins.node_numa_resource.allocation import (
+    FreeCapacity,
+    NumaAllocator,
+    PodAllocation,
+    added,
+    union,
+)
 from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
 from koordinator.scheduler.plugins.node_numa_resource.reserved import (
     Choice,
@@ -69,8 +75,8 @@ class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
         """What the pod may get on the row as it is seen just now."""
         node = self._nodes[row]
         request = node.request(wish, self._packs)
-        room = Room(node.cpus, node.usable_cpus, node.rules.zones, node.taken)
-        return Choice(room, request, self._restored(row), needs_reservation=needs_reservation(pod.pod))
+        capacity = FreeCapacity(node.cpus, node.usable_cpus, node.rules.zones, node.taken)
+        return Choice(capacity, request, self._restored(row), needs_reservation=needs_reservation(pod.pod))
 
     # Reservations.
 
@@ -157,11 +163,11 @@ def _together(pods: Sequence[Reserved]) -> Reserved:
 
 def _designated(choice: Choice, designated: PodAllocation) -> PodAllocation | tuple[Reason, ...]:
     """Just what somebody else has chosen, if it is free."""
-    wanted, offer = designated.amounts, choice.unreserved
-    limits = _smaller(offer.available, wanted) if wanted else None
-    room = choice.shared_room
-    room = replace(room, usable_cpus=room.usable_cpus & designated.cpus, limits=limits)
-    found = Offer(room, choice.request).allocate(mask_of(wanted) if wanted else None)
+    wanted, allocator = designated.amounts, choice.unreserved
+    limits = _smaller(allocator.available, wanted) if wanted else None
+    capacity = choice.shared_capacity
+    capacity = replace(capacity, usable_cpus=capacity.usable_cpus & designated.cpus, limits=limits)
+    found = NumaAllocator(capacity, choice.request).allocate(mask_of(wanted) if wanted else None)
     if isinstance(found, PodAllocation) and found.cpus != designated.cpus:
         return (Reason(NOT_ENOUGH),)
     return found

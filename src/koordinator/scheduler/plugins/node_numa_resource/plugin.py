@@ -270,11 +270,11 @@ def _joined(reasons: Sequence[Reason]) -> Reason:
 
 def _of_zones(found: PodAllocation, choice: Choice, node: NodeState) -> tuple[dict[str, int], dict[str, int]]:
     """What is requested and what there is of the NUMA nodes of an allocation."""
-    zones, room = node.rules.zones.amounts, choice.shared_room
+    zones, capacity = node.rules.zones.amounts, choice.shared_capacity
     requested: dict[str, int] = {}
     allocatable: dict[str, int] = {}
     for numa_node, _ in found.resources:
-        left = room.left(numa_node)
+        left = capacity.left(numa_node)
         for name, amount in zones.get(numa_node, {}).items():
             allocatable[name] = allocatable.get(name, 0) + amount
             requested[name] = requested.get(name, 0) + amount - left[name]

@@ -15,10 +15,10 @@ from koordinator.model.cpu_allocation.accumulator import NOT_ENOUGH, ExclusivePo
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.plugins.node_numa_resource.allocation import (
     Amounts,
-    Offer,
+    FreeCapacity,
+    NumaAllocator,
     PodAllocation,
     Request,
-    Room,
     Taken,
     added,
     positive,
@@ -71,17 +71,19 @@ def counted_twice(allocation: PodAllocation, owners: Sequence[PodAllocation]) ->
 
 
 class Choice:
-    """What a pod may get on a node. ``room`` has all that is taken in it, and nothing that is reserved. ``mask`` of the
-    methods are the NUMA nodes to keep to, None for any."""
+    """What a pod may get on a node. ``capacity`` counts all that is taken, and nothing that is reserved. ``mask`` of
+    the methods are the NUMA nodes to keep to, None for any."""
 
-    def __init__(self, room: Room, request: Request, restored: Restored, *, needs_reservation: bool = False) -> None:
+    def __init__(
+        self, capacity: FreeCapacity, request: Request, restored: Restored, *, needs_reservation: bool = False
+    ) -> None:
         """``needs_reservation``: it takes from a Reservation or not at all."""
-        self.room = room
+        self.capacity = capacity
         self.request = request
         self.restored = restored
         self.needs_reservation = needs_reservation
-        self._offers: dict[str, Offer] = {}
-        self._all: Offer | None = None
+        self._allocators: dict[str, NumaAllocator] = {}
+        self._all: NumaAllocator | None = None
 
     def from_any(self, mask: int | None, *, ignoring: bool = False) -> PodAllocation | tuple[Reason, ...]:
         """From one of the Reservations, or else from the node. ``ignoring``: from all of them and the node alike."""
@@ -93,7 +95,7 @@ class Choice:
     def fits(self, mask: int | None, *, ignoring: bool = False) -> bool:
         """Whether ``from_any`` would give it what it needs."""
         if not self.restored.matched:
-            return self._offer("").fits(mask)
+            return self._allocator("").fits(mask)
         return isinstance(self.from_any(mask, ignoring=ignoring), PodAllocation)
 
     def from_reservations(self, uids: Sequence[str], mask: int | None) -> PodAllocation | tuple[Reason, ...] | None:
@@ -111,30 +113,32 @@ class Choice:
 
     def from_node(self, mask: int | None) -> PodAllocation | tuple[Reason, ...]:
         """From what nobody has reserved."""
-        return self._offer("").allocate(mask)
+        return self._allocator("").allocate(mask)
 
     @property
-    def unreserved(self) -> Offer:
+    def unreserved(self) -> NumaAllocator:
         """What it may have of all Reservations and the node together."""
         if self._all is None:
             preferred = union(each.cpus for each in self.restored.matched.values())
-            self._all = Offer(replace(self.shared_room, preferred=preferred), self.request)
+            self._all = NumaAllocator(replace(self.shared_capacity, preferred=preferred), self.request)
         return self._all
 
     @property
-    def shared_room(self) -> Room:
-        """The room with what its Reservations have left."""
+    def shared_capacity(self) -> FreeCapacity:
+        """The free capacity with what its Reservations have left."""
         if not self.restored.counted_twice:
-            return self.room
-        taken = self.room.taken
-        return replace(self.room, taken=replace(taken, amounts=subtracted(taken.amounts, self.restored.counted_twice)))
+            return self.capacity
+        taken = self.capacity.taken
+        return replace(
+            self.capacity, taken=replace(taken, amounts=subtracted(taken.amounts, self.restored.counted_twice))
+        )
 
     def with_restored(self, restored: Restored) -> Choice:
         """The same with other Reservations."""
-        return Choice(self.room, self.request, restored, needs_reservation=self.needs_reservation)
+        return Choice(self.capacity, self.request, restored, needs_reservation=self.needs_reservation)
 
     def _from_one(self, reserved: Reserved, mask: int | None) -> PodAllocation | tuple[Reason, ...]:
-        found = self._offer(reserved.uid).allocate(mask)
+        found = self._allocator(reserved.uid).allocate(mask)
         if reserved.policy != RESTRICTED or not isinstance(found, PodAllocation):
             return found
         if reserved.is_running_pod:
@@ -142,25 +146,25 @@ class Choice:
             return found if not reserved.cpus & ~found.cpus else (Reason(NOT_ENOUGH),)
         if self.request.cpus > reserved.cpus.bit_count():
             return (Reason(NOT_ENOUGH),)
-        room = self._kept_for_others(reserved.uid)
+        capacity = self._kept_for_others(reserved.uid)
         limits = positive(reserved.amounts) if reserved.amounts else None
-        limited = replace(room, usable_cpus=room.usable_cpus & reserved.cpus, limits=limits)
-        return Offer(limited, self.request).allocate(mask)
+        limited = replace(capacity, usable_cpus=capacity.usable_cpus & reserved.cpus, limits=limits)
+        return NumaAllocator(limited, self.request).allocate(mask)
 
-    def _offer(self, uid: str) -> Offer:
-        """Of the room of a pod that takes from this one alone; "" for the node."""
-        offer = self._offers.get(uid)
-        if offer is None:
-            offer = self._offers[uid] = Offer(self._kept_for_others(uid), self.request)
-        return offer
+    def _allocator(self, uid: str) -> NumaAllocator:
+        """Of the free capacity for a pod that takes from this one alone; "" for the node."""
+        allocator = self._allocators.get(uid)
+        if allocator is None:
+            allocator = self._allocators[uid] = NumaAllocator(self._kept_for_others(uid), self.request)
+        return allocator
 
-    def _kept_for_others(self, uid: str) -> Room:
+    def _kept_for_others(self, uid: str) -> FreeCapacity:
         others = [each for each in self.restored.matched.values() if each.uid != uid]
         own = self.restored.matched.get(uid)
-        room = self.shared_room
+        capacity = self.shared_capacity
         if not others and own is None:
-            return room
-        taken, exclusive = room.taken, dict(room.taken.exclusive)
+            return capacity
+        taken, exclusive = capacity.taken, dict(capacity.taken.exclusive)
         for each in others:
             if each.exclusive:
                 exclusive[each.exclusive] = exclusive.get(each.exclusive, 0) | each.cpus
@@ -169,4 +173,4 @@ class Choice:
             added(taken.amounts, *[positive(each.amounts) for each in others]),
             exclusive,
         )
-        return replace(room, taken=kept, preferred=own.cpus if own is not None else 0)
+        return replace(capacity, taken=kept, preferred=own.cpus if own is not None else 0)

@@ -46,10 +46,10 @@ class _Found:
         self._choice = choice
         self._scorer = scorer
         self._ignoring = ignoring
-        self._zones = zones = choice.room.zones.amounts
+        self._zones = zones = choice.capacity.zones.amounts
         self._available = available = choice.unreserved.available
         self._asked = amplified_requests(choice)
-        self.numa_nodes = choice.room.zones.numa_nodes
+        self.numa_nodes = choice.capacity.zones.numa_nodes
         names = [name for name in choice.request.amounts if any(name in zone for zone in zones.values())]
         self.masks: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
         self._lacking = {
@@ -76,7 +76,7 @@ class _Found:
 
 def amplified_requests(choice: Choice) -> Mapping[str, int]:
     """The requests as the node counts them."""
-    amounts, ratio = choice.request.amounts, choice.room.zones.cpu_ratio
+    amounts, ratio = choice.request.amounts, choice.capacity.zones.cpu_ratio
     if not choice.request.cpus or ratio <= 1:
         return amounts
     return {**amounts, CPU: amplified(amounts[CPU], ratio)}

@@ -66,14 +66,14 @@ class Nominator:
             for row, matched in found.items()
         }
 
-    def _as_filtered(self, pod: PodInfo, row: int, question: Callable[[], T]) -> T:
-        """The answer to a question about the row as Filter plugins see it for the pod."""
+    def _as_filtered(self, pod: PodInfo, row: int, compute: Callable[[], T]) -> T:
+        """What ``compute`` returns while the row is as Filter plugins see it for the pod."""
         if self._points().is_seen(row):
-            return question()
+            return compute()
         with self._view.simulate() as journal:
             for adjustment in self.adjustments(pod, (row,)).values():
                 journal.adjust(row, adjustment)
-            return question()
+            return compute()
 
     def why_not(self, pod: PodInfo, wish: Wish, row: int, matched: Sequence[Booking]) -> tuple[Reason, ...]:
         """Why the pod can neither take from one of ``matched``, which are on the row, nor from the node alone."""
@@ -84,7 +84,7 @@ class Nominator:
         checked = self.checked(pod)
         is_named = wish.affinity is not None and bool(wish.affinity.name)
         found: list[Reason] = []
-        # For pods that do not own these the row is seen as it is, and nobody uses the answer.
+        # For pods that do not own these the row is seen as it is, and nobody uses the result.
         points = self._points()
         for booking in matched:
             if wish.affinity is None and not shares_a_resource(booking, request):

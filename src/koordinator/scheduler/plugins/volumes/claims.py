@@ -90,11 +90,11 @@ class ClaimSearch:
         """The volume for the claim if the pod goes to ``row``; not one of ``taken``."""
         for volume, test in self._kept:
             if volume.metadata.name not in taken:
-                return volume if test is None or test.ask_one(row) else None
+                return volume if test is None or test.evaluate_one(row) else None
         found = [self._on_host(node, taken)]
         free = self._lists.free(self._needs.class_name)
         for key, test in self._anywhere:
-            if test is None or test.ask_one(row):
+            if test is None or test.evaluate_one(row):
                 found.append(self._needs.first(free.get(key, ()), taken))
         best = min((each for each in found if each is not None), default=None)
         return best.volume if best is not None else None
@@ -105,7 +105,7 @@ class ClaimSearch:
             return None
         found = np.zeros(rows.shape[0], dtype=np.bool_)
         for _, test in self._anywhere:
-            found |= test.ask(rows) if test is not None else True
+            found |= test.evaluate(rows) if test is not None else True
         return found
 
     def _on_host(self, node: Node, taken: Collection[str]) -> Candidate | None:

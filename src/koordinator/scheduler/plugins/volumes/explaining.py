@@ -48,7 +48,7 @@ def _out_of_reach(index: VolumeIndex, volumes: PodVolumes, row: int, node: Node)
         volume = index.volumes.get(name)
         if volume is None:
             yield Lack(f"{_named(claim)}: its volume {name} does not exist")
-        elif not BoundVolume(index, volume).ask(np.array((row,), dtype=np.intp))[0]:
+        elif not BoundVolume(index, volume).evaluate(np.array((row,), dtype=np.intp))[0]:
             for text in _unmet(volume, node):
                 yield Lack(f"{_named(claim)}: {text} for its volume {name}")
 
@@ -70,11 +70,11 @@ def _not_made(index: VolumeIndex, claim: PersistentVolumeClaim, row: int, node: 
     if not provisioning.possible:
         what = f"{_named(claim)} ({amount_text(STORAGE, size)}): no free volume of class {name} suits it here"
         yield Lack(f"{what}, and none are made on demand")
-    elif provisioning.allowed is not None and not provisioning.allowed.ask(here)[0]:
+    elif provisioning.allowed is not None and not provisioning.allowed.evaluate(here)[0]:
         storage_class = index.storage_class(name)
         where = _places(storage_class.allowed_topologies) if storage_class is not None else ""
         yield Lack(f"{_named(claim)}: volumes of class {name} are made only where {where}")
-    elif provisioning.capacity is not None and not provisioning.capacity.ask(here)[0]:
+    elif provisioning.capacity is not None and not provisioning.capacity.evaluate(here)[0]:
         largest = largest_volume(index, name, node)
         text = f"{_named(claim)} needs {amount_text(STORAGE, size)} of class {name}, the largest volume that there is "
         yield Lack(f"{text}room for here has {amount_text(STORAGE, largest)}", (size - largest) / max(size, 1))

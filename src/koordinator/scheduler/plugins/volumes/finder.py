@@ -166,14 +166,14 @@ class BoundVolume:
         _, self._plugin, translated = bound_key(volume)
         self._translated = _translated_test(index, translated) if self._plugin else None
 
-    def ask(self, rows: Rows) -> Mask:
+    def evaluate(self, rows: Rows) -> Mask:
         """Whether it can be used on each of ``rows``."""
-        passed = self._test.ask(rows) if self._test is not None else np.ones(rows.shape[0], dtype=np.bool_)
+        passed = self._test.evaluate(rows) if self._test is not None else np.ones(rows.shape[0], dtype=np.bool_)
         if not self._plugin or self._test is self._translated:
             return passed
         migrated = np.array([self._plugin in self._index.migrated(row) for row in rows.tolist()], dtype=np.bool_)
         if migrated.any():
-            passed[migrated] = self._translated.ask(rows[migrated]) if self._translated is not None else True
+            passed[migrated] = self._translated.evaluate(rows[migrated]) if self._translated is not None else True
         return passed
 
 
@@ -226,7 +226,7 @@ class Finder:
             if volume is None:
                 codes[undecided] = VOLUME_MISSING
                 break
-            codes[undecided[~volume.ask(rows[undecided])]] = WRONG_NODE
+            codes[undecided[~volume.evaluate(rows[undecided])]] = WRONG_NODE
         return codes
 
     def _left_on(self, rows: Rows) -> list[tuple[list[PersistentVolumeClaim] | None, Rows]]:
@@ -272,10 +272,10 @@ class Finder:
                 codes[undecided] = NOTHING_TO_BIND
                 break
             if provisioning.allowed is not None:
-                codes[undecided[~provisioning.allowed.ask(rows[undecided])]] = NOTHING_TO_BIND
+                codes[undecided[~provisioning.allowed.evaluate(rows[undecided])]] = NOTHING_TO_BIND
             if provisioning.capacity is not None:
                 undecided = np.flatnonzero(codes == 0)
-                codes[undecided[~provisioning.capacity.ask(rows[undecided])]] = NO_CAPACITY
+                codes[undecided[~provisioning.capacity.evaluate(rows[undecided])]] = NO_CAPACITY
         return codes
 
 

@@ -1,7 +1,7 @@
 """Questions about a node's labels, each answered once a row and remembered until the labels change.
 
 Thousands of pods ask the same of all nodes: may this volume be used here, may one be made here. A volume that is on one
-node's disk names that node by its host name; such a question is answered for all other rows without asking.
+node's disk names that node by its host name; such a test fails for all other rows without being evaluated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from koordinator.model.node_selector import NodePredicate, term_predicate
 from koordinator.scheduler.engine.columns import Mask, NodeColumns, Rows
 
 HOST_NAME: Final = "kubernetes.io/hostname"
-_UNASKED: Final = -1
+_NOT_EVALUATED: Final = -1
 _CELLS: Final = 2_000_000
 _NOBODY: Final[frozenset[str]] = frozenset()
 
@@ -79,49 +79,49 @@ class LabelRows:
 
 
 class NodeTest:
-    """One question. ``hosts``: no node passes that bears none of these host names."""
+    """One test. ``hosts``: no node passes that bears none of these host names."""
 
     def __init__(self, rows: LabelRows, passes: NodePredicate, hosts: frozenset[str] | None = None) -> None:
         self._rows = rows
         self._passes = passes
         self._hosts = hosts
-        self._answers: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
-        """Twice the version of the row's labels when it was asked, plus one if it passed."""
+        self._results: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        """Twice the version of the row's labels when the test ran, plus one if it passed."""
 
-    def ask(self, rows: Rows) -> Mask:
+    def evaluate(self, rows: Rows) -> Mask:
         """Whether each of ``rows`` passes."""
         self._fit()
         versions = self._rows.versions[rows]
-        stale = rows[self._answers[rows] >> 1 != versions]
+        stale = rows[self._results[rows] >> 1 != versions]
         for row in stale.tolist():
-            self._answer(row)
-        return (self._answers[rows] & 1).astype(np.bool_)
+            self._evaluate(row)
+        return (self._results[rows] & 1).astype(np.bool_)
 
-    def ask_one(self, row: int) -> bool:
+    def evaluate_one(self, row: int) -> bool:
         """The same for a single row."""
         self._fit()
-        if int(self._answers[row]) >> 1 != int(self._rows.versions[row]):
-            self._answer(row)
-        return bool(self._answers[row] & 1)
+        if int(self._results[row]) >> 1 != int(self._rows.versions[row]):
+            self._evaluate(row)
+        return bool(self._results[row] & 1)
 
-    def _answer(self, row: int) -> None:
+    def _evaluate(self, row: int) -> None:
         node = self._rows.columns.nodes[row]
         passed = node is not None and self._passes(node)
-        self._answers[row] = int(self._rows.versions[row]) * 2 + passed
+        self._results[row] = int(self._rows.versions[row]) * 2 + passed
 
     def _fit(self) -> None:
-        known, size = self._answers.shape[0], self._rows.columns.size
+        known, size = self._results.shape[0], self._rows.columns.size
         if known >= size:
             return
         self._rows.fit(size)
         wanted = self._rows.versions.shape[0]
-        larger = np.full(wanted, _UNASKED, dtype=np.int32)
+        larger = np.full(wanted, _NOT_EVALUATED, dtype=np.int32)
         if self._hosts is not None:
-            # Whoever bears another host name now need not be asked; a change of labels makes a row ask again.
+            # The test need not run for a node with another host name; a change of its labels makes it run again.
             larger[:size] = self._rows.versions[:size] * 2
-            larger[self._rows.on_hosts(self._hosts)] = _UNASKED
-        larger[:known] = self._answers
-        self._answers = larger
+            larger[self._rows.on_hosts(self._hosts)] = _NOT_EVALUATED
+        larger[:known] = self._results
+        self._results = larger
 
 
 class NodeTests:
@@ -133,7 +133,7 @@ class NodeTests:
         self._tests: OrderedDict[Hashable, NodeTest] = OrderedDict()
 
     def get(self, key: Hashable, passes: Callable[[], NodePredicate], hosts: frozenset[str] | None = None) -> NodeTest:
-        """The question ``key``; ``passes`` is compiled when it is new."""
+        """The test ``key``; ``passes`` is compiled when it is new."""
         test = self._tests.get(key)
         if test is not None:
             self._tests.move_to_end(key)

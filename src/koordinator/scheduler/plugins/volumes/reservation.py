@@ -204,7 +204,7 @@ class Reservation:
         return is_fully_bound(claim)
 
     def _check_place(self, index: VolumeIndex, volume: PersistentVolume, row: int) -> None:
-        if not BoundVolume(index, volume).ask(np.array((row,), dtype=np.intp))[0]:
+        if not BoundVolume(index, volume).evaluate(np.array((row,), dtype=np.intp))[0]:
             affinity = f'pv "{volume.metadata.name}" node affinity'
             raise PluginError(f'{affinity} doesn\'t match node "{self.node_name}": no matching NodeSelectorTerms')
 

@@ -50,7 +50,7 @@ class VolumeZone(VolumePlugin):
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         test: NodeTest = state
-        return (~test.ask(rows)).astype("int64")
+        return (~test.evaluate(rows)).astype("int64")
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (_CONFLICT,)

@@ -7,12 +7,12 @@ from typing import Any
 
 from rich.console import Console
 
-from koordinator.cli.explain_node import print_offer
+from koordinator.cli.explain_node import print_overcommit
 
 
-def printed(offer: dict[str, Any]) -> str:
+def printed(overcommit: dict[str, Any]) -> str:
     console = Console(file=io.StringIO(), width=140)
-    print_offer(offer, console)
+    print_overcommit(overcommit, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -22,7 +22,7 @@ def amount(resource: str, value: int, terms: dict[str, int], **more: Any) -> dic
     return {"resource": resource, "value": value, "terms": parts, "adjustments": [], **more}
 
 
-def offer(*amounts: dict[str, Any], **more: Any) -> dict[str, Any]:
+def overcommit(*amounts: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"amounts": list(amounts), "abnormal": [], "problems": [], **more}
 
 
@@ -36,33 +36,33 @@ def row(text: str, first: str) -> list[str]:
 
 
 def test_each_term_has_its_line_and_each_resource_its_column() -> None:
-    text = printed(offer(CPU, MEMORY))
+    text = printed(overcommit(CPU, MEMORY))
     assert row(text, "capacity") == ["capacity", "+100,000m", "+4,096Mi"]
     assert row(text, "system usage") == ["system usage", "-75,000m", ""]
     assert row(text, "pod usage") == ["pod usage", "", "-1,024Mi"]
-    assert row(text, "= offered") == ["= offered", "25,000m", "3,072Mi"]
+    assert row(text, "= allocatable") == ["= allocatable", "25,000m", "3,072Mi"]
 
 
 def test_the_report_that_it_is_made_from_is_named() -> None:
-    assert "from the report of then" in printed(offer(CPU))
+    assert "from the report of then" in printed(overcommit(CPU))
 
 
 def test_adjustments_come_after_the_sum() -> None:
-    text = printed(offer(CPU | {"adjustments": [{"name": "thirdPartyAllocations", "amount": -5_000}]}))
-    assert text.index("= offered") < text.index("third party allocations")
+    text = printed(overcommit(CPU | {"adjustments": [{"name": "thirdPartyAllocations", "amount": -5_000}]}))
+    assert text.index("= allocatable") < text.index("third party allocations")
 
 
 def test_a_cap_is_shown() -> None:
-    assert row(printed(offer(CPU | {"cap": 30_000})), "at most") == ["at most", "30,000m"]
+    assert row(printed(overcommit(CPU | {"cap": 30_000})), "at most") == ["at most", "30,000m"]
 
 
 def test_what_is_not_offered_says_why() -> None:
     gone = amount("kubernetes.io/mid-cpu", 0, {}, reset="MetricExpired", sentence="mid-cpu is not offered: it is old")
-    assert "mid-cpu is not offered: it is old" in printed(offer(gone))
+    assert "mid-cpu is not offered: it is old" in printed(overcommit(gone))
 
 
 def test_what_is_wrong_is_said_first() -> None:
-    text = printed(offer(CPU, **abnormal(), problems=["a label cannot be read"]))
+    text = printed(overcommit(CPU, **abnormal(), problems=["a label cannot be read"]))
     assert text.index("the agent is silent") < text.index("a label cannot be read") < text.index("capacity")
 
 
@@ -72,13 +72,13 @@ def abnormal(**more: Any) -> dict[str, Any]:
 
 
 def test_an_abnormal_node_says_why_and_since_when() -> None:
-    lines = printed(offer(**abnormal())).split("\n")
+    lines = printed(overcommit(**abnormal())).split("\n")
     assert "abnormal since noon: the agent is silent (MetricsStopped)" in lines
     assert "abnormal: and more (Other)" in lines
 
 
 def test_a_node_on_its_way_back_says_so() -> None:
-    text = printed(offer(CPU, **abnormal(soundSince="one")))
+    text = printed(overcommit(CPU, **abnormal(soundSince="one")))
     assert "reports are sound since one" in text
 
 
@@ -87,24 +87,24 @@ def test_a_manager_that_cannot_be_asked_is_said() -> None:
 
 
 def test_the_policy_is_named() -> None:
-    text = printed(offer(CPU | {"policy": "usage"}, MEMORY | {"policy": "request"}))
+    text = printed(overcommit(CPU | {"policy": "usage"}, MEMORY | {"policy": "request"}))
     assert row(text, "policy") == ["policy", "usage", "request"]
 
 
 def test_what_terms_come_from_stands_below_once() -> None:
-    text = printed(offer(CPU | {"inputs": {"systemUsage": 75_000, "reserved": 2_000}}, MEMORY))
+    text = printed(overcommit(CPU | {"inputs": {"systemUsage": 75_000, "reserved": 2_000}}, MEMORY))
     assert row(text, "(reserved)") == ["(reserved)", "2,000m", ""]
     assert "(system usage)" not in text
 
 
 def test_what_is_nothing_everywhere_is_left_out() -> None:
-    text = printed(offer(CPU | {"inputs": {"hostApplications": 0}}, MEMORY))
+    text = printed(overcommit(CPU | {"inputs": {"hostApplications": 0}}, MEMORY))
     assert "(host applications)" not in text
 
 
 def test_each_zone_has_its_sums() -> None:
     zones = [CPU | {"zone": "node-0"}, MEMORY | {"zone": "node-0"}, CPU | {"zone": "node-1", "value": 7}]
-    text = printed(offer(zones=zones))
+    text = printed(overcommit(zones=zones))
     first, second = text.split("Zone node-1")
-    assert row(first[first.index("Zone node-0") :], "= offered") == ["= offered", "25,000m", "3,072Mi"]
-    assert row(second, "= offered") == ["= offered", "7m"]
+    assert row(first[first.index("Zone node-0") :], "= allocatable") == ["= allocatable", "25,000m", "3,072Mi"]
+    assert row(second, "= allocatable") == ["= allocatable", "7m"]
