@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
+from koordinator.scheduler.plugins.node_resources.strategies import mean_share
 
 MOST_ALLOCATED = "MostAllocated"
 
@@ -19,15 +19,8 @@ class DeviceScorer:
 
     def score(self, request: Mapping[str, int], total: Mapping[str, int], free: Mapping[str, int]) -> int:
         """0..100, the weighted mean over the resources that there are."""
-        score = weights = 0
-        for name, weight in self._weights.items():
-            whole = total.get(name, 0)
-            if whole > 0:
-                score += weight * self._score(whole - free.get(name, 0) + request.get(name, 0), whole)
-                weights += weight
-        return score // weights if weights else 0
-
-    def _score(self, requested: int, whole: int) -> int:
-        if self._most:
-            return min(requested, whole) * MAX_NODE_SCORE // whole
-        return max(0, whole - requested) * MAX_NODE_SCORE // whole
+        resources = [
+            (weight, total.get(name, 0) - free.get(name, 0) + request.get(name, 0), total.get(name, 0))
+            for name, weight in self._weights.items()
+        ]
+        return mean_share(resources, most=self._most)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
 from koordinator.scheduler.plugins.node_resources.allocation import ResourceWeight, is_scalar
+from koordinator.scheduler.plugins.node_resources.strategies import mean_share
 
 _OF_EVERY_NODE = ("cpu", "memory", "ephemeral-storage")
 
@@ -20,15 +20,11 @@ class NUMAScorer:
         self._most = most
 
     def score(self, requested: Mapping[str, int], allocatable: Mapping[str, int], asked: Mapping[str, int]) -> int:
-        """How good it would be for a pod that asks for this. A resource that is not there is left out, and so is an
-        extended one that the pod does not ask for."""
-        total = weights = 0
-        for name, weight in self._weights:
-            whole, more = allocatable.get(name, 0), asked.get(name, 0)
-            if not whole or (not more and is_scalar(name)):
-                continue
-            used = requested.get(name, 0) + more
-            part = min(used, whole) if self._most else max(0, whole - used)
-            total += part * MAX_NODE_SCORE // whole * weight
-            weights += weight
-        return total // weights if weights else 0
+        """How good it would be for a pod that requests ``asked``. An extended resource that the pod does not request is
+        left out."""
+        resources = [
+            (weight, requested.get(name, 0) + asked.get(name, 0), allocatable.get(name, 0))
+            for name, weight in self._weights
+            if asked.get(name, 0) or not is_scalar(name)
+        ]
+        return mean_share(resources, most=self._most)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -82,6 +82,18 @@ def least_allocated_of_one(requested: Sequence[int], allocatable: Sequence[int],
             if free > 0:
                 total += free * MAX_NODE_SCORE // whole * factor
     return total // weight if weight else 0
+
+
+def mean_share(resources: Iterable[tuple[int, int, int]], *, most: bool) -> int:
+    """0..100 for one node, NUMA node or device of which ``resources`` are (weight, requested, allocatable), as
+    ``most_allocated`` or ``least_allocated`` gives it. A resource of which there is nothing does not count."""
+    total = weights = 0
+    for weight, requested, allocatable in resources:
+        if allocatable > 0:
+            part = min(requested, allocatable) if most else max(0, allocatable - requested)
+            total += part * MAX_NODE_SCORE // allocatable * weight
+            weights += weight
+    return total // weights if weights else 0
 
 
 def most_allocated(fill: Fill) -> Ints:
