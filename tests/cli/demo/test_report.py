@@ -115,7 +115,7 @@ def test_batch_resources_may_shrink_under_the_pods_that_have_them() -> None:
 
 
 @pytest.mark.parametrize("offered", [5_000, 6_000, 0])
-def test_an_offer_that_does_not_follow_online_load_fails_its_claim(offered: int) -> None:
+def test_batch_capacity_that_does_not_follow_online_load_fails_its_claim(offered: int) -> None:
     day = a_good_day()
     day.batch_capacity[14] = BatchCapacity(14.0, offered)
     assert failing(day) == [7]
@@ -229,7 +229,7 @@ def test_quotas_that_do_not_lend_and_take_back_fail_their_claim(used: list[tuple
 
 
 @pytest.mark.parametrize(
-    ("rooms", "node"),
+    ("reservations", "node"),
     [
         ([(4.0, "Pending", ""), (19.0, "Succeeded", "a")], "a"),
         ([(4.0, "Available", "a"), (5.0, "Available", "b"), (19.0, "Succeeded", "b")], "b"),
@@ -238,7 +238,7 @@ def test_quotas_that_do_not_lend_and_take_back_fail_their_claim(used: list[tuple
     ],
     ids=["held too late", "moved", "not used", "the release went elsewhere"],
 )
-def test_a_room_that_is_not_held_and_used_fails_its_claim(
+def test_a_reservation_that_is_not_held_and_used_fails_its_claim(
     reservations: list[tuple[float, str, str]], node: str
 ) -> None:
     day = a_good_day()
