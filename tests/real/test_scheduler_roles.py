@@ -28,7 +28,7 @@ _NUMA = {"name": "NodeNUMAResource"}
 _DEVICES = {"name": "DeviceShare"}
 _REVOKING = {"monitorAllQuotas": True, "delayEvictTime": "0s", "revokePodInterval": "1s"}
 _ARGS = {"apiVersion": API_VERSION, "kind": "ElasticQuotaArgs", "quotaGroupNamespace": "default", **_REVOKING}
-_SOON = {"apiVersion": API_VERSION, "kind": "ReservationArgs", "gcDurationSeconds": 1}
+_SOON = {"apiVersion": API_VERSION, "kind": "ReservationArgs", "gcDurationSeconds": 1, "gcIntervalSeconds": 1}
 PROFILE = {
     **LOAD_AWARE,
     "plugins": {
