@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from koordinator.api.pod import Pod
 from koordinator.base.errors import ConfigurationError
-from koordinator.descheduler.framework import DeschedulePlugin
+from koordinator.descheduler.framework import DeschedulePlugin, Eviction, Step
 from tests.descheduler.clusters import FakeEvictor, evicted, make_node, make_plugin, make_pod, make_snapshot
 
 NODES = [make_node("a", labels={"zone": "1"}), make_node("b", labels={"zone": "2"})]
@@ -16,10 +17,17 @@ CRASHED = {"name": "main", "restartCount": 7, "state": {"waiting": {"reason": "C
 ENDED = {"name": "main", "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
 
 
-def leaving(plugin: str, args: dict[str, Any], pods: list[Pod], nodes: Any = NODES, refused: str = "") -> list[str]:
+def leaving(
+    plugin: str,
+    args: dict[str, Any],
+    pods: list[Pod],
+    nodes: Any = NODES,
+    refused: str = "",
+    answer: Callable[[Step], bool] = lambda step: True,
+) -> list[str]:
     made = make_plugin(plugin, args, FakeEvictor({refused: "protected"}))
     snapshot = make_snapshot(nodes, pods)
-    return evicted(made.deschedule(snapshot) if isinstance(made, DeschedulePlugin) else made.balance(snapshot))
+    return evicted(made.deschedule(snapshot) if isinstance(made, DeschedulePlugin) else made.balance(snapshot), answer)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +169,19 @@ def test_duplicates_are_spread_evenly() -> None:
     assert leaving("RemoveDuplicates", {"excludeOwnerKinds": ["ReplicaSet"]}, pods) == []
     pinned = [make_pod(f"web-{n}", "a", spec={"nodeSelector": {"zone": "1"}}) for n in range(4)]
     assert leaving("RemoveDuplicates", {}, pinned) == []
+
+
+@pytest.mark.parametrize(
+    ("protected", "names"),
+    [(["web-3"], ["web-2", "web-1"]), (["web-2", "web-3"], ["web-1"]), (["web-1", "web-2", "web-3"], [])],
+)
+def test_another_duplicate_leaves_for_one_that_may_not(protected: list[str], names: list[str]) -> None:
+    pods = [make_pod(f"web-{n}", "a") for n in range(4)]
+
+    def is_taken(step: Step) -> bool:
+        return isinstance(step, Eviction) and step.pod.metadata.name not in protected
+
+    assert leaving("RemoveDuplicates", {}, pods, answer=is_taken) == names
 
 
 def spread(count: int, node: str, **constraint: Any) -> list[Pod]:

@@ -47,8 +47,14 @@ class RemoveDuplicates(BalancePlugin):
                 continue
             most = -(-total[owner] // targets)
             for name, pods in by_node.items():
-                for pod in pods[max(most - 1, 0) :]:
-                    yield Eviction(pod, f"node {name} has {len(pods) + 1} pods of {owner[1]} {owner[0]}/{owner[2]}")
+                reason = f"node {name} has {len(pods) + 1} pods of {owner[1]} {owner[0]}/{owner[2]}"
+                kept = max(most - 1, 0)
+                surplus = len(pods) - kept
+                # One may not be evicted, for a PodDisruptionBudget say: then one of those that would stay goes.
+                for pod in (*pods[kept:], *reversed(pods[:kept])):
+                    if surplus <= 0:
+                        break
+                    surplus -= yield Eviction(pod, reason)
 
     def _alike(self, pods: Sequence[Pod]) -> Iterable[tuple[tuple[_Owner, ...], list[Pod]]]:
         """The evictable pods of a node by their owners and images."""
