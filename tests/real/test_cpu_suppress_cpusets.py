@@ -24,7 +24,7 @@ from tests.real.cpu_counters import CPUCounters
 from tests.real.manager_cluster import prepare
 from tests.real.programs import RealPrograms
 from tests.real.sandbox_node import both_koordlets, log_of, pretended_lscpu
-from tests.real.test_koordlet_steps import SLO, differences, folders, pod, write_machine
+from tests.real.test_koordlet_steps import SLO, differences, folders, pod, write_cgroup, write_machine
 
 Document = dict[str, Any]
 CPUS = 16
@@ -58,6 +58,10 @@ class Step:
     """CPUs that the scheduler has given to the pods of a class."""
     above: str = ""
     """What the folders above containers have, where that is something else."""
+    applications: tuple[Mapping[str, Any], ...] = ()
+    """That run on the host, in no pod."""
+    hosted: str = EVERY_CPU
+    """The CPUs of those of class LS."""
 
     def __str__(self) -> str:
         return self.name
@@ -102,6 +106,28 @@ STEPS = [
     Step("LSE and LSR pods", "2,4-6,12-14", load=3.9, pinned={"LSE": "0-1,8-9", "LSR": "2-3"}),
     Step("off at the end", EVERY_CPU, threshold=OFF),
 ]
+WEB = {"name": "web", "qos": "LS", "priority": "koord-prod"}
+PROXY = {
+    "name": "proxy",
+    "qos": "LS",
+    "cgroupPath": {"base": "CgroupRoot", "parentDir": "edge", "relativePath": "proxy"},
+}
+CRON = {"name": "cron", "qos": "BE", "priority": "koord-batch"}
+HOSTED = {"host-latency-sensitive/web": True, "edge/proxy": True, "host-best-effort/cron": False}
+"""The folders of these applications, and whether koordlet gives them CPUs."""
+HOST_STEPS = [
+    Step("applications of the host", EVERY_CPU, threshold=OFF, applications=(WEB, CRON)),
+    Step("no CPU of LSE pods", "4-15", threshold=OFF, pinned={"LSE": "0-3"}, applications=(WEB, PROXY), hosted="4-15"),
+    Step(
+        "none for another class",
+        "4-11",
+        threshold=OFF,
+        pinned={"LSE": "0-3,12-15"},
+        applications=(WEB, PROXY, CRON),
+        hosted="4-11",
+    ),
+    Step("all CPUs again", EVERY_CPU, threshold=OFF, applications=(WEB, PROXY)),
+]
 STATIC_STEPS = [
     Step("off", EVERY_CPU, threshold=OFF),
     Step("on: 10.4 less 2.9 CPUs", "0-1,4-5,8-9,12-13", above=EVERY_CPU),
@@ -138,7 +164,9 @@ class Bench:
             write_machine(machine, self.pods)
             machine.write_cpus(TOPOLOGY)
             machine.write_numa_memory(1, 16 << 20)
-            for each in ("", *folders(self.pods)):
+            for each in HOSTED:
+                write_cgroup(machine, each)
+            for each in ("", *folders(self.pods), *HOSTED):
                 machine.write(f"/sys/fs/cgroup/cpuset/{each}/cpuset.cpus", f"{EVERY_CPU}\n")
             self._create_node(name)
         self.counters = CPUCounters()
@@ -169,7 +197,8 @@ class Bench:
         annotations = {key: json.dumps(step.node[key]) if key in step.node else None for key in (RESERVED, SYSTEM)}
         for name in self.machines:
             self._must("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": annotations}})
-            self._must("PATCH", f"{SLO}/nodeslos/{name}", {"spec": {"resourceUsedThresholdWithBE": threshold}})
+            spec = {"resourceUsedThresholdWithBE": threshold, "hostApplications": step.applications}
+            self._must("PATCH", f"{SLO}/nodeslos/{name}", {"spec": spec})
         started = quiet_since = time.monotonic()
         while time.monotonic() - quiet_since < QUIET_SECONDS and time.monotonic() - started < MOST_SECONDS:
             time.sleep(0.1)
@@ -180,10 +209,21 @@ class Bench:
     def _wrong(self, step: Step) -> str:
         shown = {name: _best_effort(machine) for name, machine in self.machines.items()}
         expected = parse_cpu_list(step.cpus), parse_cpu_list(step.above or step.cpus), step.quota
+        hosted = {name: _hosted(machine) for name, machine in self.machines.items()}
+        in_host = {
+            folder: parse_cpu_list(step.hosted if is_given else EVERY_CPU) for folder, is_given in HOSTED.items()
+        }
         others = differences(*self.machines.values())
-        if all(each == expected for each in shown.values()) and not others:
+        is_right = all(each == expected for each in shown.values())
+        if is_right and not others and (not step.applications or all(each == in_host for each in hosted.values())):
             return ""
-        return f"{step.name}: {shown}, not {expected}; {others}"
+        return f"{step.name}: {shown}, not {expected}; {hosted}, not {in_host}; {others}"
+
+
+def _hosted(machine: FakeMachine) -> dict[str, frozenset[int]]:
+    """The CPUs of the applications of the host, by their folders."""
+    cpusets = Path(machine.host.cgroup) / "cpuset"
+    return {folder: parse_cpu_list((cpusets / folder / "cpuset.cpus").read_text().strip()) for folder in HOSTED}
 
 
 def _best_effort(machine: FakeMachine) -> tuple[frozenset[int], frozenset[int], int] | str:
@@ -197,7 +237,8 @@ def _best_effort(machine: FakeMachine) -> tuple[frozenset[int], frozenset[int], 
     if any(len(kind) != 1 for kind in kinds):
         return json.dumps(texts)
     (cpus,), (wide,) = kinds
-    return cpus, wide, int((cgroups / "cpu" / ROOT / "cpu.cfs_quota_us").read_text())
+    # Empty while it is being written, as a file in a folder may be.
+    return cpus, wide, int((cgroups / "cpu" / ROOT / "cpu.cfs_quota_us").read_text() or 0)
 
 
 def _bench(programs: RealPrograms, folder: Path, *arguments: str, **kubelet_configuration: str) -> Iterator[Bench]:
@@ -246,6 +287,11 @@ _SECOND_PART = [each.name for each in STEPS].index("CPUs that the node reserves"
     "step", [pytest.param(each, id=f"part {int(number >= _SECOND_PART)}: {each}") for number, each in enumerate(STEPS)]
 )
 def test_best_effort_pods_have_the_same_cpus_as_with_the_original(step: Step, bench: Bench) -> None:
+    _check(step, bench)
+
+
+@pytest.mark.parametrize("step", [pytest.param(each, id=f"part 1: {each}") for each in HOST_STEPS])
+def test_applications_of_the_host_have_the_same_cpus_as_with_the_original(step: Step, bench: Bench) -> None:
     _check(step, bench)
 
 

@@ -127,12 +127,13 @@ STEPS: list[Step] = [
 ]
 HOOK_GATES = (
     "CPUNormalization=true,BatchResource=true,CPUSetAllocator=true,CPUBurst=false,RdtResctrl=false,GroupIdentity=false,"
-    "GPUEnvInject=false"
+    "GPUEnvInject=false,OOMScoreAdj=true"
 )
 UNSUPPRESSED: Document = {"resourceUsedThresholdWithBE": {"enable": False}}
 RATIO = "node.koordinator.sh/cpu-normalization-ratio"
 RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
 OWN_CPU = {RESOURCE_STATUS: json.dumps({"cpuset": "0"})}
+OOM_SCORE, OOM_SCORES = "koordinator.sh/oom-score-adj", "koordinator.sh/oom-score-adj-spec"
 HookStep = tuple[str, Document, dict[str, str], dict[str, dict[str, str]]]
 """What it is, what of BASE is different, the annotations of the node, and those of pods."""
 HOOK_STEPS: list[HookStep] = [
@@ -148,6 +149,12 @@ HOOK_STEPS: list[HookStep] = [
     ("a CPU for an LSR pod", UNSUPPRESSED, {RATIO: "1.00"}, {"lsr": OWN_CPU}),
     ("and a ratio", UNSUPPRESSED, {RATIO: "1.50"}, {"lsr": OWN_CPU}),
     ("no CPU any more", UNSUPPRESSED, {RATIO: "1.00"}, {}),
+    ("an OOM score", UNSUPPRESSED, {}, {"ls": {OOM_SCORE: "500"}, "be": {OOM_SCORE: "1000"}}),
+    ("one for the container", UNSUPPRESSED, {}, {"ls": {OOM_SCORE: "500", OOM_SCORES: '{"c": -200}'}}),
+    ("one for another container", UNSUPPRESSED, {}, {"ls": {OOM_SCORE: "300", OOM_SCORES: '{"other": -200}'}}),
+    ("none that the kernel has", UNSUPPRESSED, {}, {"ls": {OOM_SCORE: "1001"}}),
+    ("one that cannot be read", UNSUPPRESSED, {}, {"ls": {OOM_SCORE: "100", OOM_SCORES: "{nonsense"}}),
+    ("no OOM score any more", UNSUPPRESSED, {}, {}),
 ]
 PARTS = {"part 0": STEPS[:24], "part 1": STEPS[24:44], "part 2": STEPS[44:]}
 """Each is taken by two programs of its own. What comes before a step in its part has left its traces."""
@@ -248,16 +255,23 @@ def write_cgroup(machine: FakeMachine, folder: str) -> None:
 def shown(machine: FakeMachine) -> dict[str, str]:
     """Every file that may be written, by its path on the machine."""
     names = {*CPU_FILES, *MEMORY_FILES, "cpuset.cpus"}
-    found = [path for path in (machine.root / "sys/fs/cgroup").rglob("*") if path.name in names]
+    found = [*(machine.root / "proc").glob("*/oom_score_adj")]
+    found += [path for path in (machine.root / "sys/fs/cgroup").rglob("*") if path.name in names]
     found += [machine.root / path.lstrip("/") for path in NODE_FILES]
     return {str(path.relative_to(machine.root)): comparable(path) for path in found}
 
 
 def comparable(path: Path) -> str:
-    """The content; what the kernel would round down to whole pages is rounded, and lists of CPUs are in their order."""
+    """The content as the kernel would show it: in whole pages, with lists of CPUs in their order, and -1 for any quota
+    below 0, into which the original divides the -1 of no quota at all."""
     text = path.read_text().strip()
+    if not text:
+        # It is being written: a file in a folder is empty for a moment.
+        return text
     if path.name == "cpuset.cpus":
         return format_cpu_list(parse_cpu_list(text))
+    if path.name == "cpu.cfs_quota_us":
+        return str(max(int(text), -1))
     return str(int(text) // PAGE * PAGE) if path.name in ("memory.min", "memory.low", "memory.high") else text
 
 
@@ -283,6 +297,9 @@ class Bench:
         self.machines = {name: FakeMachine(folder / name) for name in ("ours", "original")}
         for name, machine in self.machines.items():
             write_machine(machine, self.pods)
+            for process, each in enumerate(folders(self.pods), start=1000):
+                machine.write(f"/sys/fs/cgroup/cpu/{each}/cgroup.procs", f"{process}\n" if each.count("/") > 1 else "")
+                machine.write(f"/proc/{process}/oom_score_adj", "0\n")
             self._create_node(name)
 
     def _create_node(self, name: str) -> None:
