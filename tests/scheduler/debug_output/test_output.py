@@ -148,6 +148,7 @@ def test_a_diagnosis_says_who_leaves_for_whom(caplog: pytest.LogCaptureFixture) 
             "TriggerPodKey": "default/g-0",
             "preemptorKey": "default/g",
             "reason": "preempt success",
+            "message": "preempt success, alreadyWaitForBound: 0/2",
             "podToNominatedNode": {"default/g-0": "n0", "default/g-1": "n1"},
             "victims": victims,
         },
@@ -156,10 +157,17 @@ def test_a_diagnosis_says_who_leaves_for_whom(caplog: pytest.LogCaptureFixture) 
 
 def test_a_diagnosis_says_that_nobody_leaves(caplog: pytest.LogCaptureFixture) -> None:
     first, *others = preempting([important(member("g", number, 3)) for number in range(3)], caplog)
-    expected = {"TriggerPodKey": "default/g-0", "preemptorKey": "default/g", "reason": "preemption not helpful"}
-    assert first["otherDiagnosis"] == expected
+    why = "0/2 nodes are available: 2 Insufficient cpu."
+    assert first["otherDiagnosis"] == {
+        "TriggerPodKey": "default/g-0",
+        "preemptorKey": "default/g",
+        "reason": "preemption not helpful",
+        "message": why,
+    }
+    tried = "preemption already attempted"
+    message = f"{tried} by default/g-0 with message {why}"
     assert [each["otherDiagnosis"] for each in others] == [
-        {"TriggerPodKey": f"default/g-{number}", "reason": "preemption already attempted"} for number in (1, 2)
+        {"TriggerPodKey": f"default/g-{number}", "reason": tried, "message": message} for number in (1, 2)
     ]
 
 

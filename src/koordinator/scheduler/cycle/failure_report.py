@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
 from koordinator.api.kinds import PODS, Kind
@@ -95,8 +95,12 @@ class FailureReporter:
 
     def _enqueue(self, failure: Failure) -> None:
         uid = failure.pod.metadata.uid
-        if uid not in self._waiting:
+        known = self._waiting.get(uid)
+        if known is None:
             self._available.release()
+        elif failure.nominated_node is None:
+            # A member of a gang is nominated before its own attempt fails, which says nothing of nominations.
+            failure = replace(failure, nominated_node=known.nominated_node)
         self._waiting[uid] = failure
 
     def drop(self, uid: str) -> None:

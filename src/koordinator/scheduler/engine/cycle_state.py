@@ -46,6 +46,11 @@ class CyclePreFilterPlugin(Plugin):
         pod keeps its filter results: PostFilter plugins are asked as if this plugin had rejected every node, and may
         simulate. The pod waits for ``events_to_register``."""
 
+    def refusal_if_tried(self, pod: PodInfo) -> Reason | None:
+        """Why it would end an attempt of the pod as things are, or would be in a simulation, in which plugins that plan
+        for several pods ask. Changes nothing. The default never knows."""
+        return None
+
     def waits_as(self, pod: PodInfo) -> Hashable:
         """If not None: the pods that this plugin has rejected and that have equal keys wait for the same, so that
         ``queueing_hint`` is asked once for all of them. The default asks for every pod."""

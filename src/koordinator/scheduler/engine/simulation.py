@@ -149,9 +149,7 @@ class Simulation:
     def reasons(self, pod: PodInfo, row: int, *, ignoring: Collection[str] = ()) -> Sequence[Reason]:
         """Why it would not; empty if it would."""
         failure = self.failure(pod, row, ignoring=ignoring)
-        if isinstance(failure, Failure):
-            return failure.plugin.reasons(pod, failure.state, failure.code)
-        return (failure,) if failure is not None else ()
+        return reasons_of(failure, pod) if failure is not None else ()
 
     def failure(self, pod: PodInfo, row: int, *, ignoring: Collection[str] = ()) -> Failure | Reason | None:
         """Who would reject the row for the pod: a filter, or else PreFilter or a predicate with a reason."""
@@ -213,6 +211,13 @@ class Simulation:
             plan = plan_class(self._profile, self._state.view.columns, pod, with_scores=False)
             planned = self._planned[key] = _Planned(self._profile, plan, pod, None)
         return planned
+
+
+def reasons_of(failure: Failure | Reason, pod: PodInfo) -> Sequence[Reason]:
+    """What people are told of a failure of the pod."""
+    if isinstance(failure, Failure):
+        return failure.plugin.reasons(pod, failure.state, failure.code)
+    return (failure,)
 
 
 class Allocators:

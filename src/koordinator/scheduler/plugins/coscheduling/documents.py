@@ -7,8 +7,8 @@ from typing import Any
 
 from koordinator.api.timestamps import format_time
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import PostFilterResult
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Member, MemberState
+from koordinator.scheduler.plugins.coscheduling.job_preemption import JobPlan
 
 
 def gang_document(gang: Gang) -> dict[str, Any]:
@@ -40,8 +40,9 @@ def _keys(members: Mapping[str, Member]) -> list[str]:
     return sorted(member.key for member in members.values())
 
 
-def preemption_document(trigger: PodInfo, job: str, outcome: str, result: PostFilterResult) -> dict[str, Any]:
+def preemption_document(trigger: PodInfo, job: str, plan: JobPlan) -> dict[str, Any]:
     """How room was looked for, as the original's JobPreemptionState has it, without durations."""
+    result = plan.result
     nominated = {pod.key: node_name for pod, node_name in result.nominations if node_name}
     if result.nominated_node:
         nominated[trigger.key] = result.nominated_node
@@ -50,7 +51,7 @@ def preemption_document(trigger: PodInfo, job: str, outcome: str, result: PostFi
         metadata = victim.pod.metadata
         names = {"namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid}
         victims.setdefault(victim.pod.spec.node_name, []).append(names)
-    document: dict[str, Any] = {"TriggerPodKey": trigger.key, "reason": outcome}
+    document: dict[str, Any] = {"TriggerPodKey": trigger.key, "reason": plan.outcome, "message": plan.message}
     if job:
         document["preemptorKey"] = job
     if nominated:

@@ -220,6 +220,8 @@ class Wave:
     """Node -> how many members of a Strict gang had it when one of them failed."""
     preemption: str = ""
     """What has become of the search for room by preemption in this attempt; empty when nobody has looked."""
+    regain: str = ""
+    """What those are told that have a node and let it go, if they are going to get it again; else empty."""
 
     def bound_with(self, number: int) -> int:
         """As how many are bound together those say of themselves that may be bound now, which are ``number``. Who

@@ -201,7 +201,7 @@ class GangCache:
                 f'GangGroup "{group.id}" gets rejected due to member Pod "{member.key}" is unschedulable '
                 f'with reason "{error}", alreadyWaitForBound: {waiting}'
             )
-            self._reject_waiting(group, wave.failure)
+            self._reject_waiting(group, wave.regain or wave.failure)
 
     def not_freed_by(self, uid: str) -> Collection[str]:
         """The uids of pods that are not to be tried again because a member lets go of its node: of those for which no

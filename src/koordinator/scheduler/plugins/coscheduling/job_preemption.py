@@ -7,20 +7,28 @@ the whole plan is tried once more with just these gone. A plan that cannot place
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from koordinator.api.labels import DISABLE_PREEMPTIBLE, QUESTIONED_OBJECT_KEY, QUOTA_PREEMPTIBLE
+from koordinator.scheduler.engine.cached_results import Failure
+from koordinator.scheduler.engine.fit_error import preemption_error
+from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, Nomination, PostFilterResult
-from koordinator.scheduler.engine.simulation import Simulation
+from koordinator.scheduler.engine.simulation import Simulation, reasons_of
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_preemption.node_preemption import leaves
 
 _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _LEAVING: Final = "not eligible due to terminating pod on the nominated node."
 _NOT_HELPFUL: Final = "preemption not helpful"
+_SUCCESS: Final = "preempt success"
+_NO_VICTIMS: Final = "no potential victims"
+PREFIX: Final = "preemption: "
+"""Of what the search for room adds to the message of a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +47,51 @@ class Job:
         return {*(pod.uid for pod in self.pending), *self.waiting}
 
 
+class JobPlan(NamedTuple):
+    """``outcome`` is a phrase of which there are few; ``message`` says more."""
+
+    outcome: str
+    message: str
+    result: PostFilterResult
+
+
 Placements = list[tuple[PodInfo, int]]
+Refusal = Callable[[PodInfo], Reason | None]
 
 
 class JobPreemption:
-    def __init__(self, name: str, view: ClusterView) -> None:
+    """``refusal``: why a pod must not be placed on any node as things would be in a simulation, such as for lack of
+    quota."""
+
+    def __init__(self, name: str, view: ClusterView, refusal: Refusal) -> None:
         self._name = name
         self._view = view
+        self._refusal = refusal
 
-    def plan(self, job: Job, attempt: FailedAttempt) -> PostFilterResult:
+    def plan(self, job: Job, attempt: FailedAttempt) -> JobPlan:
         """Who goes where and who has to leave for that, or why nobody does."""
         refusal = self._not_eligible(job, attempt)
         if refusal:
-            return PostFilterResult(f"preemption: {refusal}")
+            return JobPlan(refusal, refusal, PostFilterResult(f"{PREFIX}{refusal}"))
         rows = [row for status in attempt.statuses if not status.unresolvable for row in status.rows.tolist()]
         potential = {row: victims for row in rows if (victims := self._potential(job, row))}
-        found = self._placed(job, attempt, self._by_cost(rows, potential), potential) if potential else None
-        if found is None:
-            cleared = tuple(Nomination(pod, "") for pod in job.pending if self._view.nominations.node_of(pod.uid))
-            return PostFilterResult(f"preemption: {_NOT_HELPFUL}", nominated_node="", nominations=cleared)
+        if not potential:
+            return self._not_helpful(job, {_NO_VICTIMS: len(rows)}, len(rows))
+        found = self._placed(job, attempt, self._by_cost(rows, potential), potential)
+        if isinstance(found, Counter):
+            return self._not_helpful(job, found, len(rows))
         placements, victims = found
-        return self._result(job, placements, victims)
+        message = f"{_SUCCESS}, alreadyWaitForBound: {len(job.waiting)}/{len(job.pending) + len(job.waiting)}"
+        return JobPlan(_SUCCESS, message, self._result(job, placements, victims))
+
+    def _not_helpful(self, job: Job, reasons: Mapping[str, int], tried: int) -> JobPlan:
+        """Nobody is nominated any more, those that wait included: their nodes are free for others."""
+        nodes = len(self._view.columns.row_of)
+        text = preemption_error(nodes, reasons, nodes - tried)
+        members = (*job.pending, *(pod for pod, _ in job.waiting.values()))
+        cleared = tuple(Nomination(pod, "") for pod in members if self._view.nominations.node_of(pod.uid))
+        result = PostFilterResult(text, nominated_node="", nominations=cleared)
+        return JobPlan(_NOT_HELPFUL, text.removeprefix(PREFIX), result)
 
     def _result(self, job: Job, placements: Placements, victims: Sequence[PodInfo]) -> PostFilterResult:
         names = self._view.columns.names
@@ -107,23 +139,34 @@ class JobPreemption:
 
     def _placed(
         self, job: Job, attempt: FailedAttempt, rows: Sequence[int], potential: Mapping[int, Sequence[PodInfo]]
-    ) -> tuple[Placements, list[PodInfo]] | None:
-        """All pending members with their nodes, and the victims; None when one of them finds no node."""
+    ) -> tuple[Placements, list[PodInfo]] | Counter[str]:
+        """All pending members with their nodes, and the victims; or, when one of them finds no node, on how many nodes
+        it fails for which reason."""
         uids = job.uids
         with attempt.simulate() as simulation:
+            simulation.require(lambda pod, row: self._refusal(pod))
             start = simulation.mark
             _remove(simulation, [pod for row in rows for pod in potential.get(row, ())])
             placements: Placements = []
             for pod in job.pending:
-                row = next((row for row in rows if _place(simulation, pod, row, uids)), None)
-                if row is None:
-                    return None
-                placements.append((pod, row))
+                failures: list[Failure | Reason] = []
+                for row in rows:
+                    failure = _place(simulation, pod, row, uids)
+                    if failure is None:
+                        placements.append((pod, row))
+                        break
+                    failures.append(failure)
+                else:
+                    return Counter(reason.text for each in failures for reason in reasons_of(each, pod))
             simulation.undo(start)
             victims = self._victims(simulation, placements, potential, uids)
             simulation.undo(start)
             _remove(simulation, victims)
-            return (placements, victims) if _place_all(simulation, placements, uids) else None
+            for pod, row in placements:
+                failure = _place(simulation, pod, row, uids)
+                if failure is not None:
+                    return Counter(reason.text for reason in reasons_of(failure, pod))
+        return placements, victims
 
     def _victims(
         self,
@@ -132,12 +175,15 @@ class JobPreemption:
         potential: Mapping[int, Sequence[PodInfo]],
         uids: Collection[str],
     ) -> list[PodInfo]:
-        """Those who cannot be let back, the most important being let back first."""
+        """Those who cannot be let back, the most important being let back first. All members are there meanwhile, those
+        on other nodes too: they may have a quota in common."""
         chosen = dict.fromkeys(row for _, row in placements)
         _remove(simulation, [pod for row in chosen for pod in potential.get(row, ())])
+        _place_all(simulation, placements, uids)
         victims: list[PodInfo] = []
         for row in chosen:
             on_row = [(pod, on) for pod, on in placements if on == row]
+            _remove(simulation, [pod for pod, _ in on_row])
             for candidate in potential.get(row, ()):
                 before = simulation.mark
                 simulation.put_back(candidate)
@@ -169,9 +215,10 @@ def _remove(simulation: Simulation, pods: Iterable[PodInfo]) -> None:
         simulation.remove(pod)
 
 
-def _place(simulation: Simulation, pod: PodInfo, row: int, uids: Collection[str]) -> bool:
-    return simulation.fits(pod, row, ignoring=uids) and simulation.place(pod, row) is None
+def _place(simulation: Simulation, pod: PodInfo, row: int, uids: Collection[str]) -> Failure | Reason | None:
+    """Why the pod cannot be there; nothing has changed then."""
+    return simulation.failure(pod, row, ignoring=uids) or simulation.place(pod, row)
 
 
 def _place_all(simulation: Simulation, placements: Placements, uids: Collection[str]) -> bool:
-    return all(_place(simulation, pod, row, uids) for pod, row in placements)
+    return all(_place(simulation, pod, row, uids) is None for pod, row in placements)

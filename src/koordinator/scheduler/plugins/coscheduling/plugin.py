@@ -51,17 +51,12 @@ from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member,
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from koordinator.scheduler.plugins.coscheduling.gang_faults import GangFaultController
 from koordinator.scheduler.plugins.coscheduling.gangs import Gangs
-from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, JobPreemption
+from koordinator.scheduler.plugins.coscheduling.job_preemption import PREFIX, Job, JobPlan, JobPreemption
 from koordinator.scheduler.plugins.coscheduling.pod_group_status import PodGroupController
 from koordinator.scheduler.services.provider import Service, ServiceProvider
 
 _ALREADY_TRIED: Final = "preemption already attempted"
 _SHARED: Final = "coscheduling"
-
-
-def _outcome(result: PostFilterResult) -> str:
-    """In a word, of which there are few: it is a label of a metric."""
-    return "preempt success" if result.found else result.message.removeprefix("preemption: ")
 
 
 class Coscheduling(
@@ -91,7 +86,7 @@ class Coscheduling(
         defaults = Defaults(args.default_timeout.total_seconds(), args.default_match_policy)
         self.gangs: Gangs = view.shared.setdefault(_SHARED, Gangs(GangCache(defaults), self))
         self.cache: GangCache = self.gangs.cache
-        self._preemption = JobPreemption(self.name, view) if args.enable_preemption else None
+        self._preemption = JobPreemption(self.name, view, self._refusal) if args.enable_preemption else None
         self._looked_for: tuple[str, dict[str, Any]] = "", {}
         """For which pod room was looked for by preemption last, and how that went."""
 
@@ -149,27 +144,29 @@ class Coscheduling(
         if self._preemption is None:
             return NO_PLAN
         began = self.handle.monotonic()
-        job, outcome, result = self._preempted(self._preemption, pod, attempt)
-        self.gangs.metrics.preemption_ended(job, outcome, began, self.handle.monotonic())
-        self._looked_for = pod.uid, preemption_document(pod, job, outcome, result)
-        return result
+        job, plan = self._preempted(self._preemption, pod, attempt)
+        self.gangs.metrics.preemption_ended(job, plan.outcome, began, self.handle.monotonic())
+        self._looked_for = pod.uid, preemption_document(pod, job, plan)
+        return plan.result
 
-    def _preempted(
-        self, preemption: JobPreemption, pod: PodInfo, attempt: FailedAttempt
-    ) -> tuple[str, str, PostFilterResult]:
-        """The job in whose name it was tried, how it went, and the plan."""
+    def _preempted(self, preemption: JobPreemption, pod: PodInfo, attempt: FailedAttempt) -> tuple[str, JobPlan]:
+        """The job in whose name it was tried, and the plan."""
         member = self.cache.member(pod.uid)
         group = member.gang.group if member is not None and not member.gang.is_released else None
         wave = self.cache.wave
         if group is None or wave is None or wave.group is not group:
-            result = preemption.plan(Job(pod, (pod,), {}, pod.key), attempt)
-            return pod.key, _outcome(result), result
+            return pod.key, preemption.plan(Job(pod, (pod,), {}, pod.key), attempt)
         if wave.preemption:
-            return "", _ALREADY_TRIED, PostFilterResult(f"preemption: {wave.preemption}")
-        result = preemption.plan(self._job(pod, group), attempt)
-        outcome = _outcome(result)
-        wave.preemption = f"preemption already attempted by {pod.key} with message {outcome}"
-        return group.id, outcome, result
+            return "", JobPlan(_ALREADY_TRIED, wave.preemption, PostFilterResult(f"{PREFIX}{wave.preemption}"))
+        plan = preemption.plan(self._job(pod, group), attempt)
+        wave.preemption = f"{_ALREADY_TRIED} by {pod.key} with message {plan.message}"
+        wave.regain = plan.message if plan.result.found else ""
+        return group.id, plan
+
+    def _refusal(self, pod: PodInfo) -> Reason | None:
+        """Why another plugin would end an attempt of the pod, in a simulation too."""
+        refusals = (plugin.refusal_if_tried(pod) for plugin in self.handle.profile.pre_filter_cycle)
+        return next((refusal for refusal in refusals if refusal is not None), None)
 
     def _job(self, pod: PodInfo, group: Group) -> Job:
         found = {each.uid: each for each in group.members(MemberState.PENDING) if each.is_schedulable}
@@ -177,7 +174,7 @@ class Coscheduling(
         waiting = {}
         for each in group.members(MemberState.WAITING):
             if (held := self.view.waiting.get(each.uid)) is not None:
-                waiting[each.uid] = (held.pod, held.node_name)
+                waiting[each.uid] = (self.gangs.pending.get(each.uid, held.pod), held.node_name)
         return Job(pod, (pod, *others), waiting, group.id)
 
     def after_post_filter(self, pod: PodInfo, rejection: Rejection) -> None:

@@ -94,6 +94,9 @@ class ElasticQuota(
         return None
 
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
+        return self.refusal_if_tried(pod)
+
+    def refusal_if_tried(self, pod: PodInfo) -> Reason | None:
         refusal = self.refusal(pod)
         return Reason(refusal) if refusal is not None else None
 
