@@ -77,10 +77,10 @@ class Stage:
         for number, count in enumerate(slots):
             await self.add_node(f"{self.prefix}-{number}", count)
 
-    async def add_node(self, name: str, slots: int) -> None:
+    async def add_node(self, name: str, slots: int, **spec: Any) -> None:
         resources = {"cpu": f"{slots}", "memory": "64Gi", "pods": "110"}
         status = {"capacity": resources, "allocatable": resources}
-        await self.client.create(NODES, {"metadata": {"name": name}, "status": status})
+        await self.client.create(NODES, {"metadata": {"name": name}, "spec": spec, "status": status})
 
     async def group(self, name: str, minimum: int, *, timeout: int | None = None, **annotations: str) -> None:
         """A PodGroup; keys of annotations without their prefix, with underscores."""
@@ -102,9 +102,10 @@ class Stage:
 
     async def pod(self, gang: str, number: int, *, by: str = "label", cpu: str = "1", **changes: Any) -> None:
         """One pod of a gang, ``by`` a label for a PodGroup's or by ``annotation``, which ``annotations`` add to. The
-        names of ``labels`` lack the prefix of PodGroups'."""
+        names of ``labels`` lack the prefix of PodGroups', those of ``other_labels`` lack nothing."""
         name = f"{gang}-{number}"
         labels = {f"{POD_GROUP}/{key}": value for key, value in changes.pop("labels", {}).items()}
+        labels |= changes.pop("other_labels", {})
         annotations = _annotations(changes.pop("annotations", {}))
         metadata: dict[str, Any] = {"name": name, "labels": labels, "annotations": annotations}
         if by == "label":

@@ -1,0 +1,150 @@
+"""Job preemption on a real API server: who leaves for a gang, who is nominated where, and what all are told, with our
+scheduler and with the Go original's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from koordinator.api.kinds import NAMESPACES
+from koordinator.kube.connect import ClientOptions, connect
+from tests.real.control_plane import ControlPlane
+from tests.real.gangs.preemption_stage import Ended, PreemptionStage, preemption_stage
+from tests.real.gangs.preemptions import ALL_PLUGINS, OURS, SAME, Scenario
+from tests.real.programs import RealPrograms
+from tests.real.scheduler_configuration import API_VERSION, PLAIN, write_configuration
+from tests.real.side_by_side import Parts, Who, both, cases, cut, two_planes
+from tests.real.test_gangs import install, our_scheduler
+from tests.real.verdicts.original import original_scheduler
+
+_GANG: Final = {"name": "Coscheduling"}
+_ALL_OTHERS: Final = [{"name": "*"}]
+
+
+def profile(*others: str) -> dict[str, Any]:
+    """Coscheduling as the original's chart has it with ``scheduler.enableJobPreemption``; ``others`` beside it."""
+    args = {"apiVersion": API_VERSION, "kind": "CoschedulingArgs", "defaultTimeout": "20s", "enablePreemption": True}
+    beside = [{"name": name} for name in others]
+    points = ("preFilter", "reserve")
+    plugins: dict[str, Any] = {
+        **{point: {"enabled": [*beside, _GANG]} for point in points},
+        **{point: {"enabled": [_GANG]} for point in ("preEnqueue", "permit", "postBind")},
+        "postFilter": {"enabled": [*beside[:1], _GANG, *beside[1:]], "disabled": _ALL_OTHERS},
+        "preBind": {"enabled": [_GANG, {"name": "DefaultPreBind"}]},
+    }
+    if "Reservation" in others:
+        plugins["filter"] = plugins["preScore"] = {"enabled": beside[:1]}
+        plugins["score"] = {"enabled": [{**beside[0], "weight": 5000}]}
+        plugins["preBind"]["enabled"].insert(0, beside[0])
+        plugins["bind"] = {"disabled": _ALL_OTHERS, "enabled": [beside[0], {"name": "DefaultBinder"}]}
+    return {**PLAIN, "pluginConfig": [{**_GANG, "args": args}], "plugins": plugins}
+
+
+_PROFILES: Final = {"alone": profile(), "all": profile("Reservation", "ElasticQuota")}
+_PARTS: Final = {
+    **{f"alone {part}": names for part, names in cut(list(SAME), 3).items()},
+    "all": list(ALL_PLUGINS),
+}
+_TABLE: Final[Mapping[str, Scenario]] = {**SAME, **ALL_PLUGINS, **OURS}
+_COMPARED: Final = ("evicted", "first", "victims", "reasons", "placed", "phases")
+_TRIES: Final = 3
+_DIFFERENT: Final[Mapping[str, frozenset[str]]] = {}
+
+
+async def play(plane: ControlPlane, names: Sequence[str]) -> dict[str, Ended]:
+    """What is seen of each scenario, one after another."""
+    client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig), qps=0))
+    try:
+        async with preemption_stage(client) as stage:
+            found = dict[str, Ended]()
+            await stage.until_scheduling()
+            for name in names:
+                found[name] = await _played(stage, name)
+            return found
+    finally:
+        await client.close()
+
+
+async def _played(stage: PreemptionStage, name: str) -> Ended:
+    stage.prefix = name.replace("_", "-")
+    try:
+        await _TABLE[name](stage)
+        return await stage.end()
+    finally:
+        await stage.clear()
+
+
+async def prepare(plane: ControlPlane) -> None:
+    await install(plane)
+    client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig), qps=0))
+    try:
+        await client.create(NAMESPACES, {"metadata": {"name": "koordinator-system"}})
+        async with preemption_stage(client) as stage:
+            await stage.prepare()
+    finally:
+        await client.close()
+
+
+def configuration(plane: ControlPlane, path: Path, name: str) -> Path:
+    backoff = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
+    return write_configuration(path, kubeconfig=plane.kubeconfig, profile=_PROFILES[name], **backoff)
+
+
+Differences = Mapping[str, Sequence[str]]
+"""By scenario, for those that end differently."""
+
+
+@pytest.fixture(scope="module")
+def differences(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Parts[Differences]:
+    def play_part(part: str) -> Differences:
+        folder = tmp_path_factory.mktemp("preemption")
+        with two_planes(real_programs, folder) as planes:
+            return asyncio.run(_differences(real_programs, planes, folder, part))
+
+    return Parts(play_part)
+
+
+async def _differences(
+    programs: RealPrograms, planes: Mapping[Who, ControlPlane], folder: Path, part: str
+) -> Differences:
+    await both(lambda who: prepare(planes[who]))
+    left: Differences = {name: [] for name in _PARTS[part]}
+    for _ in range(_TRIES):
+        left = await _different(programs, planes, folder, part.split()[0], list(left))
+        if not left:
+            break
+    return left
+
+
+async def _different(
+    programs: RealPrograms, planes: Mapping[Who, ControlPlane], folder: Path, plugins: str, names: Sequence[str]
+) -> Differences:
+    async def run(who: Who) -> dict[str, Ended]:
+        plane, log = planes[who], folder / f"{who}.log"
+        path = configuration(plane, folder / f"{who}.yaml", plugins)
+        if who == "ours":
+            with our_scheduler(path, log):
+                return await play(plane, names)
+        with original_scheduler(programs, plane, path, log):
+            return await play(plane, names)
+
+    ours, theirs = await both(run)
+    found = {
+        name: [
+            f"{field}: theirs {getattr(theirs[name], field)}, ours {getattr(ours[name], field)}"
+            for field in _COMPARED
+            if getattr(theirs[name], field) != getattr(ours[name], field)
+            and field not in _DIFFERENT.get(name, frozenset())
+        ]
+        for name in names
+    }
+    return {name: lines for name, lines in found.items() if lines}
+
+
+@pytest.mark.parametrize(("part", "name"), cases(_PARTS))
+def test_gangs_preempt_as_with_the_original(differences: Parts[Differences], part: str, name: str) -> None:
+    assert differences[part].get(name, []) == []
