@@ -50,7 +50,7 @@ _PARTS: Final = {
     "all": list(ALL_PLUGINS),
 }
 _TABLE: Final[Mapping[str, Scenario]] = {**SAME, **ALL_PLUGINS, **OURS}
-_COMPARED: Final = ("evicted", "first", "victims", "reasons", "placed", "phases")
+_COMPARED: Final = ("evicted", "moments", "victims", "reasons", "placed", "phases")
 _TRIES: Final = 3
 _DIFFERENT: Final[Mapping[str, frozenset[str]]] = {}
 

@@ -31,7 +31,7 @@ def of_quota(pod: Pod) -> Pod:
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels))
 
 
-def play(on_nodes: list[Pod], members: int, most: int, *slots: int) -> RunningScheduler:
+def play(on_nodes: list[Pod], members: int, most: int, *slots: int, cpu: str = "1") -> RunningScheduler:
     """A gang of the quota, which has ``most`` CPUs."""
 
     async def story(fixture: RunningScheduler) -> None:
@@ -39,7 +39,7 @@ def play(on_nodes: list[Pod], members: int, most: int, *slots: int) -> RunningSc
         for pod in on_nodes:
             fixture.api.store(pod)
         await fixture.until_idle()
-        for pod in gang(members):
+        for pod in gang(members, cpu=cpu):
             fixture.api.store(of_quota(pod))
         await fixture.until_idle()
         await fixture.until_idle(60)
@@ -63,10 +63,8 @@ def test_pods_of_the_quota_that_leave_make_room_in_it_too() -> None:
     assert set(fixture.api.placed()) == {"g-0", "g-1"}
 
 
-def test_room_in_the_quota_counts_for_the_members_on_all_nodes() -> None:
-    """There is a free place on each node, and the quota lacks two: of three victims one may stay."""
+def test_a_pod_stays_only_if_the_quota_admits_the_members_on_other_nodes_too() -> None:
+    """One pod could stay on each node, if it were not for the quota."""
     on_nodes = [of_quota(running(name, node)) for name, node in (("w", 0), ("x", 0), ("y", 1), ("z", 1))]
-    fixture = play(on_nodes, 4, 6, 4, 4)
-    placed = fixture.api.placed()
-    assert {name for name in placed if name.startswith("g-")} == {f"g-{number}" for number in range(4)}
-    assert len(placed) == 6
+    fixture = play(on_nodes, 2, 4, 3, 3, cpu="2")
+    assert set(fixture.api.placed()) == {"g-0", "g-1"}
