@@ -90,8 +90,13 @@ async def prepare(plane: ControlPlane) -> None:
 
 
 def configuration(plane: ControlPlane, path: Path, name: str) -> Path:
-    backoff = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
-    return write_configuration(path, kubeconfig=plane.kubeconfig, profile=_PROFILES[name], **backoff)
+    return write_configuration(
+        path,
+        kubeconfig=plane.kubeconfig,
+        profile=_PROFILES[name],
+        podInitialBackoffSeconds=1,
+        podMaxBackoffSeconds=1,
+    )
 
 
 Differences = Mapping[str, Sequence[str]]

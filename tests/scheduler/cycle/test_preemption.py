@@ -11,8 +11,12 @@ from msgspec.structs import replace
 
 from koordinator.api.kinds import PODS
 from koordinator.kube.errors import ApiStatusError
+from koordinator.scheduler.engine.events import ClusterEvent
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.view import ClusterView
 from tests.in_memory_api import Asked, InMemoryAnswer, Writer
-from tests.scheduler.fakes import make_node, make_pod, make_profile
+from tests.scheduler.fakes import Fit, make_node, make_pod, make_profile
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
 from tests.scheduler.scheduler_api import SchedulerApi
 
@@ -137,6 +141,46 @@ def test_a_nomination_that_cannot_be_kept_any_more_frees_those_who_gave_way_to_i
         assert fixture.api.placed().get("patient") == "a"
 
     simulate(story, api, preempting)
+
+
+class PreciseFit(Fit):
+    """As NodeResourcesFit has it: a pod is woken when it fits."""
+
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        about = event.new if event.new is not None else event.old
+        assert isinstance(about, PodInfo)
+        row = self.view.columns.row_of[about.pod.spec.node_name]
+        return not self.filter_one(pod, None, row)
+
+
+def precise(view: ClusterView) -> Profile:
+    base = preempting(view)
+    return Profile(base.scheduler_name, {**base.plugins, "Fit": PreciseFit(None, view)}, base.order)
+
+
+def test_a_pod_whose_room_went_to_another_one_looks_for_other_room_when_its_victims_are_gone() -> None:
+    def api() -> SchedulerApi:
+        api = SchedulerApi()
+        for node, priority in (("a", 1), ("b", 2)):
+            api.store(make_node(node, cpu="2"))
+            for number in range(2):
+                api.store(make_pod(f"low-{node}{number}", priority=priority, node=node))
+        return api
+
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.leaving_takes_time = True
+        fixture.api.store(make_pod("high", cpu="2", priority=10))
+        await fixture.until_idle()
+        assert fixture.api.pod("high").status.nominated_node_name == "a"
+        fixture.api.store(make_pod("vip", priority=20, node="a"))
+        fixture.api.drop("pods", "default/low-a0")
+        await fixture.until_idle(20)
+        assert failures(fixture, "high") == 1, "the last victim is waited for"
+        fixture.api.drop("pods", "default/low-a1")
+        await fixture.until_idle(20)
+        assert fixture.api.pod("high").status.nominated_node_name == "b"
+
+    simulate(story, api, precise)
 
 
 def failures(fixture: RunningScheduler, name: str) -> int:

@@ -200,6 +200,14 @@ class SchedulingQueue:
         for entry in self._unschedulable.freed_by(event, useless_to):
             self._wake(entry, of_event(event.kind))
 
+    def wake(self, uids: Iterable[str], kind: str) -> None:
+        """An event of this kind may free these pods, whatever their plugins wait for; those that back off go on doing
+        so."""
+        for uid in uids:
+            entry = self._pods.get(uid)
+            if entry is not None and entry.pool is Pool.UNSCHEDULABLE:
+                self._wake(entry, of_event(kind))
+
     def activate_unschedulable(self) -> None:
         """Something that no event tells may have changed for every unschedulable pod."""
         for entry in self._unschedulable.pods():

@@ -14,6 +14,7 @@ from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_event
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
+from koordinator.scheduler.plugins.default_preemption.node_preemption import leaves
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from koordinator.scheduler.watch.pod_facts import PodFacts
 
@@ -99,9 +100,20 @@ class EventHandlers:
         self._state.hide_pod(uid)
         if removed is not None:
             self.announce(ClusterEvent(EventKind.POD_DELETE, removed))
+            self._wake_nominated(removed)
         self._state.view.pending_evictions.seen(uid)
         if self._deferred:
             self.run_deferred()
+
+    def _wake_nominated(self, gone: PodInfo) -> None:
+        """With the last victim on a node, what is nominated to it has nobody to wait for any more: it fits now, or has
+        to look for other room, which no plugin wakes it for."""
+        view, name = self._state.view, gone.pod.spec.node_name
+        row = view.columns.row_of.get(name)
+        if row is None or not leaves(gone) or not (nominated := view.nominations.on(name)):
+            return
+        if not any(leaves(other) for other in view.pods_on[row].values()):
+            self._queue.wake([pod.uid for pod in nominated], EventKind.POD_DELETE)
 
     def finished(self, pod: Pod) -> None:
         """Plugins have been shown a pod that has finished, or that such a pod is gone: nothing is free by that, but
