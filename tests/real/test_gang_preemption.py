@@ -4,7 +4,7 @@ scheduler and with the Go original's."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,7 +52,15 @@ _PARTS: Final = {
 _TABLE: Final[Mapping[str, Scenario]] = {**SAME, **ALL_PLUGINS, **OURS}
 _COMPARED: Final = ("evicted", "moments", "victims", "reasons", "placed", "phases")
 _TRIES: Final = 3
-_DIFFERENT: Final[Mapping[str, frozenset[str]]] = {}
+_DIFFERENT: Final[Mapping[str, frozenset[str]]] = {
+    # It takes the members to request what the one does that was tried first.
+    "members_of_two_sizes_preempt": frozenset({"moments", "told"}),
+    # It does not try the other members of a NonStrict gang.
+    "non_strict_gang_preempts": frozenset({"told"}),
+    # It does not count the other nodes.
+    "cordoned_node_beside_one_of_equals": frozenset({"told"}),
+}
+"""What is not compared, where differences.md says why."""
 
 
 async def play(plane: ControlPlane, names: Sequence[str]) -> dict[str, Ended]:
@@ -138,16 +146,21 @@ async def _different(
             return await play(plane, names)
 
     ours, theirs = await both(run)
-    found = {
-        name: [
-            f"{field}: theirs {getattr(theirs[name], field)}, ours {getattr(ours[name], field)}"
-            for field in _COMPARED
-            if getattr(theirs[name], field) != getattr(ours[name], field)
-            and field not in _DIFFERENT.get(name, frozenset())
-        ]
-        for name in names
-    }
+    found = {name: compared(ours[name], theirs[name], _DIFFERENT.get(name, frozenset())) for name in names}
     return {name: lines for name, lines in found.items() if lines}
+
+
+def compared(ours: Ended, theirs: Ended, without: Collection[str] = ()) -> list[str]:
+    """What is not the same."""
+    lines = [
+        f"{field}: theirs {getattr(theirs, field)}, ours {getattr(ours, field)}"
+        for field in _COMPARED
+        if field not in without and getattr(theirs, field) != getattr(ours, field)
+    ]
+    # The original tries gangs over and over, and so says more.
+    if "told" not in without and not (ours.told <= theirs.told and bool(ours.told) == bool(theirs.told)):
+        lines.append(f"told: theirs {sorted(theirs.told)}, ours {sorted(ours.told)}")
+    return lines
 
 
 @pytest.mark.parametrize(("part", "name"), cases(_PARTS))

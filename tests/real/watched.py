@@ -42,6 +42,11 @@ class Watched:
         namespace = self._selections[kind]
         return self._informers.informer(kind, namespace=namespace).get(f"{namespace}/{name}" if namespace else name)
 
+    def hear(self, kind: Kind[T], handler: Callable[[T], None]) -> None:
+        """Call ``handler`` with each object that is there, is new or has changed, as it was at every moment."""
+        informer = self._informers.informer(kind, namespace=self._selections[kind])
+        informer.add_handlers(on_add=lambda new, initial: handler(new), on_update=lambda old, new: handler(new))
+
     async def until(self, holds: Callable[[], object], seconds: float) -> bool:
         """Whether it has come to hold by then; it is looked at after each change."""
         end = asyncio.get_running_loop().time() + seconds

@@ -38,7 +38,8 @@ _GRACE_SECONDS: Final = 600
 """Longer than any scenario: without a kubelet, a pod on a node that is deleted stays until the stage lets it go."""
 _ROUNDS: Final = 4
 _UNTIL_BOUND: Final = 15.0
-_NAMED: Final = re.compile(r"(default/[a-z]+)-\d+")
+_UNTIL_COUNTED: Final = 6.0
+_NAMED: Final = re.compile(r"default/[a-z]+-\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,6 @@ class Moment:
     """Pod that is being deleted -> its condition DisruptionTarget, empty if it has none."""
     nominated: Mapping[str, Mapping[str, int]]
     """Gang -> node -> how many pending pods are nominated to it."""
-    told: Mapping[str, frozenset[str]]
-    """Gang -> what the conditions of its pending pods say."""
 
 
 @dataclass(slots=True)
@@ -60,14 +59,17 @@ class Ended:
 
     moments: list[Moment] = field(default_factory=list)
     """Each time that all was quiet; then what was leaving was let go."""
+    told: frozenset[str] = frozenset()
+    """What conditions of pending pods have ever said; what they say last depends on how often a gang is tried."""
     placed: dict[str, dict[str, int]] = field(default_factory=dict)
     """Gang -> node -> how many of its pods are there in the end."""
     victims: set[tuple[str, str, str, str]] = field(default_factory=set)
-    """(pod, type, reason, note) of the events of pods that were evicted."""
+    """(pod, type, action, note) of the events of pods that were evicted."""
     reasons: dict[str, frozenset[str]] = field(default_factory=dict)
     """Gang -> the reasons of all other events of its pods."""
     phases: dict[str, str] = field(default_factory=dict)
-    """PodGroup -> its phase, how many of its pods have a node, and those that run."""
+    """PodGroup -> its phase, how many of its pods have a node, and those that run; of one without pods the phase
+    alone."""
 
     @property
     def evicted(self) -> frozenset[str]:
@@ -80,6 +82,7 @@ class PreemptionStage(Stage):
     moments: list[Moment] = field(default_factory=list)
     uids: dict[str, str] = field(default_factory=dict)
     """Uid -> pod, of all that have been seen."""
+    told: set[str] = field(default_factory=set)
 
     async def prepare(self) -> None:
         """Once for all scenarios."""
@@ -127,24 +130,24 @@ class PreemptionStage(Stage):
         """Delete a pod as a user does."""
         await self.client.delete(PODS, name, NAMESPACE)
 
+    def hear(self, pod: Pod) -> None:
+        """A pod is new or has changed."""
+        self.uids[pod.metadata.uid] = pod.metadata.name
+        condition = scheduled_condition(pod)
+        if not pod.spec.node_name and condition is not None and pod.metadata.name in self.pods:
+            self.told.add(_without_names(condition.message))
+
     async def look(self) -> Moment:
         """See what is there as soon as it is quiet."""
         await self.quiet()
         pods = self.watched.list(PODS)
-        self.uids.update({pod.metadata.uid: pod.metadata.name for pod in pods})
-        pending = [pod for pod in pods if not pod.spec.node_name]
         nominated = dict[str, Counter[str]]()
-        told = dict[str, set[str]]()
-        for pod in pending:
-            gang = self.pods.get(pod.metadata.name, "")
-            if node := pod.status.nominated_node_name:
-                nominated.setdefault(gang, Counter())[node] += 1
-            condition = scheduled_condition(pod)
-            told.setdefault(gang, set()).add(_without_numbers(condition.message) if condition is not None else "")
+        for pod in pods:
+            if (node := pod.status.nominated_node_name) and not pod.spec.node_name:
+                nominated.setdefault(self.pods[pod.metadata.name], Counter())[node] += 1
         moment = Moment(
             {pod.metadata.name: _disruption(pod) for pod in pods if pod.metadata.deletion_timestamp is not None},
             {gang: dict(found) for gang, found in nominated.items()},
-            {gang: frozenset(found) for gang, found in told.items()},
         )
         self.moments.append(moment)
         return moment
@@ -169,29 +172,32 @@ class PreemptionStage(Stage):
         return all(pod.spec.node_name and pod.metadata.deletion_timestamp is None for pod in pods)
 
     async def _ended(self) -> Ended:
-        found = Ended(self.moments)
+        await self.watched.until(self._are_counted, _UNTIL_COUNTED)
+        found = Ended(self.moments, frozenset(self.told))
         for pod in self.watched.list(PODS):
             if pod.spec.node_name:
                 on_nodes = found.placed.setdefault(self.pods[pod.metadata.name], {})
                 on_nodes[pod.spec.node_name] = on_nodes.get(pod.spec.node_name, 0) + 1
         for group in self.watched.list(POD_GROUPS):
             status = group.status
-            found.phases[group.metadata.name] = f"{status.phase} {status.scheduled}/{status.running}"
+            counted = f" {status.scheduled}/{status.running}" if status.phase != "Pending" else ""
+            found.phases[group.metadata.name] = f"{status.phase}{counted}"
         reasons = dict[str, set[str]]()
         for event in json.loads(await self.client.raw("GET", EVENTS_V1.path(NAMESPACE)))["items"]:
             name = self.uids.get(event["regarding"].get("uid", ""))
             if name is None:
                 continue
             if event["reason"] == "Preempted":
-                found.victims.add((name, event["type"], event["action"], self._without_uids(event["note"])))
+                found.victims.add((name, event["type"], event["action"], self._without_uids(event["note"], name)))
             else:
                 reasons.setdefault(self.pods[name], set()).add(event["reason"])
         found.reasons = {gang: frozenset(each) for gang, each in reasons.items()}
         return found
 
-    def _without_uids(self, note: str) -> str:
+    def _without_uids(self, note: str, about: str) -> str:
         for uid, name in self.uids.items():
-            note = note.replace(uid, f"of {self.pods[name]}")
+            if name != about:
+                note = note.replace(uid, f"of {'others' if self.pods.get(name) is None else 'a gang'}")
         return note
 
     async def clear(self) -> None:
@@ -204,8 +210,7 @@ class PreemptionStage(Stage):
         for kind, namespace in others:
             for each in (await self.client.list(kind, namespace)).items:
                 await self._delete(kind, each.metadata.name, namespace)
-        self.moments = []
-        self.uids = {}
+        self.moments, self.uids, self.told = [], {}, set()
         await self.watched.until(lambda: not self.watched.list(PODS), _UNTIL_BOUND)
 
     async def create(self, kind: Kind[Any], document: Mapping[str, Any], namespace: str = NAMESPACE) -> None:
@@ -216,16 +221,18 @@ class PreemptionStage(Stage):
 async def preemption_stage(client: KubeClient) -> AsyncIterator[PreemptionStage]:
     """A stage, with its CRDs in the cluster already."""
     async with watching(client, (PODS, NAMESPACE), (POD_GROUPS, NAMESPACE)) as watched:
-        yield PreemptionStage(watched)
+        stage = PreemptionStage(watched)
+        watched.hear(PODS, stage.hear)
+        yield stage
 
 
 def _disruption(pod: Pod) -> str:
     for each in pod.status.conditions:
         if each.type == "DisruptionTarget":
-            return _without_numbers(f"{each.status} {each.reason}: {each.message}")
+            return _without_names(f"{each.status} {each.reason}: {each.message}")
     return ""
 
 
-def _without_numbers(text: str) -> str:
+def _without_names(text: str) -> str:
     """Which member of a gang is tried first is chance."""
-    return _NAMED.sub(r"\1-*", text)
+    return _NAMED.sub("default/*", text)

@@ -233,7 +233,6 @@ async def node_of_nobody_who_may_leave(stage: PreemptionStage) -> None:
 
 
 async def gang_fits_on_no_single_node(stage: PreemptionStage) -> None:
-    """In the end the same pods have left."""
     await stage.nodes(1, 1)
     await stage.running("s", 1, 0)
     await stage.running("t", 1, 1)
@@ -341,7 +340,6 @@ SAME: Final = _table(
     protected_by_label,
     one_is_protected_by_label,
     budget_protects_nobody,
-    member_is_larger_than_any_node,
     members_of_two_sizes_preempt,
     gang_is_incomplete,
     nobody_gets_a_free_node_by_preemption,
@@ -352,13 +350,18 @@ SAME: Final = _table(
     one_leaves_already,
     less_important_nomination_is_cleared,
     node_of_nobody_who_may_leave,
-    gang_fits_on_no_single_node,
     one_member_has_a_node,
     non_strict_gang_preempts,
     cordoned_node_beside_one_of_equals,
 )
 """Where the original ends as ours does."""
-OURS: Final = _table(too_large_a_gang, waiting_members_are_victims, quota_admits_a_part)
+OURS: Final = _table(
+    gang_fits_on_no_single_node,
+    member_is_larger_than_any_node,
+    too_large_a_gang,
+    quota_admits_a_part,
+    waiting_members_are_victims,
+)
 """Where the original evicts in vain, or has nobody who waits."""
 ALL_PLUGINS: Final = _table(reservation_is_a_member, reservation_preempts, members_of_a_quota_preempt)
 """With Reservation and ElasticQuota in the profile."""

@@ -148,7 +148,7 @@ def test_a_diagnosis_says_who_leaves_for_whom(caplog: pytest.LogCaptureFixture) 
             "TriggerPodKey": "default/g-0",
             "preemptorKey": "default/g",
             "reason": "preempt success",
-            "message": "preempt success, alreadyWaitForBound: 0/2",
+            "message": "preempt success, alreadyWaitingForBound: 0/2",
             "podToNominatedNode": {"default/g-0": "n0", "default/g-1": "n1"},
             "victims": victims,
         },

@@ -176,13 +176,14 @@ class RecentEvents:
 
     def __init__(self, kept: int = 4096) -> None:
         self._kept = kept
-        self._events: deque[ClusterEvent] = deque()
+        self._events: deque[tuple[ClusterEvent, Collection[str]]] = deque()
         self.count = 0
         """The number of the last event."""
 
-    def add(self, event: ClusterEvent) -> None:
+    def add(self, event: ClusterEvent, useless_to: Collection[str] = ()) -> None:
+        """``useless_to`` are the uids of pods that it does not help."""
         self.count += 1
-        self._events.append(event)
+        self._events.append((event, useless_to))
         if len(self._events) > self._kept:
             self._events.popleft()
 
@@ -191,9 +192,10 @@ class RecentEvents:
         while self._events and self.count - len(self._events) < number:
             self._events.popleft()
 
-    def since(self, number: int) -> Iterator[ClusterEvent] | None:
-        """The events after ``number``; None when some of them are not known any more."""
+    def since(self, number: int, uid: str = "") -> Iterator[ClusterEvent] | None:
+        """The events after ``number`` that may help the pod; None when some of them are not known any more."""
         known = self.count - number
         if known > len(self._events):
             return None
-        return islice(self._events, len(self._events) - known, None)
+        events = islice(self._events, len(self._events) - known, None)
+        return (event for event, useless_to in events if uid not in useless_to)

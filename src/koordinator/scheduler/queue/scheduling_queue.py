@@ -162,7 +162,7 @@ class SchedulingQueue:
 
     def _has_missed(self, entry: QueuedPod) -> bool:
         """Whether something that may free the pod has happened since its attempt began, or nobody knows any more."""
-        missed = self._events.since(entry.seen)
+        missed = self._events.since(entry.seen, entry.pod.uid)
         return missed is None or self._unschedulable.would_free(entry, missed)
 
     def retry(self, entry: QueuedPod, reason: str) -> None:
@@ -196,7 +196,7 @@ class SchedulingQueue:
         """Something happened in the cluster: wake the unschedulable pods that it may help, but those with these
         uids."""
         if self._in_flight:
-            self._events.add(event)
+            self._events.add(event, useless_to)
         for entry in self._unschedulable.freed_by(event, useless_to):
             self._wake(entry, of_event(event.kind))
 

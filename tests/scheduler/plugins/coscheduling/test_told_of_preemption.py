@@ -61,15 +61,30 @@ def test_nodes_without_victims_are_counted() -> None:
 def test_those_that_were_not_tried_are_told_that_room_is_made() -> None:
     fixture = play([running("a", 0), running("b", 1)], gang(2), 1, 1)
     assert notes(fixture, "g-0") == [FULL]
-    others = "preemption already attempted by default/g-0 with message preempt success, alreadyWaitForBound: 0/2"
+    others = "preemption already attempted by default/g-0 with message preempt success, alreadyWaitingForBound: 0/2"
     assert notes(fixture, "g-1") == [f"0/2 nodes are available: {failure_of('g-0', FULL, 0)}. preemption: {others}"]
 
 
 def test_those_that_had_a_node_are_told_that_room_is_made() -> None:
     fixture = play([running("a", 0)], gang(2), 1, 1)
     assert notes(fixture, "g-1") == [FULL]
-    assert notes(fixture, "g-0") == ["0/1 nodes are available: 1 preempt success, alreadyWaitForBound: 1/2."]
+    assert notes(fixture, "g-0") == ["0/1 nodes are available: 1 preempt success, alreadyWaitingForBound: 1/2."]
     assert (nominated(fixture.api, "g-0"), nominated(fixture.api, "g-1")) == ("n1", "n0")
+
+
+def test_what_members_let_go_for_their_victims_does_not_wake_the_gang() -> None:
+    """Nothing has changed before the victim has left."""
+
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.leaving_takes_time = True
+        for pod in (running("a", 0), *gang(2)):
+            fixture.api.store(pod)
+        await fixture.until_idle(60)
+        assert [len(notes(fixture, f"g-{number}")) for number in range(2)] == [1, 1]
+        fixture.api.drop("pods", "default/a")
+        await fixture.until_idle(20)
+
+    assert set(simulate(story, lambda: nodes(1, 1), profile).api.placed()) == {"g-0", "g-1"}
 
 
 def test_a_gang_that_finds_no_room_any_more_keeps_no_node_from_others() -> None:

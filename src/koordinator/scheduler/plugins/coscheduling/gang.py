@@ -161,7 +161,8 @@ class Group:
     group itself has made room."""
     need_others_room: set[str] = field(default_factory=set)
     """The uids of the members for which no node was found in the last attempt, and to which what members let go is of
-    no use, as one that is like them was tried first."""
+    no use, as one that is like them was tried first. Another set for each attempt: who has been given one may keep
+    it."""
 
     @property
     def id(self) -> str:
@@ -178,7 +179,7 @@ class Group:
             # What the group has let go has not woken it: something else has happened.
             self.went_first.clear()
         self.went_first.append(spec)
-        self.need_others_room.clear()
+        self.need_others_room = set()
         self.failure = self.failed_member = ""
 
     def failed_by(self, member: Member, why: str) -> None:
@@ -191,7 +192,7 @@ class Group:
         """Members may be bound."""
         self.failure = self.failed_member = ""
         self.went_first.clear()
-        self.need_others_room.clear()
+        self.need_others_room = set()
 
     def members(self, state: MemberState) -> list[Member]:
         """The members of all its gangs that are in a state."""

@@ -81,7 +81,7 @@ class JobPreemption:
         if isinstance(found, Counter):
             return self._not_helpful(job, found, len(rows))
         placements, victims = found
-        message = f"{_SUCCESS}, alreadyWaitForBound: {len(job.waiting)}/{len(job.pending) + len(job.waiting)}"
+        message = f"{_SUCCESS}, alreadyWaitingForBound: {len(job.waiting)}/{len(job.pending) + len(job.waiting)}"
         return JobPlan(_SUCCESS, message, self._result(job, placements, victims))
 
     def _not_helpful(self, job: Job, reasons: Mapping[str, int], tried: int) -> JobPlan:
