@@ -46,7 +46,7 @@ def profile(*others: str) -> dict[str, Any]:
 
 _PROFILES: Final = {"alone": profile(), "all": profile("Reservation", "ElasticQuota")}
 _PARTS: Final = {
-    **{f"alone {part}": names for part, names in cut(list(SAME), 3).items()},
+    **{f"alone {part}": names for part, names in cut(list(SAME), 4).items()},
     "all": list(ALL_PLUGINS),
 }
 _TABLE: Final[Mapping[str, Scenario]] = {**SAME, **ALL_PLUGINS, **OURS}
@@ -166,3 +166,31 @@ def compared(ours: Ended, theirs: Ended, without: Collection[str] = ()) -> list[
 @pytest.mark.parametrize(("part", "name"), cases(_PARTS))
 def test_gangs_preempt_as_with_the_original(differences: Parts[Differences], part: str, name: str) -> None:
     assert differences[part].get(name, []) == []
+
+
+def test_nobody_leaves_in_vain(plane: ControlPlane, tmp_path: Path) -> None:
+    asyncio.run(prepare(plane))
+    with our_scheduler(configuration(plane, tmp_path / "scheduler.yaml", "all"), tmp_path / "ours.log"):
+        ours = asyncio.run(play(plane, list(OURS)))
+    stay = {"s": {"0": 2}}
+    assert {name: (set(each.evicted), _by_number(each.placed)) for name, each in ours.items()} == {
+        "gang_fits_on_no_single_node": ({"s-0", "t-0"}, {"g": {"0": 1, "1": 1}}),
+        "member_is_larger_than_any_node": (set(), stay),
+        "too_large_a_gang": (set(), stay),
+        "quota_admits_a_part": (set(), stay),
+        "waiting_members_are_victims": (set(), {"g": {"0": 2}}),
+    }
+    nominated = {name: _by_number(each.moments[0].nominated) for name, each in ours.items()}
+    assert {name: each for name, each in nominated.items() if each} == {
+        "gang_fits_on_no_single_node": {"g": {"0": 1, "1": 1}}
+    }
+    members = {(name.partition("-")[0], *event) for name, *event in ours["waiting_members_are_victims"].victims}
+    note = "Preempted by pod of a gang on node waiting-members-are-victims-0"
+    assert members == {("low", "Normal", "Preempting", note)}
+
+
+def _by_number(placed: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """Nodes by the number at the end of their names."""
+    return {
+        gang: {node.rpartition("-")[2]: count for node, count in on_nodes.items()} for gang, on_nodes in placed.items()
+    }
