@@ -39,7 +39,8 @@ _GRACE_SECONDS: Final = 600
 _ROUNDS: Final = 4
 _UNTIL_BOUND: Final = 15.0
 _UNTIL_COUNTED: Final = 6.0
-_NAMED: Final = re.compile(r"default/[a-z]+-\d+")
+_UID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_NAMED: Final = re.compile(rf"default/(?:[a-z]+-\d+|{_UID.pattern})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,17 +189,13 @@ class PreemptionStage(Stage):
             if name is None:
                 continue
             if event["reason"] == "Preempted":
-                found.victims.add((name, event["type"], event["action"], self._without_uids(event["note"], name)))
+                found.victims.add(
+                    (name, event["type"], event["action"], _without_uid(event["note"], event["regarding"]["uid"]))
+                )
             else:
                 reasons.setdefault(self.pods[name], set()).add(event["reason"])
         found.reasons = {gang: frozenset(each) for gang, each in reasons.items()}
         return found
-
-    def _without_uids(self, note: str, about: str) -> str:
-        for uid, name in self.uids.items():
-            if name != about:
-                note = note.replace(uid, f"of {'others' if self.pods.get(name) is None else 'a gang'}")
-        return note
 
     async def clear(self) -> None:
         await Stage.clear(self)
@@ -236,3 +233,8 @@ def _disruption(pod: Pod) -> str:
 def _without_names(text: str) -> str:
     """Which member of a gang is tried first is chance."""
     return _NAMED.sub("default/*", text)
+
+
+def _without_uid(note: str, of_victim: str) -> str:
+    """The preemptor is another pod, or stands for a Reservation."""
+    return _UID.sub("of another one", note.replace(of_victim, "of its own"))

@@ -360,8 +360,9 @@ OURS: Final = _table(
     member_is_larger_than_any_node,
     too_large_a_gang,
     quota_admits_a_part,
+    reservation_is_a_member,
     waiting_members_are_victims,
 )
-"""Where the original evicts in vain, or has nobody who waits."""
-ALL_PLUGINS: Final = _table(reservation_is_a_member, reservation_preempts, members_of_a_quota_preempt)
+"""Where the original evicts in vain, does not place the gang, or has nobody who waits."""
+ALL_PLUGINS: Final = _table(reservation_preempts, members_of_a_quota_preempt)
 """With Reservation and ElasticQuota in the profile."""

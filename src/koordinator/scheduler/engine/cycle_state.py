@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, ClassVar
 
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.framework import Plugin, Reason
@@ -39,6 +39,10 @@ class CycleState:
 
 class CyclePreFilterPlugin(Plugin):
     """Takes part where it is listed at PreFilter, before the plugins that are asked once for each class."""
+
+    sees_all_attempts: ClassVar[bool] = False
+    """Whether it is asked before those that do not say so, wherever it is listed, so that none of these can end an
+    attempt of which it does not know (upstream: a PreFilterTransformer)."""
 
     @abstractmethod
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:

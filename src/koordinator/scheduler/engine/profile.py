@@ -123,7 +123,8 @@ class Profile:
     @cached_property
     def pre_filter_cycle(self) -> tuple[CyclePreFilterPlugin, ...]:
         """Those that are asked in each attempt."""
-        return self._at(self.order.pre_filter, CyclePreFilterPlugin)
+        listed = self._at(self.order.pre_filter, CyclePreFilterPlugin)
+        return tuple(sorted(listed, key=lambda plugin: not plugin.sees_all_attempts))
 
     @cached_property
     def score(self) -> tuple[tuple[ScorePlugin, int], ...]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import msgspec
+import pytest
 
 from koordinator.api.pod import Pod
 from koordinator.scheduler.configuration.koordinator_arguments import ElasticQuotaArgs
@@ -19,10 +22,15 @@ from tests.scheduler.plugins.elastic_quota.quota_cluster import LABEL
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 
-def profile(view: ClusterView) -> Profile:
-    """With ElasticQuota at PreFilter alone: it does not preempt itself."""
+def profile(view: ClusterView, *, first: bool = False, preempts: bool = False) -> Profile:
+    """With ElasticQuota behind Coscheduling, or ``first``, at PreFilter; and at PostFilter, if it ``preempts``."""
     base, plugin = preempting(view), ElasticQuota(ElasticQuotaArgs(), view)
-    order = replace(base.order, pre_filter=(*base.order.pre_filter, plugin.name))
+    listed, name = base.order.pre_filter, (plugin.name,)
+    order = replace(
+        base.order,
+        pre_filter=(*name, *listed) if first else (*listed, *name),
+        post_filter=(*base.order.post_filter, *(name if preempts else ())),
+    )
     return Profile(base.scheduler_name, {**base.plugins, plugin.name: plugin}, order)
 
 
@@ -31,7 +39,14 @@ def of_quota(pod: Pod) -> Pod:
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels))
 
 
-def play(on_nodes: list[Pod], members: int, most: int, *slots: int, cpu: str = "1") -> RunningScheduler:
+def play(
+    on_nodes: list[Pod],
+    members: int,
+    most: int,
+    *slots: int,
+    cpu: str = "1",
+    profile: Callable[[ClusterView], Profile] = profile,
+) -> RunningScheduler:
     """A gang of the quota, which has ``most`` CPUs."""
 
     async def story(fixture: RunningScheduler) -> None:
@@ -47,8 +62,10 @@ def play(on_nodes: list[Pod], members: int, most: int, *slots: int, cpu: str = "
     return simulate(story, lambda: nodes(*slots), profile)
 
 
-def test_a_gang_that_its_quota_admits_in_part_evicts_nobody() -> None:
-    fixture = play([running("x", 0), running("y", 0)], 2, 1, 2)
+@pytest.mark.parametrize("most", [0, 1])
+@pytest.mark.parametrize("first", [False, True], ids=["asked after the gang", "asked before the gang"])
+def test_a_gang_that_its_quota_admits_in_part_evicts_nobody(most: int, first: bool) -> None:
+    fixture = play([running("x", 0), running("y", 0)], 2, most, 2, profile=partial(profile, first=first))
     assert fixture.api.placed() == {"x": "n0", "y": "n0"}
 
 
@@ -68,3 +85,23 @@ def test_a_pod_stays_only_if_the_quota_admits_the_members_on_other_nodes_too() -
     on_nodes = [of_quota(running(name, node)) for name, node in (("w", 0), ("x", 0), ("y", 1), ("z", 1))]
     fixture = play(on_nodes, 2, 4, 3, 3, cpu="2")
     assert set(fixture.api.placed()) == {"g-0", "g-1"}
+
+
+def test_members_stay_nominated_whatever_quota_preemption_says() -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.leaving_takes_time = True
+        set_quota(fixture.api, 2)
+        for pod in (running("x", 0), running("y", 1), *map(of_quota, gang(2))):
+            fixture.api.store(pod)
+        await fixture.until_idle()
+        assert nominated(fixture) == {"n0", "n1"}
+        fixture.scheduler.queue.activate_unschedulable()
+        await fixture.until_idle(60)
+        assert nominated(fixture) == {"n0", "n1"}
+        assert all("not eligible due to terminating pod" in notes(fixture, f"g-{number}")[-1] for number in range(2))
+
+    simulate(story, lambda: nodes(1, 1), partial(profile, preempts=True))
+
+
+def nominated(fixture: RunningScheduler) -> set[str]:
+    return {fixture.api.pod(f"g-{number}").status.nominated_node_name for number in range(2)}

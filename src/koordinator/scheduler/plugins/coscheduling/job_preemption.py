@@ -25,10 +25,9 @@ from koordinator.scheduler.plugins.default_preemption.node_preemption import lea
 _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _LEAVING: Final = "not eligible due to terminating pod on the nominated node."
 _NOT_HELPFUL: Final = "preemption not helpful"
-_SUCCESS: Final = "preempt success"
+SUCCESS: Final = "preempt success"
 _NO_VICTIMS: Final = "no potential victims"
-PREFIX: Final = "preemption: "
-"""Of what the search for room adds to the message of a failure."""
+_PREFIX: Final = "preemption: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class JobPreemption:
         """Who goes where and who has to leave for that, or why nobody does."""
         refusal = self._not_eligible(job, attempt)
         if refusal:
-            return JobPlan(refusal, refusal, PostFilterResult(f"{PREFIX}{refusal}"))
+            return self.unchanged(job.trigger, refusal, refusal)
         rows = [row for status in attempt.statuses if not status.unresolvable for row in status.rows.tolist()]
         potential = {row: victims for row in rows if (victims := self._potential(job, row))}
         if not potential:
@@ -81,8 +80,14 @@ class JobPreemption:
         if isinstance(found, Counter):
             return self._not_helpful(job, found, len(rows))
         placements, victims = found
-        message = f"{_SUCCESS}, alreadyWaitingForBound: {len(job.waiting)}/{len(job.pending) + len(job.waiting)}"
-        return JobPlan(_SUCCESS, message, self._result(job, placements, victims))
+        message = f"{SUCCESS}, alreadyWaitingForBound: {len(job.waiting)}/{len(job.pending) + len(job.waiting)}"
+        return JobPlan(SUCCESS, message, self._result(job, placements, victims))
+
+    def unchanged(self, pod: PodInfo, outcome: str, message: str) -> JobPlan:
+        """No room is looked for now. A pod that is nominated stays so, and no other plugin is asked for room for it,
+        which would take its nomination back where it finds none."""
+        nominated = self._view.nominations.node_of(pod.uid) or None
+        return JobPlan(outcome, message, PostFilterResult(f"{_PREFIX}{message}", nominated))
 
     def _not_helpful(self, job: Job, reasons: Mapping[str, int], tried: int) -> JobPlan:
         """Nobody is nominated any more, those that wait included: their nodes are free for others."""
@@ -91,7 +96,7 @@ class JobPreemption:
         members = (*job.pending, *(pod for pod, _ in job.waiting.values()))
         cleared = tuple(Nomination(pod, "") for pod in members if self._view.nominations.node_of(pod.uid))
         result = PostFilterResult(text, nominated_node="", nominations=cleared)
-        return JobPlan(_NOT_HELPFUL, text.removeprefix(PREFIX), result)
+        return JobPlan(_NOT_HELPFUL, text.removeprefix(_PREFIX), result)
 
     def _result(self, job: Job, placements: Placements, victims: Sequence[PodInfo]) -> PostFilterResult:
         names = self._view.columns.names

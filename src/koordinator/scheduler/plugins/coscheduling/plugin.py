@@ -51,7 +51,7 @@ from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member,
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from koordinator.scheduler.plugins.coscheduling.gang_faults import GangFaultController
 from koordinator.scheduler.plugins.coscheduling.gangs import Gangs
-from koordinator.scheduler.plugins.coscheduling.job_preemption import PREFIX, Job, JobPlan, JobPreemption
+from koordinator.scheduler.plugins.coscheduling.job_preemption import SUCCESS, Job, JobPlan, JobPreemption
 from koordinator.scheduler.plugins.coscheduling.pod_group_status import PodGroupController
 from koordinator.scheduler.services.provider import Service, ServiceProvider
 
@@ -80,6 +80,7 @@ class Coscheduling(
 ):
     name = "Coscheduling"
     watches: ClassVar[tuple[Kind[Any], ...]] = (POD_GROUPS,)
+    sees_all_attempts = True
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
@@ -157,10 +158,10 @@ class Coscheduling(
         if group is None or wave is None or wave.group is not group:
             return pod.key, preemption.plan(Job(pod, (pod,), {}, pod.key), attempt)
         if wave.preemption:
-            return "", JobPlan(_ALREADY_TRIED, wave.preemption, PostFilterResult(f"{PREFIX}{wave.preemption}"))
+            return "", preemption.unchanged(pod, _ALREADY_TRIED, wave.preemption)
         plan = preemption.plan(self._job(pod, group), attempt)
         wave.preemption = f"{_ALREADY_TRIED} by {pod.key} with message {plan.message}"
-        wave.regain = plan.message if plan.result.found else ""
+        wave.regain = plan.message if plan.outcome == SUCCESS else ""
         return group.id, plan
 
     def _refusal(self, pod: PodInfo) -> Reason | None:
