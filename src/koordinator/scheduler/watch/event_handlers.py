@@ -172,6 +172,8 @@ class EventHandlers:
             self.announce(ClusterEvent(EventKind.POD_ADD, None, info))
         if known is not None and not moved:
             self._announce_change(known, info)
+        # Most of what happens to a pod on a node frees nobody, but controllers may wait for it.
+        self._on_change(ClusterEvent(EventKind.POD_UPDATE, known, info))
         if _stays_for_now(pod):
             self._state.view.pending_evictions.seen(uid)
 

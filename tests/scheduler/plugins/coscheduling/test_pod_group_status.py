@@ -185,3 +185,16 @@ def test_only_where_gangs_are_scheduled_are_finished_pods_watched(
 ) -> None:
     informers = RunningScheduler(SchedulerApi(), profile).scheduler.informers
     assert sum(informer.kind is PODS for informer in informers) == watches
+
+
+def test_members_that_begin_to_run_are_counted_although_nothing_else_happens() -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        await fixture.until_idle(3)
+        assert written(fixture) == ("Scheduled", 2, 0, 0, 0)
+        await fixture.until_idle(3)
+        for number in range(2):
+            fixture.api.store(bound_in_phase(number, "Running"))
+        await fixture.until_idle(3)
+        assert written(fixture) == ("Running", 2, 2, 0, 0)
+
+    simulate(story, with_group("Pending", "Pending"), gang_profile)
