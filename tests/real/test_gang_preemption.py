@@ -54,13 +54,13 @@ _COMPARED: Final = ("evicted", "moments", "victims", "reasons", "placed", "phase
 _TRIES: Final = 3
 _DIFFERENT: Final[Mapping[str, frozenset[str]]] = {
     # It takes the members to request what the one does that was tried first.
-    "members_of_two_sizes_preempt": frozenset({"moments", "told"}),
+    "members_of_two_sizes_preempt": frozenset({"moments", "said"}),
     # It does not try the other members of a NonStrict gang.
-    "non_strict_gang_preempts": frozenset({"told"}),
+    "non_strict_gang_preempts": frozenset({"said"}),
     # It does not count the other nodes.
-    "cordoned_node_beside_one_of_equals": frozenset({"told"}),
+    "cordoned_node_beside_one_of_equals": frozenset({"said"}),
     # ElasticQuota takes the nominations of its members back.
-    "members_of_a_quota_preempt": frozenset({"moments", "told"}),
+    "members_of_a_quota_preempt": frozenset({"moments", "said"}),
 }
 """What is not compared, where differences.md says why."""
 
@@ -160,8 +160,8 @@ def compared(ours: Ended, theirs: Ended, without: Collection[str] = ()) -> list[
         if field not in without and getattr(theirs, field) != getattr(ours, field)
     ]
     # The original tries gangs over and over, and so says more.
-    if "told" not in without and not (ours.told <= theirs.told and bool(ours.told) == bool(theirs.told)):
-        lines.append(f"told: theirs {sorted(theirs.told)}, ours {sorted(ours.told)}")
+    if "said" not in without and not (ours.said <= theirs.ever_said and bool(ours.said) == bool(theirs.said)):
+        lines.append(f"said: theirs {sorted(theirs.ever_said)}, ours {sorted(ours.said)}")
     return lines
 
 

@@ -60,8 +60,10 @@ class Ended:
 
     moments: list[Moment] = field(default_factory=list)
     """Each time that all was quiet; then what was leaving was let go."""
-    told: frozenset[str] = frozenset()
-    """What conditions of pending pods have ever said; what they say last depends on how often a gang is tried."""
+    said: frozenset[str] = frozenset()
+    """What conditions of pending pods said before any pod was let go, and in the end. What they say while one victim
+    after the other goes is chance."""
+    ever_said: frozenset[str] = frozenset()
     placed: dict[str, dict[str, int]] = field(default_factory=dict)
     """Gang -> node -> how many of its pods are there in the end."""
     victims: set[tuple[str, str, str, str]] = field(default_factory=set)
@@ -83,7 +85,10 @@ class PreemptionStage(Stage):
     moments: list[Moment] = field(default_factory=list)
     uids: dict[str, str] = field(default_factory=dict)
     """Uid -> pod, of all that have been seen."""
-    told: set[str] = field(default_factory=set)
+    said: set[str] = field(default_factory=set)
+    ever_said: set[str] = field(default_factory=set)
+    lets_go: bool = False
+    """Whether a pod has been let go."""
 
     async def prepare(self) -> None:
         """Once for all scenarios."""
@@ -134,9 +139,9 @@ class PreemptionStage(Stage):
     def hear(self, pod: Pod) -> None:
         """A pod is new or has changed."""
         self.uids[pod.metadata.uid] = pod.metadata.name
-        condition = scheduled_condition(pod)
-        if not pod.spec.node_name and condition is not None and pod.metadata.name in self.pods:
-            self.told.add(_without_names(condition.message))
+        if pod.metadata.name in self.pods:
+            self.ever_said |= _said(pod)
+            self.said |= set() if self.lets_go else _said(pod)
 
     async def look(self) -> Moment:
         """See what is there as soon as it is quiet."""
@@ -155,6 +160,7 @@ class PreemptionStage(Stage):
 
     async def let_go(self, names: Sequence[str]) -> None:
         """As a kubelet does when the containers have ended."""
+        self.lets_go = True
         for name in names:
             await self._delete(PODS, name, NAMESPACE)
 
@@ -174,8 +180,10 @@ class PreemptionStage(Stage):
 
     async def _ended(self) -> Ended:
         await self.watched.until(self._are_counted, _UNTIL_COUNTED)
-        found = Ended(self.moments, frozenset(self.told))
-        for pod in self.watched.list(PODS):
+        pods = self.watched.list(PODS)
+        self.said.update(*map(_said, pods))
+        found = Ended(self.moments, frozenset(self.said), frozenset(self.ever_said))
+        for pod in pods:
             if pod.spec.node_name:
                 on_nodes = found.placed.setdefault(self.pods[pod.metadata.name], {})
                 on_nodes[pod.spec.node_name] = on_nodes.get(pod.spec.node_name, 0) + 1
@@ -207,7 +215,7 @@ class PreemptionStage(Stage):
         for kind, namespace in others:
             for each in (await self.client.list(kind, namespace)).items:
                 await self._delete(kind, each.metadata.name, namespace)
-        self.moments, self.uids, self.told = [], {}, set()
+        self.moments, self.uids, self.said, self.ever_said, self.lets_go = [], {}, set(), set(), False
         await self.watched.until(lambda: not self.watched.list(PODS), _UNTIL_BOUND)
 
     async def create(self, kind: Kind[Any], document: Mapping[str, Any], namespace: str = NAMESPACE) -> None:
@@ -228,6 +236,11 @@ def _disruption(pod: Pod) -> str:
         if each.type == "DisruptionTarget":
             return _without_names(f"{each.status} {each.reason}: {each.message}")
     return ""
+
+
+def _said(pod: Pod) -> set[str]:
+    condition = scheduled_condition(pod)
+    return {_without_names(condition.message)} if condition is not None and not pod.spec.node_name else set()
 
 
 def _without_names(text: str) -> str:
