@@ -59,6 +59,8 @@ _DIFFERENT: Final[Mapping[str, frozenset[str]]] = {
     "non_strict_gang_preempts": frozenset({"said"}),
     # It does not count the other nodes.
     "cordoned_node_beside_one_of_equals": frozenset({"said"}),
+    # What it counts in a gang that has gone depends on what its controller has seen last.
+    "gang_preempts_a_gang": frozenset({"phases"}),
     # ElasticQuota takes the nominations of its members back.
     "members_of_a_quota_preempt": frozenset({"moments", "said"}),
 }
