@@ -79,6 +79,10 @@ class Ended:
         """Whoever a scheduler has made leave."""
         return frozenset(pod for each in self.moments for pod, condition in each.leaving.items() if condition)
 
+    @property
+    def first(self) -> Moment:
+        return self.moments[0]
+
 
 @dataclass(slots=True)
 class PreemptionStage(Stage):

@@ -358,6 +358,7 @@ SAME: Final = _table(
 OURS: Final = _table(
     gang_fits_on_no_single_node,
     member_is_larger_than_any_node,
+    one_member_has_a_node,
     too_large_a_gang,
     quota_admits_a_part,
     reservation_is_a_member,
