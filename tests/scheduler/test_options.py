@@ -21,13 +21,13 @@ CHART = (
 def test_the_arguments_of_the_chart_are_understood() -> None:
     options = parse_options(CHART)
     assert (options.address.port, options.verbosity, options.config) == (10251, 4, "/config/koord-scheduler.config")
+    assert options.network_topology
 
 
 def test_what_has_no_effect_is_said() -> None:
     said = parse_options(CHART).without_effect
     assert [text.split()[0] for text in said] == [
         "--authentication-skip-lookup",
-        "--enable-network-topology-manager",
         "feature",
     ]
 

@@ -146,7 +146,7 @@ def _scheduler(
     process: Process,
 ) -> Scheduler:
     gates = frozenset(name for name in PLUGIN_FEATURES if options.features.enabled(name))
-    view = ClusterView(NodeColumns(), gates=gates)
+    view = ClusterView(NodeColumns(), gates=gates, network_topology=options.network_topology)
     resources = view.columns.resources
     queue = QueueOptions(
         initial_backoff=configuration.pod_initial_backoff_seconds,

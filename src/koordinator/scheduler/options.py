@@ -60,7 +60,6 @@ UNUSED_FLAGS: Final[Mapping[str, str]] = {
     "async-log": _AT_ONCE,
     "async-log-queue-length": _AT_ONCE,
     "debug-diagnosis-worker-count": _ONE_WRITER,
-    "enable-network-topology-manager": "network topology is not built yet",
     "scheduling-drop-unhandled-timeout": _HANDLED,
     "sync-barrier-pod-namespace": _BARRIER,
     "sync-barrier-pod-name": _BARRIER,
@@ -80,7 +79,6 @@ SWITCHES: Final = COMPONENT_SWITCHES | {
     "authentication-tolerate-lookup-failure",
     "contention-profiling",
     "emulation-forward-compatible",
-    "enable-network-topology-manager",
     "enable-workload-auditor",
     "log-json-split-stream",
     "runtime-config-emulation-forward-compatible",
@@ -136,6 +134,7 @@ class Options:
     debug_diagnosis_queue_size: int
     features: FeatureGates
     """Those that have an effect."""
+    network_topology: bool
     debug_batches: bool
     debug_check_evaluations: bool
     controller_plugins: tuple[str, ...]
@@ -172,6 +171,12 @@ class _Flags:
             "controller-plugins",
             ("*",),
             "The plugins whose controllers run beside scheduling: names, * for all others, -NAME for all but that one.",
+        )
+        self.network_topology = group.boolean(
+            "enable-network-topology-manager",
+            False,
+            "Follow the ClusterNetworkTopology named default, and write its status; for gangs of profiles with "
+            "CoschedulingArgs awareNetworkTopology.",
         )
         self.feature_gates = group.string(
             "feature-gates",
@@ -277,5 +282,6 @@ def parse_options(arguments: Sequence[str]) -> Options:
         debug_check_evaluations=given[flags.debug_check_evaluations],
         controller_plugins=given[flags.controller_plugins],
         features=features,
+        network_topology=given[flags.network_topology],
         without_effect=tuple(without_effect),
     )

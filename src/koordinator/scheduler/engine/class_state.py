@@ -235,7 +235,7 @@ class ClassState:
         ]
 
     def _rejected_rows(self) -> Rows:
-        rows = self._present(self._columns.alive_rows)
+        rows = self.rows
         return rows[~self.feasible[rows]]
 
     def filters_to_run(self, row: int, *, added: bool) -> list[CachedFilterResults] | None:
@@ -252,6 +252,11 @@ class ClassState:
             elif not passes:
                 return None
         return filters
+
+    @property
+    def rows(self) -> Rows:
+        """Those that are looked at for this class, ascending."""
+        return self._present(self._columns.alive_rows)
 
     def _present(self, rows: Rows) -> Rows:
         """Those of ``rows`` that are looked at for this class."""

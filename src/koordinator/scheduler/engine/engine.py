@@ -30,7 +30,7 @@ from koordinator.scheduler.engine.framework_hooks import (
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
-from koordinator.scheduler.engine.rejection import no_nodes, refused_everywhere, refused_on_node, reject
+from koordinator.scheduler.engine.rejection import no_nodes, refused_on_node, reject
 from koordinator.scheduler.engine.simulation import Allocators
 
 T = TypeVar("T")
@@ -84,13 +84,13 @@ class Engine:
             for name, plugin in profile.plugins.items()
             if isinstance(plugin, EventHandler) and type(plugin).on_time is not EventHandler.on_time
         ]
-        self._finder = profile.first(FindOneNodePlugin)
+        self._finder = next((each for each in profile.all(FindOneNodePlugin) if each.finds_nodes), None)
         self._preferring = profile.first(PreferNodesPlugin)
         self._resizing = profile.all(ResizePodPlugin)
         self._forgetting = profile.all(ForgetHandler)
         self._allocators = Allocators(profile)
         self._reserving = tuple(each for each in profile.reserve if isinstance(each, ReservePlugin))
-        self.handle = Handle(profile, state, lambda: self.check_time())
+        self.handle = Handle(profile, state, lambda: self.check_time(), self._current)
         for plugin in profile.plugins.values():
             plugin.handle = self.handle
 
@@ -111,10 +111,11 @@ class Engine:
         try:
             refusal = self._pre_filter(state) if self.profile.pre_filter_cycle else None
             if self._finder is not None and refusal is None:
-                result = self._finder.find_one_node(pod)
-                if isinstance(result, Reason):
-                    return refused_everywhere(self.profile, self._finder.name, result, len(view.columns.row_of))
-                only = result
+                found = self._finder.find_one_node(pod)
+                if isinstance(found, Reason):
+                    refusal = self._finder.name, found
+                else:
+                    only = found
             key = self.profile.class_key(pod)
             pod_class = self._class_of(key, pod)
         except Exception as error:
@@ -235,9 +236,11 @@ class Engine:
         attempt = Attempt(self.profile, self._state, evaluation, state, key, pod_class.row_cache, self.check_time)
         if refusal is not None:
             attempt.refusal = refusal
+            if self._finder is not None and refusal[0] == self._finder.name:
+                attempt.involved = self._finder.rejected_by(pod)
             return self._reject(pod_class, pod, attempt)
-        if only is not None:
-            attempt.only = only
+        if only is not None and self._finder is not None:
+            attempt.only, attempt.chosen_by = only, self._finder.name
             row = self._chooser.take(evaluation, pod, attempt, only)
         else:
             preferred = self._preferring.prefer_nodes(pod) if self._preferring is not None else ()
@@ -251,6 +254,20 @@ class Engine:
                 return refused_on_node(self.profile, plugin.name, resized, node.name)
             state.pod = pod = resized or pod
         return self._placement(state, evaluation, row)
+
+    def _current(self, pod: PodInfo) -> tuple[Hashable, Evaluation]:
+        """The key of the pod's class and its evaluation, for plugins that plan."""
+        key = self.profile.class_key(pod)
+        pod_class = self._class_of(key, pod)
+        pod_class.evaluation.incoming = pod
+        try:
+            self.refresh(pod_class.evaluation)
+        except Exception:
+            # Half of its rows may be current: nobody may use it again.
+            if self._classes.pop(key, None) is not None:
+                self._width -= pod_class.evaluation.width
+            raise
+        return key, pod_class.evaluation
 
     def _class_of(self, key: Hashable, pod: PodInfo) -> _PodClass:
         known = self._classes.get(key)

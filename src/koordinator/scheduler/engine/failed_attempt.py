@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
@@ -77,6 +77,10 @@ class Attempt:
         """The rows where the pod would fit if nobody were nominated there."""
         self.only: str | None = None
         """The only node that was looked at, if a plugin had settled on one."""
+        self.chosen_by = ""
+        """That plugin."""
+        self.involved: Collection[str] = ()
+        """The plugins that had a part in ``refusal`` beside the one that it is of."""
         self.state = cycle
         self.refusal: tuple[str, Reason] | None = None
         """The plugin that ends the attempt although nodes may pass, and why."""

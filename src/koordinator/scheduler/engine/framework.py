@@ -75,6 +75,11 @@ class Plugin(ABC):
         self.args = args
         self.view = view
 
+    @property
+    def watched_kinds(self) -> tuple[Kind[Any], ...]:
+        """Those of ``watches`` that this instance, with its arguments, reads; the default: all."""
+        return self.watches
+
     def watch_scope(self, kind: Kind[Any]) -> tuple[str, str]:
         """The namespace and the field selector of the objects of a kind that the plugin ``watches``; "" for all, the
         default. Worth having for a kind of which there are many and one is read, as of ConfigMaps."""

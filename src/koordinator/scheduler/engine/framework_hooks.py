@@ -73,10 +73,21 @@ class PostFilterTransformer(Plugin):
 
 
 class FindOneNodePlugin(Plugin):
+    @property
+    def finds_nodes(self) -> bool:
+        """Whether this instance, with its arguments, is to be asked at all."""
+        return True
+
     @abstractmethod
     def find_one_node(self, pod: PodInfo) -> str | Reason | None:
         """The only node that may be considered, a reason why the pod has to wait, or None for no opinion. The first
-        such plugin of a profile is asked, once an attempt."""
+        such plugin of a profile is asked, once an attempt. With a reason, PostFilter plugins are asked as if this
+        plugin had rejected every node."""
+
+    def rejected_by(self, pod: PodInfo) -> Collection[str]:
+        """After a reason: the plugins whose filters had a part in it, so that what may make a node pass with them wakes
+        the pod, too."""
+        return ()
 
 
 class PreferNodesPlugin(Plugin):

@@ -5,7 +5,7 @@ A plugin has it as ``self.handle`` once its profile is complete.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -13,11 +13,14 @@ from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.numa_topology import NUMATopologyManager
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.simulation import Simulation
+from koordinator.scheduler.engine.slots import Slots, count_slots
 from koordinator.scheduler.engine.waiting_pods import WaitingPods
 
 P = TypeVar("P", bound=Plugin)
@@ -49,10 +52,18 @@ class SchedulerServices(Protocol):
 class Handle:
     """``profile`` is the plugin's own, with all its plugins."""
 
-    def __init__(self, profile: Profile, state: ClusterState, check_time: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        state: ClusterState,
+        check_time: Callable[[], None],
+        evaluate: Callable[[PodInfo], tuple[Hashable, Evaluation]],
+    ) -> None:
+        """``evaluate`` has the key of a pod's class, and its evaluation, which is current."""
         self.profile = profile
         self._state = state
         self._check_time = check_time
+        self._evaluate = evaluate
         self._services: SchedulerServices | None = None
 
     def connect(self, services: SchedulerServices) -> None:
@@ -77,6 +88,16 @@ class Handle:
     def simulate(self) -> Simulation:
         """A block in which pods come and go as they would; at its end all is as it was."""
         return Simulation(self.profile, self._state, self._check_time)
+
+    def slots(self, pods: Sequence[PodInfo]) -> Slots | None:
+        """For how many of ``pods``, from the front, each node has room, if all of them went to that node. Nominations
+        of these pods do not count. None when PreFilter rejects the first one wherever it would go."""
+        key, evaluation = self._evaluate(pods[0])
+        if evaluation.plan.rejection is not None:
+            return None
+        simulation = Simulation(self.profile, self._state, self._check_time, ((key, evaluation),))
+        alike = all(self.profile.class_key(pod) == key for pod in pods[1:])
+        return count_slots(self._state, evaluation, simulation, pods, alike=alike)
 
     def monotonic(self) -> float:
         """Seconds of a clock that never goes back, to measure how long the plugin's own work takes; decisions do not

@@ -32,13 +32,6 @@ def refused_on_node(profile: Profile, plugin: str, reason: Reason, node_name: st
     return Rejection(fit_error(1, {reason.text: 1}), 1, rejected, frozenset({plugin}), events_to_register)
 
 
-def refused_everywhere(profile: Profile, plugin: str, reason: Reason, nodes: int) -> Rejection:
-    """A plugin wants the pod to wait, wherever it might go."""
-    rejected = (RejectedNodes(plugin, (reason.text,), reason.unresolvable, nodes, ()),)
-    events_to_register = profile.plugins[plugin].events_to_register()
-    return Rejection(pre_filter_error(nodes, reason.text), 0, rejected, frozenset({plugin}), events_to_register)
-
-
 def reject(
     profile: Profile,
     state: ClusterState,
@@ -61,14 +54,16 @@ def reject(
     if refusal is not None:
         plugin, reason = refusal
         rejected = [RejectedNodes(plugin, (reason.text,), reason.unresolvable, total, ())]
-        return _rejection(profile, pre_filter_error(total, reason.text, after.message), 0, rejected, after)
+        names = {plugin, *attempt.involved}
+        return _rejection(profile, pre_filter_error(total, reason.text, after.message), 0, rejected, after, names)
     rejected = [_rejected_rows(state, status) for status in attempt.statuses]
     skipped = total - sum(entry.count for entry in rejected)
     plugins = {entry.plugin for entry in rejected}
-    if plan.restricted_by and skipped:
-        text = restricted_text(plan.restricted_by)
-        rejected.append(RejectedNodes(", ".join(plan.restricted_by), (text,), True, skipped, ()))
-        plugins.update(plan.restricted_by)
+    restricted_by = [*plan.restricted_by, attempt.chosen_by] if attempt.chosen_by else plan.restricted_by
+    if restricted_by and skipped:
+        text = restricted_text(restricted_by)
+        rejected.append(RejectedNodes(", ".join(restricted_by), (text,), True, skipped, ()))
+        plugins.update(restricted_by)
     counts: Counter[str] = Counter()
     for entry in rejected:
         for text in entry.reasons:

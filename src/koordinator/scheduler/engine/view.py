@@ -137,6 +137,8 @@ class ClusterView:
     """Opens a block of changes that are all taken back. Set by the cluster state."""
     gates: frozenset[str] = frozenset()
     """The feature gates that are on, of those that plugins read."""
+    network_topology: bool = False
+    """Whether the network is to be known (flag ``--enable-network-topology-manager``)."""
     now: datetime | None = None
     """The moment of the decision or the event, set before each one."""
 

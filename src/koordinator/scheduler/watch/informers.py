@@ -54,7 +54,7 @@ def add_informers(
     _add_finished_pods(informers, event_handlers, plugins, malformed)
     for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.node_objects):
         _add_node_objects(informers, event_handlers, kind, malformed, after=pods)
-    watched = [(kind, *plugin.watch_scope(kind)) for plugin in plugins for kind in plugin.watches]
+    watched = [(kind, *plugin.watch_scope(kind)) for plugin in plugins for kind in plugin.watched_kinds]
     for kind, namespace, field_selector in dict.fromkeys(watched):
         _add_objects(informers, event_handlers, kind, malformed, namespace, field_selector)
 

@@ -19,6 +19,7 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup
 from koordinator.base.durations import DurationError, parse_duration
+from koordinator.scheduler.plugins.coscheduling.network_topology.requirements import TopologySpec, topology_spec_of
 
 STRICT: Final = "Strict"
 NON_STRICT: Final = "NonStrict"
@@ -50,6 +51,8 @@ class Declaration:
     match_policy: str
     wait_seconds: float
     group: tuple[str, ...]
+    network_topology: TopologySpec | None = None
+    """What the gang asks of the network; None if nothing."""
     problems: tuple[str, ...] = ()
     """What could not be understood: the field, its value, what is allowed and what counts instead."""
 
@@ -112,7 +115,8 @@ def _declaration(
     policies = (annotation_keys.GANG_MATCH_POLICY, annotation_keys.GANG_MATCH_POLICY_ALIAS)
     match_policy = _one_of(annotations, policies, MATCH_POLICIES, defaults.match_policy, problems)
     group = _group(annotations, gang_id, problems)
-    return Declaration(min_member, total, mode, match_policy, wait_seconds, group, tuple(problems))
+    topology = topology_spec_of(annotations, problems)
+    return Declaration(min_member, total, mode, match_policy, wait_seconds, group, topology, tuple(problems))
 
 
 def _waiting_time(annotations: Mapping[str, str], defaults: Defaults, problems: list[str]) -> float:

@@ -15,6 +15,8 @@ from koordinator.scheduler.plugins.coscheduling.declaration import (
     STRICT,
     Declaration,
 )
+from koordinator.scheduler.plugins.coscheduling.network_topology.planner import TopologyPlan
+from koordinator.scheduler.plugins.coscheduling.network_topology.requirements import TopologySpec
 
 
 class MemberState(Enum):
@@ -164,6 +166,9 @@ class Group:
     no use, as one that is like them was tried first. Another set for each attempt: who has been given one may keep
     it."""
 
+    plan: TopologyPlan | None = None
+    """The last plan for its members in the network; None for a group that does not care for it."""
+
     @property
     def id(self) -> str:
         return ",".join(self.ids)
@@ -223,6 +228,10 @@ class Wave:
     """What has become of the search for room by preemption in this attempt; empty when nobody has looked."""
     regain: str = ""
     """What those are told that have a node and let it go, if they are going to get it again; else empty."""
+    topology: TopologySpec | None = None
+    """What the gang of its first member asks of the network."""
+    plan: TopologyPlan | None = None
+    """Which nodes the members get for that, once it has been found out."""
 
     def bound_with(self, number: int) -> int:
         """As how many are bound together those say of themselves that may be bound now, which are ``number``. Who

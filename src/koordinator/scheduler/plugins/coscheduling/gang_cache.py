@@ -321,9 +321,10 @@ class GangCache:
 
     def _join_wave(self, member: Member) -> None:
         """A member that appears while its group is tried is tried with it. One that appears when the others have failed
-        already begins a wave of its own: what stood in their way may be gone."""
+        already begins a wave of its own: what stood in their way may be gone. So does one for which there is no place
+        in the plan of the others."""
         wave = self._wave_of(member)
-        if wave is not None and not wave.failure:
+        if wave is not None and not wave.failure and wave.plan is None:
             wave.todo.append(member.uid)
 
     def _wave_of(self, member: Member) -> Wave | None:

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
-from koordinator.api.kinds import POD_GROUPS, Kind
+from koordinator.api.cluster_network_topology import DEFAULT_NAME, ClusterNetworkTopology
+from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, POD_GROUPS, Kind
 from koordinator.api.meta import Object
+from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup
 from koordinator.scheduler.engine.framework import EventHandler, Plugin
@@ -16,6 +18,7 @@ from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, MemberState, Wave
 from koordinator.scheduler.plugins.coscheduling.gang_cache import ALL_ATTEMPTED, SUCCEEDED, GangCache
 from koordinator.scheduler.plugins.coscheduling.metrics import GangMetrics
+from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
 from koordinator.scheduler.plugins.coscheduling.pod_group_status import FinishedMembers
 
 REJECTED_BY: Final = "JobRejectPlugin"
@@ -44,9 +47,19 @@ class Gangs(EventHandler):
         self.changed: set[str] = set()
         """The gangs of which the status may have changed."""
         self.metrics = GangMetrics(lambda: self.cache.groups)
+        self.topology: ClusterTopology | None = None
+        """The network, if it is to be followed."""
         self._began: tuple[Wave, datetime] | None = None
         """The attempt that is under way, since when."""
         self._plugin = plugin
+
+    def on_node(self, row: int, node: Node) -> None:
+        if self.topology is not None:
+            self.topology.set_node(node)
+
+    def on_node_removed(self, row: int, name: str) -> None:
+        if self.topology is not None:
+            self.topology.remove_node(name)
 
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
         self.cache.set_pod(pod.pod, node_name)
@@ -106,6 +119,8 @@ class Gangs(EventHandler):
                 handle.pod_event(pod, "Warning", "FailedScheduling", "Scheduling", note)
 
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
+        if kind is CLUSTER_NETWORK_TOPOLOGIES and key == DEFAULT_NAME and self.topology is not None:
+            self._set_topology(self.topology, new if isinstance(new, ClusterNetworkTopology) else None)
         if kind is not POD_GROUPS:
             return
         if isinstance(new, PodGroup):
@@ -114,6 +129,15 @@ class Gangs(EventHandler):
             self.cache.remove_pod_group(key)
         self.changed.add(key)
         self.carry_out()
+
+    def _set_topology(self, topology: ClusterTopology, found: ClusterNetworkTopology | None) -> None:
+        """Its author is told what is wrong with it, once for each fault."""
+        before = topology.problem
+        problem = topology.set_object(found)
+        if problem and problem != before and found is not None and hasattr(self._plugin, "handle"):
+            self._plugin.handle.object_event(
+                CLUSTER_NETWORK_TOPOLOGIES, found, "Warning", "InvalidClusterNetworkTopology", "Reconcile", problem
+            )
 
     def carry_out(self) -> None:
         """Do what the cache says."""

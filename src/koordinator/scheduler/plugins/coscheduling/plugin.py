@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Final
 from prometheus_client.registry import Collector
 
 from koordinator.api.annotations import BIND_GANG_KEYS
-from koordinator.api.kinds import POD_GROUPS, Kind
+from koordinator.api.cluster_network_topology import DEFAULT_NAME, ClusterNetworkTopology
+from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, POD_GROUPS, Kind
 from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup
 from koordinator.api.reservation import Reservation
@@ -28,12 +29,14 @@ from koordinator.scheduler.engine.binding_points import (
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.decision import Rejection
+from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import EventHandler, PreEnqueuePlugin, Reason
 from koordinator.scheduler.engine.framework_hooks import (
     Controller,
     ControllerProvider,
     DiagnosisPlugin,
     FailureHandler,
+    FindOneNodePlugin,
     FinishedPodHandler,
     MetricsProvider,
     NextPodPlugin,
@@ -52,6 +55,9 @@ from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from koordinator.scheduler.plugins.coscheduling.gang_faults import GangFaultController
 from koordinator.scheduler.plugins.coscheduling.gangs import Gangs
 from koordinator.scheduler.plugins.coscheduling.job_preemption import SUCCESS, Job, JobPlan, JobPreemption
+from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
+from koordinator.scheduler.plugins.coscheduling.network_topology.gang_placement import EVENTS, GangPlacement
+from koordinator.scheduler.plugins.coscheduling.network_topology.status import TopologyStatusController
 from koordinator.scheduler.plugins.coscheduling.pod_group_status import PodGroupController
 from koordinator.scheduler.services.provider import Service, ServiceProvider
 
@@ -70,6 +76,7 @@ class Coscheduling(
     ReservationPreBindPlugin,
     PostBindPlugin,
     NextPodPlugin,
+    FindOneNodePlugin,
     FailureHandler,
     EventHandler,
     DiagnosisPlugin,
@@ -79,7 +86,7 @@ class Coscheduling(
     ServiceProvider,
 ):
     name = "Coscheduling"
-    watches: ClassVar[tuple[Kind[Any], ...]] = (POD_GROUPS,)
+    watches: ClassVar[tuple[Kind[Any], ...]] = (POD_GROUPS, CLUSTER_NETWORK_TOPOLOGIES)
     sees_all_attempts = True
 
     def __init__(self, args: Any, view: ClusterView) -> None:
@@ -87,9 +94,22 @@ class Coscheduling(
         defaults = Defaults(args.default_timeout.total_seconds(), args.default_match_policy)
         self.gangs: Gangs = view.shared.setdefault(_SHARED, Gangs(GangCache(defaults), self))
         self.cache: GangCache = self.gangs.cache
+        if view.network_topology and self.gangs.topology is None:
+            self.gangs.topology = ClusterTopology()
+        self._placement: GangPlacement | None = None
+        """Of a profile that heeds what gangs ask of the network."""
+        if args.aware_network_topology:
+            self._placement = GangPlacement(view, self.cache, self.gangs.topology, self.gangs.pending.get)
         self._preemption = JobPreemption(self.name, view, self._refusal) if args.enable_preemption else None
         self._looked_for: tuple[str, dict[str, Any]] = "", {}
         """For which pod room was looked for by preemption last, and how that went."""
+
+    @property
+    def watched_kinds(self) -> tuple[Kind[Any], ...]:
+        return self.watches if self.gangs.topology is not None else (POD_GROUPS,)
+
+    def watch_scope(self, kind: Kind[Any]) -> tuple[str, str]:
+        return ("", f"metadata.name={DEFAULT_NAME}") if kind is CLUSTER_NETWORK_TOPOLOGIES else ("", "")
 
     @property
     def event_handler(self) -> EventHandler:
@@ -130,10 +150,30 @@ class Coscheduling(
         self._looked_for = "", {}
         if not gang_id_of(pod.pod):
             return None
+        if self._placement is not None and (refusal := self._placement.refusal(pod)) is not None:
+            return refusal
         error = self.cache.begin_attempt(pod.uid)
         self.gangs.carry_out()
         self.gangs.attempt_begun()
+        if self._placement is not None:
+            self._placement.begun(pod)
         return Reason(error, unresolvable=True) if error else None
+
+    @property
+    def finds_nodes(self) -> bool:
+        return self._placement is not None
+
+    def find_one_node(self, pod: PodInfo) -> str | Reason | None:
+        return self._placement.node_of(pod, self.handle.slots) if self._placement is not None else None
+
+    def rejected_by(self, pod: PodInfo) -> Collection[str]:
+        return self._placement.rejected_by(pod) if self._placement is not None else ()
+
+    def events_to_register(self) -> frozenset[str]:
+        return EVENTS if self._placement is not None else frozenset()
+
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        return self._placement is not None and self._placement.may_help(pod, event)
 
     def result_key(self, pod: PodInfo) -> Hashable:
         # Without preemption there is nothing to ask.
@@ -263,13 +303,19 @@ class Coscheduling(
         def pod_groups() -> Mapping[str, PodGroup]:
             return self.view.objects_of(POD_GROUPS)
 
+        def topologies() -> Mapping[str, ClusterNetworkTopology]:
+            return self.view.objects_of(CLUSTER_NETWORK_TOPOLOGIES)
+
         gangs = self.gangs
-        return (
+        found: list[Controller] = [
             PodGroupController(
                 writer, pod_groups, self.cache.gangs, gangs.finished, gangs.changed, lambda: self.view.now
             ),
             GangFaultController(self.cache, writer, gangs),
-        )
+        ]
+        if gangs.topology is not None:
+            found.append(TopologyStatusController(writer, gangs.topology, topologies))
+        return found
 
     def collectors(self) -> Sequence[Collector]:
         return (self.gangs.metrics,)

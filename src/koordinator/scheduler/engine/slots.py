@@ -1,0 +1,149 @@
+"""For how many of some pods each node has room: slots, which plugins need that plan for many pods at once.
+
+Pods are placed on a node one after another, each seeing the earlier ones, until one does not fit; every node is asked
+as if no other had got any of them. Where filters go by the columns alone, all nodes are asked in a few calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from koordinator.scheduler.engine.adjustment import Adjustment, adjusted
+from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure
+from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.columns import Ints, NodeColumns, Rows
+from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NodeStatus
+from koordinator.scheduler.engine.resource_index import PODS
+from koordinator.scheduler.engine.simulation import Simulation, nominated_before
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """``counts``: for how many of the pods there is room on each of ``rows``, the nodes that were looked at.
+    ``statuses``: why no more; of the nodes that can take all of them nothing is said."""
+
+    rows: Rows
+    counts: Ints
+    statuses: tuple[NodeStatus, ...]
+
+
+def count_slots(
+    state: ClusterState, evaluation: Evaluation, simulation: Simulation, pods: Sequence[PodInfo], *, alike: bool
+) -> Slots:
+    """``evaluation`` is that of the first of ``pods``, and current. With ``alike``, all pods are of its class."""
+    rows = evaluation.rows
+    counts = np.zeros(evaluation.feasible.shape[0], dtype=np.int64)
+    found: list[tuple[int, Failure | Reason]] = []
+    infeasible = evaluation.failures()
+    candidates = rows[evaluation.feasible[rows]]
+    uids = {pod.uid for pod in pods}
+    quick = _by_columns(state, evaluation, candidates, pods[0]) if alike else candidates[:0]
+    if quick.shape[0]:
+        counts[quick], failed = _bisect(state.view.columns, evaluation, quick, pods[0], len(pods))
+        infeasible += failed
+    with simulation:
+        for row in np.setdiff1d(candidates, quick, assume_unique=True).tolist():
+            counts[row], failure = slots_on(simulation, pods, row, uids)
+            if failure is not None:
+                found.append((row, failure))
+    return Slots(rows, counts[rows], statuses_of(pods[0], found, infeasible))
+
+
+def slots_on(
+    simulation: Simulation, pods: Sequence[PodInfo], row: int, ignoring: Collection[str]
+) -> tuple[int, Failure | Reason | None]:
+    """How many of ``pods``, from the front, find room on ``row`` as it is in the simulation, and why the next one does
+    not. Nominations of the pods ``ignoring`` do not count."""
+    mark = simulation.mark
+    try:
+        for count, pod in enumerate(pods):
+            failure = simulation.failure(pod, row, ignoring=ignoring)
+            if failure is None:
+                failure = simulation.place(pod, row)
+            if failure is not None:
+                return count, failure
+    finally:
+        simulation.undo(mark)
+    return len(pods), None
+
+
+def statuses_of(
+    pod: PodInfo, found: Iterable[tuple[int, Failure | Reason]], failures: Iterable[Failure] = ()
+) -> tuple[NodeStatus, ...]:
+    """The rows of ``found``, and those of ``failures``, grouped by who rejects them and why."""
+    by_cause: dict[tuple[str, tuple[Reason, ...]], list[Rows]] = {}
+    for failure in failures:
+        reasons = tuple(failure.plugin.reasons(pod, failure.state, failure.code))
+        by_cause.setdefault((failure.plugin.name, reasons), []).append(failure.rows)
+    for row, cause in found:
+        if isinstance(cause, Reason):
+            key: tuple[str, tuple[Reason, ...]] = "", (cause,)
+        else:
+            key = cause.plugin.name, tuple(cause.plugin.reasons(pod, cause.state, cause.code))
+        by_cause.setdefault(key, []).append(np.array((row,), dtype=np.intp))
+    return tuple(
+        NodeStatus(plugin, reasons, np.sort(np.concatenate(rows))) for (plugin, reasons), rows in by_cause.items()
+    )
+
+
+def _by_columns(state: ClusterState, evaluation: Evaluation, rows: Rows, pod: PodInfo) -> Rows:
+    """Those of ``rows`` of which the columns alone say how many more pods like this one there is room for."""
+    if not evaluation.has_no_overlays or not all(
+        entry.plugin.from_columns for entry in evaluation.plan.filters if entry.is_pod_dependent
+    ):
+        return rows[:0]
+    view = state.view
+    others = {row for name in view.nominations.nodes if (row := view.columns.row_of.get(name)) is not None}
+    others = {row for row in others if nominated_before(state, pod, row)} | view.columns.discounts.keys()
+    return rows[~np.isin(rows, list(others))] if others else rows
+
+
+def _bisect(
+    columns: NodeColumns, evaluation: Evaluation, rows: Rows, pod: PodInfo, count: int
+) -> tuple[Ints, list[Failure]]:
+    """For how many pods like this one, up to ``count``, each of ``rows`` has room; for one it has. More pods never make
+    room, so that a row is asked about half as many, or half as many more, in each round."""
+    filters = [entry for entry in evaluation.plan.filters if entry.is_pod_dependent]
+    fits, above = np.ones(rows.shape[0], dtype=np.int64), np.full(rows.shape[0], count + 1, dtype=np.int64)
+    failures: list[Failure] = []
+    while (open_ := np.flatnonzero(above - fits > 1)).shape[0]:
+        asked = (fits[open_] + above[open_]) // 2
+        passes = ~np.any(_codes(columns, filters, rows[open_], asked, pod, evaluation), axis=0)
+        fits[open_] = np.where(passes, asked, fits[open_])
+        above[open_] = np.where(passes, above[open_], asked)
+    full = np.flatnonzero(fits < count)
+    if full.shape[0]:
+        codes = _codes(columns, filters, rows[full], above[full], pod, evaluation)
+        first = (codes != 0).argmax(axis=0)
+        for index, entry in enumerate(filters):
+            for code in np.unique(codes[index][first == index]).tolist():
+                meant = (first == index) & (codes[index] == code)
+                failures.append(Failure(entry.plugin, entry.state, code, rows[full][meant]))
+    return fits, failures
+
+
+def _codes(
+    columns: NodeColumns,
+    filters: Sequence[CachedFilterResults],
+    rows: Rows,
+    numbers: Ints,
+    pod: PodInfo,
+    evaluation: Evaluation,
+) -> Ints:
+    """What each of ``filters`` says of each of ``rows`` about the last of so many pods; shape (filters, rows)."""
+    request = pod.request
+    adjustments = {}
+    for row, number in zip(rows.tolist(), (numbers - 1).tolist(), strict=True):
+        amounts = {column: amount * number for column, amount in request.amounts.items()}
+        amounts[PODS] = amounts.get(PODS, 0) + number
+        non_zero = request.non_zero[0] * number, request.non_zero[1] * number
+        adjustments[row] = Adjustment(amounts, non_zero)
+    with adjusted(columns, adjustments):
+        found = [entry.plugin.filter(evaluation.pod, entry.state, rows) for entry in filters]
+    return np.array(found, dtype=np.int64).reshape(len(filters), rows.shape[0])

@@ -1,0 +1,126 @@
+"""The network in the attempts of gangs: the first member that is tried plans for all, the others follow the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
+from koordinator.scheduler.engine.framework import PluginError, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.coscheduling.gang import MemberState, Wave
+from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
+from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import NO_TOPOLOGY, ClusterTopology
+from koordinator.scheduler.plugins.coscheduling.network_topology.planner import (
+    NO_PENDING_PODS,
+    NO_PLANNED_PODS,
+    CountSlots,
+    Planner,
+    TopologyPlan,
+    in_turn,
+)
+from koordinator.scheduler.plugins.coscheduling.network_topology.requirements import TopologySpec
+
+_TOPOLOGY_EVENTS: Final = object_events(CLUSTER_NETWORK_TOPOLOGIES)
+EVENTS: Final = _TOPOLOGY_EVENTS | {EventKind.NODE_ADD, EventKind.NODE_LABEL}
+"""What may bring a gang nearer to a place in the network, beside what the filters wait for that keep it off nodes."""
+
+
+class GangPlacement:
+    """``topology`` is None when nobody follows the network. ``pending`` has the pods of members by uid."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        cache: GangCache,
+        topology: ClusterTopology | None,
+        pending: Callable[[str], PodInfo | None],
+    ) -> None:
+        self._view = view
+        self._cache = cache
+        self._topology = topology
+        self._pending = pending
+
+    def refusal(self, pod: PodInfo) -> Reason | None:
+        """Why no attempt can begin with the pod: the network that its gang asks for is not known."""
+        if self._topology is not None and self._topology.tree is not None:
+            return None
+        spec, wave = self._spec_of(pod), self._cache.wave
+        if spec is None or self._cache.admission_error(pod.pod):
+            return None
+        member = self._cache.member(pod.uid)
+        is_begun = wave is not None and member is not None and wave.group is member.gang.group
+        return None if is_begun else Reason(NO_TOPOLOGY, unresolvable=True)
+
+    def begun(self, pod: PodInfo) -> None:
+        """An attempt includes the pod; when it is the first one, what its gang asks for counts for all."""
+        wave = self._wave_of(pod)
+        if wave is not None and wave.attempted == {pod.uid}:
+            wave.topology = self._spec_of(pod)
+
+    def node_of(self, pod: PodInfo, slots: CountSlots) -> str | Reason | None:
+        """The node that is planned for the pod, or why there is none; None if the network does not matter to it. Raises
+        PluginError for a member that there is no plan for, although there is one for others."""
+        wave = self._wave_of(pod)
+        if wave is None or wave.topology is None:
+            return None
+        if wave.plan is None:
+            wave.plan = wave.group.plan = self._planned(pod, wave, wave.topology, slots)
+        if wave.plan is None:
+            return None
+        if wave.plan.refusal:
+            return Reason(wave.plan.refusal)
+        node = wave.plan.nodes.get(pod.uid)
+        if node is None:
+            raise PluginError(NO_PLANNED_PODS)
+        return node
+
+    def rejected_by(self, pod: PodInfo) -> Collection[str]:
+        """The plugins that keep members off nodes, after a reason."""
+        wave = self._wave_of(pod)
+        return wave.plan.rejected_by if wave is not None and wave.plan is not None else ()
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """Whether the gang of a pod that found no place in the network may find one now. One member is woken."""
+        if self._spec_of(pod) is None:
+            return False
+        member = self._cache.member(pod.uid)
+        group = member.gang.group if member is not None else None
+        if group is None or group.failed_member not in ("", pod.uid):
+            return False
+        return event.kind not in _TOPOLOGY_EVENTS or _spec(event.old) != _spec(event.new)
+
+    def _planned(self, pod: PodInfo, wave: Wave, spec: TopologySpec, slots: CountSlots) -> TopologyPlan | None:
+        """None when the pod may go nowhere at all, which is for others to say."""
+        tree = self._topology.tree if self._topology is not None else None
+        if tree is None:
+            raise PluginError(NO_TOPOLOGY)
+        pods = in_turn(self._to_place(pod, wave))
+        if not pods:
+            raise PluginError(NO_PENDING_PODS)
+        found = slots(pods)
+        return Planner(self._view, tree, spec, pods).plan(found) if found is not None else None
+
+    def _to_place(self, pod: PodInfo, wave: Wave) -> list[PodInfo]:
+        """The pending members but those for which a node has been sought already."""
+        pending = [each for each in wave.group.members(MemberState.PENDING) if each.is_schedulable]
+        left = [each.uid for each in pending if each.uid == pod.uid or each.uid not in wave.attempted]
+        return [found for uid in left if (found := pod if uid == pod.uid else self._pending(uid)) is not None]
+
+    def _spec_of(self, pod: PodInfo) -> TopologySpec | None:
+        """What the pod's gang asks of the network; None also for a gang of which the members are placed singly."""
+        member = self._cache.member(pod.uid)
+        declaration = member.gang.declaration if member is not None and not member.gang.is_released else None
+        return declaration.network_topology if declaration is not None else None
+
+    def _wave_of(self, pod: PodInfo) -> Wave | None:
+        wave, member = self._cache.wave, self._cache.member(pod.uid)
+        if wave is None or member is None or member.gang.group is not wave.group or member.gang.is_released:
+            return None
+        return wave
+
+
+def _spec(topology: Any) -> Any:
+    return topology.spec if topology is not None else None

@@ -1,0 +1,186 @@
+"""Nodes for all members of a gang at once: what the network and the nodes have is put together for the solver."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from koordinator.api.annotations import GANG_NETWORK_TOPOLOGY_INDEX, NETWORK_TOPOLOGY_SELECTOR
+from koordinator.scheduler.engine.fit_error import fit_error
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.slots import Slots
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.coscheduling.network_topology.requirements import TopologySpec
+from koordinator.scheduler.plugins.coscheduling.network_topology.solver import (
+    Demand,
+    Distribution,
+    Offer,
+    demand_of,
+    distribute,
+)
+from koordinator.scheduler.plugins.coscheduling.network_topology.tree import Tree
+
+NO_PLANNED_PODS: Final = "no planned pods"
+NO_PENDING_PODS: Final = "no pending pods"
+_DOMAINS_KEPT: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """For how many members a domain (``layer/name``) has room."""
+
+    domain: str
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyPlan:
+    """How ``wanted`` members were to be placed. ``nodes`` are those of the members by uid; empty, with ``refusal``,
+    when no domain can take all of them."""
+
+    wanted: int
+    demand: Demand
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    domain: str = ""
+    """The smallest one that takes all of them, as ``layer/name``."""
+    refusal: str = ""
+    rooms: tuple[Room, ...] = ()
+    """The domains one of which had to take all of them, those with the most room first; not all if there are many."""
+    domains: int = 0
+    """How many there are."""
+    layers: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Why nodes are in no domain, of some that are in none; they take no members."""
+    rejected_by: frozenset[str] = frozenset()
+    """The plugins that keep members off nodes."""
+
+
+def in_turn(pods: Iterable[PodInfo]) -> list[PodInfo]:
+    """Members in the order in which they are given nodes: by their index, those without one last, then by name."""
+
+    def key(pod: PodInfo) -> tuple[bool, int, str, str]:
+        index = index_of(pod)
+        return index < 0, max(index, 0), pod.pod.metadata.name, pod.pod.metadata.namespace
+
+    return sorted(pods, key=key)
+
+
+def index_of(pod: PodInfo) -> int:
+    """Which of the members the pod is, such as its rank; -1 if it does not say so."""
+    text = pod.pod.metadata.annotations.get(GANG_NETWORK_TOPOLOGY_INDEX, "")
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else -1
+
+
+class Planner:
+    """``node_count`` is how many nodes were looked at."""
+
+    def __init__(self, view: ClusterView, tree: Tree, spec: TopologySpec, pods: Sequence[PodInfo]) -> None:
+        """``pods`` in turn."""
+        self._view = view
+        self._tree = tree
+        self._pods = pods
+        self._demand = demand_of(spec, len(pods), tree)
+
+    def plan(self, slots: Slots, scores: Mapping[int, int] | None = None) -> TopologyPlan:
+        """``scores`` by row."""
+        rows = slots.rows.tolist()
+        offer = Offer(
+            self._by_leaf(dict(zip(rows, slots.counts.tolist(), strict=True))),
+            self._by_leaf(scores or {}),
+            self._by_leaf(self._existing(rows)),
+        )
+        found = distribute(self._tree, self._demand, offer)
+        if found.domain is None:
+            return self._failed(found, slots)
+        return TopologyPlan(
+            len(self._pods),
+            self._demand,
+            nodes=self._assigned(found.by_node),
+            domain=self._tree.text(found.domain, found.depth),
+            rooms=self._rooms(found),
+            domains=found.gathered.shape[0],
+            layers=self._tree.layers,
+            left_out=self._left_out(),
+        )
+
+    def _by_leaf(self, of_rows: Mapping[int, int]) -> dict[int, int]:
+        """Nodes that are in no domain do not count."""
+        names, leaf_of = self._view.columns.names, self._tree.leaf_of
+        return {leaf_of[names[row]]: amount for row, amount in of_rows.items() if names[row] in leaf_of}
+
+    def _existing(self, rows: Sequence[int]) -> dict[int, int]:
+        """How many pods of the same kind are on each row."""
+        kind = self._pods[0].pod.metadata.annotations.get(NETWORK_TOPOLOGY_SELECTOR)
+        return existing_pods(self._view, kind, rows) if kind else {}
+
+    def _assigned(self, by_node: Sequence[tuple[int, int]]) -> dict[str, str]:
+        """Uid -> node. Members that are nominated to a node get that one, if members are to be placed there."""
+        tree, nominations = self._tree, self._view.nominations
+        left = {tree.names[leaf]: count for leaf, count in by_node}
+        found: dict[str, str] = {}
+        for pod in self._pods:
+            node = nominations.node_of(pod.uid)
+            if left.get(node):
+                left[node] -= 1
+                found[pod.uid] = node
+        free = (node for node, count in left.items() for _ in range(count))
+        for pod in self._pods:
+            if pod.uid not in found:
+                found[pod.uid] = next(free)
+        return found
+
+    def _failed(self, found: Distribution, slots: Slots) -> TopologyPlan:
+        tree, demand = self._tree, self._demand
+        rooms = sorted(
+            f"topology topologyNode {tree.text(domain, found.gather_depth)}: {found.slots[domain]}"
+            for domain in found.gathered.tolist()
+        )
+        reasons: Counter[str] = Counter()
+        for status in slots.statuses:
+            for reason in status.reasons:
+                reasons[reason.text] += status.rows.shape[0]
+        text = (
+            f"no candidate topology nodes can accommodate job, desiredOfferSlot: {demand.count}, {';'.join(rooms)}, "
+            f"{fit_error(slots.rows.shape[0], reasons)}"
+        )
+        if demand.multiples:
+            multiples = sorted(f"{layer}={multiple}" for layer, multiple in demand.multiples.items())
+            text += f"; podCountMultiple constraints: {', '.join(multiples)}"
+        return TopologyPlan(
+            len(self._pods),
+            demand,
+            refusal=text,
+            rooms=self._rooms(found),
+            domains=found.gathered.shape[0],
+            layers=tree.layers,
+            left_out=self._left_out(),
+            rejected_by=frozenset(status.plugin for status in slots.statuses if status.plugin),
+        )
+
+    def _rooms(self, found: Distribution) -> tuple[Room, ...]:
+        # A stable sort keeps domains of equal room in the order of their names.
+        fullest = found.gathered[np.argsort(-found.slots[found.gathered], kind="stable")][:_DOMAINS_KEPT]
+        return tuple(
+            Room(self._tree.text(domain, found.gather_depth), int(found.slots[domain])) for domain in fullest.tolist()
+        )
+
+    def _left_out(self) -> tuple[str, ...]:
+        return tuple(self._tree.left_out.values())[:_DOMAINS_KEPT]
+
+
+def existing_pods(view: ClusterView, kind: str, rows: Iterable[int]) -> dict[int, int]:
+    """Row -> how many pods there name this kind; rows without any are left out."""
+    found = {
+        row: sum(pod.pod.metadata.annotations.get(NETWORK_TOPOLOGY_SELECTOR) == kind for pod in on_row.values())
+        for row in rows
+        if (on_row := view.pods_on[row])
+    }
+    return {row: count for row, count in found.items() if count}
+
+
+CountSlots = Callable[[Sequence[PodInfo]], Slots | None]
