@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
+from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.framework_hooks import (
     FilterTransformer,
@@ -21,6 +22,7 @@ from koordinator.scheduler.engine.framework_hooks import (
     ScoreTransformer,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.resource_index import CPU
 from tests.scheduler.engine.extended import NOW, Shared, decide, engine_with, message_of, node_of
 from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod, make_profile
@@ -150,6 +152,65 @@ def test_a_planned_node_is_the_only_one_considered() -> None:
 def test_a_pod_without_a_plan_waits() -> None:
     engine, _, _ = engine_with(Planning)
     assert message_of(decide(engine, labels={"planned": "none"})) == "0/2 nodes are available: no planned pods."
+
+
+def test_the_nodes_that_were_not_planned_are_named_in_the_failure() -> None:
+    engine, _, _ = engine_with(Planning, [make_node("a"), make_node("b", cpu="1"), make_node("c")])
+    text = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [Planning]."
+    result = decide(engine, cpu="2", labels={"planned": "b"})
+    assert message_of(result) == text
+    assert isinstance(result, Rejection)
+    assert result.plugins == {"Fit", "Planning"}
+
+
+def test_a_planned_node_that_is_gone_leaves_none() -> None:
+    engine, _, _ = engine_with(Planning)
+    text = "0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [Planning]."
+    assert message_of(decide(engine, labels={"planned": "gone"})) == text
+
+
+class Involving(Planning):
+    def rejected_by(self, pod: PodInfo) -> Collection[str]:
+        return ("Fit",)
+
+
+def test_whoever_had_a_part_in_there_being_no_plan_may_wake_the_pod() -> None:
+    engine, _, _ = engine_with(Involving)
+    result = decide(engine, labels={"planned": "none"})
+    assert isinstance(result, Rejection)
+    assert result.plugins == {"Fit", "Planning"}
+    assert EventKind.POD_DELETE in result.events_to_register
+
+
+class Idle(Planning):
+    @property
+    def finds_nodes(self) -> bool:
+        return False
+
+
+def test_a_planner_that_is_idle_is_not_asked() -> None:
+    engine, _, _ = engine_with(Idle)
+    assert node_of(decide(engine, labels={"planned": "none"})) == "a"
+
+
+class Asked(Planning, PostFilterPlugin):
+    name = "Asked"
+
+    def __init__(self, args: Any, view: Any) -> None:
+        super().__init__(args, view)
+        self.seen: list[tuple[str, tuple[str, ...], int]] = []
+
+    def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
+        self.seen += [
+            (each.plugin, tuple(reason.text for reason in each.reasons), each.rows.size) for each in attempt.statuses
+        ]
+        return PostFilterResult("asked")
+
+
+def test_preemption_is_asked_when_there_is_no_plan() -> None:
+    engine, _, plugin = engine_with(Asked, point="post_filter")
+    assert message_of(decide(engine, labels={"planned": "none"})) == "0/2 nodes are available: no planned pods. asked"
+    assert plugin.seen == [("Asked", ("no planned pods",), 2)]
 
 
 def test_no_opinion_leaves_all_nodes() -> None:

@@ -223,6 +223,12 @@ class FilterPlugin(Plugin):
         are several times as fast here as arrays of one; worth writing where it is measured to matter."""
         return int(self.filter(pod, state, np.array((row,), dtype=np.intp))[0])
 
+    def filter_last(self, pod: PodInfo, state: Any, rows: Rows, numbers: Ints) -> Ints:
+        """``filter`` for the last of ``numbers`` pods like this one on each of ``rows``, when the others are there; only
+        for plugins with which more pods never make a row pass. Worth having for gangs; without it (and without
+        ``from_columns``) the pods are placed in a simulation."""
+        raise NotImplementedError
+
     def batch_filter(self) -> BatchKernel | None:
         """``filter`` for many kinds of pods at once; worth having where many kinds take turns, and the result follows
         from the class key, the row and what is read of it alone. Without it (None) each kind is evaluated by itself."""

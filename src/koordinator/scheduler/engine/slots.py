@@ -1,7 +1,8 @@
 """For how many of some pods each node has room: slots, which plugins need that plan for many pods at once.
 
 Pods are placed on a node one after another, each seeing the earlier ones, until one does not fit; every node is asked
-as if no other had got any of them. Where filters go by the columns alone, all nodes are asked in a few calls.
+as if no other had got any of them. Where filters can tell for like pods without placing them, as those can that go by
+the columns alone, all nodes are asked in a few calls.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from koordinator.scheduler.engine.cached_results import CachedFilterResults, Fai
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import Ints, NodeColumns, Rows
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.framework import FilterPlugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.engine.resource_index import PODS
@@ -43,7 +44,7 @@ def count_slots(
     infeasible = evaluation.failures()
     candidates = rows[evaluation.feasible[rows]]
     uids = {pod.uid for pod in pods}
-    quick = _by_columns(state, evaluation, candidates, pods[0]) if alike else candidates[:0]
+    quick = _without_placing(state, evaluation, candidates, pods[0]) if alike else candidates[:0]
     if quick.shape[0]:
         counts[quick], failed = _bisect(state.view.columns, evaluation, quick, pods[0], len(pods))
         infeasible += failed
@@ -92,11 +93,9 @@ def statuses_of(
     )
 
 
-def _by_columns(state: ClusterState, evaluation: Evaluation, rows: Rows, pod: PodInfo) -> Rows:
-    """Those of ``rows`` of which the columns alone say how many more pods like this one there is room for."""
-    if not evaluation.has_no_overlays or not all(
-        entry.plugin.from_columns for entry in evaluation.plan.filters if entry.is_pod_dependent
-    ):
+def _without_placing(state: ClusterState, evaluation: Evaluation, rows: Rows, pod: PodInfo) -> Rows:
+    """Those of ``rows`` of which all filters can tell at once for how many more pods like this one there is room."""
+    if not evaluation.has_no_overlays or not all(map(_tells_at_once, _pod_dependent(evaluation))):
         return rows[:0]
     view = state.view
     others = {row for name in view.nominations.nodes if (row := view.columns.row_of.get(name)) is not None}
@@ -104,12 +103,20 @@ def _by_columns(state: ClusterState, evaluation: Evaluation, rows: Rows, pod: Po
     return rows[~np.isin(rows, list(others))] if others else rows
 
 
+def _pod_dependent(evaluation: Evaluation) -> list[CachedFilterResults]:
+    return [entry for entry in evaluation.plan.filters if entry.is_pod_dependent]
+
+
+def _tells_at_once(entry: CachedFilterResults) -> bool:
+    return entry.plugin.from_columns or type(entry.plugin).filter_last is not FilterPlugin.filter_last
+
+
 def _bisect(
     columns: NodeColumns, evaluation: Evaluation, rows: Rows, pod: PodInfo, count: int
 ) -> tuple[Ints, list[Failure]]:
     """For how many pods like this one, up to ``count``, each of ``rows`` has room; for one it has. More pods never make
     room, so that a row is asked about half as many, or half as many more, in each round."""
-    filters = [entry for entry in evaluation.plan.filters if entry.is_pod_dependent]
+    filters = _pod_dependent(evaluation)
     fits, above = np.ones(rows.shape[0], dtype=np.int64), np.full(rows.shape[0], count + 1, dtype=np.int64)
     failures: list[Failure] = []
     while (open_ := np.flatnonzero(above - fits > 1)).shape[0]:
@@ -144,6 +151,11 @@ def _codes(
         amounts[PODS] = amounts.get(PODS, 0) + number
         non_zero = request.non_zero[0] * number, request.non_zero[1] * number
         adjustments[row] = Adjustment(amounts, non_zero)
+    found = []
     with adjusted(columns, adjustments):
-        found = [entry.plugin.filter(evaluation.pod, entry.state, rows) for entry in filters]
+        for entry in filters:
+            if entry.plugin.from_columns:
+                found.append(entry.plugin.filter(evaluation.pod, entry.state, rows))
+            else:
+                found.append(entry.plugin.filter_last(evaluation.pod, entry.state, rows, numbers))
     return np.array(found, dtype=np.int64).reshape(len(filters), rows.shape[0])

@@ -6,6 +6,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
+import numpy as np
+
 from koordinator.api import annotations as keys
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.meta import Object
@@ -156,6 +158,14 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandl
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         return self._rules.code(state, row)
+
+    def filter_last(self, pod: PodInfo, state: Any, rows: Rows, numbers: Ints) -> Ints:
+        self._columns.ensure(self.view.columns.size)
+        codes = np.zeros(rows.shape[0], dtype=np.int64)
+        for number in np.unique(numbers).tolist():
+            meant = numbers == number
+            codes[meant] = self._rules.codes(state.times(number), rows[meant])
+        return codes
 
     def batch_filter(self) -> BatchKernel:
         return BatchLoadFilter(self._columns, self._rules, len(self._settings.resources))

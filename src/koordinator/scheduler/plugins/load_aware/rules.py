@@ -45,6 +45,11 @@ class Expected:
         hundredfold = to_rows.astype(np.float64) * MAX_NODE_SCORE
         return cls(incoming.amounts, to_rows, hundredfold, incoming.prod)
 
+    def times(self, number: int) -> Expected:
+        """What so many of these pods are expected to use."""
+        amounts = tuple(amount * number for amount in self.amounts)
+        return Expected(amounts, self.to_rows * number, self.hundredfold * number, self.prod)
+
 
 class LoadRules:
     """What LoadAwareScheduling says of nodes."""
