@@ -75,6 +75,24 @@ def test_a_gang_that_nobody_declares_is_shown() -> None:
     assert "declared by nobody so far" in text
 
 
+def test_its_place_in_the_network_is_shown() -> None:
+    rooms = [{"domain": "BlockLayer/b1", "slots": 2}, {"domain": "BlockLayer/b0", "slots": 1}]
+    sentences = ["No domain of BlockLayer can take all 3 members."]
+    network = {"domain": "", "wanted": 3, "sentences": sentences, "rooms": rooms, "moreRooms": 4}
+    text = shown(network=network)
+    for line in (
+        "Its place in the network:",
+        "No domain of BlockLayer can take all 3 members.",
+        "The domains with the most room, and 4 more:",
+    ):
+        assert line in text
+    assert [line.replace("│", "").split() for line in text.splitlines() if "BlockLayer/" in line] == [
+        ["BlockLayer/b1", "2", "3"],
+        ["BlockLayer/b0", "1", "3"],
+    ]
+    assert "network" not in shown(network=None)
+
+
 @pytest.mark.parametrize("words", [["gang", "a/g"], ["pg/a/g"], ["podgroups", "a/g"]])
 def test_gangs_are_named_in_every_usual_way(words: list[str]) -> None:
     target = parse_target(words, None)

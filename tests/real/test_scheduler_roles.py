@@ -49,6 +49,7 @@ QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/elasticquotas
 POD_GROUPS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/podgroups"
 RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
+TOPOLOGIES = "/apis/scheduling.koordinator.sh/v1alpha1/clusternetworktopologies"
 GPU = {f"koordinator.sh/gpu-{name}": "100" for name in ("core", "memory-ratio")}
 LOST_ANSWER = ("get", "", "pods")
 """Asked when the answer to a binding is lost or says conflict, which tests of faults bring about."""
@@ -70,7 +71,7 @@ def scheduler(books: Audited, folder: Path) -> Iterator[subprocess.Popen[bytes]]
         podMaxBackoffSeconds=1,
     )
     command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0"]
-    command.append("--feature-gates=DevicePluginAdaption=true")
+    command += ["--feature-gates=DevicePluginAdaption=true", "--enable-network-topology-manager"]
     # What fits nowhere is tried again soon, so that its event repeats.
     command.append("--pod-max-in-unschedulable-pods-duration=1s")
     with (folder / "scheduler.log").open("wb") as log:
@@ -114,6 +115,9 @@ def give_it_work(books: Audited) -> None:
     spec = {"template": template, "owners": [{"labelSelector": {"matchLabels": {"a": "b"}}}], "ttl": "2s"}
     kind = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation"}
     create(RESERVATIONS, {**kind, "metadata": {"name": "expires"}, "spec": spec})
+    layers = [{"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "ClusterTopologyLayer"}]
+    network = {**kind, "kind": "ClusterNetworkTopology", "spec": {"networkTopologySpec": layers}}
+    create(TOPOLOGIES, {**network, "metadata": {"name": "default"}})
     give_it_devices(books)
     # A manifest that was saved from a pod that was bound: the record of a Reservation that it did not take is removed.
     saved = pod("saved", "50m")

@@ -21,9 +21,21 @@ def print_gang(document: Mapping[str, Any], console: Console) -> None:
         counts = ", ".join(f"{count} {phase}" for phase, count in document["finished"].items())
         print_text(console, escape(f"members that have finished: {counts}"), indent=2)
     print_list(console, "It waits:", document["waitsFor"])
+    if network := document.get("network"):
+        _print_network(network, console)
     if document["group"]:
         _print_group(document["group"], console)
     _print_members(document, console)
+
+
+def _print_network(network: Mapping[str, Any], console: Console) -> None:
+    print_list(console, "Its place in the network:", network["sentences"])
+    if network["rooms"]:
+        table = Table("domain", "has room for", "of")
+        for room in network["rooms"]:
+            table.add_row(escape(room["domain"]), str(room["slots"]), str(network["wanted"]))
+        more = f", and {network['moreRooms']} more" if network["moreRooms"] else ""
+        print_table(console, f"The domains with the most room{more}:", table)
 
 
 def _declared(document: Mapping[str, Any]) -> str:

@@ -131,6 +131,7 @@ def scheduler(options: LocalClusterOptions) -> Program:
         f"--kubeconfig={options.kubeconfig}",
         f"--port={options.scheduler_port}",
         f"-v={options.verbosity}",
+        "--enable-network-topology-manager",
     ]
     return Program("scheduler", arguments, _http_ok(options.scheduler_port, "/healthz"))
 

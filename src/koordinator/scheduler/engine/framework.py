@@ -224,7 +224,7 @@ class FilterPlugin(Plugin):
         return int(self.filter(pod, state, np.array((row,), dtype=np.intp))[0])
 
     def filter_last(self, pod: PodInfo, state: Any, rows: Rows, numbers: Ints) -> Ints:
-        """``filter`` for the last of ``numbers`` pods like this one on each of ``rows``, when the others are there; only
+        """``filter`` for the last of ``numbers`` like pods on each of ``rows``, when the others are there already. Only
         for plugins with which more pods never make a row pass. Worth having for gangs; without it (and without
         ``from_columns``) the pods are placed in a simulation."""
         raise NotImplementedError

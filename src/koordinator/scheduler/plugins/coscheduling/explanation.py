@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from koordinator.api.pod import Pod
@@ -16,10 +16,14 @@ _MEMBERS_SHOWN: Final = 20
 
 
 def explain_gang(
-    cache: GangCache, gang: Gang, node_of: Callable[[Member], str], finished: Collection[Pod] = ()
+    cache: GangCache,
+    gang: Gang,
+    node_of: Callable[[Member], str],
+    finished: Collection[Pod] = (),
+    network: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A document for people and programs. ``node_of`` has the node of a member, empty for none; ``finished`` are pods
-    that were members until they finished."""
+    that were members until they finished; ``network`` is about the gang's place there, if it asks for one."""
     declaration = gang.declaration
     without_node = [*gang.by_state[MemberState.PENDING].values(), *gang.by_state[MemberState.WAITING].values()]
     return {
@@ -35,6 +39,7 @@ def explain_gang(
         "finished": dict(sorted(Counter(pod.status.phase for pod in finished).items())),
         "group": [_gang_of_group(cache, id_) for id_ in declaration.group] if declaration else [],
         "waitsFor": what_it_waits_for(cache, gang),
+        "network": network,
         "waiting": [_waiting(cache, member, node_of) for member in without_node[:_MEMBERS_SHOWN]],
     }
 

@@ -56,6 +56,7 @@ from koordinator.scheduler.plugins.coscheduling.gang_faults import GangFaultCont
 from koordinator.scheduler.plugins.coscheduling.gangs import Gangs
 from koordinator.scheduler.plugins.coscheduling.job_preemption import SUCCESS, Job, JobPlan, JobPreemption
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
+from koordinator.scheduler.plugins.coscheduling.network_topology.explanation import explain_network
 from koordinator.scheduler.plugins.coscheduling.network_topology.gang_placement import EVENTS, GangPlacement
 from koordinator.scheduler.plugins.coscheduling.network_topology.status import TopologyStatusController
 from koordinator.scheduler.plugins.coscheduling.pod_group_status import PodGroupController
@@ -333,7 +334,11 @@ class Coscheduling(
             return waiting.node_name if waiting is not None else ""
 
         gang = self._gang(parameters)
-        return explain_gang(self.cache, gang, node_of, self.gangs.finished.of(gang.id).values())
+        network: dict[str, Any] | None = None
+        if gang.declaration is not None and gang.declaration.network_topology is not None:
+            plan = gang.group.plan if gang.group is not None else None
+            network = explain_network(self.gangs.topology, plan, heeded=self._placement is not None)
+        return explain_gang(self.cache, gang, node_of, self.gangs.finished.of(gang.id).values(), network)
 
     def _one(self, parameters: Mapping[str, str]) -> Any:
         return gang_document(self._gang(parameters))

@@ -1,0 +1,66 @@
+"""What ``koord explain gang`` says of a gang's place in the network: which domain was chosen, or why there is none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
+from koordinator.scheduler.plugins.coscheduling.network_topology.planner import TopologyPlan
+
+_SHOWN: Final = 10
+
+
+def explain_network(topology: ClusterTopology | None, plan: TopologyPlan | None, *, heeded: bool) -> dict[str, Any]:
+    """For a gang that asks for a place. ``topology`` is None when nobody follows the network; ``heeded``: the profile
+    cares for what gangs ask of it. ``rooms`` are for how many members domains have room, where none has enough."""
+    sentences = [*_why_unknown(topology, heeded=heeded)]
+    if heeded and plan is not None:
+        sentences += _of_plan(plan)
+    elif not sentences:
+        sentences.append("No attempt has been made to find it yet.")
+    rooms = plan.rooms if heeded and plan is not None and plan.refusal else ()
+    return {
+        "domain": plan.domain if plan is not None else "",
+        "wanted": plan.wanted if plan is not None else None,
+        "sentences": sentences,
+        "rooms": [{"domain": room.domain, "slots": room.slots} for room in rooms],
+        "moreRooms": plan.domains - len(rooms) if plan is not None and rooms else 0,
+    }
+
+
+def _why_unknown(topology: ClusterTopology | None, *, heeded: bool) -> list[str]:
+    if not heeded:
+        return ["It is not heeded: awareNetworkTopology is false in the CoschedulingArgs of the profile."]
+    if topology is None:
+        return ["The network is not known: koord-scheduler runs without --enable-network-topology-manager."]
+    if topology.problem:
+        kept = "" if topology.tree is None else "; the layers that it had before count"
+        return [f"The ClusterNetworkTopology default cannot be used: {topology.problem}{kept}."]
+    return ["There is no ClusterNetworkTopology named default."] if topology.tree is None else []
+
+
+def _of_plan(plan: TopologyPlan) -> list[str]:
+    demand = plan.demand
+    found = [
+        f"The number of members in each domain of {layer} must be a multiple of {multiple}."
+        for layer, multiple in sorted(demand.multiples.items())
+    ]
+    if plan.domain:
+        counts = sorted(Counter(plan.nodes.values()).items())
+        nodes = ", ".join(f"{count} on {node}" for node, count in counts[:_SHOWN])
+        more = f" and {len(counts) - _SHOWN} nodes more" if len(counts) > _SHOWN else ""
+        where = "the whole network" if plan.domain == f"{plan.layers[0]}/" else plan.domain
+        found.append(f"The smallest domain that can take all {plan.wanted} members is {where}: {nodes}{more}.")
+    elif demand.gather_in and demand.gather_in not in plan.layers:
+        found.append(
+            f"All members must be gathered in one domain of {demand.gather_in}, which is not a layer of the network: "
+            f"{', '.join(plan.layers)}."
+        )
+    elif demand.gather_in and demand.gather_in != plan.layers[0]:
+        found.append(f"No domain of {demand.gather_in} can take all {plan.wanted} members.")
+    else:
+        found.append(f"The whole network cannot take all {plan.wanted} members.")
+    if plan.left_out:
+        found.append(f"Nodes that are in no domain take no members: {'; '.join(plan.left_out[:3])}.")
+    return found
