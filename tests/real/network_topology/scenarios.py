@@ -1,0 +1,193 @@
+"""Gangs that ask for a place in the network. In the scenarios of SAME all pods go where the original puts them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from tests.real.gangs.stage import names
+from tests.real.network_topology.stage import NetworkStage, rules
+
+Scenario = Callable[[NetworkStage], Awaitable[None]]
+BLOCK: Final = rules(("BlockLayer", "MustGather"))
+SPINE: Final = rules(("SpineLayer", "MustGather"), ("BlockLayer", "PreferGather"))
+NO_ROOM: Final = "no candidate topology nodes"
+
+
+async def one_node(stage: NetworkStage) -> None:
+    await stage.gang(3, rules(("NodeTopologyLayer", "MustGather")))
+    await stage.until_placed(3)
+
+
+async def one_block(stage: NetworkStage) -> None:
+    await stage.gang(4, BLOCK)
+    await stage.until_placed(4)
+
+
+async def one_block_of_two_nodes(stage: NetworkStage) -> None:
+    await stage.gang(2, BLOCK)
+    await stage.until_placed(2)
+
+
+async def one_spine(stage: NetworkStage) -> None:
+    await stage.gang(5, SPINE)
+    await stage.until_placed(5)
+
+
+async def the_deepest_rule_counts(stage: NetworkStage) -> None:
+    await stage.gang(4, rules(("BlockLayer", "MustGather"), ("SpineLayer", "MustGather")))
+    await stage.until_placed(4)
+
+
+async def whole_cluster(stage: NetworkStage) -> None:
+    await stage.gang(13, rules(("ClusterTopologyLayer", "MustGather")))
+    await stage.until_placed(13)
+
+
+async def prefer_alone(stage: NetworkStage) -> None:
+    await stage.gang(6, rules(("BlockLayer", "PreferGather")))
+    await stage.until_placed(6)
+
+
+async def no_rules(stage: NetworkStage) -> None:
+    await stage.gang(3, "{}")
+    await stage.until_placed(3)
+
+
+async def multiples_of_blocks(stage: NetworkStage) -> None:
+    await stage.gang(6, rules(("SpineLayer", "MustGather"), ("BlockLayer", "PreferGather", 2)))
+    await stage.until_placed(6)
+
+
+async def multiples_of_nodes(stage: NetworkStage) -> None:
+    await stage.gang(6, rules(("NodeTopologyLayer", "PreferGather", 2)))
+    await stage.until_placed(6)
+
+
+async def multiples_leave_too_little(stage: NetworkStage) -> None:
+    await stage.gang(16, rules(("BlockLayer", "PreferGather", 2)))
+    await stage.until_told(NO_ROOM)
+
+
+async def indices_as_the_names(stage: NetworkStage) -> None:
+    await stage.group("g", 4, network_topology_spec=BLOCK)
+    for number in range(4):
+        await stage.pod("g", number, annotations={"network_topology_index": str(number)})
+    await stage.until_placed(4)
+
+
+async def pods_of_the_same_kind(stage: NetworkStage) -> None:
+    await stage.kind_of_pods("runs", "llm", "n09")
+    await stage.gang_of_kind(2, SPINE, "llm")
+    await stage.until_placed(2)
+
+
+async def pods_of_another_kind(stage: NetworkStage) -> None:
+    await stage.kind_of_pods("runs", "other", "n09")
+    await stage.gang_of_kind(2, SPINE, "llm")
+    await stage.until_placed(2)
+
+
+async def a_node_without_a_block(stage: NetworkStage) -> None:
+    await stage.kind_of_pods("runs", "llm", "n06")
+    await stage.gang_of_kind(1, BLOCK, "llm")
+    await stage.until_placed(1)
+
+
+async def too_many_for_a_block(stage: NetworkStage) -> None:
+    await stage.gang(5, BLOCK)
+    await stage.until_told(NO_ROOM)
+
+
+async def too_many_for_a_spine(stage: NetworkStage) -> None:
+    await stage.gang(7, SPINE)
+    await stage.until_told(NO_ROOM)
+
+
+async def too_many_for_the_network(stage: NetworkStage) -> None:
+    # The node that is in no domain would have room for them.
+    await stage.gang(16, "{}")
+    await stage.until_told(NO_ROOM)
+
+
+async def a_layer_that_is_not_there(stage: NetworkStage) -> None:
+    await stage.gang(2, rules(("RackLayer", "MustGather")))
+    await stage.until_told(NO_ROOM)
+
+
+async def two_gangs_one_after_another(stage: NetworkStage) -> None:
+    await stage.gang(4, BLOCK, "a")
+    await stage.until_placed(4)
+    await stage.gang(4, BLOCK, "b")
+    await stage.until_placed(8)
+
+
+async def a_group_of_gangs(stage: NetworkStage) -> None:
+    together: dict[str, Any] = {"groups": names(["a", "b"]), "network_topology_spec": BLOCK}
+    await stage.group("a", 2, **together)
+    await stage.group("b", 2, **together)
+    await stage.pods_of("a", 2)
+    await stage.pods_of("b", 2)
+    await stage.until_placed(4)
+
+
+async def nodes_that_members_may_not_go_to(stage: NetworkStage) -> None:
+    await stage.gang(2, BLOCK, nodeSelector={"example.com/spine": "s2"})
+    await stage.until_placed(2)
+
+
+async def nothing_is_asked_of_the_network(stage: NetworkStage) -> None:
+    await stage.group("g", 9)
+    await stage.pods_of("g", 9, nodeSelector={"kubernetes.io/hostname": "nowhere"})
+    await stage.until_told("didn't match")
+
+
+SAME: Final[Mapping[str, Scenario]] = MappingProxyType(
+    {
+        each.__name__: each
+        for each in (
+            one_node,
+            one_block,
+            one_block_of_two_nodes,
+            one_spine,
+            the_deepest_rule_counts,
+            whole_cluster,
+            prefer_alone,
+            no_rules,
+            multiples_of_blocks,
+            multiples_of_nodes,
+            multiples_leave_too_little,
+            indices_as_the_names,
+            pods_of_the_same_kind,
+            pods_of_another_kind,
+            a_node_without_a_block,
+            too_many_for_a_block,
+            too_many_for_a_spine,
+            too_many_for_the_network,
+            a_layer_that_is_not_there,
+            two_gangs_one_after_another,
+            a_group_of_gangs,
+            nodes_that_members_may_not_go_to,
+            nothing_is_asked_of_the_network,
+        )
+    }
+)
+
+
+async def indices_against_the_names(stage: NetworkStage) -> None:
+    await stage.group("g", 4, network_topology_spec=BLOCK)
+    for number in range(4):
+        await stage.pod("g", number, annotations={"network_topology_index": str(3 - number)})
+    await stage.until_placed(4)
+
+
+async def no_multiple_of_a_block(stage: NetworkStage) -> None:
+    await stage.gang(3, rules(("BlockLayer", "PreferGather", 2)))
+    await stage.until_told(NO_ROOM)
+
+
+BETTER: Final[Mapping[str, Scenario]] = MappingProxyType(
+    {each.__name__: each for each in (indices_against_the_names, no_multiple_of_a_block)}
+)
+"""Those in which ours ends otherwise on purpose, see docs/differences.md."""

@@ -1,0 +1,226 @@
+"""Network-topology-aware gangs on a real API server: the nodes that they get from ours and from the Go original's
+scheduler, and what both write about the network."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from koordinator.kube.connect import ClientOptions, connect
+from tests.real.control_plane import ControlPlane
+from tests.real.network_topology.scenarios import BETTER, BLOCK, NO_ROOM, SAME, Scenario
+from tests.real.network_topology.stage import LAYERS, PLACES, Found, NetworkStage, network_stage
+from tests.real.programs import RealPrograms
+from tests.real.scheduler_configuration import API_VERSION, PLAIN, write_configuration
+from tests.real.side_by_side import Parts, Who, both, cases, cut, two_planes
+from tests.real.test_gangs import install
+from tests.real.verdicts.original import original_scheduler
+
+FLAG: Final = "--enable-network-topology-manager"
+NO_NETWORK: Final = "no cluster network topology"
+_GANG: Final = {"name": "Coscheduling"}
+_ARGS: Final = {
+    "apiVersion": API_VERSION,
+    "kind": "CoschedulingArgs",
+    "defaultTimeout": "20s",
+    "awareNetworkTopology": True,
+}
+PROFILE: Final = {
+    **PLAIN,
+    "pluginConfig": [{**_GANG, "args": _ARGS}],
+    "plugins": {
+        **{point: {"enabled": [_GANG]} for point in ("preEnqueue", "preFilter", "reserve", "permit", "postBind")},
+        "postFilter": {"enabled": [_GANG, {"name": "DefaultPreemption"}], "disabled": [{"name": "*"}]},
+        "preBind": {"enabled": [_GANG, {"name": "DefaultPreBind"}]},
+    },
+}
+_IN_NETWORK: Final = len(PLACES) - 1
+
+
+@dataclass(slots=True)
+class Played:
+    """What became of each scenario, and the status that was written after each change of the network."""
+
+    found: dict[str, Found] = field(default_factory=dict)
+    status: dict[str, list[Any]] = field(default_factory=dict)
+
+
+Act = Callable[[NetworkStage, Played], Awaitable[None]]
+
+
+async def unknown(stage: NetworkStage, played: Played) -> None:
+    """Before there are layers, and while they are wrong."""
+    await stage.build()
+    await _play(stage, played, {"no_object": _waits_for_the_network})
+    await stage.layers(*LAYERS[:2])
+    await _play(stage, played, {"no_layer_of_nodes": _waits_for_the_network})
+    await stage.layers(*LAYERS, {"topologyLayer": "RackLayer"})
+    await _play(stage, played, {"a_layer_beside_the_others": _waits_for_the_network})
+    await stage.layers(*LAYERS)
+    played.status["at first"] = await stage.known(_IN_NETWORK)
+    await _play(stage, played, {"layers_are_right_at_last": _gets_a_block})
+
+
+async def changing(stage: NetworkStage, played: Played) -> None:
+    """Nodes come, move and go; then the layers do."""
+    await stage.build()
+    await stage.layers(*LAYERS)
+    played.status["at first"] = await stage.known(_IN_NETWORK)
+    await stage.remove("n01")
+    played.status["a node is gone"] = await stage.known(_IN_NETWORK - 1)
+    await _play(stage, played, {"a_node_has_gone": _gets_a_block})
+    await stage.add("n01", slots=3)
+    await stage.move("x", "s0/b0")
+    played.status["a node is there, another is in a spine now"] = await stage.known(_IN_NETWORK + 1)
+    await _play(stage, played, {"nodes_have_come": _gets_a_block})
+    await stage.layers(LAYERS[0], {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "SpineLayer"})
+    played.status["a layer is gone"] = await stage.known(_IN_NETWORK + 1, lacks="b0")
+    await _play(stage, played, {"a_layer_has_gone": _finds_no_layer})
+    await stage.layers(*LAYERS)
+    played.status["it is back"] = await stage.known(_IN_NETWORK + 1, has="b0")
+    await stage.layers(*LAYERS[1:])
+    await _play(stage, played, {"layers_have_become_wrong": _gets_a_block})
+    await stage.without_layers()
+    await _play(stage, played, {"the_object_has_gone": _gets_a_block})
+
+
+async def _waits_for_the_network(stage: NetworkStage) -> None:
+    await stage.gang(2, BLOCK)
+    await stage.until_told(NO_NETWORK)
+
+
+async def _gets_a_block(stage: NetworkStage) -> None:
+    await stage.gang(4, BLOCK)
+    await stage.until_placed(4)
+
+
+async def _finds_no_layer(stage: NetworkStage) -> None:
+    await stage.gang(4, BLOCK)
+    await stage.until_told(NO_ROOM)
+
+
+def still(scenarios: Mapping[str, Scenario]) -> Act:
+    """All of them on the same network."""
+
+    async def act(stage: NetworkStage, played: Played) -> None:
+        await stage.build()
+        await stage.layers(*LAYERS)
+        played.status["at first"] = await stage.known(_IN_NETWORK)
+        await _play(stage, played, scenarios)
+
+    return act
+
+
+async def _play(stage: NetworkStage, played: Played, scenarios: Mapping[str, Scenario]) -> None:
+    for name, scenario in scenarios.items():
+        await scenario(stage)
+        played.found[name] = await stage.end()
+
+
+@contextmanager
+def our_scheduler(configuration: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0", FLAG]
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+async def play(plane: ControlPlane, act: Act) -> Played:
+    client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig), qps=0))
+    try:
+        async with network_stage(client) as stage:
+            await stage.until_scheduling()
+            played = Played()
+            await act(stage, played)
+            return played
+    finally:
+        await client.close()
+
+
+_STILL: Final = cut(list(SAME), 2)
+_CHANGED: Final[Mapping[str, tuple[Act, Sequence[str], Sequence[str]]]] = {
+    "unknown": (
+        unknown,
+        ("no_object", "no_layer_of_nodes", "a_layer_beside_the_others", "layers_are_right_at_last"),
+        ("at first",),
+    ),
+    "changing": (
+        changing,
+        ("a_node_has_gone", "nodes_have_come", "a_layer_has_gone", "layers_have_become_wrong", "the_object_has_gone"),
+        (
+            "at first",
+            "a node is gone",
+            "a node is there, another is in a spine now",
+            "a layer is gone",
+            "it is back",
+        ),
+    ),
+}
+_ACTS: Final[Mapping[str, Act]] = {
+    **{part: still({name: SAME[name] for name in found}) for part, found in _STILL.items()},
+    **{part: act for part, (act, _, _) in _CHANGED.items()},
+}
+
+
+@pytest.fixture(scope="module")
+def results(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Parts[tuple[Played, Played]]:
+    def play_part(part: str) -> tuple[Played, Played]:
+        folder = tmp_path_factory.mktemp("network-topology")
+        with two_planes(real_programs, folder) as planes:
+            return asyncio.run(_both(real_programs, planes, folder, _ACTS[part]))
+
+    return Parts(play_part)
+
+
+async def _both(
+    programs: RealPrograms, planes: Mapping[Who, ControlPlane], folder: Path, act: Act
+) -> tuple[Played, Played]:
+    await both(lambda who: install(planes[who]))
+
+    async def run(who: Who) -> Played:
+        plane, log = planes[who], folder / f"{who}.log"
+        configuration = write_configuration(folder / f"{who}.yaml", kubeconfig=plane.kubeconfig, profile=PROFILE)
+        if who == "ours":
+            with our_scheduler(configuration, log):
+                return await play(plane, act)
+        with original_scheduler(programs, plane, configuration, log, FLAG):
+            return await play(plane, act)
+
+    return await both(run)
+
+
+@pytest.mark.parametrize(
+    ("part", "name"), cases({**_STILL, **{part: names for part, (_, names, _) in _CHANGED.items()}})
+)
+def test_gangs_go_where_the_original_puts_them(results: Parts[tuple[Played, Played]], part: str, name: str) -> None:
+    ours, theirs = results[part]
+    assert ours.found[name] == theirs.found[name]
+    assert ours.found[name].placed or ours.found[name].told
+
+
+@pytest.mark.parametrize(("part", "name"), cases({part: names for part, (_, _, names) in _CHANGED.items()}))
+def test_the_status_is_that_of_the_original(results: Parts[tuple[Played, Played]], part: str, name: str) -> None:
+    ours, theirs = results[part]
+    assert ours.status[name] == theirs.status[name]
+
+
+def test_what_is_done_otherwise_on_purpose(plane: ControlPlane, tmp_path: Path) -> None:
+    asyncio.run(install(plane))
+    configuration = write_configuration(tmp_path / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=PROFILE)
+    with our_scheduler(configuration, tmp_path / "ours.log"):
+        found = asyncio.run(play(plane, still(BETTER))).found
+    against = found["indices_against_the_names"].placed
+    assert [against[f"g-{number}"] for number in (3, 2, 1, 0)] == sorted(against.values())
+    assert found["no_multiple_of_a_block"].placed == {}
