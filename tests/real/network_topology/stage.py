@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, NODES, POD_GROUPS, PODS
+from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, NODES, POD_GROUPS, PODS, Kind
 from koordinator.kube.client import KubeClient
 from koordinator.kube.interface import PatchType
 from koordinator.scheduler.cycle.failure_report import scheduled_condition
@@ -147,7 +147,8 @@ class NetworkStage(Stage):
     async def end(self) -> Found:
         """What was found; nothing but the network is left."""
         found = self._found()
-        for kind in (PODS, POD_GROUPS):
+        kinds: tuple[Kind[Any], ...] = (PODS, POD_GROUPS)
+        for kind in kinds:
             for each in (await self.client.list(kind, NAMESPACE)).items:
                 await self._delete(kind, each.metadata.name, NAMESPACE)
         assert await self.watched.until(lambda: not self.watched.list(PODS), _LONGEST)

@@ -17,7 +17,7 @@ from koordinator.scheduler.engine.cached_results import Failure
 from koordinator.scheduler.engine.fit_error import preemption_error
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import FailedAttempt, Nomination, PostFilterResult
+from koordinator.scheduler.engine.post_filter import FailedAttempt, NodeStatus, Nomination, PostFilterResult
 from koordinator.scheduler.engine.simulation import Simulation, reasons_of
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_preemption.node_preemption import leaves
@@ -40,6 +40,10 @@ class Job:
     waiting: Mapping[str, tuple[PodInfo, str]]
     name: str
     """The id of the gang group, or the key of the pod."""
+    in_network: PlaceInNetwork | None = None
+    """Nodes for all of ``pending`` by their place in the network, if that matters to them."""
+    statuses: Sequence[NodeStatus] | None = None
+    """Why nodes take no more of them, if that has been found out for all of them at once."""
 
     @property
     def uids(self) -> set[str]:
@@ -56,6 +60,9 @@ class JobPlan(NamedTuple):
 
 Placements = list[tuple[PodInfo, int]]
 Refusal = Callable[[PodInfo], Reason | None]
+PlaceInNetwork = Callable[[Simulation, Mapping[int, int]], Placements | str]
+"""Called in a simulation without the pods that might leave, with scores of rows: the more important the pods are that
+might leave a row, the less it has. Text says why there is no place."""
 
 
 class JobPreemption:
@@ -72,13 +79,16 @@ class JobPreemption:
         refusal = self._not_eligible(job, attempt)
         if refusal:
             return self.unchanged(job.trigger, refusal, refusal)
-        rows = [row for status in attempt.statuses if not status.unresolvable for row in status.rows.tolist()]
+        statuses = _statuses(job, attempt)
+        rows = [row for status in statuses if not status.unresolvable for row in status.rows.tolist()]
         potential = {row: victims for row in rows if (victims := self._potential(job, row))}
         if not potential:
-            return self._not_helpful(job, {_NO_VICTIMS: len(rows)}, len(rows))
-        found = self._placed(job, attempt, self._by_cost(rows, potential), potential)
+            return self._not_helpful(job, self._reasons({_NO_VICTIMS: len(rows)}, len(rows)))
+        found = self._placed(job, attempt, self._costs(rows, potential), potential)
+        if isinstance(found, str):
+            return self._not_helpful(job, found)
         if isinstance(found, Counter):
-            return self._not_helpful(job, found, len(rows))
+            return self._not_helpful(job, self._reasons(found, len(rows)))
         placements, victims = found
         message = f"{SUCCESS}, alreadyWaitingForBound: {len(job.waiting)}/{len(job.pending) + len(job.waiting)}"
         return JobPlan(SUCCESS, message, self._result(job, placements, victims))
@@ -89,14 +99,16 @@ class JobPreemption:
         nominated = self._view.nominations.node_of(pod.uid) or None
         return JobPlan(outcome, message, PostFilterResult(f"{_PREFIX}{message}", nominated))
 
-    def _not_helpful(self, job: Job, reasons: Mapping[str, int], tried: int) -> JobPlan:
-        """Nobody is nominated any more, those that wait included: their nodes are free for others."""
+    def _reasons(self, reasons: Mapping[str, int], tried: int) -> str:
+        """Why ``tried`` nodes cannot take the job."""
         nodes = len(self._view.columns.row_of)
-        text = preemption_error(nodes, reasons, nodes - tried)
+        return preemption_error(nodes, reasons, nodes - tried).removeprefix(_PREFIX)
+
+    def _not_helpful(self, job: Job, text: str) -> JobPlan:
+        """Nobody is nominated any more, those that wait included: their nodes are free for others."""
         members = (*job.pending, *(pod for pod, _ in job.waiting.values()))
         cleared = tuple(Nomination(pod, "") for pod in members if self._view.nominations.node_of(pod.uid))
-        result = PostFilterResult(text, nominated_node="", nominations=cleared)
-        return JobPlan(_NOT_HELPFUL, text.removeprefix(_PREFIX), result)
+        return JobPlan(_NOT_HELPFUL, text, PostFilterResult(f"{_PREFIX}{text}", "", nominations=cleared))
 
     def _result(self, job: Job, placements: Placements, victims: Sequence[PodInfo]) -> PostFilterResult:
         names = self._view.columns.names
@@ -111,7 +123,7 @@ class JobPreemption:
         """Why the job may not preempt anybody (now); empty when it may."""
         if job.trigger.pod.spec.preemption_policy == "Never":
             return _NEVER
-        hopeless = {row for status in attempt.statuses if status.unresolvable for row in status.rows.tolist()}
+        hopeless = {row for status in _statuses(job, attempt) if status.unresolvable for row in status.rows.tolist()}
         for pod in job.pending:
             row = self._view.columns.row_of.get(self._view.nominations.node_of(pod.uid))
             if row is None or (pod.uid == job.trigger.uid and row in hopeless):
@@ -126,34 +138,40 @@ class JobPreemption:
         victims = [other for other in on_node if _may_go(other, job) and other.uid not in pseudo_pods]
         return sorted(victims, key=lambda pod: (-pod.priority, _job_of(pod), pod.key))
 
-    def _by_cost(self, rows: Sequence[int], potential: Mapping[int, Sequence[PodInfo]]) -> list[int]:
-        """Where nobody has to leave comes first, then where the least important do, then by name."""
+    def _costs(self, rows: Sequence[int], potential: Mapping[int, Sequence[PodInfo]]) -> dict[int, int]:
+        """By row: where nobody has to leave comes first, then where the least important do, then by name."""
         priorities = sorted({pod.priority for victims in potential.values() for pod in victims})
         rank = {priority: number for number, priority in enumerate(priorities)}
         names = self._view.columns.names
 
-        def cost(row: int) -> tuple[int, str]:
+        def cost(row: int) -> int:
             # A job that loses one member loses all of them: more members cost no more.
             ranks: dict[str, int] = {}
             for pod in potential.get(row, ()):
                 key = _job_of(pod) or pod.uid
                 ranks[key] = max(ranks.get(key, 0), rank[pod.priority])
-            return sum(ranks.values()) if ranks else -1, names[row]
+            return sum(ranks.values()) if ranks else -1
 
-        return sorted(rows, key=cost)
+        costs = {row: cost(row) for row in rows}
+        return dict(sorted(costs.items(), key=lambda item: (item[1], names[item[0]])))
 
     def _placed(
-        self, job: Job, attempt: FailedAttempt, rows: Sequence[int], potential: Mapping[int, Sequence[PodInfo]]
-    ) -> tuple[Placements, list[PodInfo]] | Counter[str]:
+        self, job: Job, attempt: FailedAttempt, rows: Mapping[int, int], potential: Mapping[int, Sequence[PodInfo]]
+    ) -> tuple[Placements, list[PodInfo]] | Counter[str] | str:
         """All pending members with their nodes, and the victims; or, when one of them finds no node, on how many nodes
-        it fails for which reason."""
+        it fails for which reason; or why there is no place in the network."""
         uids = job.uids
         with attempt.simulate() as simulation:
             simulation.require(lambda pod, row: self._refusal(pod))
             start = simulation.mark
             _remove(simulation, [pod for row in rows for pod in potential.get(row, ())])
             placements: Placements = []
-            for pod in job.pending:
+            if job.in_network is not None:
+                found = job.in_network(simulation, {row: -1 - cost for row, cost in rows.items()})
+                if isinstance(found, str):
+                    return found
+                placements = found
+            for pod in job.pending if job.in_network is None else ():
                 failures: list[Failure | Reason] = []
                 for row in rows:
                     failure = _place(simulation, pod, row, uids)
@@ -199,6 +217,10 @@ class JobPreemption:
                     victims.append(candidate)
             _place_all(simulation, on_row, uids)
         return victims
+
+
+def _statuses(job: Job, attempt: FailedAttempt) -> Sequence[NodeStatus]:
+    return attempt.statuses if job.statuses is None else job.statuses
 
 
 def _may_go(pod: PodInfo, job: Job) -> bool:

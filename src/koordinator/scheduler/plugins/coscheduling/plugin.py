@@ -200,7 +200,10 @@ class Coscheduling(
             return pod.key, preemption.plan(Job(pod, (pod,), {}, pod.key), attempt)
         if wave.preemption:
             return "", preemption.unchanged(pod, _ALREADY_TRIED, wave.preemption)
-        plan = preemption.plan(self._job(pod, group), attempt)
+        job = self._job(pod, group)
+        if self._placement is not None:
+            job = self._placement.job(job, wave)
+        plan = preemption.plan(job, attempt)
         wave.preemption = f"{_ALREADY_TRIED} by {pod.key} with message {plan.message}"
         wave.regain = plan.message if plan.outcome == SUCCESS else ""
         return group.id, plan

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
+
+import numpy as np
 
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.simulation import Simulation
+from koordinator.scheduler.engine.slots import Slots, slots_on, statuses_of
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.gang import MemberState, Wave
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
+from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, Placements
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import NO_TOPOLOGY, ClusterTopology
 from koordinator.scheduler.plugins.coscheduling.network_topology.planner import (
+    INVALID_PLAN,
     NO_PENDING_PODS,
     NO_PLANNED_PODS,
     CountSlots,
@@ -81,6 +88,33 @@ class GangPlacement:
         """The plugins that keep members off nodes, after a reason."""
         wave = self._wave_of(pod)
         return wave.plan.rejected_by if wave is not None and wave.plan is not None else ()
+
+    def job(self, job: Job, wave: Wave) -> Job:
+        """The job of a gang for which room is looked for by preemption, with its place in the network. All members are
+        planned for when the first one is tried, and only then."""
+        if wave.topology is None:
+            return job
+        tree = self._topology.tree if self._topology is not None else None
+        spec, pods = wave.topology, in_turn(job.pending)
+
+        def place(simulation: Simulation, scores: Mapping[int, int]) -> Placements | str:
+            if tree is None or len(wave.attempted) > 1:
+                return INVALID_PLAN
+            found = self._slots_in(simulation, pods, sorted(scores), job.uids)
+            plan = Planner(self._view, tree, spec, pods).plan(found, scores)
+            row_of = self._view.columns.row_of
+            return plan.refusal or [(pod, row_of[plan.nodes[pod.uid]]) for pod in pods]
+
+        return replace(job, in_network=place, statuses=wave.plan.statuses if wave.plan is not None else None)
+
+    @staticmethod
+    def _slots_in(
+        simulation: Simulation, pods: Sequence[PodInfo], rows: Sequence[int], ignoring: Collection[str]
+    ) -> Slots:
+        counted = [(row, *slots_on(simulation, pods, row, ignoring)) for row in rows]
+        counts = np.array([count for _, count, _ in counted], dtype=np.int64)
+        failures = [(row, failure) for row, _, failure in counted if failure is not None]
+        return Slots(np.array(rows, dtype=np.intp), counts, statuses_of(pods[0], failures))
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether the gang of a pod that found no place in the network may find one now. One member is woken."""

@@ -12,6 +12,7 @@ import numpy as np
 from koordinator.api.annotations import GANG_NETWORK_TOPOLOGY_INDEX, NETWORK_TOPOLOGY_SELECTOR
 from koordinator.scheduler.engine.fit_error import fit_error
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.engine.slots import Slots
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.network_topology.requirements import TopologySpec
@@ -26,6 +27,7 @@ from koordinator.scheduler.plugins.coscheduling.network_topology.tree import Tre
 
 NO_PLANNED_PODS: Final = "no planned pods"
 NO_PENDING_PODS: Final = "no pending pods"
+INVALID_PLAN: Final = "plan become invalid, wait for the next round"
 _DOMAINS_KEPT: Final = 20
 
 
@@ -55,8 +57,13 @@ class TopologyPlan:
     layers: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     """Why nodes are in no domain, of some that are in none; they take no members."""
-    rejected_by: frozenset[str] = frozenset()
-    """The plugins that keep members off nodes."""
+    statuses: tuple[NodeStatus, ...] = ()
+    """With ``refusal``: why nodes take no more members."""
+
+    @property
+    def rejected_by(self) -> frozenset[str]:
+        """The plugins that keep members off nodes."""
+        return frozenset(status.plugin for status in self.statuses if status.plugin)
 
 
 def in_turn(pods: Iterable[PodInfo]) -> list[PodInfo]:
@@ -77,7 +84,7 @@ def index_of(pod: PodInfo) -> int:
 
 
 class Planner:
-    """``node_count`` is how many nodes were looked at."""
+    """Plans for one gang in one network."""
 
     def __init__(self, view: ClusterView, tree: Tree, spec: TopologySpec, pods: Sequence[PodInfo]) -> None:
         """``pods`` in turn."""
@@ -159,7 +166,7 @@ class Planner:
             domains=found.gathered.shape[0],
             layers=tree.layers,
             left_out=self._left_out(),
-            rejected_by=frozenset(status.plugin for status in slots.statuses if status.plugin),
+            statuses=slots.statuses,
         )
 
     def _rooms(self, found: Distribution) -> tuple[Room, ...]:
