@@ -58,6 +58,7 @@ from koordinator.scheduler.plugins.coscheduling.job_preemption import SUCCESS, J
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
 from koordinator.scheduler.plugins.coscheduling.network_topology.explanation import explain_network
 from koordinator.scheduler.plugins.coscheduling.network_topology.gang_placement import EVENTS, GangPlacement
+from koordinator.scheduler.plugins.coscheduling.network_topology.scoring import NetworkScore
 from koordinator.scheduler.plugins.coscheduling.network_topology.status import TopologyStatusController
 from koordinator.scheduler.plugins.coscheduling.pod_group_status import PodGroupController
 from koordinator.scheduler.services.provider import Service, ServiceProvider
@@ -78,6 +79,7 @@ class Coscheduling(
     PostBindPlugin,
     NextPodPlugin,
     FindOneNodePlugin,
+    NetworkScore,
     FailureHandler,
     EventHandler,
     DiagnosisPlugin,
@@ -125,8 +127,9 @@ class Coscheduling(
     def on_finished_gone(self, pod: Pod) -> None:
         self.gangs.on_finished_gone(pod)
 
-    def class_key(self, pod: PodInfo) -> Hashable:
-        return None
+    @property
+    def network(self) -> ClusterTopology | None:
+        return self.gangs.topology
 
     def pre_enqueue(self, pod: Pod) -> Reason | None:
         self.gangs.schedulers.add(pod.spec.scheduler_name)

@@ -1,0 +1,102 @@
+"""Score: nodes that are near to pods of the same kind, for pods that name one and are placed one by one.
+
+Koordinator 1.8, pkg/scheduler/plugins/coscheduling/core/network_topology_workflow.go: the nodes that passed are put in
+an order as in the solver, each having room for one pod, and the scores go down from 100 in equal steps.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordinator.api.annotations import NETWORK_TOPOLOGY_SELECTOR
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.framework import SKIP_SCORE, ScorePlugin, default_normalize
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
+from koordinator.scheduler.plugins.coscheduling.network_topology.planner import existing_pods
+from koordinator.scheduler.plugins.coscheduling.network_topology.tree import Tree
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Pods of one kind: how many of them are on each row that has any."""
+
+    name: str
+    tree: Tree
+    existing: dict[int, int]
+
+
+class NetworkScore(ScorePlugin):
+    """Nothing but what the pods of the kind and the feasible nodes are decides, so all is done in ``normalize``."""
+
+    score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS)
+
+    @property
+    @abstractmethod
+    def network(self) -> ClusterTopology | None:
+        """None if nobody follows it."""
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return _kind_of(pod) if self.network is not None else None
+
+    def context_key(self, pod: PodInfo) -> Hashable:
+        """Another network makes other scores."""
+        network = self.network
+        return network.version if network is not None and _kind_of(pod) else None
+
+    def pre_score(self, pod: PodInfo) -> Any:
+        kind, network = _kind_of(pod), self.network
+        tree = network.tree if network is not None and kind else None
+        if tree is None:
+            return SKIP_SCORE
+        return _Kind(kind, tree, existing_pods(self.view, kind, self.view.columns.alive_rows.tolist()))
+
+    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        return np.zeros(rows.shape[0], dtype=np.int64)
+
+    def apply_score_delta(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
+        kind: _Kind = state
+        for row in rows.tolist():
+            kind.existing.pop(row, None)
+        alive = [row for row in rows.tolist() if self.view.columns.alive[row]]
+        kind.existing.update(existing_pods(self.view, kind.name, alive))
+        return True
+
+    def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints:
+        kind: _Kind = state
+        places = np.zeros_like(raw)
+        rows = np.flatnonzero(feasible)
+        order = _in_order(kind.tree, self.view.columns.names, rows, kind.existing)
+        places[rows[order]] = np.arange(rows.shape[0])
+        return default_normalize(places, feasible, reverse=True)
+
+
+def _kind_of(pod: PodInfo) -> str:
+    return pod.pod.metadata.annotations.get(NETWORK_TOPOLOGY_SELECTOR, "")
+
+
+def _in_order(tree: Tree, names: list[str], rows: Rows, existing: dict[int, int]) -> NDArray[np.intp]:
+    """The indices of ``rows``, the best first: by pods of the kind, the most first, then by feasible nodes, the fewest
+    first, each compared in the node's domain, the one around it and so on. Nodes that are in no domain come last."""
+    leaves = np.array([tree.leaf_of.get(names[row], -1) for row in rows.tolist()], dtype=np.intp)
+    pods = tree.sums(_by_leaf(tree, names, existing))
+    room = tree.sums({leaf: 1 for leaf in leaves.tolist() if leaf >= 0})
+    keys: list[NDArray[Any]] = [np.array([names[row] for row in rows.tolist()])]
+    chains: list[NDArray[np.intp]] = [leaves]
+    for _ in tree.layers[1:]:
+        chains.append(np.where(chains[-1] >= 0, tree.parents[chains[-1]], -1))
+    # lexsort goes by its last key first.
+    keys += [np.where(chain >= 0, room[chain], 0) for chain in reversed(chains)]
+    keys += [np.where(chain >= 0, -pods[chain], 0) for chain in reversed(chains)]
+    keys.append(leaves < 0)
+    return np.lexsort(keys)
+
+
+def _by_leaf(tree: Tree, names: list[str], existing: dict[int, int]) -> dict[int, int]:
+    return {tree.leaf_of[names[row]]: count for row, count in existing.items() if names[row] in tree.leaf_of}
