@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from tests.real.gangs.stage import names
 from tests.real.network_topology.stage import NetworkStage, rules
@@ -71,22 +71,22 @@ async def multiples_leave_too_little(stage: NetworkStage) -> None:
 
 
 async def indices_as_the_names(stage: NetworkStage) -> None:
-    await stage.group("g", 4, network_topology_spec=BLOCK)
+    await stage.group(stage.named(), 4, network_topology_spec=BLOCK)
     for number in range(4):
-        await stage.pod("g", number, annotations={"network_topology_index": str(number)})
+        await stage.pod(stage.named(), number, annotations={"network_topology_index": str(number)})
     await stage.until_placed(4)
 
 
-async def pods_of_the_same_kind(stage: NetworkStage) -> None:
-    await stage.kind_of_pods("runs", "llm", "n09")
-    await stage.gang_of_kind(2, SPINE, "llm")
-    await stage.until_placed(2)
+async def one_pod_goes_to_its_kind(stage: NetworkStage) -> None:
+    await stage.kind_of_pods("runs", "llm", "n07")
+    await stage.gang_of_kind(1, SPINE, "llm")
+    await stage.until_placed(1)
 
 
-async def pods_of_another_kind(stage: NetworkStage) -> None:
-    await stage.kind_of_pods("runs", "other", "n09")
-    await stage.gang_of_kind(2, SPINE, "llm")
-    await stage.until_placed(2)
+async def one_pod_does_not_go_to_another_kind(stage: NetworkStage) -> None:
+    await stage.kind_of_pods("runs", "other", "n07")
+    await stage.gang_of_kind(1, SPINE, "llm")
+    await stage.until_placed(1)
 
 
 async def a_node_without_a_block(stage: NetworkStage) -> None:
@@ -124,11 +124,11 @@ async def two_gangs_one_after_another(stage: NetworkStage) -> None:
 
 
 async def a_group_of_gangs(stage: NetworkStage) -> None:
-    together: dict[str, Any] = {"groups": names(["a", "b"]), "network_topology_spec": BLOCK}
-    await stage.group("a", 2, **together)
-    await stage.group("b", 2, **together)
-    await stage.pods_of("a", 2)
-    await stage.pods_of("b", 2)
+    gangs = [stage.named("a"), stage.named("b")]
+    for gang in gangs:
+        await stage.group(gang, 2, groups=names(gangs), network_topology_spec=BLOCK)
+    for gang in gangs:
+        await stage.pods_of(gang, 2)
     await stage.until_placed(4)
 
 
@@ -138,8 +138,8 @@ async def nodes_that_members_may_not_go_to(stage: NetworkStage) -> None:
 
 
 async def nothing_is_asked_of_the_network(stage: NetworkStage) -> None:
-    await stage.group("g", 9)
-    await stage.pods_of("g", 9, nodeSelector={"kubernetes.io/hostname": "nowhere"})
+    await stage.group(stage.named(), 9)
+    await stage.pods_of(stage.named(), 9, nodeSelector={"kubernetes.io/hostname": "nowhere"})
     await stage.until_told("didn't match")
 
 
@@ -159,8 +159,8 @@ SAME: Final[Mapping[str, Scenario]] = MappingProxyType(
             multiples_of_nodes,
             multiples_leave_too_little,
             indices_as_the_names,
-            pods_of_the_same_kind,
-            pods_of_another_kind,
+            one_pod_goes_to_its_kind,
+            one_pod_does_not_go_to_another_kind,
             a_node_without_a_block,
             too_many_for_a_block,
             too_many_for_a_spine,
@@ -176,9 +176,9 @@ SAME: Final[Mapping[str, Scenario]] = MappingProxyType(
 
 
 async def indices_against_the_names(stage: NetworkStage) -> None:
-    await stage.group("g", 4, network_topology_spec=BLOCK)
+    await stage.group(stage.named(), 4, network_topology_spec=BLOCK)
     for number in range(4):
-        await stage.pod("g", number, annotations={"network_topology_index": str(3 - number)})
+        await stage.pod(stage.named(), number, annotations={"network_topology_index": str(3 - number)})
     await stage.until_placed(4)
 
 
@@ -187,7 +187,13 @@ async def no_multiple_of_a_block(stage: NetworkStage) -> None:
     await stage.until_told(NO_ROOM)
 
 
+async def two_pods_go_to_their_kind(stage: NetworkStage) -> None:
+    await stage.kind_of_pods("runs", "llm", "n04")
+    await stage.gang_of_kind(2, SPINE, "llm")
+    await stage.until_placed(2)
+
+
 BETTER: Final[Mapping[str, Scenario]] = MappingProxyType(
-    {each.__name__: each for each in (indices_against_the_names, no_multiple_of_a_block)}
+    {each.__name__: each for each in (indices_against_the_names, no_multiple_of_a_block, two_pods_go_to_their_kind)}
 )
 """Those in which ours ends otherwise on purpose, see docs/differences.md."""

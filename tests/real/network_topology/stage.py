@@ -52,7 +52,11 @@ class Found:
 
 @dataclass(slots=True)
 class NetworkStage(Stage):
-    """``layers`` and nodes stay from one scenario to the next."""
+    """``layers`` and nodes stay from one scenario to the next. No name of a gang is used twice, since the original may
+    hear of a PodGroup that is gone after it has heard of the next gang's pods."""
+
+    number: int = 0
+    """Of the scenario."""
 
     async def build(self) -> None:
         """All nodes."""
@@ -105,21 +109,26 @@ class NetworkStage(Stage):
         detail: list[Any] = json.loads(text)["status"]["detailStatus"]
         return detail
 
+    def named(self, gang: str = "g") -> str:
+        """The name of a gang of this scenario."""
+        return f"{gang}{self.number}"
+
     async def gang(self, count: int, spec: str, gang: str = "g", **changes: Any) -> None:
         """A gang of so many pods that need each other."""
-        await self.group(gang, count, network_topology_spec=spec)
-        await self.pods_of(gang, count, **changes)
+        await self.group(self.named(gang), count, network_topology_spec=spec)
+        await self.pods_of(self.named(gang), count, **changes)
 
     async def gang_of_kind(self, count: int, spec: str, kind: str) -> None:
         """A gang that looks for pods of a kind, its own."""
-        await self.group("g", count, network_topology_spec=spec)
+        gang = self.named()
+        await self.group(gang, count, network_topology_spec=spec)
         for number in range(count):
-            name, requests = f"g-{number}", {"cpu": "1", "memory": "64Mi"}
+            name, requests = f"{gang}-{number}", {"cpu": "1", "memory": "64Mi"}
             container = {"name": "main", "image": "pause", "resources": {"requests": requests}}
-            metadata = {"name": name, "labels": {POD_GROUP: "g"}, "annotations": {SELECTOR: kind}}
+            metadata = {"name": name, "labels": {POD_GROUP: gang}, "annotations": {SELECTOR: kind}}
             spec_of_pod = {"schedulerName": "koord-scheduler", "containers": [container]}
             await self.client.create(PODS, {"metadata": metadata, "spec": spec_of_pod}, NAMESPACE)
-            self.pods[name] = "g"
+            self.pods[name] = gang
 
     async def kind_of_pods(self, name: str, kind: str, node: str) -> None:
         """A pod that runs on the node, and is of a kind that others look for."""
@@ -153,6 +162,7 @@ class NetworkStage(Stage):
                 await self._delete(kind, each.metadata.name, NAMESPACE)
         assert await self.watched.until(lambda: not self.watched.list(PODS), _LONGEST)
         self.pods.clear()
+        self.number += 1
         return found
 
 
