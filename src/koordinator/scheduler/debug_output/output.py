@@ -19,6 +19,7 @@ from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.framework_hooks import DiagnosisPlugin, QuestionedJob
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
@@ -41,15 +42,25 @@ def diagnosis(
     if nominated := pod.pod.status.nominated_node_name:
         document["nominatedNode"] = nominated
     refused = class_state.plan.rejection
-    if message := cause or (refused[1].text if refused is not None else ""):
+    plan = job.plan if job is not None and not cause else None
+    if message := cause or (refused[1].text if refused is not None else plan.message if plan is not None else ""):
         document["preFilterMessage"] = message
+    if plan is not None and plan.topology_layer:
+        document["topologyKeyToExplain"] = plan.topology_layer
     schedule: dict[str, Any] = {"alreadyWaitForBound": 0}
     if job is not None and job.waiting:
         schedule = {
             "alreadyWaitForBound": sum(job.waiting.values()),
             "nodeOfferSlot": dict(sorted(job.waiting.items())),
         }
-    if not cause and (details := failed_details(pod, class_state, columns)):
+    if plan is not None:
+        schedule["nodeOfferSlot"] = dict(sorted(plan.slots.items()))
+        details = _details(
+            ((each.plugin, each.reasons), [columns.names[row] for row in each.rows.tolist()]) for each in plan.statuses
+        )
+    else:
+        details = failed_details(pod, class_state, columns) if not cause else ()
+    if details:
         schedule["nodeFailedDetails"] = details
     preempted = job.preemption if job is not None else None
     preemption = {"dryRunFilterDiagnosis": None, "otherDiagnosis": preempted} if preempted is not None else None
@@ -58,12 +69,20 @@ def diagnosis(
 
 def failed_details(pod: PodInfo, class_state: ClassState, columns: NodeColumns) -> Sequence[dict[str, Any]]:
     """Nodes by (plugin, reason, whether eviction might help), in that order."""
+    return _details(
+        (
+            (failure.plugin.name, failure.plugin.reasons(pod, failure.state, failure.code)),
+            [columns.names[row] for row in failure.rows.tolist()],
+        )
+        for failure in (class_state.failures() if class_state.plan.rejection is None else ())
+    )
+
+
+def _details(failed: Iterable[tuple[tuple[str, Sequence[Reason]], list[str]]]) -> Sequence[dict[str, Any]]:
     groups: dict[tuple[str, str, bool], list[str]] = {}
-    for failure in class_state.failures() if class_state.plan.rejection is None else ():
-        reasons = failure.plugin.reasons(pod, failure.state, failure.code)
+    for (plugin, reasons), nodes in failed:
         might_help = not any(reason.unresolvable for reason in reasons)
-        key = failure.plugin.name, ", ".join(reason.text for reason in reasons), might_help
-        groups.setdefault(key, []).extend(columns.names[row] for row in failure.rows.tolist())
+        groups.setdefault((plugin, ", ".join(reason.text for reason in reasons), might_help), []).extend(nodes)
     return [
         {"failedPlugin": plugin, "reason": reason, "preemptMightHelp": might_help, "failedNodes": sorted(nodes)}
         for (plugin, reason, might_help), nodes in sorted(

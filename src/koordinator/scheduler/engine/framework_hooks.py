@@ -24,6 +24,7 @@ from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NodeStatus
 
 
 class PreFilterTransformer(Plugin):
@@ -305,6 +306,18 @@ class FinishedPodHandler(Plugin):
 
 
 @dataclass(frozen=True, slots=True)
+class JobDiagnosis:
+    """Why there is no plan for a job. ``topology_layer``: one domain of it has to take all pods; empty for any."""
+
+    message: str
+    topology_layer: str
+    slots: Mapping[str, int]
+    """Node -> for how many pods there is room."""
+    statuses: Sequence[NodeStatus]
+    """Why no more."""
+
+
+@dataclass(frozen=True, slots=True)
 class QuestionedJob:
     """The job of a pod that no node can take, for its diagnosis (``--debug-diagnosis``)."""
 
@@ -316,6 +329,8 @@ class QuestionedJob:
     """Why the pod was not even tried: another pod of the job has failed. Empty for that one."""
     preemption: Mapping[str, Any] | None = None
     """How room for the job was looked for by preemption in this attempt; None if nobody has looked."""
+    plan: JobDiagnosis | None = None
+    """What was found out for all pods of the job at once, and why that is too little."""
 
 
 class DiagnosisPlugin(Plugin):

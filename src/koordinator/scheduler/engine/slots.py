@@ -33,6 +33,11 @@ class Slots:
     counts: Ints
     statuses: tuple[NodeStatus, ...]
 
+    @property
+    def by_row(self) -> dict[int, int]:
+        """Row -> count."""
+        return dict(zip(self.rows.tolist(), self.counts.tolist(), strict=True))
+
 
 def count_slots(
     state: ClusterState, evaluation: Evaluation, simulation: Simulation, pods: Sequence[PodInfo], *, alike: bool

@@ -259,7 +259,8 @@ class Coscheduling(
         if wave is None or wave.group is not group:
             return QuestionedJob(group.id, {}, "", preemption)
         cause = wave.failure if group.failed_member != pod.uid else ""
-        return QuestionedJob(group.id, wave.held or self._held(group), cause, preemption)
+        plan = wave.plan.diagnosis if wave.plan is not None else None
+        return QuestionedJob(group.id, wave.held or self._held(group), cause, preemption, plan)
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
         return None

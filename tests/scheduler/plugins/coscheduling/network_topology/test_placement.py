@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES
+from koordinator.scheduler.debug_output.output import diagnosis
 from koordinator.scheduler.engine.decision import Rejection
+from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.plugins.coscheduling.plugin import Coscheduling
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.plugins.coscheduling.gang_fakes import with_annotations
 from tests.scheduler.plugins.coscheduling.network_topology.networks import cluster_network_topology, place
@@ -224,3 +227,32 @@ def test_rejections_name_the_filters_that_had_a_part() -> None:
         assert attempt.rejection.plugins == {"Coscheduling", "Fit"}
 
     play(story, network({}))
+
+
+def test_a_diagnosis_has_the_slots_of_each_node() -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        for each in members(4):
+            fixture.api.store(each)
+        await fixture.until_idle()
+        plugin = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Coscheduling"]
+        assert isinstance(plugin, Coscheduling)
+        engine = fixture.scheduler.engines["koord-scheduler"]
+        pod = plugin.gangs.pending["uid-g-0"]
+        assert isinstance(engine.decide(pod, fixture.clock.now()), Rejection)
+        job = plugin.questioned_job(pod)
+        evaluation = Evaluation(engine.profile, fixture.scheduler.state.view.columns, pod)
+        evaluation.refresh()
+        found = diagnosis(pod, evaluation, fixture.scheduler.state.view.columns, fixture.clock.now(), job)
+        assert found["topologyKeyToExplain"] == "BlockLayer"
+        assert found["preFilterMessage"].startswith("no candidate topology nodes")
+        assert found["scheduleDiagnosis"]["nodeOfferSlot"] == {**dict.fromkeys(FOUR_BLOCKS, 1), "n0": 2}
+        assert found["scheduleDiagnosis"]["nodeFailedDetails"] == [
+            {
+                "failedPlugin": "Fit",
+                "reason": "Insufficient cpu",
+                "preemptMightHelp": True,
+                "failedNodes": sorted(FOUR_BLOCKS),
+            }
+        ]
+
+    play(story, network({"n0": 2}))

@@ -11,6 +11,7 @@ import numpy as np
 
 from koordinator.api.annotations import GANG_NETWORK_TOPOLOGY_INDEX, NETWORK_TOPOLOGY_SELECTOR
 from koordinator.scheduler.engine.fit_error import fit_error
+from koordinator.scheduler.engine.framework_hooks import JobDiagnosis
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.engine.slots import Slots
@@ -57,13 +58,22 @@ class TopologyPlan:
     layers: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     """Why nodes are in no domain, of some that are in none; they take no members."""
+    slots: Mapping[str, int] = field(default_factory=dict)
+    """With ``refusal``: for how many members each node has room."""
     statuses: tuple[NodeStatus, ...] = ()
-    """With ``refusal``: why nodes take no more members."""
+    """And why no more."""
 
     @property
     def rejected_by(self) -> frozenset[str]:
         """The plugins that keep members off nodes."""
         return frozenset(status.plugin for status in self.statuses if status.plugin)
+
+    @property
+    def diagnosis(self) -> JobDiagnosis | None:
+        """For those who look for the reason; None where there is a plan."""
+        if not self.refusal:
+            return None
+        return JobDiagnosis(self.refusal, self.demand.gather_in, self.slots, self.statuses)
 
 
 def in_turn(pods: Iterable[PodInfo]) -> list[PodInfo]:
@@ -95,12 +105,9 @@ class Planner:
 
     def plan(self, slots: Slots, scores: Mapping[int, int] | None = None) -> TopologyPlan:
         """``scores`` by row."""
-        rows = slots.rows.tolist()
-        offer = Offer(
-            self._by_leaf(dict(zip(rows, slots.counts.tolist(), strict=True))),
-            self._by_leaf(scores or {}),
-            self._by_leaf(self._existing(rows)),
-        )
+        by_row = slots.by_row
+        existing = self._existing(by_row)
+        offer = Offer(self._by_leaf(by_row), self._by_leaf(scores or {}), self._by_leaf(existing))
         found = distribute(self._tree, self._demand, offer)
         if found.domain is None:
             return self._failed(found, slots)
@@ -120,7 +127,7 @@ class Planner:
         names, leaf_of = self._view.columns.names, self._tree.leaf_of
         return {leaf_of[names[row]]: amount for row, amount in of_rows.items() if names[row] in leaf_of}
 
-    def _existing(self, rows: Sequence[int]) -> dict[int, int]:
+    def _existing(self, rows: Iterable[int]) -> dict[int, int]:
         """How many pods of the same kind are on each row."""
         kind = self._pods[0].pod.metadata.annotations.get(NETWORK_TOPOLOGY_SELECTOR)
         return existing_pods(self._view, kind, rows) if kind else {}
@@ -166,6 +173,7 @@ class Planner:
             domains=found.gathered.shape[0],
             layers=tree.layers,
             left_out=self._left_out(),
+            slots={self._view.columns.names[row]: count for row, count in slots.by_row.items()},
             statuses=slots.statuses,
         )
 
