@@ -52,14 +52,11 @@ class GangPlacement:
 
     def refusal(self, pod: PodInfo) -> Reason | None:
         """Why no attempt can begin with the pod: the network that its gang asks for is not known."""
-        if self._topology is not None and self._topology.tree is not None:
+        if self._spec_of(pod) is None or (self._topology is not None and self._topology.tree is not None):
             return None
-        spec, wave = self._spec_of(pod), self._cache.wave
-        if spec is None or self._cache.admission_error(pod.pod):
+        if self._cache.admission_error(pod.pod) or self._wave_of(pod) is not None:
             return None
-        member = self._cache.member(pod.uid)
-        is_begun = wave is not None and member is not None and wave.group is member.gang.group
-        return None if is_begun else Reason(NO_TOPOLOGY, unresolvable=True)
+        return Reason(NO_TOPOLOGY, unresolvable=True)
 
     def begun(self, pod: PodInfo) -> None:
         """An attempt includes the pod; when it is the first one, what its gang asks for counts for all."""
