@@ -16,7 +16,15 @@ import pytest
 
 from koordinator.kube.connect import ClientOptions, connect
 from tests.real.control_plane import ControlPlane
-from tests.real.network_topology.scenarios import BETTER, BLOCK, NO_ROOM, SAME, Scenario
+from tests.real.network_topology.scenarios import (
+    BETTER,
+    BLOCK,
+    NO_ROOM,
+    PREEMPTING,
+    SAME,
+    Scenario,
+    the_least_important_leave,
+)
 from tests.real.network_topology.stage import LAYERS, PLACES, Found, NetworkStage, network_stage
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import API_VERSION, PLAIN, write_configuration
@@ -33,7 +41,7 @@ _ARGS: Final = {
     "defaultTimeout": "20s",
     "awareNetworkTopology": True,
 }
-PROFILE: Final = {
+PROFILE: Final[Mapping[str, Any]] = {
     **PLAIN,
     "pluginConfig": [{**_GANG, "args": _ARGS}],
     "plugins": {
@@ -41,6 +49,11 @@ PROFILE: Final = {
         "postFilter": {"enabled": [_GANG, {"name": "DefaultPreemption"}], "disabled": [{"name": "*"}]},
         "preBind": {"enabled": [_GANG, {"name": "DefaultPreBind"}]},
     },
+}
+PREEMPTING_PROFILE: Final = {
+    **PROFILE,
+    "pluginConfig": [{**_GANG, "args": {**_ARGS, "enablePreemption": True}}],
+    "plugins": {**PROFILE["plugins"], "postFilter": {"enabled": [_GANG], "disabled": [{"name": "*"}]}},
 }
 _IN_NETWORK: Final = len(PLACES) - 1
 
@@ -112,6 +125,7 @@ def still(scenarios: Mapping[str, Scenario]) -> Act:
 
     async def act(stage: NetworkStage, played: Played) -> None:
         await stage.build()
+        await stage.priorities(0, 10, 100)
         await stage.layers(*LAYERS)
         played.status["at first"] = await stage.known(_IN_NETWORK)
         await _play(stage, played, scenarios)
@@ -171,6 +185,7 @@ _CHANGED: Final[Mapping[str, tuple[Act, Sequence[str], Sequence[str]]]] = {
 _ACTS: Final[Mapping[str, Act]] = {
     **{part: still({name: SAME[name] for name in found}) for part, found in _STILL.items()},
     **{part: act for part, (act, _, _) in _CHANGED.items()},
+    "preempting": still(PREEMPTING),
 }
 
 
@@ -179,19 +194,20 @@ def results(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactor
     def play_part(part: str) -> tuple[Played, Played]:
         folder = tmp_path_factory.mktemp("network-topology")
         with two_planes(real_programs, folder) as planes:
-            return asyncio.run(_both(real_programs, planes, folder, _ACTS[part]))
+            profile = PREEMPTING_PROFILE if part == "preempting" else PROFILE
+            return asyncio.run(_both(real_programs, planes, folder, profile, _ACTS[part]))
 
     return Parts(play_part)
 
 
 async def _both(
-    programs: RealPrograms, planes: Mapping[Who, ControlPlane], folder: Path, act: Act
+    programs: RealPrograms, planes: Mapping[Who, ControlPlane], folder: Path, profile: Mapping[str, Any], act: Act
 ) -> tuple[Played, Played]:
     await both(lambda who: install(planes[who]))
 
     async def run(who: Who) -> Played:
         plane, log = planes[who], folder / f"{who}.log"
-        configuration = write_configuration(folder / f"{who}.yaml", kubeconfig=plane.kubeconfig, profile=PROFILE)
+        configuration = write_configuration(folder / f"{who}.yaml", kubeconfig=plane.kubeconfig, profile=profile)
         if who == "ours":
             with our_scheduler(configuration, log):
                 return await play(plane, act)
@@ -202,7 +218,8 @@ async def _both(
 
 
 @pytest.mark.parametrize(
-    ("part", "name"), cases({**_STILL, **{part: names for part, (_, names, _) in _CHANGED.items()}})
+    ("part", "name"),
+    cases({**_STILL, **{part: names for part, (_, names, _) in _CHANGED.items()}, "preempting": list(PREEMPTING)}),
 )
 def test_gangs_go_where_the_original_puts_them(results: Parts[tuple[Played, Played]], part: str, name: str) -> None:
     ours, theirs = results[part]
@@ -214,6 +231,17 @@ def test_gangs_go_where_the_original_puts_them(results: Parts[tuple[Played, Play
 def test_the_status_is_that_of_the_original(results: Parts[tuple[Played, Played]], part: str, name: str) -> None:
     ours, theirs = results[part]
     assert ours.status[name] == theirs.status[name]
+
+
+def test_the_least_important_pods_leave_for_a_gang(plane: ControlPlane, tmp_path: Path) -> None:
+    asyncio.run(install(plane))
+    path, kubeconfig = tmp_path / "scheduler.yaml", plane.kubeconfig
+    configuration = write_configuration(path, kubeconfig=kubeconfig, profile=PREEMPTING_PROFILE)
+    scenario = {the_least_important_leave.__name__: the_least_important_leave}
+    with our_scheduler(configuration, tmp_path / "ours.log"):
+        found = asyncio.run(play(plane, still(scenario))).found["the_least_important_leave"]
+    assert set(found.placed.values()) == {"n04", "n05"}
+    assert found.evicted == {"n04-0", "n05-0", "n05-1", "n05-2"}
 
 
 def test_what_is_done_otherwise_on_purpose(plane: ControlPlane, tmp_path: Path) -> None:

@@ -197,3 +197,33 @@ BETTER: Final[Mapping[str, Scenario]] = MappingProxyType(
     {each.__name__: each for each in (indices_against_the_names, no_multiple_of_a_block, two_pods_go_to_their_kind)}
 )
 """Those in which ours ends otherwise on purpose, see docs/differences.md."""
+
+
+async def room_is_made_in_a_block(stage: NetworkStage) -> None:
+    await stage.fill()
+    await stage.gang(4, BLOCK, priorityClassName="priority-100")
+    await stage.until_placed(4)
+
+
+async def no_block_can_be_freed(stage: NetworkStage) -> None:
+    await stage.fill()
+    await stage.gang(5, BLOCK, priorityClassName="priority-100")
+    await stage.until_told(NO_ROOM)
+
+
+async def others_are_as_important(stage: NetworkStage) -> None:
+    await stage.fill()
+    await stage.gang(2, BLOCK, priorityClassName="priority-0")
+    await stage.until_told(NO_ROOM)
+
+
+PREEMPTING: Final[Mapping[str, Scenario]] = MappingProxyType(
+    {each.__name__: each for each in (room_is_made_in_a_block, no_block_can_be_freed, others_are_as_important)}
+)
+"""For a profile with ``enablePreemption``."""
+
+
+async def the_least_important_leave(stage: NetworkStage) -> None:
+    await stage.fill(b0=10)
+    await stage.gang(4, BLOCK, priorityClassName="priority-100")
+    await stage.until_placed(4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, NODES, POD_GROUPS, PODS, Kind
@@ -44,10 +44,12 @@ _TREE: Final = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Pod -> its node, and what those are told that have none of what was found out about the network."""
+    """Pod -> its node, and what those are told that have none of what was found out about the network; and which of the
+    pods have left that filled the nodes."""
 
     placed: Mapping[str, str]
     told: frozenset[str]
+    evicted: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -57,6 +59,8 @@ class NetworkStage(Stage):
 
     number: int = 0
     """Of the scenario."""
+    others: set[str] = field(default_factory=set)
+    """Pods that filled the nodes when the scenario began."""
 
     async def build(self) -> None:
         """All nodes."""
@@ -137,6 +141,27 @@ class NetworkStage(Stage):
         spec = {"schedulerName": "other", "nodeName": node, "containers": [container]}
         await self.client.create(PODS, {"metadata": metadata, "spec": spec}, NAMESPACE)
 
+    async def fill(self, **priorities: int) -> None:
+        """Fill all nodes but that which is in no domain with pods of priority 0, or of that of their block."""
+        for name, (place, slots) in PLACES.items():
+            priority = priorities.get(place.partition("/")[2], 0)
+            for number in range(slots if name != "x" else 0):
+                await self._on_node(f"{name}-{number}", name, priority)
+        assert await self.watched.until(lambda: len(self.watched.list(PODS)) == len(self.others), _LONGEST)
+
+    async def _on_node(self, name: str, node: str, priority: int) -> None:
+        container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "1"}}}
+        spec: dict[str, Any] = {"schedulerName": "other", "nodeName": node, "containers": [container]}
+        spec |= {"terminationGracePeriodSeconds": 0, "priorityClassName": f"priority-{priority}"}
+        await self.client.create(PODS, {"metadata": {"name": name}, "spec": spec}, NAMESPACE)
+        self.others.add(name)
+
+    async def priorities(self, *values: int) -> None:
+        """Make the classes of these priorities."""
+        for value in values:
+            body = json.dumps({"metadata": {"name": f"priority-{value}"}, "value": value}).encode()
+            await self.client.raw("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body)
+
     async def until_placed(self, count: int) -> None:
         """Wait until so many pods of the scenario have a node. What was found shows whether they got one."""
         await self.watched.until(lambda: len(self._found().placed) >= count, _LONGEST)
@@ -151,6 +176,7 @@ class NetworkStage(Stage):
         return Found(
             {pod.metadata.name: pod.spec.node_name for pod in pods if pod.spec.node_name},
             frozenset(_of_network(found.message) for found in conditions if found is not None) - {""},
+            frozenset(self.others - {pod.metadata.name for pod in self.watched.list(PODS)}),
         )
 
     async def end(self) -> Found:
@@ -162,6 +188,7 @@ class NetworkStage(Stage):
                 await self._delete(kind, each.metadata.name, NAMESPACE)
         assert await self.watched.until(lambda: not self.watched.list(PODS), _LONGEST)
         self.pods.clear()
+        self.others.clear()
         self.number += 1
         return found
 

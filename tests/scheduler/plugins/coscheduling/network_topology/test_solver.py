@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.scheduler.plugins.coscheduling.network_topology.requirements import (
@@ -22,6 +22,7 @@ from koordinator.scheduler.plugins.coscheduling.network_topology.solver import (
     distribute,
 )
 from koordinator.scheduler.plugins.coscheduling.network_topology.tree import Tree
+from tests.examples import examples
 from tests.scheduler.plugins.coscheduling.network_topology.networks import tree_of
 
 LAYERS = ("ClusterTopologyLayer", "SpineLayer", "BlockLayer", "NodeTopologyLayer")
@@ -202,6 +203,7 @@ def solved(case: Case) -> tuple[Tree, Distribution]:
     return tree, distribute(tree, case.demand, offer_of(tree, case.slots, {}, case.existing))
 
 
+@settings(max_examples=examples(100), deadline=None)
 @given(cases())
 def test_what_holds_of_any_distribution(case: Case) -> None:
     tree, found = solved(case)
@@ -244,6 +246,7 @@ def can_hold(case: Case, names: list[str], count: int) -> bool:
     return tried(names, {}, count)
 
 
+@settings(max_examples=examples(100), deadline=None)
 @given(cases())
 def test_the_smallest_domain_is_found_if_there_is_one(case: Case) -> None:
     tree, found = solved(case)
@@ -261,6 +264,7 @@ def test_the_smallest_domain_is_found_if_there_is_one(case: Case) -> None:
         assert found.domain in tree.levels[depth]
 
 
+@settings(max_examples=examples(100), deadline=None)
 @given(cases(), st.randoms(use_true_random=False))
 def test_the_order_in_which_things_come_does_not_matter(case: Case, random: object) -> None:
     def shuffled(of: dict[str, int]) -> dict[str, int]:
@@ -277,6 +281,7 @@ def test_the_order_in_which_things_come_does_not_matter(case: Case, random: obje
     assert names(other_tree, other) == names(tree, found)
 
 
+@settings(max_examples=examples(100), deadline=None)
 @given(cases())
 def test_of_domains_at_the_layer_to_gather_in_the_fullest_is_taken(case: Case) -> None:
     """Without pods of the same kind, no candidate has less room than the one that is taken."""
