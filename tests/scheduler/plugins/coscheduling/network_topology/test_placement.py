@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES
+from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, POD_GROUPS
 from koordinator.scheduler.debug_output.output import diagnosis
+from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.plugin import Coscheduling
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.plugins.coscheduling.gang_fakes import with_annotations
@@ -179,6 +181,27 @@ def test_the_status_is_written_when_it_changes() -> None:
     detail = found.status.detail_status
     assert [each.topology_info.topology_name for each in detail] == ["", "s0", "b0", "b1", "s1", "b2", "b3", "s2", "b4"]
     assert detail[0].node_num == 9
+
+
+def test_a_status_that_is_as_it_should_be_is_not_written() -> None:
+    versions: list[str] = []
+
+    async def story(fixture: RunningScheduler) -> None:
+        for seconds in (5, 200):
+            await fixture.until_idle(seconds)
+            [found] = fixture.api.objects(CLUSTER_NETWORK_TOPOLOGIES.plural).values()
+            versions.append(found.metadata.resource_version)
+
+    play(story, network({}))
+    assert versions[0] == versions[1]
+
+
+def test_what_nobody_follows_is_not_watched() -> None:
+    for options, kinds in (({}, [POD_GROUPS, CLUSTER_NETWORK_TOPOLOGIES]), ({"followed": False}, [POD_GROUPS])):
+        view = ClusterView(NodeColumns())
+        plugin = profile(**options)(view).plugins["Coscheduling"]
+        assert list(plugin.watched_kinds) == kinds
+        assert plugin.watch_scope(CLUSTER_NETWORK_TOPOLOGIES) == ("", "metadata.name=default")
 
 
 def test_a_member_that_comes_while_the_others_are_tried_is_tried_after_them() -> None:
