@@ -11,6 +11,7 @@ from tests.scheduler.plugins.coscheduling.network_topology.topology_stories impo
     GATHERED,
     members,
     network,
+    notes,
     play,
     profile,
     spec,
@@ -81,3 +82,19 @@ def test_without_a_must_the_smallest_domain_that_can_be_freed_is_taken() -> None
 
 def test_pods_that_are_as_important_do_not_leave() -> None:
     assert ended(everywhere(10), members(2, GATHERED)) == (set(), {})
+
+
+def test_members_are_told_for_how_many_domains_would_have_room() -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        for pod in everywhere():
+            fixture.api.store(pod)
+        await fixture.until_idle()
+        for pod in important(members(3)):
+            fixture.api.store(pod)
+        await fixture.until_idle()
+
+    [note] = notes(play(story, network({}), profile(enable_preemption=True)), "g-0")
+    before, _, after = note.partition(" preemption: ")
+    text = "topology topologyNode BlockLayer/{}: {}"
+    assert ";".join(text.format(f"b{number}", 0) for number in range(4)) in before
+    assert ";".join(text.format(f"b{number}", 2) for number in range(4)) in after
