@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ LAYERS: Final = (
     {"topologyLayer": "BlockLayer", "parentTopologyLayer": "SpineLayer", "labelKey": ["example.com/tor", BLOCK]},
     {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "BlockLayer"},
 )
+_NOT_HELPFUL: Final = re.compile(r"\d+ Preemption is not helpful for scheduling, ")
 _LONGEST: Final = 45.0
 _TREE: Final = 40.0
 """The original looks at nodes every ten seconds."""
@@ -211,7 +213,8 @@ def _of_network(message: str) -> str:
     """The part of a message that is about the network; empty where another member's failure is passed on."""
     if message.find("GangGroup") >= 0:
         return ""
-    return message.partition(" preemption: ")[0]
+    # The original does not count nodes where nobody need leave, see differences.md.
+    return _NOT_HELPFUL.sub("", message)
 
 
 @asynccontextmanager
