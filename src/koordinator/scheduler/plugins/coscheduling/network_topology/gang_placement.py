@@ -23,13 +23,14 @@ from koordinator.scheduler.plugins.coscheduling.network_topology.planner import 
     INVALID_PLAN,
     NO_PENDING_PODS,
     NO_PLANNED_PODS,
-    CountSlots,
     Planner,
     TopologyPlan,
     in_turn,
 )
 from koordinator.scheduler.plugins.coscheduling.network_topology.requirements import TopologySpec
 
+CountSlots = Callable[[Sequence[PodInfo]], Slots | None]
+"""See Handle.slots."""
 _TOPOLOGY_EVENTS: Final = object_events(CLUSTER_NETWORK_TOPOLOGIES)
 EVENTS: Final = _TOPOLOGY_EVENTS | {EventKind.NODE_ADD, EventKind.NODE_LABEL}
 """What may bring a gang nearer to a place in the network, beside what the filters wait for that keep it off nodes."""
@@ -102,7 +103,8 @@ class GangPlacement:
             row_of = self._view.columns.row_of
             return plan.refusal or [(pod, row_of[plan.nodes[pod.uid]]) for pod in pods]
 
-        return replace(job, in_network=place, statuses=wave.plan.statuses if wave.plan is not None else None)
+        refused = wave.plan if wave.plan is not None and wave.plan.refusal else None
+        return replace(job, in_network=place, statuses=refused.statuses if refused is not None else None)
 
     @staticmethod
     def _slots_in(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -196,6 +196,3 @@ def existing_pods(view: ClusterView, kind: str, rows: Iterable[int]) -> dict[int
         if (on_row := view.pods_on[row])
     }
     return {row: count for row, count in found.items() if count}
-
-
-CountSlots = Callable[[Sequence[PodInfo]], Slots | None]
