@@ -76,14 +76,14 @@ def test_a_gang_that_nobody_declares_is_shown() -> None:
 
 
 def test_its_place_in_the_network_is_shown() -> None:
-    rooms = [{"domain": "BlockLayer/b1", "slots": 2}, {"domain": "BlockLayer/b0", "slots": 1}]
+    domain_slots = [{"domain": "BlockLayer/b1", "slots": 2}, {"domain": "BlockLayer/b0", "slots": 1}]
     sentences = ["No domain of BlockLayer can take all 3 members."]
-    network = {"domain": "", "wanted": 3, "sentences": sentences, "rooms": rooms, "moreRooms": 4}
+    network = {"domain": "", "wanted": 3, "sentences": sentences, "domainSlots": domain_slots, "moreDomains": 4}
     text = shown(network=network)
     for line in (
         "Its place in the network:",
         "No domain of BlockLayer can take all 3 members.",
-        "The domains with the most room, and 4 more:",
+        "The domains with the most free slots, and 4 more:",
     ):
         assert line in text
     assert [line.replace("│", "").split() for line in text.splitlines() if "BlockLayer/" in line] == [

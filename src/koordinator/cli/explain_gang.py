@@ -30,12 +30,12 @@ def print_gang(document: Mapping[str, Any], console: Console) -> None:
 
 def _print_network(network: Mapping[str, Any], console: Console) -> None:
     print_list(console, "Its place in the network:", network["sentences"])
-    if network["rooms"]:
+    if network["domainSlots"]:
         table = Table("domain", "has room for", "of")
-        for room in network["rooms"]:
-            table.add_row(escape(room["domain"]), str(room["slots"]), str(network["wanted"]))
-        more = f", and {network['moreRooms']} more" if network["moreRooms"] else ""
-        print_table(console, f"The domains with the most room{more}:", table)
+        for slots in network["domainSlots"]:
+            table.add_row(escape(slots["domain"]), str(slots["slots"]), str(network["wanted"]))
+        more = f", and {network['moreDomains']} more" if network["moreDomains"] else ""
+        print_table(console, f"The domains with the most free slots{more}:", table)
 
 
 def _declared(document: Mapping[str, Any]) -> str:

@@ -45,7 +45,7 @@ def explained(pods: list[Pod], api: SchedulerApi, later: Any = None, **options: 
 def test_the_domain_that_was_chosen_is_named_with_its_nodes() -> None:
     found = explained(members(3), network({"n4": 2}))
     assert found is not None
-    assert (found["domain"], found["rooms"]) == ("BlockLayer/b2", [])
+    assert (found["domain"], found["domainSlots"]) == ("BlockLayer/b2", [])
     assert found["sentences"] == ["The smallest domain that can take all 3 members is BlockLayer/b2: 2 on n4, 1 on n5."]
 
 
@@ -61,7 +61,7 @@ def test_the_room_of_each_domain_is_shown_where_none_has_enough() -> None:
     found = explained(members(3), network({"n3": 0}))
     assert found is not None
     assert found["sentences"] == ["No domain of BlockLayer can take all 3 members."]
-    assert [tuple(each.values()) for each in found["rooms"]] == [
+    assert [tuple(each.values()) for each in found["domainSlots"]] == [
         ("BlockLayer/b0", 2),
         ("BlockLayer/b2", 2),
         ("BlockLayer/b3", 2),

@@ -77,9 +77,9 @@ def expected(places: Mapping[str, str], existing: Mapping[str, int], feasible: l
         for ours, theirs in zip(chain(one), chain(other), strict=True):
             if difference := count(theirs, existing) - count(ours, existing):
                 return difference
-        room = dict.fromkeys(feasible, 1)
+        slots = dict.fromkeys(feasible, 1)
         for ours, theirs in zip(chain(one), chain(other), strict=True):
-            if difference := count(ours, room) - count(theirs, room):
+            if difference := count(ours, slots) - count(theirs, slots):
                 return difference
         return -1 if one < other else 1
 

@@ -17,7 +17,7 @@ from koordinator.scheduler.plugins.coscheduling.network_topology.requirements im
 from koordinator.scheduler.plugins.coscheduling.network_topology.solver import (
     Demand,
     Distribution,
-    Offer,
+    NodeSlots,
     demand_of,
     distribute,
 )
@@ -42,15 +42,15 @@ def ask(
 ) -> tuple[str, dict[str, int]]:
     """The domain, and the nodes with how many each gets, in their order."""
     tree = tree_of(places)
-    found = distribute(tree, Demand(count, gather, multiples), offer_of(tree, slots, scores or {}, existing or {}))
+    found = distribute(tree, Demand(count, gather, multiples), node_slots(tree, slots, scores or {}, existing or {}))
     if found.domain is None:
         assert found.by_node == ()
         return "", {}
     return tree.names[found.domain], {tree.names[leaf]: given for leaf, given in found.by_node}
 
 
-def offer_of(tree: Tree, slots: dict[str, int], scores: dict[str, int], existing: dict[str, int]) -> Offer:
-    return Offer(*({tree.leaf_of[name]: n for name, n in each.items()} for each in (slots, scores, existing)))
+def node_slots(tree: Tree, slots: dict[str, int], scores: dict[str, int], existing: dict[str, int]) -> NodeSlots:
+    return NodeSlots(*({tree.leaf_of[name]: n for name, n in each.items()} for each in (slots, scores, existing)))
 
 
 def each(slots: int) -> dict[str, int]:
@@ -200,7 +200,7 @@ def path(case: Case, name: str) -> tuple[str, ...]:
 
 def solved(case: Case) -> tuple[Tree, Distribution]:
     tree = tree_of(case.places)
-    return tree, distribute(tree, case.demand, offer_of(tree, case.slots, {}, case.existing))
+    return tree, distribute(tree, case.demand, node_slots(tree, case.slots, {}, case.existing))
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -287,5 +287,5 @@ def test_of_domains_at_the_layer_to_gather_in_the_fullest_is_taken(case: Case) -
     """Without pods of the same kind, no candidate has less room than the one that is taken."""
     tree, found = solved(Case(case.places, case.slots, {}, case.demand))
     if found.domain is not None and found.depth == found.gather_depth:
-        rooms = [found.slots[domain] for domain in tree.levels[found.depth].tolist()]
-        assert found.slots[found.domain] == min(room for room in rooms if room >= case.demand.count)
+        domain_slots = [found.slots[domain] for domain in tree.levels[found.depth].tolist()]
+        assert found.slots[found.domain] == min(slots for slots in domain_slots if slots >= case.demand.count)

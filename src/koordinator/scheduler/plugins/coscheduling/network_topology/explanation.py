@@ -13,19 +13,19 @@ _SHOWN: Final = 10
 
 def explain_network(topology: ClusterTopology | None, plan: TopologyPlan | None, *, heeded: bool) -> dict[str, Any]:
     """For a gang that asks for a place. ``topology`` is None when nobody follows the network; ``heeded``: the profile
-    cares for what gangs ask of it. ``rooms`` are for how many members domains have room, where none has enough."""
+    cares for what gangs ask of it. Where no domain has slots enough, ``domainSlots`` says how many each has."""
     sentences = [*_why_unknown(topology, heeded=heeded)]
     if heeded and plan is not None:
         sentences += _of_plan(plan)
     elif not sentences:
         sentences.append("No attempt has been made to find it yet.")
-    rooms = plan.rooms if heeded and plan is not None and plan.refusal else ()
+    domain_slots = plan.domain_slots if heeded and plan is not None and plan.refusal else ()
     return {
         "domain": plan.domain if plan is not None else "",
         "wanted": plan.wanted if plan is not None else None,
         "sentences": sentences,
-        "rooms": [{"domain": room.domain, "slots": room.slots} for room in rooms],
-        "moreRooms": plan.domains - len(rooms) if plan is not None and rooms else 0,
+        "domainSlots": [{"domain": slots.domain, "slots": slots.slots} for slots in domain_slots],
+        "moreDomains": plan.domains - len(domain_slots) if plan is not None and domain_slots else 0,
     }
 
 

@@ -20,7 +20,7 @@ from koordinator.scheduler.plugins.coscheduling.network_topology.requirements im
 from koordinator.scheduler.plugins.coscheduling.network_topology.solver import (
     Demand,
     Distribution,
-    Offer,
+    NodeSlots,
     demand_of,
     distribute,
 )
@@ -33,7 +33,7 @@ _DOMAINS_KEPT: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class DomainSlots:
     """For how many members a domain (``layer/name``) has room."""
 
     domain: str
@@ -51,7 +51,7 @@ class TopologyPlan:
     domain: str = ""
     """The smallest one that takes all of them, as ``layer/name``."""
     refusal: str = ""
-    rooms: tuple[Room, ...] = ()
+    domain_slots: tuple[DomainSlots, ...] = ()
     """The domains one of which had to take all of them, those with the most room first; not all if there are many."""
     domains: int = 0
     """How many there are."""
@@ -107,8 +107,8 @@ class Planner:
         """``scores`` by row."""
         by_row = slots.by_row
         existing = self._existing(by_row)
-        offer = Offer(self._by_leaf(by_row), self._by_leaf(scores or {}), self._by_leaf(existing))
-        found = distribute(self._tree, self._demand, offer)
+        nodes = NodeSlots(self._by_leaf(by_row), self._by_leaf(scores or {}), self._by_leaf(existing))
+        found = distribute(self._tree, self._demand, nodes)
         if found.domain is None:
             return self._failed(found, slots)
         return TopologyPlan(
@@ -116,7 +116,7 @@ class Planner:
             self._demand,
             nodes=self._assigned(found.by_node),
             domain=self._tree.text(found.domain, found.depth),
-            rooms=self._rooms(found),
+            domain_slots=self._domain_slots(found),
             domains=found.gathered.shape[0],
             layers=self._tree.layers,
             left_out=self._left_out(),
@@ -150,7 +150,7 @@ class Planner:
 
     def _failed(self, found: Distribution, slots: Slots) -> TopologyPlan:
         tree, demand = self._tree, self._demand
-        rooms = sorted(
+        domains = sorted(
             f"topology topologyNode {tree.text(domain, found.gather_depth)}: {found.slots[domain]}"
             for domain in found.gathered.tolist()
         )
@@ -159,7 +159,7 @@ class Planner:
             for reason in status.reasons:
                 reasons[reason.text] += status.rows.shape[0]
         text = (
-            f"no candidate topology nodes can accommodate job, desiredOfferSlot: {demand.count}, {';'.join(rooms)}, "
+            f"no candidate topology nodes can accommodate job, desiredOfferSlot: {demand.count}, {';'.join(domains)}, "
             f"{fit_error(slots.rows.shape[0], reasons)}"
         )
         if demand.multiples:
@@ -169,7 +169,7 @@ class Planner:
             len(self._pods),
             demand,
             refusal=text,
-            rooms=self._rooms(found),
+            domain_slots=self._domain_slots(found),
             domains=found.gathered.shape[0],
             layers=tree.layers,
             left_out=self._left_out(),
@@ -177,11 +177,12 @@ class Planner:
             statuses=slots.statuses,
         )
 
-    def _rooms(self, found: Distribution) -> tuple[Room, ...]:
+    def _domain_slots(self, found: Distribution) -> tuple[DomainSlots, ...]:
         # A stable sort keeps domains of equal room in the order of their names.
         fullest = found.gathered[np.argsort(-found.slots[found.gathered], kind="stable")][:_DOMAINS_KEPT]
         return tuple(
-            Room(self._tree.text(domain, found.gather_depth), int(found.slots[domain])) for domain in fullest.tolist()
+            DomainSlots(self._tree.text(domain, found.gather_depth), int(found.slots[domain]))
+            for domain in fullest.tolist()
         )
 
     def _left_out(self) -> tuple[str, ...]:

@@ -86,13 +86,13 @@ def _in_order(tree: Tree, names: list[str], rows: Rows, existing: dict[int, int]
     first, each compared in the node's domain, the one around it and so on. Nodes that are in no domain come last."""
     leaves = np.array([tree.leaf_of.get(names[row], -1) for row in rows.tolist()], dtype=np.intp)
     pods = tree.sums(_by_leaf(tree, names, existing))
-    room = tree.sums({leaf: 1 for leaf in leaves.tolist() if leaf >= 0})
+    slots = tree.sums({leaf: 1 for leaf in leaves.tolist() if leaf >= 0})
     keys: list[NDArray[Any]] = [np.array([names[row] for row in rows.tolist()])]
     chains: list[NDArray[np.intp]] = [leaves]
     for _ in tree.layers[1:]:
         chains.append(np.where(chains[-1] >= 0, tree.parents[chains[-1]], -1))
     # lexsort goes by its last key first.
-    keys += [np.where(chain >= 0, room[chain], 0) for chain in reversed(chains)]
+    keys += [np.where(chain >= 0, slots[chain], 0) for chain in reversed(chains)]
     keys += [np.where(chain >= 0, -pods[chain], 0) for chain in reversed(chains)]
     keys.append(leaves < 0)
     return np.lexsort(keys)

@@ -44,7 +44,7 @@ def demand_of(spec: TopologySpec, count: int, tree: Tree) -> Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class NodeSlots:
     """What nodes have, by the number of their domain: for how many members there is room, how good they are, and how
     many pods of the same kind there are. Those that are left out have nothing."""
 
@@ -67,10 +67,10 @@ class Distribution:
     """The domains of nodes in the order in which members are assigned, with how many of them each gets."""
 
 
-def distribute(tree: Tree, demand: Demand, offer: Offer) -> Distribution:
+def distribute(tree: Tree, demand: Demand, nodes: NodeSlots) -> Distribution:
     """The same for the same arguments, whatever order they are in."""
     steps = _steps(tree, demand)
-    slots = _slots(tree, offer, steps)
+    slots = _slots(tree, nodes, steps)
     gather_depth = tree.depth_of(demand.gather_in) if demand.gather_in else 0
     gathered = tree.levels[gather_depth] if gather_depth is not None else _NOWHERE
     found = Distribution(gathered, gather_depth or 0, slots)
@@ -79,7 +79,7 @@ def distribute(tree: Tree, demand: Demand, offer: Offer) -> Distribution:
     candidates, depth = _smallest(tree, slots, demand.count, gathered, gather_depth or 0)
     if not candidates:
         return found
-    order = _Order(tree, slots, tree.sums(offer.scores), tree.sums(offer.existing))
+    order = _Order(tree, slots, tree.sums(nodes.scores), tree.sums(nodes.existing))
     # Any would do: a domain of which the slots are enough can place that many, see _steps.
     best = min(candidates, key=lambda domain: order.key(domain, fullest_first=True))
     by_node: list[tuple[int, int]] = []
@@ -97,11 +97,11 @@ def _steps(tree: Tree, demand: Demand) -> list[int]:
     return steps
 
 
-def _slots(tree: Tree, offer: Offer, steps: Sequence[int]) -> NDArray[np.int64]:
+def _slots(tree: Tree, nodes: NodeSlots, steps: Sequence[int]) -> NDArray[np.int64]:
     if steps[ROOT] == 1:
-        return tree.sums(offer.slots)
+        return tree.sums(nodes.slots)
     found = np.zeros(len(tree), dtype=np.int64)
-    for leaf, amount in offer.slots.items():
+    for leaf, amount in nodes.slots.items():
         found[leaf] = amount
     for depth in reversed(range(len(tree.layers))):
         level = tree.levels[depth]
