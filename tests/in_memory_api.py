@@ -438,7 +438,7 @@ class _Storage(MemoryStorage):
     def changes(self, prefix: str, since: int) -> list[Change]:
         self._flush()
         cursor, found = self._watch_cache.watch(prefix, since), list[Change]()
-        while batch := cursor._take():
+        while batch := cursor.pending():
             found += batch
         cursor.close()
         return found

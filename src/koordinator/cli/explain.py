@@ -135,7 +135,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--request-timeout",
-        type=_seconds,
+        type=seconds,
         default=SECONDS,
         metavar="SECONDS",
         help="how long to wait for each answer (default: %(default)g)",
@@ -183,23 +183,23 @@ def run(options: argparse.Namespace) -> int:
         text = _json(answer, cluster, terminal) if options.output == "json" else _text(answer, cluster, terminal)
         write(text, stream, terminal)
     except ExplainError as error:
-        return _say(str(error), error.status)
+        return say(str(error), error.status)
     except ConfigurationError as error:
-        return _say(str(error), UsageError.status)
+        return say(str(error), UsageError.status)
     except KoordinatorError as error:
-        return _say(str(error), NOT_REACHED)
+        return say(str(error), NOT_REACHED)
     except BrokenPipeError:
         close_quietly(stream)
         return PIPE_CLOSED
     except KeyboardInterrupt:
-        return _say("interrupted", INTERRUPTED)
+        return say("interrupted", INTERRUPTED)
     except OSError as error:
         close_quietly(stream)
-        return _say(f"the explanation could not be written: {error.strerror or error}", NOT_REACHED)
+        return say(f"the explanation could not be written: {error.strerror or error}", NOT_REACHED)
     except Exception as error:
-        return _defect(error)
+        return defect(error)
     if answer.incomplete is not None:
-        return _say(f"koord-scheduler could not be asked, this is from the API alone: {answer.incomplete}", API_ALONE)
+        return say(f"koord-scheduler could not be asked, this is from the API alone: {answer.incomplete}", API_ALONE)
     return EXPLAINED
 
 
@@ -295,7 +295,7 @@ def _asked(document: Mapping[str, Any], kind: str, cluster: Cluster | None) -> I
         yield f"Asked: {cluster.name}"
 
 
-def _say(text: str, status: int) -> int:
+def say(text: str, status: int) -> int:
     """One sentence, whatever lines a server has put into it."""
     try:
         print(f"koord: {' '.join(text.split())}", file=sys.stderr, flush=True)
@@ -305,14 +305,14 @@ def _say(text: str, status: int) -> int:
     return status
 
 
-def _defect(error: Exception) -> int:
+def defect(error: Exception) -> int:
     """Nothing that a user did: the sentence names the place for whoever is told."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(last.filename).name}:{last.lineno}"
-    return _say(f"a defect of this command, please report it: {type(error).__name__}: {error} ({where})", DEFECT)
+    return say(f"a defect of this command, please report it: {type(error).__name__}: {error} ({where})", DEFECT)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)s?", text)
     if found is None or not float(found[1]):
         raise argparse.ArgumentTypeError(f"{text!r}: seconds are needed, such as 15 or 2.5s")

@@ -82,6 +82,8 @@ class SchedulerOptions:
     """Compare the evaluation behind every decision with a fresh one, and log differences."""
     diagnosis_queue: int = 1000
     """Diagnoses that may wait to be logged; those beyond are dropped."""
+    decisions_kept: int = 2048
+    """Pods of which the last attempts are remembered."""
 
 
 class Scheduler:
@@ -112,7 +114,7 @@ class Scheduler:
         self._loops = metrics.loops(clock)
         errors = PluginErrors(clock.monotonic, metrics.plugin_error, metrics.plugin_resync)
         self.state = ClusterState(view, self._handler_failed)
-        self.decisions = DecisionLog()
+        self.decisions = DecisionLog(self._options.decisions_kept)
         profiles = build_profiles(view)
         for profile in profiles:
             self.state.add_event_handlers(profile.event_handlers)

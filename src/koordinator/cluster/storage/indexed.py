@@ -159,14 +159,18 @@ class IndexedStorage(ABC):
                 write.done.set_exception(failure)
 
 
-# A store that forgets with the process: for tests and for throw-away clusters.
+# A store that forgets with the process: for tests, for throw-away clusters and for simulations.
 
 
 class MemoryStorage(IndexedStorage):
-    """``interface.Storage`` without a disk."""
+    """``interface.Storage`` without a disk. ``objects`` are there from the start; the last of them has the store's
+    revision."""
 
-    def __init__(self, limits: HistoryLimits | None = None) -> None:
+    def __init__(self, limits: HistoryLimits | None = None, objects: Sequence[Stored] = ()) -> None:
         super().__init__(limits or HistoryLimits())
+        if objects:
+            revision = objects[-1].revision
+            self._watch_cache.restore(objects, (), revision, revision)
 
     def _persist(self, changes: Sequence[Change]) -> None:
         """What is in memory is as durable as this store gets."""

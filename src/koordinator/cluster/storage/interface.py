@@ -112,6 +112,10 @@ class Watch(Protocol):
         """
         ...
 
+    def pending(self) -> Sequence[Change]:
+        """The next changes that are there already; empty when there are none. Raises Compacted as ``next`` does."""
+        ...
+
     def wake(self) -> None:
         """Make ``next`` return now, if need be with nothing, and bring ``revision`` up to date."""
         ...

@@ -205,7 +205,7 @@ class WatchCursor:
 
     async def next(self) -> Sequence[Change] | None:
         while not self._closed:
-            changes = self._take()
+            changes = self.pending()
             if changes or self._woken:
                 self._woken = False
                 return changes
@@ -213,7 +213,7 @@ class WatchCursor:
             await self._waiter
         return None
 
-    def _take(self) -> Sequence[Change]:
+    def pending(self) -> Sequence[Change]:
         changes = self._collection.since(self.revision, _BATCH)
         # A revision beyond the store's own (a client that knew a younger store) must not be moved back.
         self.revision = (

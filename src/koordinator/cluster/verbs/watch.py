@@ -91,7 +91,7 @@ class WatchSession:
                 await self._send(send, batch)
             self.pending.clear()
             while (changes := await cursor.next()) is not None:
-                events = [e for change in changes if (e := _seen_through(self._selection, change)) is not None]
+                events = [e for change in changes if (e := seen_through(self._selection, change)) is not None]
                 if not changes and self._bookmarks:
                     events.append(WatchEvent("BOOKMARK", Stored("", b"", cursor.revision)))
                 for batch in _batches(events):
@@ -144,7 +144,7 @@ def _starts_with_state(options: ListOptions) -> bool:
     return not options.revision
 
 
-def _seen_through(selection: Selection, change: Change) -> WatchEvent | None:
+def seen_through(selection: Selection, change: Change) -> WatchEvent | None:
     """For a reader with a selector an object appears when it starts to match and is deleted when it stops."""
     current, previous = change.current, change.previous
     if change.type == "deleted":

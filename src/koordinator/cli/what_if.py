@@ -1,0 +1,309 @@
+"""``koord what-if``: what a change would do to a cluster, found out on a snapshot in this process."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.cli.data_folder import default_data_folder
+from koordinator.cli.explain import defect, say, seconds
+from koordinator.cli.explain_failure import INTERRUPTED, NOT_REACHED, PIPE_CLOSED, UNUSABLE, ExplainError
+from koordinator.cli.explain_terminal import Terminal, close_quietly, output, text_of, write
+from koordinator.cli.what_if_input import read_objects, scheduler_configuration, snapshot_for
+from koordinator.cli.what_if_report import print_outcome
+from koordinator.simulate.change import Change, ChangeError
+from koordinator.simulate.fit import Fit
+from koordinator.simulate.node_changes import AddNodes, Drain, RemoveNodes
+from koordinator.simulate.object_changes import Apply, Delete, Scale
+from koordinator.simulate.simulated_cluster import SimulationOptions
+from koordinator.simulate.snapshot import SnapshotError
+from koordinator.simulate.what_if import what_if
+from koordinator.simulate.workloads import parse_workload
+
+FOUND_PROBLEMS: Final = 6
+"""The exit status with ``--check``."""
+_SECONDS: Final = 60.0
+Make = Callable[[argparse.Namespace, str], Sequence[Change]]
+"""From the command line and the namespace to the changes."""
+
+_DESCRIPTION = """\
+What would happen? A snapshot of the cluster is listed into this process, the change is made there, and the real
+koord-scheduler places, evicts and preempts pods there until nothing moves. Nothing is written to the cluster: list
+requests are all that it is sent, so that a role that may only list is enough (docs/examples/what-if-role.yaml).
+"""
+_EPILOG = """\
+examples:
+  koord what-if drain node-3                      where would its pods go, and what would stay pending?
+  koord what-if apply -f web.yaml --replicas 20   would these pods fit, and who would have to make way for them?
+  koord what-if fit -f web.yaml                   how many more of them fit, and what stops the next one?
+  koord what-if scale deployment/web --replicas 30 -n shop
+  koord what-if add-node --like node-3 --count 2  which pending pods would two more nodes take?
+  koord what-if remove-node node-3                as if the machine were gone from one moment to the next
+  koord what-if delete deployment/old -n shop     what would have room then?
+  koord what-if snapshot today.snapshot           keep a snapshot, to ask it later and elsewhere:
+  koord what-if drain node-3 --snapshot today.snapshot
+
+koord what-if COMMAND --help has the options of each.
+
+exit status:
+  0 simulated                           3 what the change names is not there, or would be refused
+  1 no snapshot could be taken          4 not signed in, or not allowed to list
+  2 a wrong command, file or kubeconfig 6 with --check: pods would stay pending, or could not be evicted
+  130 interrupted, 141 the reader of the output is gone, 70 a defect of this command
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register the command and its options."""
+    parser = commands.add_parser(
+        "what-if",
+        help="say what a change would do: a drain, a new workload, another node",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    common = _common()
+    kinds = parser.add_subparsers(title="what", metavar="COMMAND", required=True)
+    for add in (
+        _add_apply,
+        _add_fit,
+        _add_scale,
+        _add_delete,
+        _add_drain,
+        _add_add_node,
+        _add_remove_node,
+        _add_snapshot,
+    ):
+        add(kinds, common)
+
+
+def _common() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="of objects that name none (default: the context's)")
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="tables for people, or all that is known"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="exit with 6 where pods would stay pending or could not be evicted"
+    )
+    group = parser.add_argument_group("the snapshot (default: of kubectl's cluster, else of that of koord up)")
+    where = group.add_mutually_exclusive_group()
+    where.add_argument("--kubeconfig", type=Path, metavar="FILE", help="instead of KUBECONFIG and ~/.kube/config")
+    where.add_argument(
+        "--data", type=Path, metavar="DIR", help=f"the folder of a koord up (default: {default_data_folder()})"
+    )
+    where.add_argument("--snapshot", type=Path, metavar="FILE", help="one that was saved; no cluster is asked")
+    group.add_argument("--context", default="", metavar="NAME", help="of the kubeconfig (default: the current one)")
+    group.add_argument("--save", type=Path, metavar="FILE", help="keep the snapshot, readable by you alone")
+    group.add_argument(
+        "--request-timeout",
+        type=seconds,
+        default=_SECONDS,
+        metavar="SECONDS",
+        help="how long to wait for each list (default: %(default)g)",
+    )
+    group = parser.add_argument_group("the simulation")
+    group.add_argument(
+        "--scheduler-config",
+        type=Path,
+        metavar="FILE",
+        help="the scheduler's configuration (default: that of the cluster)",
+    )
+    group.add_argument(
+        "--look-ahead",
+        type=seconds,
+        default=SimulationOptions().look_ahead,
+        metavar="SECONDS",
+        help="simulated time after the last placement, in which controllers may still act (default: %(default)g)",
+    )
+    group.add_argument("--seed", type=int, default=0, help="decides between nodes with the same score (default: 0)")
+    return parser
+
+
+_Kinds = argparse._SubParsersAction  # what add_subparsers returns
+
+
+def _command(
+    kinds: Any, common: argparse.ArgumentParser, name: str, summary: str, make: Make
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = kinds.add_parser(name, help=summary, description=summary, parents=[common])
+    parser.set_defaults(run=run, make=make)
+    return parser
+
+
+def _add_apply(kinds: Any, common: argparse.ArgumentParser) -> None:
+    summary = "apply objects: pods, workloads, quotas, priority classes, reservations, nodes"
+    parser = _command(kinds, common, "apply", summary, _apply)
+    _add_files(parser)
+    parser.add_argument("--replicas", type=_count, metavar="N", help="of each workload, or pods like each Pod")
+
+
+def _apply(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
+    return [Apply(read_objects(options.files), namespace, options.replicas)]
+
+
+def _add_fit(kinds: Any, common: argparse.ArgumentParser) -> None:
+    summary = "how many more pods like this one fit, and what stops the next one"
+    parser = _command(kinds, common, "fit", summary, _fit)
+    _add_files(parser)
+    parser.add_argument("--at-most", type=_count, default=1000, metavar="N", help="(default: %(default)d)")
+    parser.add_argument("--with-preemption", action="store_true", help="they may evict pods that are less important")
+
+
+def _fit(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
+    objects = read_objects(options.files)
+    if len(objects) != 1:
+        raise ConfigurationError("-f", f"{len(objects)} objects", "one pod, or one workload with a template, is needed")
+    return [Fit(objects[0], namespace, options.at_most, options.with_preemption)]
+
+
+def _add_scale(kinds: Any, common: argparse.ArgumentParser) -> None:
+    parser = _command(kinds, common, "scale", "give a workload another number of pods", _scale)
+    parser.add_argument("workload", metavar="KIND/NAME", help="such as deployment/web")
+    parser.add_argument("--replicas", type=_count, required=True, metavar="N")
+
+
+def _scale(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
+    return [Scale(parse_workload(options.workload, namespace), options.replicas)]
+
+
+def _add_delete(kinds: Any, common: argparse.ArgumentParser) -> None:
+    parser = _command(kinds, common, "delete", "delete an object, a workload with its pods", _delete)
+    parser.add_argument("object", metavar="KIND/NAME", help="such as deployment/web or elasticquota/team-a")
+
+
+def _delete(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
+    kind, slash, name = options.object.partition("/")
+    if not (kind and slash and name):
+        raise ConfigurationError("delete", options.object, "KIND/NAME is needed")
+    return [Delete(kind, name, namespace)]
+
+
+def _add_drain(kinds: Any, common: argparse.ArgumentParser) -> None:
+    summary = "drain nodes, as kubectl drain --ignore-daemonsets --delete-emptydir-data"
+    parser = _command(kinds, common, "drain", summary, _drain)
+    parser.add_argument("nodes", nargs="+", metavar="NODE")
+    parser.add_argument("--force", action="store_true", help="also pods without a controller, which are lost")
+
+
+def _drain(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
+    return [Drain(options.nodes, force=options.force)]
+
+
+def _add_add_node(kinds: Any, common: argparse.ArgumentParser) -> None:
+    parser = _command(kinds, common, "add-node", "add empty nodes like one that there is", _add_node)
+    parser.add_argument("--like", required=True, metavar="NODE")
+    parser.add_argument("--count", type=_positive, default=1, metavar="N", help="(default: 1)")
+    parser.add_argument(
+        "--label", type=_label, action="append", default=[], metavar="KEY=VALUE", help="instead of that of the node"
+    )
+
+
+def _add_node(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
+    return [AddNodes(options.like, options.count, tuple(options.label))]
+
+
+def _add_remove_node(kinds: Any, common: argparse.ArgumentParser) -> None:
+    summary = "remove nodes from one moment to the next, as when machines fail; no budget is asked"
+    parser = _command(kinds, common, "remove-node", summary, _remove_node)
+    parser.add_argument("nodes", nargs="+", metavar="NODE")
+
+
+def _remove_node(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
+    return [RemoveNodes(options.nodes)]
+
+
+def _add_snapshot(kinds: Any, common: argparse.ArgumentParser) -> None:
+    summary = "keep a snapshot for later; it has neither Secrets nor the environment of containers"
+    parser: argparse.ArgumentParser = kinds.add_parser("snapshot", help=summary, description=summary, parents=[common])
+    parser.add_argument("file", type=Path, metavar="FILE", help="is made readable by you alone")
+    parser.set_defaults(run=run, make=None)
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f", dest="files", action="append", required=True, metavar="FILE", help="YAML or JSON; - for standard input"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Simulate, print; the exit status is documented in the help. Whatever goes wrong is one sentence on standard
+    error."""
+    stream, terminal = output()
+    try:
+        with asyncio.Runner() as runner:
+            document = runner.run(_save_alone(options) if options.make is None else _simulate(options))
+        write(_rendered(document, options.output, terminal), stream, terminal)
+    except ExplainError as error:
+        return say(str(error), error.status)
+    except ConfigurationError as error:
+        return say(str(error), UNUSABLE)
+    except ChangeError as error:
+        return say(str(error), 3)
+    except SnapshotError as error:
+        return say(str(error), 4 if "cannot be listed" in str(error) else UNUSABLE)
+    except KoordinatorError as error:
+        return say(str(error), NOT_REACHED)
+    except BrokenPipeError:
+        close_quietly(stream)
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        return say("interrupted", INTERRUPTED)
+    except Exception as error:
+        return defect(error)
+    has_problems = bool(document.get("pending") or document.get("blocked"))
+    return FOUND_PROBLEMS if options.check and has_problems else 0
+
+
+async def _simulate(options: argparse.Namespace) -> dict[str, Any]:
+    # Before the cluster is asked: what was typed wrong shows at once.
+    configuration = scheduler_configuration(options.scheduler_config)
+    if options.namespace or options.snapshot:
+        options.make(options, options.namespace or "default")
+    snapshot, namespace = await snapshot_for(options)
+    changes = options.make(options, namespace)
+    return await what_if(snapshot, changes, configuration, SimulationOptions(options.look_ahead, options.seed))
+
+
+async def _save_alone(options: argparse.Namespace) -> dict[str, Any]:
+    options.save = options.file
+    snapshot, _ = await snapshot_for(options)
+    return {
+        "saved": str(options.file),
+        "cluster": snapshot.cluster,
+        "ended": snapshot.ended.isoformat(),
+        "objects": {kind: len(found) for kind, found in snapshot.objects.items()},
+        "missing": dict(snapshot.missing),
+    }
+
+
+def _rendered(document: dict[str, Any], form: str, terminal: Terminal) -> str:
+    if form == "json":
+        return json.dumps(document, indent=2, ensure_ascii=not terminal.encoding.startswith("utf")) + "\n"
+    console = terminal.console()
+    print_outcome(terminal.readable(document), console)
+    return text_of(console)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: a number from 0 on is needed")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r}: a number from 1 on is needed")
+    return int(text)
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r}: KEY=VALUE is needed")
+    return key, value

@@ -1,0 +1,141 @@
+"""What a what-if starts from: a snapshot that is taken or read, the scheduler's configuration, and files of objects."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from koordinator.api.codec import encode
+from koordinator.api.document import Document
+from koordinator.base.errors import ConfigurationError
+from koordinator.base.strict_yaml import load_documents
+from koordinator.cli.data_folder import default_data_folder
+from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster
+from koordinator.cli.explain_failure import ExplainError, explain_error
+from koordinator.cli.explain_source import ProgramEndpoint, fetch
+from koordinator.kube.connect import connected
+from koordinator.kube.errors import KubeError
+from koordinator.scheduler.configuration import SchedulerConfiguration, load_configuration
+from koordinator.simulate.snapshot import Snapshot, load, save
+from koordinator.simulate.snapshot_reader import take_snapshot
+
+STANDARD_INPUT = "-"
+
+
+async def snapshot_for(options: argparse.Namespace) -> tuple[Snapshot, str]:
+    """The snapshot that was asked for, written where ``--save`` says, and the namespace that names without one are in.
+    Raises ExplainError and KoordinatorError."""
+    if options.snapshot is not None:
+        return load(options.snapshot), options.namespace or "default"
+    cluster = _cluster(options)
+    snapshot = await _take(cluster, options.request_timeout)
+    if options.save is not None:
+        save(snapshot, options.save)
+    return snapshot, options.namespace or cluster.namespace
+
+
+def scheduler_configuration(path: Path | None) -> SchedulerConfiguration | None:
+    """That of ``--scheduler-config``; None where the snapshot says it. Raises ConfigurationError."""
+    return None if path is None else load_configuration(path)
+
+
+def read_objects(paths: Sequence[str]) -> list[Document]:
+    """The objects of YAML or JSON files, the members of lists among them. Raises ConfigurationError."""
+    found: list[Document] = []
+    for path in paths:
+        source = "standard input" if path == STANDARD_INPUT else path
+        for index, document in enumerate(load_documents(_text(path), source)):
+            found += _objects(document, f"{source}: document {index + 1}")
+    if not found:
+        raise ConfigurationError("-f", ", ".join(paths), "a file with at least one object is needed")
+    return found
+
+
+def _objects(document: Any, where: str) -> list[Document]:
+    if not isinstance(document, dict):
+        raise ConfigurationError(where, document, "an object with apiVersion, kind and metadata is needed")
+    if str(document.get("kind", "")).endswith("List") and isinstance(document.get("items"), list):
+        return [
+            obj for index, item in enumerate(document["items"]) for obj in _objects(item, f"{where}.items[{index}]")
+        ]
+    for name in ("apiVersion", "kind"):
+        if not isinstance(document.get(name), str) or not document[name]:
+            raise ConfigurationError(f"{where}.{name}", document.get(name), "an object says what it is")
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
+        raise ConfigurationError(f"{where}.metadata", metadata, "a name is needed")
+    # Times, which YAML knows and JSON does not, become texts.
+    plain: Document = _plain(document)
+    return [plain]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _text(path: str) -> str:
+    if path == STANDARD_INPUT:
+        return sys.stdin.read()
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError("-f", path, f"a readable YAML file ({error})") from error
+
+
+def _cluster(options: argparse.Namespace) -> Cluster:
+    cluster = find_cluster(
+        ClusterOptions(options.kubeconfig, options.context, options.data, options.request_timeout, os.environ)
+    )
+    if cluster is None or cluster.client is None:
+        raise ExplainError(
+            "no cluster found: there is no kubeconfig (KUBECONFIG, ~/.kube/config), and "
+            f"{default_data_folder()} is not the folder of a running koord up; name its folder with --data, a "
+            "cluster with --kubeconfig, or a saved snapshot with --snapshot"
+        )
+    return cluster
+
+
+async def _take(cluster: Cluster, seconds: float) -> Snapshot:
+    assert cluster.client is not None
+    try:
+        async with connected(cluster.client) as client:
+            snapshot = await take_snapshot(client, cluster.name, lambda: datetime.now(UTC))
+    except KubeError as error:
+        raise explain_error(error, cluster.name, seconds) from error
+    if cluster.data is None:
+        return snapshot
+    return replace(snapshot, **await _configuration_of_local(cluster.data, seconds))
+
+
+async def _configuration_of_local(data: Path, seconds: float) -> dict[str, str]:
+    """A scheduler that runs on this machine says itself what it is configured with; where none does, nobody knows."""
+    endpoint = ProgramEndpoint(
+        url=None,
+        client=None,
+        lease=("", ""),
+        port=0,
+        data=data,
+        cluster="the local cluster of koord up",
+        seconds=seconds,
+    )
+    try:
+        document = await fetch(endpoint, "/configz")
+        configuration = document["componentconfig"]
+    except (ExplainError, KeyError, TypeError):
+        return {}
+    return {
+        "scheduler_configuration": encode(configuration).decode(),
+        "configuration_source": "the koord-scheduler of koord up (/configz)",
+    }

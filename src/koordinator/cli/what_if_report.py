@@ -1,0 +1,238 @@
+"""The outcome of a what-if on a terminal, what matters most first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from koordinator.cli.explain_terminal import escape, print_list, print_table, print_text
+
+_ROWS: Final = 15
+_NAMES: Final = 4
+_SHOWN_FIRST: Final = ("cpu", "memory")
+Document = Mapping[str, Any]
+
+
+def print_outcome(document: Document, console: Console) -> None:
+    """Write it."""
+    if "saved" in document:
+        _print_saved(document, console)
+        return
+    print_text(console, f"[bold]What if {escape('; '.join(document['changes']))}?[/bold]")
+    print_text(console, escape(_sentence(document)), indent=2)
+    print_list(console, "What could not be done", document["blocked"])
+    if "fit" in document:
+        _print_fit(document["fit"], console)
+    else:
+        _print_placed(document["placed"], console)
+    _print_preempted(document["departed"], console)
+    _print_lost(document["departed"], console)
+    _print_pending(document["pending"], console)
+    _print_reservations(document["reservations"], console)
+    _print_nodes(document, console)
+    _print_remarks(document, console)
+
+
+def _print_saved(document: Document, console: Console) -> None:
+    objects = document["objects"]
+    counts = f"{_count(objects.get('nodes', 0), 'node')}, {_count(objects.get('pods', 0), 'pod')}"
+    total = _count(sum(objects.values()), "object")
+    print_text(console, escape(f"{document['saved']}: {counts}, {total} in all, of {document['cluster']}"))
+    print_list(console, "Not in it", [f"{kind}: {why}" for kind, why in document["missing"].items()])
+
+
+def _sentence(document: Document) -> str:
+    placed, departed = document["placed"], document["departed"]
+    pending = sum(len(group["pods"]) for group in document["pending"])
+    moved = sum("replaces" in each for each in placed)
+    parts = []
+    if "fit" not in document and placed:
+        new = len(placed) - moved
+        found = [f"{_count(new, 'pod')} would get a node"] if new else []
+        parts += [*found, *([f"{_count(moved, 'pod')} would move to another node"] if moved else [])]
+    preempted = sum(each["cause"] == "preempted" for each in departed)
+    if preempted:
+        parts.append(f"{_count(preempted, 'pod')} would be evicted for others")
+    gone = sum("replacement" not in each for each in departed)
+    if gone:
+        parts.append(f"{_count(gone, 'pod')} would be gone")
+    if pending:
+        parts.append(f"{_count(pending, 'pod')} would stay pending")
+    if document["blocked"]:
+        parts.append(f"{_count(len(document['blocked']), 'pod')} could not be evicted")
+    if "fit" in document:
+        fit = document["fit"]
+        parts.insert(0, f"{'At least ' if fit['atLeast'] else ''}{_count(fit['replicas'], 'more pod')} would fit")
+    return f"{', '.join(parts)}." if parts else "No pod would move, none would get a node, none would have to leave."
+
+
+def _print_fit(fit: Document, console: Console) -> None:
+    if nodes := fit["nodes"]:
+        table = Table("node", "pods")
+        for node, count in sorted(nodes.items(), key=lambda item: (-item[1], item[0]))[:_ROWS]:
+            table.add_row(escape(node), str(count))
+        print_table(console, f"Where they would go: {_count(len(nodes), 'node')}", table)
+        _print_more(len(nodes), console)
+    if fit.get("stoppedBy"):
+        console.print()
+        print_text(console, escape(f"What stops the next one: {fit['stoppedBy']}"))
+    print_list(console, "What would help", fit.get("advice", ()))
+
+
+def _print_placed(placed: Sequence[Document], console: Console) -> None:
+    if not placed:
+        return
+    groups: dict[tuple[str, str], list[Document]] = {}
+    for each in placed:
+        origin = each["replaces"]["node"] if "replaces" in each else ""
+        groups.setdefault((each["workload"], origin), []).append(each)
+    table = Table("workload", "pods", "from", "to")
+    for (workload, origin), pods in list(groups.items())[:_ROWS]:
+        table.add_row(escape(workload), str(len(pods)), escape(origin or "new"), escape(_nodes(pods)))
+    print_table(console, "Where pods would go", table)
+    _print_more(len(groups), console)
+    tied = sum(each.get("nodesWithTheSameScore", 0) > 1 for each in placed)
+    if tied:
+        which = "This pod has" if len(placed) == tied == 1 else f"{tied} of these pods have"
+        print_text(
+            console,
+            f"{which} several nodes with the same, highest score; the scheduler chooses among them at random, so that "
+            "the node may be another one.",
+        )
+
+
+def _nodes(pods: Iterable[Document]) -> str:
+    counts = Counter(each["node"] for each in pods)
+    shown = [f"{node} ({count})" if count > 1 else node for node, count in counts.most_common(_NAMES)]
+    more = len(counts) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _print_preempted(departed: Sequence[Document], console: Console) -> None:
+    rows = [each for each in departed if each["cause"] in ("preempted", "evicted")]
+    if not rows:
+        return
+    table = Table("pod", "leaves", "for", "and goes to")
+    for each in rows[:_ROWS]:
+        table.add_row(escape(each["pod"]), escape(each["node"]), escape(each.get("by", "")), escape(_destination(each)))
+    print_table(console, "Who would be evicted", table)
+    _print_more(len(rows), console)
+
+
+def _destination(departure: Document) -> str:
+    if "replacement" in departure:
+        return departure["replacement"]["node"] or "nowhere: pending"
+    return str(departure.get("notReplaced", ""))
+
+
+def _print_lost(departed: Sequence[Document], console: Console) -> None:
+    """Those that others than the user of the command make leave are shown by ``_print_preempted``."""
+    rows = [
+        f"{each['pod']} on {each['node']}: {each['notReplaced']}"
+        for each in departed
+        if each["cause"] in ("drained", "node removed") and "notReplaced" in each
+    ]
+    more = [f"and {len(rows) - _ROWS} more"] if len(rows) > _ROWS else []
+    print_list(console, "Who would be gone for good", [*rows[:_ROWS], *more])
+
+
+def _print_pending(pending: Sequence[Document], console: Console) -> None:
+    if not pending:
+        return
+    table = Table("workload", "pods", "why")
+    for group in pending[:_ROWS]:
+        table.add_row(escape(group["workload"]), str(len(group["pods"])), escape(group["message"]))
+    print_table(console, "Who would stay pending", table)
+    _print_more(len(pending), console)
+    advice = dict.fromkeys(line for group in pending for line in group["advice"])
+    print_list(console, "What would help", list(advice)[:_ROWS])
+
+
+def _print_reservations(reservations: Sequence[Document], console: Console) -> None:
+    lines = [
+        f"{each['reservation']} on {each['node']}" if each["node"] else f"{each['reservation']}: {each['message']}"
+        for each in reservations
+    ]
+    print_list(console, "Reservations", lines)
+
+
+def _print_nodes(document: Document, console: Console) -> None:
+    nodes = document["nodes"]
+    if nodes:
+        changed = dict.fromkeys(name for node in nodes for name in node["resources"] if name != "pods")
+        names = [name for name in _SHOWN_FIRST if name in changed]
+        names += [name for name in changed if name not in names][: 4 - len(names)]
+        table = Table("node", "pods", *names)
+        for node in sorted(nodes, key=_largest_change, reverse=True)[:_ROWS]:
+            cells = [_pods(node["resources"].get("pods")), *(_share(node["resources"].get(name)) for name in names)]
+            state = "" if node["state"] == "changed" else f" ({node['state']})"
+            table.add_row(escape(node["node"] + state), *map(escape, cells))
+        print_table(console, "Requested of allocatable, before and after", table)
+        _print_more(len(nodes), console)
+    total = document["cluster"]
+    shares = [f"{name} {_share(each)}" for name, each in total["resources"].items() if name != "pods"]
+    before, after = total["nodes"]
+    count = _count(before, "node") if before == after else f"{before} → {_count(after, 'node')}"
+    console.print()
+    print_text(console, escape(f"The whole cluster ({count}): {', '.join(shares) or 'nothing is requested'}"))
+
+
+def _largest_change(node: Document) -> float:
+    changes = (
+        abs((each["after"]["percent"] or 0) - (each["before"]["percent"] or 0)) for each in node["resources"].values()
+    )
+    return max(changes, default=0.0)
+
+
+def _share(amounts: Document | None) -> str:
+    if amounts is None:
+        return ""
+    before, after = (_percent(amounts[when]) for when in ("before", "after"))
+    return after if before == after else f"{before} → {after}"
+
+
+def _percent(amount: Document) -> str:
+    return "–" if amount["percent"] is None else f"{amount['percent']:g} %"
+
+
+def _pods(amounts: Document | None) -> str:
+    if amounts is None:
+        return ""
+    before, after = (amounts[when]["requested"].partition(" ")[0] for when in ("before", "after"))
+    return f"{before} → {after}"
+
+
+def _print_remarks(document: Document, console: Console) -> None:
+    snapshot, before = document["snapshot"], document["before"]
+    notes = list(document["notes"])
+    if not document["settled"]:
+        notes.append("some pods were still tried again and again when the simulation ended: the result is not final")
+    if before["wouldBePlaced"]:
+        notes.append(f"without any change, {_count(before['wouldBePlaced'], 'pending pod')} would get a node as well")
+    if before["pending"]:
+        notes.append(f"without any change, {_count(before['pending'], 'pod')} would be pending")
+    notes += [f"{kind}: {why}; what it says is not taken into account" for kind, why in snapshot["missing"].items()]
+    print_list(console, "Remarks", notes)
+    console.print()
+    scheduler = document["scheduler"]["configuration"]
+    lines = [
+        f"Snapshot of {snapshot['cluster']}, {snapshot['ended']}: "
+        f"{_count(snapshot['nodes'], 'node')}, {_count(snapshot['pods'], 'pod')}. Nothing was written to it.",
+        f"Scheduler: {scheduler}.",
+        f"Not simulated: {'; '.join(document['notSimulated'])}.",
+    ]
+    for line in lines:
+        print_text(console, f"[dim]{escape(line)}[/dim]")
+
+
+def _print_more(count: int, console: Console) -> None:
+    if count > _ROWS:
+        print_text(console, f"and {count - _ROWS} more (-o json has all)")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,165 @@
+"""The embedded API without its sockets: the store, the verbs and the rules of each kind, loaded with a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from koordinator.api.document import Document
+from koordinator.api.kinds import PODS, Kind
+from koordinator.api.manifests import custom_resource_definitions
+from koordinator.base.clock import Clock
+from koordinator.cluster.builtin import BUILTIN_RESOURCES
+from koordinator.cluster.custom_resources import resources_of
+from koordinator.cluster.resource import Cause, Registry, Resource
+from koordinator.cluster.storage.indexed import MemoryStorage
+from koordinator.cluster.storage.interface import Stored
+from koordinator.cluster.storage.watch_cache import HistoryLimits
+from koordinator.cluster.strategy.pod import PodStrategy
+from koordinator.cluster.system_objects import create_system_objects
+from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle
+from koordinator.cluster.verbs.target import decode, encode
+from koordinator.simulate.admission import ManagerAdmission
+from koordinator.simulate.snapshot import Snapshot, SnapshotError
+from koordinator.simulate.snapshot_kinds import ALL_KINDS
+
+_WHOLE_HISTORY: Final = HistoryLimits(changes=1 << 40, size=1 << 50)
+"""All changes of a simulation are kept, so that what has happened can be read afterwards."""
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    namespace: str = ""
+
+
+class _Named(msgspec.Struct):
+    metadata: _Metadata
+
+
+_decode_name = msgspec.json.Decoder(_Named).decode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class InProcessApi:
+    """``environment`` is what the verbs of ``koordinator.cluster`` work on."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+
+    @classmethod
+    async def loaded(cls, snapshot: Snapshot, clock: Clock, seed: int) -> InProcessApi:
+        """Raises SnapshotError for objects that cannot be read."""
+        registry = _registry()
+        storage = MemoryStorage(_WHOLE_HISTORY, list(_stored(snapshot, registry)))
+        admission = ManagerAdmission(storage, registry)
+        environment = Environment(
+            storage,
+            registry,
+            clock,
+            Random(seed),
+            admission=(NamespaceLifecycle(),),
+            webhooks=admission,
+            warns_of_missing_controllers=False,
+        )
+        await create_system_objects(environment)
+        return cls(environment)
+
+    def resource(self, kind: Kind[Any]) -> Resource:
+        found = self.environment.registry.find(kind.group, kind.version, kind.plural)
+        assert found is not None, f"{kind.qualified} is not served"
+        return found
+
+    def documents(self, kind: Kind[Any], namespace: str | None = None) -> Iterator[Document]:
+        """The objects of a kind, in the order of their keys; the caller owns them."""
+        resource = self.resource(kind)
+        for stored in self.environment.storage.list(resource.storage_prefix(namespace)).items:
+            yield decode(resource, stored)
+
+    def document(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Document | None:
+        """None where there is none; else it is the caller's."""
+        resource = self.resource(kind)
+        stored = self.environment.storage.get(resource.storage_key(namespace, name))
+        return None if stored is None else decode(resource, stored)
+
+    def pods_on(self, nodes: Sequence[str]) -> list[Document]:
+        """The pods that are bound to one of these nodes."""
+        resource, wanted = self.resource(PODS), frozenset(nodes)
+        # To decode all pods of a large cluster takes seconds.
+        marks = [msgspec.json.encode(name) for name in nodes]
+        candidates = [
+            decode(resource, stored)
+            for stored in self.environment.storage.list(resource.storage_prefix()).items
+            if any(mark in stored.value for mark in marks)
+        ]
+        return [pod for pod in candidates if pod["spec"].get("nodeName") in wanted]
+
+    async def put(self, kind: Kind[Any], obj: Document) -> Stored:
+        """Store a whole object, its status included, past all admission: what a kubelet or a controller writes."""
+        resource = self.resource(kind)
+        metadata = obj["metadata"]
+        key = resource.storage_key(metadata.get("namespace"), metadata["name"])
+        value, before = encode(resource, obj), self.environment.storage.get(key)
+        if before is None:
+            return await self.environment.storage.create(key, value)
+        return await self.environment.storage.update(key, value, before.revision)
+
+    async def remove(self, kind: Kind[Any], name: str, namespace: str | None = None) -> None:
+        """At once, whatever its finalizers and its grace period; no error where it is gone."""
+        key = self.resource(kind).storage_key(namespace, name)
+        found = self.environment.storage.get(key)
+        if found is not None:
+            await self.environment.storage.delete(key, found.revision)
+
+
+class _PodStrategy(PodStrategy):
+    """Pods of a snapshot lack what says nothing about nodes. An update gives it back as a default, which is no change
+    that anybody has asked for."""
+
+    def check(self, obj: Document, old: Document | None) -> list[Cause]:
+        return [] if old is not None else super().check(obj, old)
+
+
+def _registry() -> Registry:
+    registry = Registry(BUILTIN_RESOURCES)
+    pods = registry.find(PODS.group, PODS.version, PODS.plural)
+    assert pods is not None
+    registry.add(replace(pods, strategy=_PodStrategy()))
+    for definition in custom_resource_definitions():
+        for resource in resources_of(definition):
+            # What the real server has stored is shown as it is, not pruned to our schemas.
+            registry.add(replace(resource, current=None))
+    return registry
+
+
+def _stored(snapshot: Snapshot, registry: Registry) -> Iterator[Stored]:
+    revision = 0
+    for name, objects in snapshot.objects.items():
+        kind = ALL_KINDS.get(name)
+        resource = registry.find(kind.group, kind.version, kind.plural) if kind is not None else None
+        if resource is None:
+            raise SnapshotError(f"the snapshot has objects of the kind {name}, which this version does not know")
+        for value in _stored_form(objects, resource):
+            try:
+                metadata = _decode_name(value).metadata
+            except msgspec.DecodeError as error:
+                raise SnapshotError(f"an object of the kind {name} cannot be read: {error}") from error
+            revision += 1
+            yield Stored(resource.storage_key(metadata.namespace or None, metadata.name), value, revision)
+
+
+def _stored_form(objects: Sequence[bytes], resource: Resource) -> Iterator[bytes]:
+    if resource.to_stored is None:
+        yield from objects
+        return
+    for value in objects:
+        yield encode(resource, {"apiVersion": resource.api_version, "kind": resource.kind, **_decode(value)})
+
+
+def owner_of(obj: Mapping[str, Any]) -> Document | None:
+    """The owner reference of the object's controller."""
+    owners = (obj.get("metadata") or {}).get("ownerReferences") or ()
+    return next((owner for owner in owners if owner.get("controller")), None)

@@ -1,0 +1,242 @@
+"""Changes of objects: some are applied as by ``kubectl apply``, a workload is scaled, an object is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from koordinator.api.document import Document, copied
+from koordinator.api.kinds import DEPLOYMENTS, PODS, RESERVATIONS, STATEFUL_SETS
+from koordinator.cluster.patch import apply_merge_patch
+from koordinator.cluster.resource import Resource
+from koordinator.cluster.verbs.create import create
+from koordinator.cluster.verbs.delete import delete
+from koordinator.cluster.verbs.options import DeleteOptions
+from koordinator.cluster.verbs.target import Target, decode
+from koordinator.cluster.verbs.update import modify
+from koordinator.simulate.change import Change, ChangeError, Remarks
+from koordinator.simulate.simulated_cluster import SimulatedCluster
+from koordinator.simulate.snapshot_kinds import JOBS, trim_pod_spec
+from koordinator.simulate.workloads import WORKLOADS, WorkloadName, Workloads
+
+_NEVER: Final = frozenset(("secrets", "events"))
+"""Kinds on which no decision depends; what is in a Secret is not even looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Apply(Change):
+    """Objects as ``kubectl apply`` takes them: new ones are created, others changed. Pods are made of the templates of
+    workloads; ``replicas`` stands in place of what workloads say, and makes so many pods of a Pod."""
+
+    objects: Sequence[Document]
+    namespace: str = "default"
+    replicas: int | None = None
+
+    async def apply(self, cluster: SimulatedCluster, remarks: Remarks) -> None:
+        done = []
+        for given in self.objects:
+            obj = copied(given)
+            resource = _resource_of(cluster, obj)
+            if resource.plural in _NEVER:
+                remarks.notes.append(
+                    f"{obj['kind']} {obj['metadata'].get('name', '')} is left out: no node depends on it"
+                )
+                continue
+            done.append(await self._apply(cluster, resource, obj, remarks))
+        await cluster.settle()
+        remarks.done = "; ".join(done) or "nothing is applied"
+
+    async def _apply(self, cluster: SimulatedCluster, resource: Resource, obj: Document, remarks: Remarks) -> str:
+        metadata = obj["metadata"]
+        obj.pop("status", None)
+        namespace = (metadata.get("namespace") or self.namespace) if resource.namespaced else None
+        if namespace:
+            metadata["namespace"] = namespace
+            await _need_namespace(cluster, namespace, remarks)
+        name = metadata.get("name") or metadata.get("generateName") or ""
+        where = f"{namespace}/{name}" if namespace else name
+        kind = next(
+            (kind for kind in WORKLOADS if (kind.group, kind.plural) == (resource.group, resource.plural)), None
+        )
+        if kind is not None:
+            return await self._workload(cluster, WorkloadName(kind, namespace or "", name), obj, remarks)
+        if resource.plural == PODS.plural and not resource.group:
+            trim_pod_spec(obj.get("spec") or {})
+            return await self._pods(cluster, resource, obj, where)
+        if resource.plural == RESERVATIONS.plural:
+            trim_pod_spec(((obj.get("spec") or {}).get("template") or {}).get("spec") or {})
+        changed = await _put(cluster, resource, obj)
+        return f"{resource.kind} {where} is {'changed' if changed else 'created'}"
+
+    async def _pods(self, cluster: SimulatedCluster, resource: Resource, obj: Document, where: str) -> str:
+        if self.replicas is None:
+            changed = await _put(cluster, resource, obj)
+            return f"Pod {where} is {'changed' if changed else 'created'}"
+        base = obj["metadata"].pop("name", "") or obj["metadata"].get("generateName", "pod")
+        obj["metadata"]["generateName"] = f"{base.rstrip('-')}-"
+        for _ in range(self.replicas):
+            target = Target(resource, obj["metadata"]["namespace"])
+            await create(cluster.api.environment, target, copied(obj))
+        return f"{self.replicas} pods like {where} are created"
+
+    async def _workload(
+        self, cluster: SimulatedCluster, workload: WorkloadName, obj: Document, remarks: Remarks
+    ) -> str:
+        workloads = Workloads(cluster.api)
+        field = "parallelism" if workload.kind is JOBS else "replicas"
+        if self.replicas is not None:
+            obj.setdefault("spec", {})[field] = self.replicas
+        resource = cluster.api.resource(workload.kind)
+        before = cluster.api.document(workload.kind, workload.name, workload.namespace)
+        await _put(cluster, resource, obj)
+        stored = workloads.get(workload)
+        wanted = workloads.replicas(stored)
+        if before is None:
+            await workloads.make_pods(workload, stored, wanted)
+            return f"{workload} with {wanted} pods is created"
+        if _template(resource, before) == _template(resource, stored):
+            await follow(cluster, workload, stored, wanted)
+            return f"{workload} is changed from {workloads.replicas(before)} to {wanted} pods"
+        if workload.kind in (DEPLOYMENTS, STATEFUL_SETS):
+            await _renew(cluster, workload, stored, wanted)
+            remarks.notes.append(
+                f"{workload}: all its pods are replaced at once, not one after the other as in a rollout"
+            )
+        else:
+            await follow(cluster, workload, stored, wanted)
+            remarks.notes.append(f"{workload}: the new template is that of new pods alone")
+        return f"{workload} is changed; it has {wanted} pods"
+
+
+@dataclass(frozen=True, slots=True)
+class Scale(Change):
+    """A workload gets another number of pods."""
+
+    workload: WorkloadName
+    replicas: int
+
+    async def apply(self, cluster: SimulatedCluster, remarks: Remarks) -> None:
+        workloads = Workloads(cluster.api)
+        obj = workloads.get(self.workload)
+        before = len(workloads.pods(obj))
+        await workloads.set_replicas(self.workload, obj, self.replicas)
+        await follow(cluster, self.workload, obj, self.replicas)
+        await cluster.settle()
+        remarks.done = f"{self.workload} is scaled from {before} to {self.replicas} pods"
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(Change):
+    """An object is deleted, a workload with its pods."""
+
+    api_kind: str
+    name: str
+    namespace: str = "default"
+
+    async def apply(self, cluster: SimulatedCluster, remarks: Remarks) -> None:
+        resource = _resource_named(cluster, self.api_kind)
+        namespace = self.namespace if resource.namespaced else None
+        target = Target(resource, namespace, self.name)
+        kind = next(
+            (kind for kind in WORKLOADS if (kind.group, kind.plural) == (resource.group, resource.plural)), None
+        )
+        if kind is not None:
+            workload = WorkloadName(kind, self.namespace, self.name)
+            await follow(cluster, workload, Workloads(cluster.api).get(workload), 0)
+        stored = cluster.api.environment.storage.get(target.key)
+        if stored is None:
+            raise ChangeError(f"there is no {resource.kind} {self.name!r} in the snapshot")
+        if resource.plural == PODS.plural and not resource.group:
+            cluster.pods.causes[str(decode(resource, stored)["metadata"]["uid"])] = "deleted"
+        await delete(cluster.api.environment, target, DeleteOptions())
+        await cluster.settle()
+        remarks.done = f"{resource.kind} {f'{namespace}/' if namespace else ''}{self.name} is deleted"
+
+
+async def follow(cluster: SimulatedCluster, workload: WorkloadName, obj: Document, wanted: int) -> None:
+    """Make or delete pods until there are as many as wanted, as the controller of the workload does."""
+    workloads = Workloads(cluster.api)
+    pods = workloads.pods(obj)
+    if len(pods) < wanted:
+        await workloads.make_pods(workload, obj, wanted - len(pods))
+    # Those that have no node go first, then the youngest; of a StatefulSet those with the highest number.
+    pods.sort(key=_first_to_go if workload.kind is not STATEFUL_SETS else _ordinal, reverse=True)
+    for pod in pods[: max(0, len(pods) - wanted)]:
+        await _delete_pod(cluster, pod)
+
+
+async def _renew(cluster: SimulatedCluster, workload: WorkloadName, obj: Document, wanted: int) -> None:
+    workloads = Workloads(cluster.api)
+    for pod in workloads.pods(obj):
+        await _delete_pod(cluster, pod)
+    await cluster.pods.react()
+    await workloads.make_pods(workload, obj, wanted)
+
+
+async def _delete_pod(cluster: SimulatedCluster, pod: Document) -> None:
+    metadata = pod["metadata"]
+    cluster.pods.causes[metadata["uid"]] = "scaled down"
+    target = Target(cluster.api.resource(PODS), metadata["namespace"], metadata["name"])
+    await delete(cluster.api.environment, target, DeleteOptions(grace_period_seconds=0))
+
+
+def _template(resource: Resource, workload: Document) -> Document:
+    """The part of it on which decisions depend, with all defaults; a snapshot has no more."""
+    complete: Document = copied(workload)
+    resource.strategy.decode(complete)
+    template = complete["spec"].get("template") or {}
+    trim_pod_spec(template.get("spec") or {})
+    return {"labels": (template.get("metadata") or {}).get("labels") or {}, "spec": template.get("spec") or {}}
+
+
+def _first_to_go(pod: Document) -> tuple[bool, str, str]:
+    metadata = pod["metadata"]
+    return not pod["spec"].get("nodeName"), metadata.get("creationTimestamp") or "", metadata["name"]
+
+
+def _ordinal(pod: Document) -> tuple[bool, str, str]:
+    number = pod["metadata"]["name"].rpartition("-")[2]
+    return False, number.zfill(10), ""
+
+
+async def _put(cluster: SimulatedCluster, resource: Resource, obj: Document) -> bool:
+    """Create the object, or change what it says of one that is there; whether there was one."""
+    metadata = obj["metadata"]
+    target = Target(resource, metadata.get("namespace"), metadata.get("name") or "")
+    environment = cluster.api.environment
+    if not metadata.get("name") or environment.storage.get(target.key) is None:
+        await create(environment, Target(target.resource, target.namespace), obj)
+        return False
+    changes = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
+    for name in ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"):
+        changes["metadata"].pop(name, None)
+    await modify(environment, target, lambda old: apply_merge_patch(old, changes))
+    return True
+
+
+async def _need_namespace(cluster: SimulatedCluster, name: str, remarks: Remarks) -> None:
+    environment = cluster.api.environment
+    if environment.lookup("", "namespaces", None, name) is None:
+        resource = environment.registry.find("", "v1", "namespaces")
+        assert resource is not None
+        await create(environment, Target(resource), {"metadata": {"name": name}})
+        remarks.notes.append(f"the namespace {name} is not in the snapshot; it is made")
+
+
+def _resource_of(cluster: SimulatedCluster, obj: Mapping[str, Any]) -> Resource:
+    version, kind = obj.get("apiVersion"), obj.get("kind")
+    if not isinstance(obj.get("metadata"), dict):
+        raise ChangeError(f"metadata: {obj.get('metadata')!r} is not usable: an object with a name is needed")
+    for resource in cluster.api.environment.registry:
+        if (resource.api_version, resource.kind) == (version, kind):
+            return resource
+    raise ChangeError(f"apiVersion {version!r}, kind {kind!r}: what-if knows no such kind")
+
+
+def _resource_named(cluster: SimulatedCluster, name: str) -> Resource:
+    wanted = name.lower()
+    for resource in cluster.api.environment.registry:
+        if wanted in (resource.plural, resource.singular, resource.kind.lower(), *resource.short_names):
+            return resource
+    raise ChangeError(f"{name!r} is no kind that what-if knows")

@@ -1,0 +1,328 @@
+"""What a change has brought about, as a JSON document: the difference between the cluster before and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from koordinator.api.document import Document
+from koordinator.api.kinds import PODS, REPLICA_SETS, RESERVATIONS
+from koordinator.api.timestamps import format_time
+from koordinator.cluster.storage.interface import Change as StoredChange
+from koordinator.cluster.verbs.target import decode
+from koordinator.scheduler.explain import explain_pod
+from koordinator.scheduler.explain.wording import amount_text
+from koordinator.simulate.change import Remarks
+from koordinator.simulate.in_process_api import InProcessApi, owner_of
+from koordinator.simulate.simulated_cluster import SimulatedCluster
+from koordinator.simulate.snapshot import Snapshot
+
+NOT_SIMULATED: Final = (
+    "kubelets: their own admission, image pulls, start-up and readiness",
+    "autoscalers, operators, koord-descheduler and volume provisioners",
+    "changes of load: node metrics stay as in the snapshot",
+    "ResourceQuotas, LimitRanges and webhooks other than koord-manager's for pods",
+)
+"""Said with every result."""
+_EXPLAINED: Final = 20
+"""Groups of pending pods for which it is worked out what would help."""
+
+
+@dataclass(slots=True)
+class _Trace:
+    """One pod, or Reservation, that has changed; the documents are as they were, None for not there."""
+
+    before: Document | None
+    after: Document | None
+    last: Document
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAmounts:
+    """What nodes offer and what is requested of them, by name: one column for each resource."""
+
+    names: Mapping[str, int]
+    allocatable: NDArray[np.int64]
+    requested: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, cluster: SimulatedCluster) -> NodeAmounts:
+        columns = cluster.scheduler.state.view.columns
+        columns.fit_resources()
+        return cls(dict(columns.row_of), columns.allocatable.copy(), columns.requested.copy())
+
+    def of_node(self, name: str, column: int) -> tuple[int, int]:
+        """Requested and allocatable; zeros for a node that is not there."""
+        row = self.names.get(name)
+        if row is None or column >= self.requested.shape[1]:
+            return 0, 0
+        return int(self.requested[row, column]), int(self.allocatable[row, column])
+
+    def total(self, column: int) -> tuple[int, int]:
+        if column >= self.requested.shape[1] or not self.names:
+            return 0, 0
+        rows = np.fromiter(self.names.values(), np.intp)
+        return int(self.requested[rows, column].sum()), int(self.allocatable[rows, column].sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The settled cluster before any change."""
+
+    revision: int
+    amounts: NodeAmounts
+    placed: int
+    """Pods that were pending in the snapshot and would be placed without any change."""
+    pending: int
+    """Pods that would be pending without any change."""
+    departures: frozenset[str]
+
+    @classmethod
+    def of(cls, cluster: SimulatedCluster, loaded: int) -> Baseline:
+        """``loaded``: the revision of the store before anything happened."""
+        traces = _traces(cluster.api, PODS, loaded)
+        placed = sum(_node(trace.after) != "" and _node(trace.before) == "" for trace in traces.values())
+        return cls(
+            cluster.api.environment.storage.revision(),
+            NodeAmounts.of(cluster),
+            placed,
+            len(cluster.scheduler.queue),
+            frozenset(cluster.pods.departures),
+        )
+
+
+def outcome(
+    snapshot: Snapshot, cluster: SimulatedCluster, baseline: Baseline, remarks: Sequence[Remarks]
+) -> dict[str, Any]:
+    """The document; its members are described in docs/what-if.md."""
+    traces = _traces(cluster.api, PODS, baseline.revision)
+    departures = {uid: each for uid, each in cluster.pods.departures.items() if uid not in baseline.departures}
+    replaces = {each.replacement: each.pod for each in departures.values() if each.replacement}
+    names = _Names(cluster.api)
+    placed = [
+        _placement(cluster, trace.after, replaces.get(uid), names)
+        for uid, trace in traces.items()
+        if trace.after is not None and _node(trace.after) and not _node(trace.before)
+    ]
+    pending = [
+        (trace.after, trace.before)
+        for trace in traces.values()
+        if trace.after is not None and not _node(trace.after) and not _is_finished(trace.after)
+    ]
+    new_pending = [pod for pod, before in pending if before is None]
+    document: dict[str, Any] = {
+        "snapshot": _snapshot(snapshot),
+        "changes": [each.done for each in remarks],
+        "blocked": [text for each in remarks for text in each.blocked],
+        "placed": sorted(placed, key=lambda each: (each["workload"], each["pod"])),
+        "departed": [
+            _departure(departure, traces.get(departure.replacement), names) for departure in departures.values()
+        ],
+        "pending": _pending(cluster, new_pending, replaces, names),
+        "reservations": _reservations(cluster, baseline.revision),
+        "before": {"wouldBePlaced": baseline.placed, "pending": baseline.pending},
+        "after": {"pending": len(cluster.scheduler.queue)},
+        **_capacity(cluster, baseline.amounts),
+        "notes": [text for each in remarks for text in each.notes],
+        "notSimulated": list(NOT_SIMULATED),
+        "settled": not cluster.unsettled,
+    }
+    for each in remarks:
+        document |= each.facts
+    return document
+
+
+class _Names:
+    """What pods belong to, in words: ``deployment shop/web``."""
+
+    def __init__(self, api: InProcessApi) -> None:
+        self._api = api
+        self._known: dict[str, str] = {}
+
+    def of(self, pod: Document) -> str:
+        owner, namespace = owner_of(pod), pod["metadata"]["namespace"]
+        if owner is None:
+            return f"pod {namespace}/{pod['metadata']['name']}"
+        found = self._known.get(owner["uid"])
+        if found is None:
+            found = self._known[owner["uid"]] = f"{self._top(owner, namespace)}"
+        return found
+
+    def _top(self, owner: Document, namespace: str) -> str:
+        if owner["kind"] == REPLICA_SETS.name:
+            replica_set = self._api.document(REPLICA_SETS, owner["name"], namespace)
+            above = owner_of(replica_set) if replica_set is not None else None
+            if above is not None:
+                return f"{above['kind'].lower()} {namespace}/{above['name']}"
+        return f"{owner['kind'].lower()} {namespace}/{owner['name']}"
+
+
+def _traces(api: InProcessApi, kind: Any, revision: int) -> dict[str, _Trace]:
+    """By uid: what has changed since ``revision``, in the order in which it changed first."""
+    resource, found = api.resource(kind), dict[str, _Trace]()
+    cursor = api.environment.storage.watch(resource.storage_prefix(), revision)
+    changes: list[StoredChange] = []
+    while batch := cursor.pending():
+        changes += batch
+    cursor.close()
+    for change in changes:
+        current = decode(resource, change.current)
+        uid = current["metadata"]["uid"]
+        trace = found.get(uid)
+        if trace is None:
+            before = decode(resource, change.previous) if change.previous is not None else None
+            trace = found[uid] = _Trace(before, None, current)
+        trace.last = current
+        trace.after = None if change.type == "deleted" else current
+    return found
+
+
+def _snapshot(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "cluster": snapshot.cluster,
+        "began": format_time(snapshot.began),
+        "ended": format_time(snapshot.ended),
+        "nodes": snapshot.count("nodes"),
+        "pods": snapshot.count("pods"),
+        "missing": dict(snapshot.missing),
+    }
+
+
+def _placement(cluster: SimulatedCluster, pod: Document, replaced: Document | None, names: _Names) -> dict[str, Any]:
+    key = _key(pod)
+    found: dict[str, Any] = {"pod": key, "workload": names.of(pod), "node": _node(pod)}
+    placement = next(
+        (
+            attempt.placement
+            for attempt in reversed(cluster.scheduler.decisions.attempts(key))
+            if attempt.placement is not None
+        ),
+        None,
+    )
+    if placement is not None:
+        found |= {"feasibleNodes": placement.feasible, "nodesWithTheSameScore": placement.tied}
+    if replaced is not None:
+        found["replaces"] = {"pod": _key(replaced), "node": _node(replaced)}
+    return found
+
+
+def _departure(departure: Any, replacement: _Trace | None, names: _Names) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "pod": _key(departure.pod),
+        "workload": names.of(departure.pod),
+        "node": departure.node,
+        "cause": departure.cause,
+    }
+    if departure.by:
+        found["by"] = departure.by
+    if departure.not_replaced:
+        found["notReplaced"] = departure.not_replaced
+    if replacement is not None and replacement.after is not None:
+        found["replacement"] = {"pod": _key(replacement.after), "node": _node(replacement.after)}
+    return found
+
+
+def _pending(
+    cluster: SimulatedCluster, pods: Iterable[Document], replaces: Mapping[str, Document], names: _Names
+) -> list[dict[str, Any]]:
+    """Pods of the same workload that wait for the same are one entry."""
+    waiting = cluster.scheduler.state.view.waiting
+    reasons = {entry.pod.uid: entry.reason for entry in cluster.scheduler.queue.pods()}
+    groups: dict[tuple[str, str], dict[str, Any]] = {}
+    for pod in pods:
+        uid, key = pod["metadata"]["uid"], _key(pod)
+        held = waiting.get(uid)
+        if held is not None:
+            message = f"has room on {held.node_name}, and waits for the rest of its gang"
+        elif pod["spec"].get("schedulerName") not in cluster.scheduler.engines:
+            message = f"is left to the scheduler {pod['spec'].get('schedulerName')!r}, which is not simulated"
+        else:
+            message = reasons.get(uid, "")
+        group = groups.setdefault(
+            (names.of(pod), message), {"workload": names.of(pod), "message": message, "pods": [], "advice": []}
+        )
+        entry: dict[str, Any] = {"pod": key}
+        if uid in replaces:
+            entry["replaces"] = {"pod": _key(replaces[uid]), "node": _node(replaces[uid])}
+        group["pods"].append(entry)
+    for group in list(groups.values())[:_EXPLAINED]:
+        namespace, _, name = group["pods"][0]["pod"].partition("/")
+        found = explain_pod(cluster.scheduler.sources, namespace, name) or {}
+        group["message"] = group["message"] or found.get("message", "")
+        group["advice"] = found.get("advice", [])
+    return list(groups.values())
+
+
+def _reservations(cluster: SimulatedCluster, revision: int) -> list[dict[str, Any]]:
+    reasons = {entry.pod.uid: entry.reason for entry in cluster.scheduler.queue.pods()}
+    found = []
+    for trace in _traces(cluster.api, RESERVATIONS, revision).values():
+        after = trace.after
+        if after is None or (trace.before is not None and _reserved(trace.before) == _reserved(after)):
+            continue
+        entry = {"reservation": after["metadata"]["name"], "node": _reserved(after)}
+        if not entry["node"]:
+            entry["message"] = reasons.get(after["metadata"]["uid"], "")
+        found.append(entry)
+    return found
+
+
+def _reserved(reservation: Document) -> str:
+    return str((reservation.get("status") or {}).get("nodeName") or "")
+
+
+def _capacity(cluster: SimulatedCluster, before: NodeAmounts) -> dict[str, Any]:
+    """Of the nodes and resources of which something has changed, and of the whole cluster."""
+    after, resources = NodeAmounts.of(cluster), cluster.scheduler.state.view.columns.resources
+    columns = range(len(resources))
+    nodes = []
+    for name in sorted({*before.names, *after.names}):
+        amounts = {
+            resources.name(column): _amounts(
+                resources.name(column), before.of_node(name, column), after.of_node(name, column)
+            )
+            for column in columns
+            if before.of_node(name, column) != after.of_node(name, column)
+        }
+        if amounts:
+            state = "added" if name not in before.names else "removed" if name not in after.names else "changed"
+            nodes.append({"node": name, "state": state, "resources": amounts})
+    total = {
+        resources.name(column): _amounts(resources.name(column), before.total(column), after.total(column))
+        for column in columns
+        if any(before.total(column)) or any(after.total(column))
+    }
+    return {"nodes": nodes, "cluster": {"nodes": [len(before.names), len(after.names)], "resources": total}}
+
+
+def _amounts(resource: str, before: tuple[int, int], after: tuple[int, int]) -> dict[str, Any]:
+    return {
+        when: {
+            "requested": amount_text(resource, requested),
+            "allocatable": amount_text(resource, allocatable),
+            "percent": round(100 * requested / allocatable, 1) if allocatable else None,
+        }
+        for when, (requested, allocatable) in (("before", before), ("after", after))
+    }
+
+
+def _node(pod: Document | None) -> str:
+    return "" if pod is None else str(pod["spec"].get("nodeName") or "")
+
+
+def _key(pod: Document) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _is_finished(pod: Document) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def encoded(document: Mapping[str, Any]) -> bytes:
+    """The same document gives the same bytes."""
+    return msgspec.json.encode(document)

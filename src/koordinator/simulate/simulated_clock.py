@@ -1,0 +1,50 @@
+"""The time of a simulation: it passes only where nobody has anything to do before it has."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from datetime import datetime
+from typing import Any, cast
+
+from koordinator.base.clock import ManualClock
+
+
+class SimulatedClock(ManualClock):
+    """The wall clock stands at the moment of the snapshot: reports that were fresh then stay fresh, and nothing expires
+    because the simulation went on for long. Pauses and time limits go by the monotonic clock, which ``advance`` moves.
+    """
+
+    def __init__(self, moment: datetime) -> None:
+        super().__init__(moment)
+        self._moment = moment
+
+    def now(self) -> datetime:
+        return self._moment
+
+    async def run_ready(self) -> None:
+        """Let all tasks run until each of them waits for time or for others. No task may wait for a socket."""
+        # What asyncio will call next. This task is in it itself while it waits, and not while it runs.
+        ready = cast("deque[Any]", getattr(asyncio.get_running_loop(), "_ready"))  # noqa: B009
+        while True:
+            await asyncio.sleep(0)
+            if not ready:
+                return
+
+    def next_deadline(self) -> float | None:
+        """When the first sleeper wakes, on the monotonic clock."""
+        while self._sleepers and self._sleepers[0][2].done():
+            heapq.heappop(self._sleepers)
+        return self._sleepers[0][0] if self._sleepers else None
+
+    async def advance(self, seconds: float) -> None:
+        """Move time forward, waking each sleeper at its own moment and letting all that follows from it happen."""
+        end = self._monotonic + seconds
+        await self.run_ready()
+        while (deadline := self.next_deadline()) is not None and deadline <= end:
+            self._move_to(deadline)
+            while (first := self.next_deadline()) is not None and first <= deadline:
+                heapq.heappop(self._sleepers)[2].set_result(None)
+            await self.run_ready()
+        self._move_to(end)

@@ -1,0 +1,199 @@
+"""A cluster in this process: the embedded API with a snapshot in it, the real koord-scheduler, and what stands for the
+kubelets and the controllers of workloads. It does nothing by itself: ``settle`` lets happen what happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, Literal
+
+from koordinator.api.kinds import Kind
+from koordinator.api.meta import Object
+from koordinator.api.pod import Pod
+from koordinator.base.metrics import Metrics
+from koordinator.scheduler.configuration import SchedulerConfiguration
+from koordinator.scheduler.engine.columns import NodeColumns
+from koordinator.scheduler.engine.pod_info import make_pod_info
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.metrics import SchedulerMetrics
+from koordinator.scheduler.options import PLUGIN_FEATURES, parse_options
+from koordinator.scheduler.plugins.table import BUILT_IN
+from koordinator.scheduler.profiles import build_profiles
+from koordinator.scheduler.program import Scheduler, SchedulerOptions
+from koordinator.scheduler.queue.queued_pod import Pool
+from koordinator.scheduler.queue.scheduling_queue import QueueOptions
+from koordinator.simulate.in_process_api import InProcessApi
+from koordinator.simulate.in_process_client import InProcessClient
+from koordinator.simulate.pod_life import PodLife
+from koordinator.simulate.simulated_clock import SimulatedClock
+from koordinator.simulate.snapshot import Snapshot
+
+_STEP_SECONDS: Final = 1.0
+_LONGEST_SECONDS: Final = 120.0
+"""Of simulated time, after which pods that are tried again and again count as pending."""
+_DECISIONS_KEPT: Final = 1 << 20
+_AT_ONCE: Final = 512
+"""Bindings under way at a time: in a simulation none takes any time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationOptions:
+    """``look_ahead``: simulated seconds that pass after the last placement, in which controllers may still act.
+    ``seed`` decides between nodes with the same score."""
+
+    look_ahead: float = 5.0
+    seed: int = 0
+
+
+class PreemptionLog:
+    """Implements ``Events`` of the scheduler: of all events it keeps who was evicted for whom."""
+
+    def __init__(self) -> None:
+        self.preemptors: dict[str, str] = {}
+        """The uid of a victim -> the pod that it has to make way for, as ``namespace/name``."""
+
+    def pod_event(
+        self,
+        pod: Pod,
+        event_type: Literal["Normal", "Warning"],
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        reporter: Pod | None = None,
+    ) -> None:
+        if reason == "Preempted" and reporter is not None:
+            self.preemptors[pod.metadata.uid] = reporter.metadata.key
+
+    def object_event(
+        self,
+        scheduler_name: str,
+        kind: Kind[Any],
+        obj: Object,
+        event_type: Literal["Normal", "Warning"],
+        reason: str,
+        action: str,
+        note: str,
+    ) -> None:
+        """Nobody reads those."""
+
+
+class SimulatedCluster:
+    """Use ``simulated``; changes are made through ``api``, and take effect by ``settle``."""
+
+    def __init__(
+        self,
+        api: InProcessApi,
+        configuration: SchedulerConfiguration,
+        clock: SimulatedClock,
+        options: SimulationOptions,
+    ) -> None:
+        self.api = api
+        self.loaded_at = api.environment.storage.revision()
+        """The revision of the store before anything has happened."""
+        self.clock = clock
+        self.client = InProcessClient(api.environment)
+        self.preemptions = PreemptionLog()
+        self.pods = PodLife(api, self.preemptions.preemptors)
+        self._options = options
+        self.scheduler = _scheduler(self.client, self.preemptions, configuration, clock, options.seed)
+        self.unsettled = False
+        """Whether pods were still moving when the longest time was over."""
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
+
+    def start(self) -> None:
+        """Run the scheduler until ``stop``."""
+        self._tasks = (
+            asyncio.create_task(self.scheduler.watch(), name="watch"),
+            asyncio.create_task(self.scheduler.schedule(asyncio.Event()), name="schedule"),
+        )
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._tasks = ()
+
+    async def settle(self) -> None:
+        """Return when nothing moves any more: each pod has a node or waits for something that does not come."""
+        started = self.clock.monotonic()
+        quiet_since: float | None = None
+        while True:
+            await self.clock.run_ready()
+            self._check()
+            if await self.pods.react():
+                quiet_since = None
+                continue
+            now = self.clock.monotonic()
+            if self._is_busy():
+                quiet_since = None
+                if now - started >= _LONGEST_SECONDS:
+                    self.unsettled = True
+                    return
+            elif quiet_since is None:
+                quiet_since = now
+            if quiet_since is not None and now - quiet_since >= self._options.look_ahead:
+                return
+            await self.clock.advance(_STEP_SECONDS)
+
+    def _check(self) -> None:
+        """Raise what has ended the scheduler: it never ends by itself."""
+        for task in self._tasks:
+            if task.done():
+                task.result()
+
+    def _is_busy(self) -> bool:
+        """Whether pods are being decided about, bound, or tried again by themselves. A pod that waits for the rest of
+        its gang is not: others have to come first."""
+        queue, waiting = self.scheduler.queue, len(self.scheduler.state.view.waiting)
+        moving = sum(queue.size(pool) for pool in (Pool.ACTIVE, Pool.BACKOFF, Pool.PREEMPTING))
+        return bool(moving or queue.size(Pool.IN_FLIGHT) > waiting or self.scheduler.is_binding)
+
+
+@asynccontextmanager
+async def simulated(
+    snapshot: Snapshot, configuration: SchedulerConfiguration, options: SimulationOptions | None = None
+) -> AsyncIterator[SimulatedCluster]:
+    """A cluster as of the snapshot, settled: whatever happens after this is the effect of a change."""
+    options = options or SimulationOptions()
+    clock = SimulatedClock(snapshot.ended)
+    api = await InProcessApi.loaded(snapshot, clock, options.seed)
+    cluster = SimulatedCluster(api, configuration, clock, options)
+    try:
+        await cluster.pods.begin()
+        cluster.start()
+        await cluster.settle()
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+def _scheduler(
+    client: InProcessClient,
+    events: PreemptionLog,
+    configuration: SchedulerConfiguration,
+    clock: SimulatedClock,
+    seed: int,
+) -> Scheduler:
+    features = parse_options(()).features
+    view = ClusterView(NodeColumns(), gates=frozenset(name for name in PLUGIN_FEATURES if features.enabled(name)))
+    resources = view.columns.resources
+    queue = QueueOptions(
+        initial_backoff=configuration.pod_initial_backoff_seconds,
+        max_backoff=configuration.pod_max_backoff_seconds,
+    )
+    return Scheduler(
+        client,
+        events,
+        lambda view: build_profiles(configuration, BUILT_IN, view),
+        lambda pod: make_pod_info(pod, resources),
+        view,
+        SchedulerMetrics(Metrics()),
+        clock=clock,
+        random=Random(seed),
+        options=SchedulerOptions(queue=queue, bind_concurrency=_AT_ONCE, decisions_kept=_DECISIONS_KEPT),
+    )

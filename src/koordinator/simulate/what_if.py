@@ -1,0 +1,62 @@
+"""The whole of it: a snapshot, changes, and what comes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from koordinator.cluster.errors import ApiError
+from koordinator.scheduler.configuration import (
+    SchedulerConfiguration,
+    default_configuration,
+    not_built,
+)
+from koordinator.scheduler.configuration.loading import parse_configuration
+from koordinator.scheduler.plugins.table import BUILT_IN
+from koordinator.simulate.change import Change, ChangeError, Remarks
+from koordinator.simulate.outcome import Baseline, outcome
+from koordinator.simulate.simulated_cluster import SimulationOptions, simulated
+from koordinator.simulate.snapshot import Snapshot
+
+
+async def what_if(
+    snapshot: Snapshot,
+    changes: Sequence[Change],
+    configuration: SchedulerConfiguration | None = None,
+    options: SimulationOptions | None = None,
+) -> dict[str, Any]:
+    """What the changes, one after the other, would do to the cluster of the snapshot. ``configuration`` is the
+    scheduler's; None: what the snapshot says it is.
+
+    The same arguments give the same result. Raises ChangeError for what cannot be done, or what an API server refuses,
+    SnapshotError and ConfigurationError for what cannot be read.
+    """
+    configuration, source = (configuration, "the file that was given") if configuration else configuration_of(snapshot)
+    remarks: list[Remarks] = []
+    async with simulated(snapshot, configuration, options) as cluster:
+        baseline = Baseline.of(cluster, cluster.loaded_at)
+        for change in changes:
+            remark = Remarks()
+            remarks.append(remark)
+            try:
+                await change.apply(cluster, remark)
+            except ApiError as error:
+                raise ChangeError(f"an API server would refuse it: {error.message}") from error
+        document = outcome(snapshot, cluster, baseline, remarks)
+    left_out = not_built(configuration, BUILT_IN)
+    if left_out:
+        document["notes"].append(f"plugins that are not built here and are left out: {', '.join(left_out)}")
+    document["scheduler"] = {
+        "configuration": source,
+        "profiles": [profile.scheduler_name for profile in configuration.profiles],
+    }
+    return document
+
+
+def configuration_of(snapshot: Snapshot) -> tuple[SchedulerConfiguration, str]:
+    """That of the snapshot's own scheduler and where it is from; the default one where it is not known. Raises
+    ConfigurationError."""
+    if not snapshot.scheduler_configuration:
+        return default_configuration(), "the default configuration, since that of the cluster is not known"
+    source = snapshot.configuration_source
+    return parse_configuration(snapshot.scheduler_configuration, source), source

@@ -1,0 +1,153 @@
+"""Nodes are drained, removed and added."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from koordinator.api.kinds import NODE_METRICS, POD_DISRUPTION_BUDGETS
+from koordinator.simulate.change import ChangeError
+from koordinator.simulate.node_changes import AddNodes, Drain, RemoveNodes
+from tests.simulate.clusters import WEB_OWNER, Document, ask, cluster, node, places, pod, put
+
+
+def _of(kind: str, **more: Any) -> Document:
+    return {**WEB_OWNER, "kind": kind, **more}
+
+
+def test_the_pods_of_a_drained_node_move_to_where_there_is_room() -> None:
+    api = cluster(
+        [node("a"), node("b", "2"), node("c")],
+        [pod("web-1", "a", "2", WEB_OWNER), pod("web-2", "a", "2", WEB_OWNER), pod("full", "b", "2")],
+    )
+    outcome = ask(api, Drain(["a"]))
+    assert outcome["changes"] == ["node a is drained"]
+    assert places(outcome) == {"c": 2}
+    assert {each["replaces"]["pod"] for each in outcome["placed"]} == {"default/web-1", "default/web-2"}
+    assert [each["cause"] for each in outcome["departed"]] == ["drained", "drained"]
+    assert outcome["pending"] == outcome["blocked"] == []
+    assert outcome["settled"]
+
+
+def test_what_does_not_fit_elsewhere_stays_pending_and_it_is_said_why() -> None:
+    api = cluster([node("a"), node("b", "1")], [pod("web-1", "a", "2", WEB_OWNER)])
+    outcome = ask(api, Drain(["a"]))
+    (group,) = outcome["pending"]
+    assert group["workload"] == "replicaset default/web"
+    assert group["message"].startswith("0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable")
+    assert any("2 cores of cpu" in line for line in group["advice"])
+    assert group["pods"][0]["replaces"] == {"pod": "default/web-1", "node": "a"}
+
+
+def test_pods_without_a_controller_stay_unless_they_are_forced() -> None:
+    api = cluster([node("a"), node("b")], [pod("alone", "a")])
+    outcome = ask(api, Drain(["a"]))
+    assert outcome["departed"] == []
+    assert outcome["blocked"] == [
+        "default/alone stays on a: it has no controller that makes it again; --force evicts it all the same"
+    ]
+    outcome = ask(api, Drain(["a"], force=True))
+    assert outcome["blocked"] == outcome["placed"] == []
+    assert outcome["departed"][0]["notReplaced"] == "no controller makes it again"
+
+
+def test_pods_that_belong_to_their_node_stay_there() -> None:
+    mirror = pod("static", "a")
+    mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "hash"}
+    finished = pod("finished", "a", owner=_of("Job"))
+    finished["status"] = {"phase": "Succeeded"}
+    api = cluster([node("a"), node("b")], [pod("agent", "a", owner=_of("DaemonSet")), mirror, finished])
+    outcome = ask(api, Drain(["a"]))
+    assert outcome["departed"] == outcome["placed"] == outcome["blocked"] == []
+    assert outcome["notes"] == [
+        "3 pods of DaemonSets, static pods and finished pods stay on the drained nodes, as with kubectl drain "
+        "--ignore-daemonsets"
+    ]
+
+
+def _budget(**spec: Any) -> Document:
+    return {
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, **spec},
+        "status": {
+            "observedGeneration": 1,
+            "currentHealthy": 2,
+            "desiredHealthy": 1,
+            "disruptionsAllowed": 1,
+            "expectedPods": 2,
+        },
+    }
+
+
+def test_a_drain_goes_on_as_soon_as_a_budget_lets_it() -> None:
+    """One at a time: the second pod goes when the replacement of the first is ready."""
+    pods = [pod("web-1", "a", owner=WEB_OWNER), pod("web-2", "a", owner=WEB_OWNER)]
+    api = put(cluster([node("a"), node("b")], pods), POD_DISRUPTION_BUDGETS, _budget(minAvailable=1))
+    outcome = ask(api, Drain(["a"]))
+    assert places(outcome) == {"b": 2}
+    assert outcome["blocked"] == []
+
+
+def test_a_budget_that_never_lets_go_blocks_the_drain() -> None:
+    pods = [pod("web-1", "a", owner=WEB_OWNER), pod("web-2", "a", owner=WEB_OWNER)]
+    api = cluster([node("a"), node("b")], pods)
+    budget = _budget(minAvailable=2)
+    # As it was before the budget was changed: what it allows now has not been counted yet.
+    budget["status"]["observedGeneration"] = 0
+    outcome = ask(put(api, POD_DISRUPTION_BUDGETS, budget), Drain(["a"]))
+    assert outcome["departed"] == []
+    why = "stays on a: The disruption budget web needs 2 healthy pods and has 2 currently"
+    assert outcome["blocked"] == [f"default/web-1 {why}", f"default/web-2 {why}"]
+
+
+def test_a_budget_of_a_controller_that_is_not_known_counts_from_what_it_wanted() -> None:
+    """A share of what some operator's resource wants cannot be computed here; without it nothing could be drained."""
+    owner = {**WEB_OWNER, "apiVersion": "example.com/v1", "kind": "Fleet"}
+    pods = [pod("web-1", "a", owner=owner), pod("web-2", "a", owner=owner)]
+    api = put(cluster([node("a"), node("b")], pods), POD_DISRUPTION_BUDGETS, _budget(minAvailable="50%"))
+    outcome = ask(api, Drain(["a"]))
+    assert places(outcome) == {"b": 2}
+    assert outcome["blocked"] == []
+
+
+def test_the_pods_of_a_node_that_is_gone_are_lost_whatever_budgets_say() -> None:
+    api = cluster([node("a"), node("b")], [pod("web-1", "a", owner=WEB_OWNER), pod("alone", "a")])
+    put(api, POD_DISRUPTION_BUDGETS, _budget(minAvailable=2))
+    outcome = ask(api, RemoveNodes(["a"]))
+    assert places(outcome) == {"b": 1}
+    assert {each["cause"] for each in outcome["departed"]} == {"node removed"}
+    assert outcome["cluster"]["nodes"] == [2, 1]
+    assert {each["node"]: each["state"] for each in outcome["nodes"]} == {"a": "removed", "b": "changed"}
+
+
+def test_pending_pods_get_nodes_that_are_added() -> None:
+    model = node("a", "4", zone="one")
+    model["spec"] = {
+        "unschedulable": True,
+        "podCIDR": "10.0.0.0/24",
+        "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}],
+    }
+    waiting = [pod(f"web-{number}", cpu="3", owner=WEB_OWNER, nodeSelector={"zone": "two"}) for number in range(3)]
+    outcome = ask(cluster([model], waiting), AddNodes("a", 2, (("zone", "two"),)))
+    assert outcome["changes"] == ["nodes a-what-if-1, a-what-if-2 like a are added"]
+    assert places(outcome) == {"a-what-if-1": 1, "a-what-if-2": 1}
+    assert outcome["before"] == {"wouldBePlaced": 0, "pending": 3}
+    assert outcome["after"] == {"pending": 1}
+    assert outcome["cluster"]["nodes"] == [1, 3]
+
+
+def test_a_node_that_is_added_reports_what_the_system_alone_uses() -> None:
+    api = cluster([node("a")])
+    usage = {"resources": {"cpu": "7", "memory": "20Gi"}}
+    metric = {"nodeUsage": usage, "systemUsage": {"resources": {"cpu": "1", "memory": "1Gi"}}}
+    status = {"updateTime": "2026-01-01T00:00:00Z", "nodeMetric": metric, "podsMetric": [{"name": "x"}]}
+    put(api, NODE_METRICS, {"metadata": {"name": "a"}, "spec": {}, "status": status})
+    outcome = ask(api, AddNodes("a"))
+    assert outcome["cluster"]["nodes"] == [1, 2]
+
+
+@pytest.mark.parametrize("change", [Drain(["x"]), RemoveNodes(["x"]), AddNodes("x")])
+def test_a_node_that_is_not_there_is_refused(change: Any) -> None:
+    with pytest.raises(ChangeError, match="there is no node 'x' in the snapshot; there are a, b"):
+        ask(cluster([node("a"), node("b")]), change)
