@@ -14,15 +14,19 @@ from koordinator.cli.data_folder import default_data_folder
 from koordinator.cli.explain import defect, say, seconds
 from koordinator.cli.explain_failure import INTERRUPTED, NOT_REACHED, PIPE_CLOSED, UNUSABLE, ExplainError
 from koordinator.cli.explain_terminal import Terminal, close_quietly, output, text_of, write
-from koordinator.cli.what_if_input import read_objects, scheduler_configuration, snapshot_for
+from koordinator.cli.what_if_input import read_objects, read_text, scheduler_configuration, snapshot_for
 from koordinator.cli.what_if_report import print_outcome
+from koordinator.scheduler.configuration import load_configuration
 from koordinator.simulate.change import Change, ChangeError
+from koordinator.simulate.change_file import read_changes
+from koordinator.simulate.colocation import Colocation
 from koordinator.simulate.fit import Fit
 from koordinator.simulate.node_changes import AddNodes, Drain, RemoveNodes
 from koordinator.simulate.object_changes import Apply, Delete, Scale
+from koordinator.simulate.reconfiguration import Reconfigure, replay
 from koordinator.simulate.simulated_cluster import SimulationOptions
 from koordinator.simulate.snapshot import SnapshotError
-from koordinator.simulate.what_if import what_if
+from koordinator.simulate.what_if import configuration_of, what_if
 from koordinator.simulate.workloads import parse_workload
 
 FOUND_PROBLEMS: Final = 6
@@ -45,6 +49,11 @@ examples:
   koord what-if add-node --like node-3 --count 2  which pending pods would two more nodes take?
   koord what-if remove-node node-3                as if the machine were gone from one moment to the next
   koord what-if delete deployment/old -n shop     what would have room then?
+  koord what-if config -f scheduler.yaml          with another configuration of the scheduler, who gets a node?
+  koord what-if config -f scheduler.yaml --replay where would all pods be, had it always been that one?
+  koord what-if colocation -f slo-controller-config.yaml
+                                                  what batch and mid capacity would each node have?
+  koord what-if changes -f plan.yaml              several changes, one after the other
   koord what-if snapshot today.snapshot           keep a snapshot, to ask it later and elsewhere:
   koord what-if drain node-3 --snapshot today.snapshot
 
@@ -77,6 +86,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         _add_drain,
         _add_add_node,
         _add_remove_node,
+        _add_config,
+        _add_colocation,
+        _add_changes,
         _add_snapshot,
     ):
         add(kinds, common)
@@ -218,6 +230,53 @@ def _remove_node(options: argparse.Namespace, namespace: str) -> Sequence[Change
     return [RemoveNodes(options.nodes)]
 
 
+def _add_config(kinds: Any, common: argparse.ArgumentParser) -> None:
+    summary = "run the scheduler with another configuration; pods that have a node keep it"
+    parser = _command(kinds, common, "config", summary, _config)
+    parser.add_argument(
+        "-f",
+        dest="file",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="a KubeSchedulerConfiguration or its ConfigMap",
+    )
+    parser.add_argument(
+        "--replay",
+        action="store_true",
+        help="also place all pods anew under both configurations, in the order of their creation, and compare",
+    )
+
+
+def _config(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
+    return [Reconfigure(load_configuration(options.file), str(options.file))]
+
+
+def _add_colocation(kinds: Any, common: argparse.ArgumentParser) -> None:
+    summary = "change slo-controller-config: the batch and mid capacity of each node, by koord-manager's own plan"
+    parser = _command(kinds, common, "colocation", summary, _colocation)
+    _add_files(parser)
+
+
+def _colocation(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
+    objects = read_objects(options.files)
+    if len(objects) != 1 or objects[0]["kind"] != "ConfigMap" or not isinstance(objects[0].get("data"), dict):
+        kinds = ", ".join(obj["kind"] for obj in objects)
+        raise ConfigurationError("-f", kinds, "the one ConfigMap slo-controller-config, with data, is needed")
+    return [Colocation({key: str(text) for key, text in objects[0]["data"].items()})]
+
+
+def _add_changes(kinds: Any, common: argparse.ArgumentParser) -> None:
+    summary = "make several changes, one after the other (docs/what-if.md has the fields of the file)"
+    parser = _command(kinds, common, "changes", summary, _changes)
+    parser.add_argument("-f", dest="file", type=Path, required=True, metavar="FILE", help="YAML; - for standard input")
+
+
+def _changes(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
+    text = read_text(str(options.file))
+    return read_changes(text, str(options.file), options.file.parent, namespace, read_objects)
+
+
 def _add_snapshot(kinds: Any, common: argparse.ArgumentParser) -> None:
     summary = "keep a snapshot for later; it has neither Secrets nor the environment of containers"
     parser: argparse.ArgumentParser = kinds.add_parser("snapshot", help=summary, description=summary, parents=[common])
@@ -267,7 +326,12 @@ async def _simulate(options: argparse.Namespace) -> dict[str, Any]:
         options.make(options, options.namespace or "default")
     snapshot, namespace = await snapshot_for(options)
     changes = options.make(options, namespace)
-    return await what_if(snapshot, changes, configuration, SimulationOptions(options.look_ahead, options.seed))
+    simulation = SimulationOptions(options.look_ahead, options.seed)
+    document = await what_if(snapshot, changes, configuration, simulation)
+    if getattr(options, "replay", False):
+        now = configuration or configuration_of(snapshot)[0]
+        document["replay"] = await replay(snapshot, now, load_configuration(options.file), simulation)
+    return document
 
 
 async def _save_alone(options: argparse.Namespace) -> dict[str, Any]:

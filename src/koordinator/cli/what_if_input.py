@@ -50,7 +50,7 @@ def read_objects(paths: Sequence[str]) -> list[Document]:
     found: list[Document] = []
     for path in paths:
         source = "standard input" if path == STANDARD_INPUT else path
-        for index, document in enumerate(load_documents(_text(path), source)):
+        for index, document in enumerate(load_documents(read_text(path), source)):
             found += _objects(document, f"{source}: document {index + 1}")
     if not found:
         raise ConfigurationError("-f", ", ".join(paths), "a file with at least one object is needed")
@@ -85,7 +85,8 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _text(path: str) -> str:
+def read_text(path: str) -> str:
+    """Of a file or of standard input. Raises ConfigurationError."""
     if path == STANDARD_INPUT:
         return sys.stdin.read()
     try:
@@ -116,10 +117,14 @@ async def _take(cluster: Cluster, seconds: float) -> Snapshot:
         raise explain_error(error, cluster.name, seconds) from error
     if cluster.data is None:
         return snapshot
-    return replace(snapshot, **await _configuration_of_local(cluster.data, seconds))
+    configuration = await _configuration_of_local(cluster.data, seconds)
+    if not configuration:
+        return snapshot
+    source = "the koord-scheduler of koord up (/configz)"
+    return replace(snapshot, scheduler_configuration=configuration, configuration_source=source)
 
 
-async def _configuration_of_local(data: Path, seconds: float) -> dict[str, str]:
+async def _configuration_of_local(data: Path, seconds: float) -> str:
     """A scheduler that runs on this machine says itself what it is configured with; where none does, nobody knows."""
     endpoint = ProgramEndpoint(
         url=None,
@@ -132,10 +137,6 @@ async def _configuration_of_local(data: Path, seconds: float) -> dict[str, str]:
     )
     try:
         document = await fetch(endpoint, "/configz")
-        configuration = document["componentconfig"]
+        return encode(document["componentconfig"]).decode()
     except (ExplainError, KeyError, TypeError):
-        return {}
-    return {
-        "scheduler_configuration": encode(configuration).decode(),
-        "configuration_source": "the koord-scheduler of koord up (/configz)",
-    }
+        return ""

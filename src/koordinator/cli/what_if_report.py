@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from koordinator.cli.explain_terminal import escape, print_list, print_table, print_text
+from koordinator.scheduler.explain.wording import amount_text
 
 _ROWS: Final = 15
 _NAMES: Final = 4
@@ -33,7 +34,12 @@ def print_outcome(document: Document, console: Console) -> None:
     _print_lost(document["departed"], console)
     _print_pending(document["pending"], console)
     _print_reservations(document["reservations"], console)
-    _print_nodes(document, console)
+    if "colocation" in document:
+        _print_colocation(document["colocation"], console)
+    else:
+        _print_nodes(document, console)
+    if "replay" in document:
+        _print_replay(document["replay"], console)
     _print_remarks(document, console)
 
 
@@ -179,6 +185,63 @@ def _print_nodes(document: Document, console: Console) -> None:
     count = _count(before, "node") if before == after else f"{before} → {_count(after, 'node')}"
     console.print()
     print_text(console, escape(f"The whole cluster ({count}): {', '.join(shares) or 'nothing is requested'}"))
+
+
+def _print_colocation(colocation: Document, console: Console) -> None:
+    nodes, total = colocation["nodes"], colocation["total"]
+    if total:
+        table = Table("node", *total)
+        rows = sorted(nodes, key=_capacity_change, reverse=True)[:_ROWS]
+        for node in rows:
+            table.add_row(escape(node["node"]), *(_capacity(name, node["amounts"].get(name)) for name in total))
+        table.add_section()
+        table.add_row("all nodes", *(_capacity(name, amounts) for name, amounts in total.items()))
+        print_table(console, "Batch and mid capacity, before and after", table)
+        _print_more(len(nodes), console)
+    without = [f"{node['node']}: {node['noCapacity']}" for node in nodes if "noCapacity" in node]
+    more = [f"and {len(without) - _ROWS} more"] if len(without) > _ROWS else []
+    print_list(console, "Nodes without any", [*without[:_ROWS], *more])
+    overused = [
+        f"{each['node']}: {each['requested']} of {each['resource']} requested, {each['allocatable']} there"
+        for each in colocation["overused"]
+    ]
+    more = [f"and {len(overused) - _ROWS} more"] if len(overused) > _ROWS else []
+    title = "Where pods would request more than there is: the scheduler evicts none, koordlet suppresses them"
+    print_list(console, title, [*overused[:_ROWS], *more])
+
+
+def _capacity(name: str, amounts: Document | None) -> str:
+    if amounts is None:
+        return "–"
+    before, after = (amount_text(name, amounts[when]) for when in ("before", "after"))
+    return after if before == after else f"{before} → {after}"
+
+
+def _capacity_change(node: Document) -> float:
+    return max(
+        (abs(each["after"] - each["before"]) / max(each["before"], 1) for each in node["amounts"].values()), default=0.0
+    )
+
+
+def _print_replay(found: Document, console: Console) -> None:
+    pending, nodes = found["pending"], found["nodesInUse"]
+    console.print()
+    print_text(
+        console,
+        f"All {_count(found['pods'], 'pod')} placed anew, in the order of their creation, with one configuration and "
+        f"with the other: {_count(found['onOtherNodes'], 'pod')} would be elsewhere.",
+    )
+    table = Table("", "before", "after")
+    table.add_row("pods pending", str(pending["before"]), str(pending["after"]))
+    table.add_row("nodes in use", str(nodes["before"]), str(nodes["after"]))
+    for name in ("least", "median", "most"):
+        cells = (str(found["podsPerNode"][when][name]) for when in ("before", "after"))
+        table.add_row(f"pods on a node, {name}", *cells)
+    print_table(console, "", table)
+    for key, title in (("pendingOnlyAfter", "Pending only then"), ("placedOnlyAfter", "With a node only then")):
+        names = found[key]
+        more = [f"and {len(names) - _ROWS} more"] if len(names) > _ROWS else []
+        print_list(console, title, [*names[:_ROWS], *more])
 
 
 def _largest_change(node: Document) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import closing, contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from koordinator.api import codec
 from koordinator.api.document import Document
@@ -96,7 +96,7 @@ class InProcessClient:
             if action is None:
                 raise unknown_path()
             await action(self._environment, target, codec.decode_any(encode_body(body)), WriteOptions())
-            return cast("T", kind.type(api_version="v1", kind="Status"))
+            return kind.type(api_version="v1", kind="Status")
 
     async def update(self, kind: Kind[T], body: Any, name: str, namespace: str = "", *, subresource: str = "") -> T:
         with _refusals():

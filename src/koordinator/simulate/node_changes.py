@@ -22,6 +22,7 @@ from koordinator.cluster.verbs.eviction import evict
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target, new_uid
 from koordinator.simulate.change import Change, ChangeError, Remarks
+from koordinator.simulate.colocation import give_capacity
 from koordinator.simulate.in_process_api import InProcessApi, owner_of
 from koordinator.simulate.pod_life import is_mirror
 from koordinator.simulate.simulated_cluster import SimulatedCluster
@@ -131,6 +132,8 @@ class AddNodes(Change):
                 names.append(name)
         for name in names:
             await self._add(api, model, name)
+        if await give_capacity(cluster, names):
+            remarks.notes.append("new nodes have the batch and mid capacity that koord-manager gives empty nodes")
         await cluster.settle()
         remarks.done = f"{_listed('node', names)} like {self.like} {'is' if len(names) == 1 else 'are'} added"
 
@@ -185,7 +188,7 @@ def _empty_metric(status: Document) -> None:
 
 def node_named(api: InProcessApi, name: str) -> Document:
     """Raises ChangeError."""
-    found = api.document(NODES, name)
+    found: Document | None = api.document(NODES, name)
     if found is None:
         known = sorted(node["metadata"]["name"] for node in api.documents(NODES))
         some = ", ".join(known[:_SHOWN]) + (f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else "")

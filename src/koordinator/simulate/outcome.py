@@ -44,9 +44,11 @@ class _Trace:
 
 @dataclass(frozen=True, slots=True)
 class NodeAmounts:
-    """What nodes offer and what is requested of them, by name: one column for each resource."""
+    """What nodes offer and what is requested of them: one row for each node, one column for each resource. Schedulers
+    number both as they come to know them, so that others are compared by name."""
 
-    names: Mapping[str, int]
+    rows: Mapping[str, int]
+    columns: Mapping[str, int]
     allocatable: NDArray[np.int64]
     requested: NDArray[np.int64]
 
@@ -54,19 +56,21 @@ class NodeAmounts:
     def of(cls, cluster: SimulatedCluster) -> NodeAmounts:
         columns = cluster.scheduler.state.view.columns
         columns.fit_resources()
-        return cls(dict(columns.row_of), columns.allocatable.copy(), columns.requested.copy())
+        names = {columns.resources.name(column): column for column in range(len(columns.resources))}
+        return cls(dict(columns.row_of), names, columns.allocatable.copy(), columns.requested.copy())
 
-    def of_node(self, name: str, column: int) -> tuple[int, int]:
-        """Requested and allocatable; zeros for a node that is not there."""
-        row = self.names.get(name)
-        if row is None or column >= self.requested.shape[1]:
+    def of_node(self, node: str, resource: str) -> tuple[int, int]:
+        """Requested and allocatable; zeros for a node or a resource that is not there."""
+        row, column = self.rows.get(node), self.columns.get(resource)
+        if row is None or column is None:
             return 0, 0
         return int(self.requested[row, column]), int(self.allocatable[row, column])
 
-    def total(self, column: int) -> tuple[int, int]:
-        if column >= self.requested.shape[1] or not self.names:
+    def total(self, resource: str) -> tuple[int, int]:
+        column = self.columns.get(resource)
+        if column is None or not self.rows:
             return 0, 0
-        rows = np.fromiter(self.names.values(), np.intp)
+        rows = np.fromiter(self.rows.values(), np.intp)
         return int(self.requested[rows, column].sum()), int(self.allocatable[rows, column].sum())
 
 
@@ -278,26 +282,24 @@ def _reserved(reservation: Document) -> str:
 
 def _capacity(cluster: SimulatedCluster, before: NodeAmounts) -> dict[str, Any]:
     """Of the nodes and resources of which something has changed, and of the whole cluster."""
-    after, resources = NodeAmounts.of(cluster), cluster.scheduler.state.view.columns.resources
-    columns = range(len(resources))
+    after = NodeAmounts.of(cluster)
+    resources = dict.fromkeys((*before.columns, *after.columns))
     nodes = []
-    for name in sorted({*before.names, *after.names}):
+    for node in sorted({*before.rows, *after.rows}):
         amounts = {
-            resources.name(column): _amounts(
-                resources.name(column), before.of_node(name, column), after.of_node(name, column)
-            )
-            for column in columns
-            if before.of_node(name, column) != after.of_node(name, column)
+            name: _amounts(name, before.of_node(node, name), after.of_node(node, name))
+            for name in resources
+            if before.of_node(node, name) != after.of_node(node, name)
         }
         if amounts:
-            state = "added" if name not in before.names else "removed" if name not in after.names else "changed"
-            nodes.append({"node": name, "state": state, "resources": amounts})
+            state = "added" if node not in before.rows else "removed" if node not in after.rows else "changed"
+            nodes.append({"node": node, "state": state, "resources": amounts})
     total = {
-        resources.name(column): _amounts(resources.name(column), before.total(column), after.total(column))
-        for column in columns
-        if any(before.total(column)) or any(after.total(column))
+        name: _amounts(name, before.total(name), after.total(name))
+        for name in resources
+        if any(before.total(name)) or any(after.total(name))
     }
-    return {"nodes": nodes, "cluster": {"nodes": [len(before.names), len(after.names)], "resources": total}}
+    return {"nodes": nodes, "cluster": {"nodes": [len(before.rows), len(after.rows)], "resources": total}}
 
 
 def _amounts(resource: str, before: tuple[int, int], after: tuple[int, int]) -> dict[str, Any]:

@@ -33,11 +33,11 @@ from koordinator.cluster.verbs.target import Target, decode
 from koordinator.simulate.in_process_api import InProcessApi, owner_of
 
 Cause = Literal["preempted", "evicted", "drained", "node removed", "scaled down", "deleted"]
-_NOT_REPLACED: Final = ("DaemonSet", "Node")
+NOT_REPLACED: Final = ("DaemonSet", "Node")
 """Controllers whose pods belong to one node, so that none is made elsewhere."""
 _INTENDED: Final = ("scaled down", "deleted")
 """Whose pods nobody makes again."""
-_FROM_SCHEDULER: Final = (
+FROM_SCHEDULER: Final = (
     RESOURCE_STATUS, DEVICE_ALLOCATED, RESERVATION_ALLOCATED, BIND_TIMESTAMP, GPU_MINORS, *BIND_GANG_KEYS,
 )  # fmt: skip
 """Annotations that say where a pod was placed; its replacement starts without them."""
@@ -203,7 +203,7 @@ def why_not_replaced(pod: Document) -> str:
         return "no controller makes it again"
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return "it had finished"
-    if owner["kind"] in _NOT_REPLACED:
+    if owner["kind"] in NOT_REPLACED:
         return f"it belongs to its node ({owner['kind']})"
     return ""
 
@@ -211,7 +211,7 @@ def why_not_replaced(pod: Document) -> str:
 def as_new(pod: Document) -> Document:
     """The pod as its controller would make it again: without its node, its status, and what was allocated to it."""
     metadata, owner = pod["metadata"], owner_of(pod)
-    annotations = {key: text for key, text in (metadata.get("annotations") or {}).items() if key not in _FROM_SCHEDULER}
+    annotations = {key: text for key, text in (metadata.get("annotations") or {}).items() if key not in FROM_SCHEDULER}
     new: Document = {"namespace": metadata["namespace"], "labels": metadata.get("labels") or {}}
     new |= {"annotations": annotations, "ownerReferences": metadata.get("ownerReferences") or []}
     if owner is not None and owner["kind"] == "StatefulSet":

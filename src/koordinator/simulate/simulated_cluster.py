@@ -118,6 +118,12 @@ class SimulatedCluster:
             await asyncio.wait(self._tasks)
         self._tasks = ()
 
+    async def restart(self, configuration: SchedulerConfiguration) -> None:
+        """Stop the scheduler and start one with another configuration, which finds the cluster as it is."""
+        await self.stop()
+        self.scheduler = _scheduler(self.client, self.preemptions, configuration, self.clock, self._options.seed)
+        self.start()
+
     async def settle(self) -> None:
         """Return when nothing moves any more: each pod has a node or waits for something that does not come."""
         started = self.clock.monotonic()

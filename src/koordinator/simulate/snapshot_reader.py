@@ -106,7 +106,7 @@ async def _config_maps(client: Client) -> list[bytes]:
 
 def _scheduler_configuration(maps: list[bytes]) -> str:
     documents = [msgspec.json.decode(each) for each in maps]
-    found = next((each for each in documents if each["metadata"]["name"] == SCHEDULER_CONFIG_MAP), {})
+    found: dict[str, Any] = next((each for each in documents if each["metadata"]["name"] == SCHEDULER_CONFIG_MAP), {})
     text = (found.get("data") or {}).get(SCHEDULER_CONFIG_MAP)
     return text if isinstance(text, str) else ""
 
