@@ -122,7 +122,7 @@ def test_pods_that_request_more_than_there_is_then_are_told() -> None:
 
 def test_what_koord_manager_would_refuse_is_refused() -> None:
     with pytest.raises(
-        ChangeError, match="koord-manager would refuse it: .*CPUReclaimThresholdPercent must be 0 or greater"
+        ChangeError, match=r"koord-manager would refuse it: .*CPUReclaimThresholdPercent must be 0 or greater"
     ):
         ask(_colocated(), Colocation(_colocation(cpuReclaimThresholdPercent=-5)))
     with pytest.raises(ChangeError, match="koord-manager would refuse it"):
