@@ -160,7 +160,10 @@ def program_of(command: Command) -> tuple[str, ...]:
     words = command.words
     name = Path(words[0]).name
     if name == "koord":
-        return ("-m", "koordinator.cli.main", words[1]) if len(words) > 1 and not words[1].startswith("-") else ()
+        # A what-if has a command of its own for each change.
+        count = 3 if words[1:2] == ["what-if"] else 2
+        named = words[1:count]
+        return ("-m", "koordinator.cli.main", *named) if named and not any(w.startswith("-") for w in named) else ()
     if name in ("koord-scheduler", "koord-manager", "koord-descheduler"):
         return ("-m", f"koordinator.{name.removeprefix('koord-')}")
     if name.startswith("python") and len(words) > 2 and words[1] == "-m" and "." in words[2]:

@@ -1,8 +1,8 @@
 """``koord what-if`` on a real cluster says what then really happens, and needs no right but to list.
 
 The same change is made twice: on a snapshot, by somebody whose role may list and nothing else, and then on the
-cluster, where koord-scheduler and Kubernetes' own controllers do what they do. Nodes differ in size, so that no two have
-the same score: the scheduler would choose among those at random.
+cluster, where koord-scheduler and Kubernetes' own controllers do what they do. Nodes differ in size, so that no two
+have the same score: the scheduler would choose among those at random.
 """
 
 from __future__ import annotations

@@ -42,19 +42,20 @@ requests are all that it is sent, so that a role that may only list is enough (d
 """
 _EPILOG = """\
 examples:
-  koord what-if drain node-3                      where would its pods go, and what would stay pending?
-  koord what-if apply -f web.yaml --replicas 20   would these pods fit, and who would have to make way for them?
-  koord what-if fit -f web.yaml                   how many more of them fit, and what stops the next one?
+  koord what-if drain node-3                       where would its pods go, and what would stay pending?
+  koord what-if apply -f web.yaml --replicas 20    would these pods fit, and who would have to make way for them?
+  koord what-if fit -f web.yaml                    how many more of them fit, and what stops the next one?
   koord what-if scale deployment/web --replicas 30 -n shop
-  koord what-if add-node --like node-3 --count 2  which pending pods would two more nodes take?
-  koord what-if remove-node node-3                as if the machine were gone from one moment to the next
-  koord what-if delete deployment/old -n shop     what would have room then?
-  koord what-if config -f scheduler.yaml          with another configuration of the scheduler, who gets a node?
-  koord what-if config -f scheduler.yaml --replay where would all pods be, had it always been that one?
+  koord what-if add-node --like node-3 --count 2   which pending pods would two more nodes take?
+  koord what-if remove-node node-3                 as if the machine were gone from one moment to the next
+  koord what-if delete deployment/old -n shop      what would have room then?
+  koord what-if config -f scheduler.yaml           with another configuration of the scheduler, who gets a node?
+  koord what-if config -f scheduler.yaml --replay
+                                                   and where would all pods be, had it always been that one?
   koord what-if colocation -f slo-controller-config.yaml
-                                                  what batch and mid capacity would each node have?
-  koord what-if changes -f plan.yaml              several changes, one after the other
-  koord what-if snapshot today.snapshot           keep a snapshot, to ask it later and elsewhere:
+                                                   what batch and mid capacity would each node have?
+  koord what-if changes -f plan.yaml               several changes, one after the other
+  koord what-if snapshot today.snapshot            keep a snapshot, to ask it later and elsewhere:
   koord what-if drain node-3 --snapshot today.snapshot
 
 koord what-if COMMAND --help has the options of each.
