@@ -19,7 +19,7 @@ from rich.table import Table
 # break them at its width.
 
 
-__all__ = ["escape", "print_lines", "print_list", "print_table", "print_text"]
+__all__ = ["drawable", "escape", "print_lines", "print_list", "print_table", "print_text"]
 
 
 def print_table(console: Console, title: str, table: Table) -> None:
@@ -54,6 +54,11 @@ def print_lines(console: Console, lines: Iterable[str]) -> None:
         table.add_column(overflow="fold")
         table.add_row(bullet, escape(line))
         console.print(table)
+
+
+def drawable(console: Console, text: str) -> str:
+    """The same with what we write ourselves in the characters that the console can draw."""
+    return text.translate(_IN_ASCII) if console.options.ascii_only else text
 
 
 _WIDTH: Final = 80

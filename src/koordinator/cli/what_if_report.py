@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from koordinator.cli.explain_terminal import escape, print_list, print_table, print_text
+from koordinator.cli.explain_terminal import drawable, escape, print_list, print_table, print_text
 from koordinator.scheduler.explain.wording import amount_text
 
 _ROWS: Final = 15
@@ -151,11 +151,16 @@ def _print_pending(pending: Sequence[Document], console: Console) -> None:
         return
     table = Table("workload", "pods", "why")
     for group in pending[:_ROWS]:
-        table.add_row(escape(group["workload"]), str(len(group["pods"])), escape(group["message"]))
+        table.add_row(escape(group["workload"]), str(len(group["pods"])), escape(_why(group["message"])))
     print_table(console, "Who would stay pending", table)
     _print_more(len(pending), console)
     advice = dict.fromkeys(line for group in pending for line in group["advice"])
     print_list(console, "What would help", list(advice)[:_ROWS])
+
+
+def _why(message: str) -> str:
+    """Without what follows of preemption, which would have been done had it helped."""
+    return message.partition(" preemption:")[0]
 
 
 def _print_reservations(reservations: Sequence[Document], console: Console) -> None:
@@ -172,30 +177,38 @@ def _print_nodes(document: Document, console: Console) -> None:
         changed = dict.fromkeys(name for node in nodes for name in node["resources"] if name != "pods")
         names = [name for name in _SHOWN_FIRST if name in changed]
         names += [name for name in changed if name not in names][: 4 - len(names)]
-        table = Table("node", "pods", *names)
+        table = Table("node", "pods", *map(_short, names))
         for node in sorted(nodes, key=_largest_change, reverse=True)[:_ROWS]:
             cells = [_pods(node["resources"].get("pods")), *(_share(node["resources"].get(name)) for name in names)]
             state = "" if node["state"] == "changed" else f" ({node['state']})"
-            table.add_row(escape(node["node"] + state), *map(escape, cells))
+            table.add_row(escape(node["node"] + state), *(escape(drawable(console, cell)) for cell in cells))
         print_table(console, "Requested of allocatable, before and after", table)
         _print_more(len(nodes), console)
     total = document["cluster"]
-    shares = [f"{name} {_share(each)}" for name, each in total["resources"].items() if name != "pods"]
+    shares = [
+        f"{_short(name)} {_share(each)}"
+        for name, each in total["resources"].items()
+        if name != "pods" and (each["before"]["percent"] or each["after"]["percent"])
+    ]
     before, after = total["nodes"]
     count = _count(before, "node") if before == after else f"{before} → {_count(after, 'node')}"
     console.print()
-    print_text(console, escape(f"The whole cluster ({count}): {', '.join(shares) or 'nothing is requested'}"))
+    text = f"The whole cluster ({count}): {', '.join(shares) or 'nothing is requested'}"
+    print_text(console, escape(drawable(console, text)))
 
 
 def _print_colocation(colocation: Document, console: Console) -> None:
-    nodes, total = colocation["nodes"], colocation["total"]
+    nodes = colocation["nodes"]
+    total = {name: each for name, each in colocation["total"].items() if each["before"] or each["after"]}
     if total:
-        table = Table("node", *total)
+        table = Table("node", *map(_short, total))
         rows = sorted(nodes, key=_capacity_change, reverse=True)[:_ROWS]
         for node in rows:
-            table.add_row(escape(node["node"]), *(_capacity(name, node["amounts"].get(name)) for name in total))
+            cells = [_capacity(name, node["amounts"].get(name)) for name in total]
+            table.add_row(escape(node["node"]), *(drawable(console, cell) for cell in cells))
         table.add_section()
-        table.add_row("all nodes", *(_capacity(name, amounts) for name, amounts in total.items()))
+        cells = [_capacity(name, amounts) for name, amounts in total.items()]
+        table.add_row("all nodes", *(drawable(console, cell) for cell in cells))
         print_table(console, "Batch and mid capacity, before and after", table)
         _print_more(len(nodes), console)
     without = [f"{node['node']}: {node['noCapacity']}" for node in nodes if "noCapacity" in node]
@@ -242,6 +255,10 @@ def _print_replay(found: Document, console: Console) -> None:
         names = found[key]
         more = [f"and {len(names) - _ROWS} more"] if len(names) > _ROWS else []
         print_list(console, title, [*names[:_ROWS], *more])
+
+
+def _short(resource: str) -> str:
+    return resource.removeprefix("kubernetes.io/")
 
 
 def _largest_change(node: Document) -> float:

@@ -246,7 +246,8 @@ def _pending(
         elif pod["spec"].get("schedulerName") not in cluster.scheduler.engines:
             message = f"is left to the scheduler {pod['spec'].get('schedulerName')!r}, which is not simulated"
         else:
-            message = reasons.get(uid, "")
+            # Some messages name the pod, and are the same for all pods of a workload but for that.
+            message = reasons.get(uid, "").replace(f"preemptor pod {pod['metadata']['name']}", "the preemptor")
         group = groups.setdefault(
             (names.of(pod), message), {"workload": names.of(pod), "message": message, "pods": [], "advice": []}
         )
