@@ -174,7 +174,13 @@ def _print_reservations(reservations: Sequence[Document], console: Console) -> N
 def _print_nodes(document: Document, console: Console) -> None:
     nodes = document["nodes"]
     if nodes:
-        changed = dict.fromkeys(name for node in nodes for name in node["resources"] if name != "pods")
+        changed = dict.fromkeys(
+            name
+            for node in nodes
+            for name, each in node["resources"].items()
+            # Of a node that is added much is new of which nothing is requested.
+            if name != "pods" and (each["before"]["percent"] or each["after"]["percent"])
+        )
         names = [name for name in _SHOWN_FIRST if name in changed]
         names += [name for name in changed if name not in names][: 4 - len(names)]
         table = Table("node", "pods", *map(_short, names))
