@@ -13,8 +13,10 @@ from koordinator.api.document import Document
 from koordinator.api.kinds import PODS, Kind
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.base.clock import Clock
+from koordinator.cluster.background import BackgroundLoops
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import resources_of
+from koordinator.cluster.quota.controller import QuotaController
 from koordinator.cluster.resource import Cause, Registry, Resource
 from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.storage.interface import Stored
@@ -47,15 +49,16 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 class InProcessApi:
     """``environment`` is what the verbs of ``koordinator.cluster`` work on."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, quotas: QuotaController) -> None:
         self.environment = environment
+        self._quotas = quotas
 
     @classmethod
     async def loaded(cls, snapshot: Snapshot, clock: Clock, seed: int) -> InProcessApi:
         """Raises SnapshotError for objects that cannot be read."""
         registry = _registry()
         storage = MemoryStorage(_WHOLE_HISTORY, list(_stored(snapshot, registry)))
-        admission = ManagerAdmission(storage, registry)
+        admission, quotas = ManagerAdmission(storage, registry), QuotaController()
         environment = Environment(
             storage,
             registry,
@@ -63,10 +66,18 @@ class InProcessApi:
             Random(seed),
             admission=(NamespaceLifecycle(),),
             webhooks=admission,
+            quotas=quotas,
             warns_of_missing_controllers=False,
         )
         await create_system_objects(environment)
-        return cls(environment)
+        return cls(environment, quotas)
+
+    async def run_quotas(self) -> None:
+        """Count what ResourceQuotas limit, until cancelled; without it none of them refuses anything."""
+        loops = BackgroundLoops(self.environment.clock, self.environment.random)
+        for name, body in self._quotas.loops(self.environment, loops.add).items():
+            loops.add(name, body)
+        await loops.run()
 
     def resource(self, kind: Kind[Any]) -> Resource:
         found = self.environment.registry.find(kind.group, kind.version, kind.plural)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from koordinator.api.annotations import POD_CPU_ALLOCS
 from koordinator.api.document import Document, copied
 from koordinator.api.kinds import (
     CSI_NODES,
@@ -143,7 +144,7 @@ class AddNodes(Change):
             found = api.document(kind, self.like)
             if found is not None:
                 await api.put(kind, self._object(kind, found, name, new_uid(environment.random)))
-        node = copied(model)
+        node: Document = copied(model)
         self._identify(node, name, new_uid(environment.random), format_time(environment.clock.now()))
         labels = {**(node["metadata"].get("labels") or {}), **dict(self.labels)}
         if _HOST_NAME in labels:
@@ -164,6 +165,9 @@ class AddNodes(Change):
             _empty_metric(found.get("status") or {})
         if kind is DEVICES:
             found.pop("status", None)
+        if kind is NODE_RESOURCE_TOPOLOGIES:
+            # CPUs that kubelet has given to pods of that node.
+            (found["metadata"].get("annotations") or {}).pop(POD_CPU_ALLOCS, None)
         return found
 
     def _identify(self, obj: Document, name: str, uid: str, created: str) -> None:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from koordinator.api.document import Document, copied
-from koordinator.api.kinds import DEPLOYMENTS, PODS, RESERVATIONS, STATEFUL_SETS
+from koordinator.api.kinds import (
+    DEPLOYMENTS,
+    NODE_METRICS,
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    RESERVATIONS,
+    STATEFUL_SETS,
+)
 from koordinator.cluster.patch import apply_merge_patch
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.verbs.create import create
@@ -20,6 +28,8 @@ from koordinator.simulate.simulated_cluster import SimulatedCluster
 from koordinator.simulate.snapshot_kinds import JOBS, trim_pod_spec
 from koordinator.simulate.workloads import WORKLOADS, WorkloadName, Workloads
 
+_REPORTED: Final = frozenset((NODES.plural, NODE_METRICS.plural))
+"""Kinds whose status says what there is: nobody else here would write it."""
 _NEVER: Final = frozenset(("secrets", "events"))
 """Kinds on which no decision depends; what is in a Secret is not even looked at."""
 
@@ -49,7 +59,7 @@ class Apply(Change):
 
     async def _apply(self, cluster: SimulatedCluster, resource: Resource, obj: Document, remarks: Remarks) -> str:
         metadata = obj["metadata"]
-        obj.pop("status", None)
+        status = obj.pop("status", None)
         namespace = (metadata.get("namespace") or self.namespace) if resource.namespaced else None
         if namespace:
             metadata["namespace"] = namespace
@@ -67,6 +77,10 @@ class Apply(Change):
         if resource.plural == RESERVATIONS.plural:
             trim_pod_spec(((obj.get("spec") or {}).get("template") or {}).get("spec") or {})
         changed = await _put(cluster, resource, obj)
+        if status is not None and resource.plural in _REPORTED:
+            await _set_status(cluster, resource, metadata["name"], status)
+        if resource.plural == POD_DISRUPTION_BUDGETS.plural:
+            await cluster.pods.count_changed_budgets()
         return f"{resource.kind} {where} is {'changed' if changed else 'created'}"
 
     async def _pods(self, cluster: SimulatedCluster, resource: Resource, obj: Document, where: str) -> str:
@@ -93,18 +107,18 @@ class Apply(Change):
         stored = workloads.get(workload)
         wanted = workloads.replicas(stored)
         if before is None:
-            await workloads.make_pods(workload, stored, wanted)
+            _note(remarks, await workloads.make_pods(workload, stored, wanted))
             return f"{workload} with {wanted} pods is created"
         if _template(resource, before) == _template(resource, stored):
-            await follow(cluster, workload, stored, wanted)
+            _note(remarks, await follow(cluster, workload, stored, wanted))
             return f"{workload} is changed from {workloads.replicas(before)} to {wanted} pods"
         if workload.kind in (DEPLOYMENTS, STATEFUL_SETS):
-            await _renew(cluster, workload, stored, wanted)
+            _note(remarks, await _renew(cluster, workload, stored, wanted))
             remarks.notes.append(
                 f"{workload}: all its pods are replaced at once, not one after the other as in a rollout"
             )
         else:
-            await follow(cluster, workload, stored, wanted)
+            _note(remarks, await follow(cluster, workload, stored, wanted))
             remarks.notes.append(f"{workload}: the new template is that of new pods alone")
         return f"{workload} is changed; it has {wanted} pods"
 
@@ -121,7 +135,7 @@ class Scale(Change):
         obj = workloads.get(self.workload)
         before = len(workloads.pods(obj))
         await workloads.set_replicas(self.workload, obj, self.replicas)
-        await follow(cluster, self.workload, obj, self.replicas)
+        _note(remarks, await follow(cluster, self.workload, obj, self.replicas))
         await cluster.settle()
         remarks.done = f"{self.workload} is scaled from {before} to {self.replicas} pods"
 
@@ -154,24 +168,31 @@ class Delete(Change):
         remarks.done = f"{resource.kind} {f'{namespace}/' if namespace else ''}{self.name} is deleted"
 
 
-async def follow(cluster: SimulatedCluster, workload: WorkloadName, obj: Document, wanted: int) -> None:
-    """Make or delete pods until there are as many as wanted, as the controller of the workload does."""
+async def follow(cluster: SimulatedCluster, workload: WorkloadName, obj: Document, wanted: int) -> str:
+    """Make or delete pods until there are as many as wanted, as the controller of the workload does. Returns why there
+    are fewer, if there are."""
     workloads = Workloads(cluster.api)
     pods = workloads.pods(obj)
     if len(pods) < wanted:
-        await workloads.make_pods(workload, obj, wanted - len(pods))
+        return await workloads.make_pods(workload, obj, wanted - len(pods))
     # Those that have no node go first, then the youngest; of a StatefulSet those with the highest number.
     pods.sort(key=_first_to_go if workload.kind is not STATEFUL_SETS else _ordinal, reverse=True)
-    for pod in pods[: max(0, len(pods) - wanted)]:
+    for pod in pods[: len(pods) - wanted]:
         await _delete_pod(cluster, pod)
+    return ""
 
 
-async def _renew(cluster: SimulatedCluster, workload: WorkloadName, obj: Document, wanted: int) -> None:
+def _note(remarks: Remarks, missing: str) -> None:
+    if missing:
+        remarks.blocked.append(missing)
+
+
+async def _renew(cluster: SimulatedCluster, workload: WorkloadName, obj: Document, wanted: int) -> str:
     workloads = Workloads(cluster.api)
     for pod in workloads.pods(obj):
         await _delete_pod(cluster, pod)
     await cluster.pods.react()
-    await workloads.make_pods(workload, obj, wanted)
+    return await workloads.make_pods(workload, obj, wanted)
 
 
 async def _delete_pod(cluster: SimulatedCluster, pod: Document) -> None:
@@ -213,6 +234,13 @@ async def _put(cluster: SimulatedCluster, resource: Resource, obj: Document) -> 
         changes["metadata"].pop(name, None)
     await modify(environment, target, lambda old: apply_merge_patch(old, changes))
     return True
+
+
+async def _set_status(cluster: SimulatedCluster, resource: Resource, name: str, status: Document) -> None:
+    def reported(old: Document) -> Document:
+        return {**copied(old), "status": apply_merge_patch(old.get("status") or {}, status)}
+
+    await modify(cluster.api.environment, Target(resource, None, name, "status"), reported)
 
 
 async def _need_namespace(cluster: SimulatedCluster, name: str, remarks: Remarks) -> None:

@@ -24,9 +24,9 @@ from koordinator.simulate.snapshot import Snapshot
 
 NOT_SIMULATED: Final = (
     "kubelets: their own admission, image pulls, start-up and readiness",
-    "autoscalers, operators, koord-descheduler and volume provisioners",
+    "autoscalers, operators, koord-descheduler",
     "changes of load: node metrics stay as in the snapshot",
-    "ResourceQuotas, LimitRanges and webhooks other than koord-manager's for pods",
+    "LimitRanges, and webhooks other than koord-manager's for pods",
 )
 """Said with every result."""
 _EXPLAINED: Final = 20

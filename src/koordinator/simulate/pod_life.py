@@ -104,6 +104,10 @@ class PodLife:
             if due and datetime.fromisoformat(due) >= late:
                 self.departures[pod["metadata"]["uid"]] = Departure(pod, "deleted")
                 await self._end(pod)
+        await self.count_changed_budgets()
+
+    async def count_changed_budgets(self) -> None:
+        """Bring the status of those budgets up to date whose spec has changed since it was written."""
         for budget in self._api.documents(POD_DISRUPTION_BUDGETS):
             observed = (budget.get("status") or {}).get("observedGeneration") or 0
             if observed < (budget["metadata"].get("generation") or 0):

@@ -3,6 +3,7 @@ there."""
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -46,7 +47,11 @@ async def replay(
 ) -> dict[str, Any]:
     """Where all pods would be if each configuration had placed them from the start, in the order of their creation."""
     emptied = without_placements(snapshot, {profile.scheduler_name for profile in (*before.profiles, *after.profiles)})
-    places = [await _places(emptied, configuration, options) for configuration in (before, after)]
+    places = []
+    for configuration in (before, after):
+        # Two large clusters need not be in memory at a time.
+        gc.collect()
+        places.append(await _places(emptied, configuration, options))
     counts = [Counter(place.values()) for place in places]
     moved = sorted(key for key in {*places[0], *places[1]} if places[0].get(key, "") != places[1].get(key, ""))
     return {

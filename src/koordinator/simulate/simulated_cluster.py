@@ -4,6 +4,7 @@ kubelets and the controllers of workloads. It does nothing by itself: ``settle``
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from koordinator.simulate.in_process_client import InProcessClient
 from koordinator.simulate.pod_life import PodLife
 from koordinator.simulate.simulated_clock import SimulatedClock
 from koordinator.simulate.snapshot import Snapshot
+from koordinator.simulate.volume_life import VolumeLife
 
 _STEP_SECONDS: Final = 1.0
 _LONGEST_SECONDS: Final = 120.0
@@ -98,6 +100,7 @@ class SimulatedCluster:
         self.client = InProcessClient(api.environment)
         self.preemptions = PreemptionLog()
         self.pods = PodLife(api, self.preemptions.preemptors)
+        self.volumes = VolumeLife(api)
         self._options = options
         self.scheduler = _scheduler(self.client, self.preemptions, configuration, clock, options.seed)
         self.unsettled = False
@@ -109,6 +112,7 @@ class SimulatedCluster:
         self._tasks = (
             asyncio.create_task(self.scheduler.watch(), name="watch"),
             asyncio.create_task(self.scheduler.schedule(asyncio.Event()), name="schedule"),
+            asyncio.create_task(self.api.run_quotas(), name="resource quotas"),
         )
 
     async def stop(self) -> None:
@@ -131,7 +135,8 @@ class SimulatedCluster:
         while True:
             await self.clock.run_ready()
             self._check()
-            if await self.pods.react():
+            # Both, in each round: what one of them does, the other may have to see.
+            if any([await self.pods.react(), await self.volumes.react()]):
                 quiet_since = None
                 continue
             now = self.clock.monotonic()
@@ -176,6 +181,8 @@ async def simulated(
         yield cluster
     finally:
         await cluster.stop()
+        # The scheduler has taken all that it holds out of the garbage collection, for the rest of its process.
+        gc.unfreeze()
 
 
 def _scheduler(

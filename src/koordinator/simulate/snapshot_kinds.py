@@ -38,14 +38,17 @@ from koordinator.api.kinds import (
     VOLUME_ATTACHMENTS,
     Kind,
 )
+from koordinator.api.meta import Object
 from koordinator.api.workload import Workload
 
 JOBS: Final = Kind("batch", "v1", "jobs", "Job", Workload)
+RESOURCE_QUOTAS: Final = Kind("", "v1", "resourcequotas", "ResourceQuota", Object)
 REQUIRED_KINDS: Final = (NODES, PODS)
 """Without these there is nothing to simulate."""
 SNAPSHOT_KINDS: Final[tuple[Kind[Any], ...]] = (
     NAMESPACES,
     PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
     NODES,
     NODE_METRICS,
     DEVICES,

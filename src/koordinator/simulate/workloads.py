@@ -19,6 +19,7 @@ from koordinator.api.kinds import (
     STATEFUL_SETS,
     Kind,
 )
+from koordinator.cluster.errors import ApiError
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.target import Target, decode
 from koordinator.simulate.change import ChangeError
@@ -37,6 +38,8 @@ _BY_NAME: Final[Mapping[str, Kind[Any]]] = {
     )
     for alias in (kind.name.lower(), kind.plural, *aliases)
 }
+_QUOTA: Final = " quota: "
+"""In the words of an API server that refuses a pod for a ResourceQuota."""
 _TEMPLATE_HASH: Final = "pod-template-hash"
 _PODS_OF_STATEFUL_SET: Final = "statefulset.kubernetes.io/pod-name"
 
@@ -111,25 +114,29 @@ class Workloads:
         obj["spec"][field] = replicas
         await self._api.put(workload.kind, obj)
 
-    async def make_pods(self, workload: WorkloadName, obj: Document, count: int) -> list[str]:
-        """``count`` more of its pods, by the same admission as any pod; returns their uids. Raises ApiError."""
+    async def make_pods(self, workload: WorkloadName, obj: Document, count: int) -> str:
+        """``count`` more of its pods, by the same admission as any pod. Returns why there are fewer, where a quota does
+        not let their controller make them all; empty else. Raises ApiError for pods that nobody could create."""
         if not count:
-            return []
+            return ""
         owner = obj if workload.kind is not DEPLOYMENTS else await self._replica_set(obj)
-        made = []
         taken = {pod["metadata"]["name"] for pod in self.pods(obj)} if workload.kind is STATEFUL_SETS else set()
         ordinal = 0
-        for _ in range(count):
+        for made in range(count):
             pod = pod_of_template(owner)
             if workload.kind is STATEFUL_SETS:
                 while (name := f"{workload.name}-{ordinal}") in taken:
                     ordinal += 1
                 taken.add(name)
                 await self._name_member(pod, obj, name)
-            target = Target(self._api.resource(PODS), workload.namespace)
-            stored = await create(self._api.environment, target, pod)
-            made.append(str(decode(target.resource, stored)["metadata"]["uid"]))
-        return made
+            try:
+                await create(self._api.environment, Target(self._api.resource(PODS), workload.namespace), pod)
+            except ApiError as error:
+                if error.code != 403 or _QUOTA not in error.message:
+                    raise
+                why = error.message.partition("is forbidden: ")[2]
+                return f"{workload}: {count - made} of its pods are not created: {why}"
+        return ""
 
     async def _replica_set(self, deployment: Document) -> Document:
         """The one of the Deployment's present template, made where there is none."""
