@@ -173,6 +173,9 @@ def test_a_quota_that_is_raised_lets_its_pods_go(koordinator: SchedulerConfigura
     assert outcome["before"] == {"wouldBePlaced": 1, "pending": 2}
     assert places(outcome) == {"a": 1}
     assert outcome["after"] == {"pending": 1}
+    (cpu,) = [each for each in outcome["quotas"] if each["quota"] == "team" and each["resource"] == "cpu"]
+    assert cpu["before"] == {"used": "2", "request": "6", "runtime": "2", "max": "2"}
+    assert cpu["after"] == {"used": "4", "request": "6", "runtime": "4", "max": "4"}
 
 
 def test_a_reservation_gets_a_node_and_takes_room(koordinator: SchedulerConfiguration) -> None:

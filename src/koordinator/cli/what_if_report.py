@@ -38,6 +38,7 @@ def print_outcome(document: Document, console: Console) -> None:
         _print_colocation(document["colocation"], console)
     else:
         _print_nodes(document, console)
+    _print_quotas(document["quotas"], console)
     if "replay" in document:
         _print_replay(document["replay"], console)
     _print_remarks(document, console)
@@ -261,6 +262,26 @@ def _print_replay(found: Document, console: Console) -> None:
         names = found[key]
         more = [f"and {len(names) - _ROWS} more"] if len(names) > _ROWS else []
         print_list(console, title, [*names[:_ROWS], *more])
+
+
+def _print_quotas(quotas: Sequence[Document], console: Console) -> None:
+    if not quotas:
+        return
+    table = Table("quota", "resource", "used", "requested", "may use", "max")
+    for each in quotas[:_ROWS]:
+        cells = [_quota(each, key) for key in ("used", "request", "runtime", "max")]
+        table.add_row(
+            escape(each["quota"]),
+            escape(_short(each["resource"])),
+            *(escape(drawable(console, cell)) for cell in cells),
+        )
+    print_table(console, "Elastic quotas, before and after", table)
+    _print_more(len(quotas), console)
+
+
+def _quota(entry: Document, key: str) -> str:
+    before, after = ((entry[when] or {}).get(key, "–") for when in ("before", "after"))
+    return str(after) if before == after else f"{before} → {after}"
 
 
 def _short(resource: str) -> str:

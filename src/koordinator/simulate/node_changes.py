@@ -158,7 +158,7 @@ class AddNodes(Change):
         await api.put(NODES, node)
 
     def _object(self, kind: Kind[Any], obj: Document, name: str, uid: str) -> Document:
-        found = copied(obj)
+        found: Document = copied(obj)
         self._identify(found, name, uid, found["metadata"].get("creationTimestamp") or "")
         found["metadata"].pop("ownerReferences", None)
         if kind is NODE_METRICS:

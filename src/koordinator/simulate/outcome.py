@@ -19,6 +19,7 @@ from koordinator.scheduler.explain import explain_pod
 from koordinator.scheduler.explain.wording import amount_text
 from koordinator.simulate.change import Remarks
 from koordinator.simulate.in_process_api import InProcessApi, owner_of
+from koordinator.simulate.quota_amounts import QuotaAmounts, quota_amounts, quota_changes
 from koordinator.simulate.simulated_cluster import SimulatedCluster
 from koordinator.simulate.snapshot import Snapshot
 
@@ -85,6 +86,7 @@ class Baseline:
     pending: int
     """Pods that would be pending without any change."""
     departures: frozenset[str]
+    quotas: QuotaAmounts
 
     @classmethod
     def of(cls, cluster: SimulatedCluster, loaded: int) -> Baseline:
@@ -97,6 +99,7 @@ class Baseline:
             placed,
             len(cluster.scheduler.queue),
             frozenset(cluster.pods.departures),
+            quota_amounts(cluster),
         )
 
 
@@ -132,6 +135,7 @@ def outcome(
         "before": {"wouldBePlaced": baseline.placed, "pending": baseline.pending},
         "after": {"pending": len(cluster.scheduler.queue)},
         **_capacity(cluster, baseline.amounts),
+        "quotas": quota_changes(baseline.quotas, quota_amounts(cluster)),
         "notes": [text for each in remarks for text in each.notes],
         "notSimulated": list(NOT_SIMULATED),
         "settled": not cluster.unsettled,
