@@ -137,6 +137,22 @@ def test_pending_pods_get_nodes_that_are_added() -> None:
     assert outcome["cluster"]["nodes"] == [1, 3]
 
 
+def test_daemon_sets_have_a_pod_on_each_node_that_is_added() -> None:
+    agent = pod("agent-abcde", "a", "3", _of("DaemonSet"))
+    match = {"key": "metadata.name", "operator": "In", "values": ["a"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [match]}]}
+    agent["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    outcome = ask(
+        cluster([node("a", "4")], [agent, pod("waiting-1", cpu="3"), pod("waiting-2", cpu="1")]), AddNodes("a")
+    )
+    # Of the 4 cores of the new node the agent has 3.
+    assert {each["pod"]: each["node"] for each in outcome["placed"]} == {}
+    assert outcome["before"] == {"wouldBePlaced": 1, "pending": 1}
+    assert outcome["notes"] == ["a pod of a DaemonSet, as on a, on each new node"]
+    (added,) = outcome["nodes"]
+    assert added["resources"]["cpu"]["after"]["requested"] == "3 cores"
+
+
 def test_a_node_that_is_added_reports_what_the_system_alone_uses() -> None:
     api = cluster([node("a")])
     usage = {"resources": {"cpu": "7", "memory": "20Gi"}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from random import Random
 from typing import Any, Final
 
@@ -139,11 +140,16 @@ def _registry() -> Registry:
     pods = registry.find(PODS.group, PODS.version, PODS.plural)
     assert pods is not None
     registry.add(replace(pods, strategy=_PodStrategy()))
-    for definition in custom_resource_definitions():
-        for resource in resources_of(definition):
-            # What the real server has stored is shown as it is, not pruned to our schemas.
-            registry.add(replace(resource, current=None))
+    for resource in _custom_resources():
+        registry.add(resource)
     return registry
+
+
+@cache
+def _custom_resources() -> tuple[Resource, ...]:
+    """Ours. What the real server has stored is shown as it is, not pruned to our schemas."""
+    definitions = custom_resource_definitions()
+    return tuple(replace(resource, current=None) for each in definitions for resource in resources_of(each))
 
 
 def _stored(snapshot: Snapshot, registry: Registry) -> Iterator[Stored]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from koordinator.api.annotations import POD_CPU_ALLOCS
@@ -19,17 +19,20 @@ from koordinator.api.kinds import (
 )
 from koordinator.api.timestamps import format_time
 from koordinator.cluster.errors import ApiError
+from koordinator.cluster.verbs.create import create
+from koordinator.cluster.verbs.environment import NoWebhooks
 from koordinator.cluster.verbs.eviction import evict
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target, new_uid
 from koordinator.simulate.change import Change, ChangeError, Remarks
 from koordinator.simulate.colocation import give_capacity
 from koordinator.simulate.in_process_api import InProcessApi, owner_of
-from koordinator.simulate.pod_life import is_mirror
+from koordinator.simulate.pod_life import as_new, is_mirror
 from koordinator.simulate.simulated_cluster import SimulatedCluster
 
 _NODE_OBJECTS: Final[tuple[Kind[Any], ...]] = (NODE_METRICS, DEVICES, NODE_RESOURCE_TOPOLOGIES, CSI_NODES)
 """Kinds whose objects bear the name of a node, and come and go with it."""
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _HOST_NAME: Final = "kubernetes.io/hostname"
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
 _SHOWN: Final = 5
@@ -131,10 +134,20 @@ class AddNodes(Change):
             name = f"{self.like}-what-if-{number}"
             if name not in taken:
                 names.append(name)
+        daemons = [pod for pod in api.pods_on([self.like]) if _belongs_to_node(pod)]
         for name in names:
             await self._add(api, model, name)
+            for pod in daemons:
+                await self._run_daemon(api, pod, name)
+        if daemons:
+            each = "a pod of a DaemonSet" if len(daemons) == 1 else f"{len(daemons)} pods of DaemonSets"
+            remarks.notes.append(f"{each}, as on {self.like}, on each new node")
         if await give_capacity(cluster, names):
             remarks.notes.append("new nodes have the batch and mid capacity that koord-manager gives empty nodes")
+        for name in names:
+            node = node_named(api, name)
+            del node["spec"]["unschedulable"]
+            await api.put(NODES, node)
         await cluster.settle()
         remarks.done = f"{_listed('node', names)} like {self.like} {'is' if len(names) == 1 else 'are'} added"
 
@@ -150,12 +163,25 @@ class AddNodes(Change):
         if _HOST_NAME in labels:
             labels[_HOST_NAME] = name
         node["metadata"]["labels"] = labels
-        spec = node["spec"] = dict(node.get("spec") or {})
-        for field in ("unschedulable", "podCIDR", "podCIDRs", "providerID"):
+        # Until all of it is there, as a node is not ready at first.
+        spec = node["spec"] = {**(node.get("spec") or {}), "unschedulable": True}
+        for field in ("podCIDR", "podCIDRs", "providerID"):
             spec.pop(field, None)
         spec["taints"] = [taint for taint in spec.get("taints") or () if taint.get("key") != _CORDONED]
         node["status"].pop("volumesAttached", None)
         await api.put(NODES, node)
+
+    async def _run_daemon(self, api: InProcessApi, pod: Document, name: str) -> None:
+        """The controller of the DaemonSet makes a pod for the new node, too."""
+        new = as_new(pod)
+        new["spec"]["nodeName"] = name
+        # It names its node by a match of metadata.name.
+        affinity = ((new["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
+        for term in affinity.get("nodeSelectorTerms") or ():
+            for field in term.get("matchFields") or ():
+                field["values"] = [name]
+        unchanged = replace(api.environment, webhooks=NoWebhooks())
+        await create(unchanged, Target(api.resource(PODS), new["metadata"]["namespace"]), new)
 
     def _object(self, kind: Kind[Any], obj: Document, name: str, uid: str) -> Document:
         found: Document = copied(obj)
@@ -200,12 +226,15 @@ def node_named(api: InProcessApi, name: str) -> Document:
     return found
 
 
+def _belongs_to_node(pod: Document) -> bool:
+    owner = owner_of(pod)
+    return owner is not None and owner["kind"] == "DaemonSet"
+
+
 def _goes(pod: Document) -> bool:
     """Whether a drain is about it."""
-    owner, phase = owner_of(pod), (pod.get("status") or {}).get("phase")
-    return not (
-        phase in ("Succeeded", "Failed") or is_mirror(pod) or (owner is not None and owner["kind"] == "DaemonSet")
-    )
+    phase = (pod.get("status") or {}).get("phase")
+    return not (phase in ("Succeeded", "Failed") or is_mirror(pod) or _belongs_to_node(pod))
 
 
 def _why(error: ApiError) -> str:

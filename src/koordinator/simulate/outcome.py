@@ -114,7 +114,7 @@ def outcome(
     placed = [
         _placement(cluster, trace.after, replaces.get(uid), names)
         for uid, trace in traces.items()
-        if trace.after is not None and _node(trace.after) and not _node(trace.before)
+        if trace.after is not None and _node(trace.after) and not _node(trace.before) and not _is_daemon(trace.after)
     ]
     pending = [
         (trace.after, trace.before)
@@ -324,6 +324,12 @@ def _node(pod: Document | None) -> str:
 
 def _key(pod: Document) -> str:
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _is_daemon(pod: Document) -> bool:
+    """Nobody has chosen its node."""
+    owner = owner_of(pod)
+    return owner is not None and owner["kind"] == "DaemonSet"
 
 
 def _is_finished(pod: Document) -> bool:
