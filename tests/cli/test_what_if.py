@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import stat
 from pathlib import Path
@@ -189,6 +190,14 @@ def test_a_mistake_is_one_sentence(
     assert output.err.startswith("koord: ")
     assert output.err.count("\n") == 1
     assert said in output.err
+
+
+def test_objects_may_come_from_standard_input(
+    snapshot: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(yaml.safe_dump(deployment("new", 2))))
+    assert main(["what-if", "apply", "-f", "-", "-n", "default", f"--snapshot={snapshot}"]) == 0
+    assert "deployment default/new with 2 pods is created" in capsys.readouterr().out
 
 
 def test_without_a_cluster_it_is_said_where_one_was_looked_for(tmp_path: Path, capsys: Captured) -> None:

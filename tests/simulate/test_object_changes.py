@@ -114,6 +114,38 @@ def test_a_workload_whose_template_changes_gets_new_pods() -> None:
     assert changed["resources"]["cpu"]["after"]["requested"] == "6 cores"
 
 
+def _daemon_set(cpu: str, **spec: Any) -> Document:
+    found = deployment("agent", 1, cpu, **spec)
+    found["kind"] = "DaemonSet"
+    del found["spec"]["replicas"]
+    return found
+
+
+def test_a_daemon_set_has_a_pod_on_each_node_that_it_is_meant_for() -> None:
+    tainted = node("c")
+    tainted["spec"]["taints"] = [{"key": "team", "value": "data", "effect": "NoSchedule"}]
+    cordoned = node("d")
+    cordoned["spec"] = {
+        "unschedulable": True,
+        "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}],
+    }
+    api = cluster([node("a"), node("b", "1"), tainted, cordoned, node("e", pool="gpu")])
+    outcome = ask(api, Apply([_daemon_set("2")]))
+    assert outcome["changes"] == ["daemonset default/agent with 4 pods is created"]
+    assert places(outcome) == {"a": 1, "d": 1, "e": 1}
+    assert "1 Insufficient cpu" in outcome["pending"][0]["message"]
+    outcome = ask(api, Apply([_daemon_set("2", nodeSelector={"pool": "gpu"})]))
+    assert places(outcome) == {"e": 1}
+
+
+def test_a_daemon_set_that_changes_gets_new_pods_and_one_that_is_deleted_loses_them() -> None:
+    api = cluster([node("a"), node("b")])
+    outcome = ask(api, Apply([_daemon_set("1")]), Apply([_daemon_set("3")]))
+    assert {each["resources"]["cpu"]["after"]["requested"] for each in outcome["nodes"]} == {"3 cores"}
+    outcome = ask(api, Apply([_daemon_set("1")]), Delete("daemonset", "agent"))
+    assert outcome["nodes"] == []
+
+
 def test_what_is_deleted_makes_room() -> None:
     api = cluster([node("a", "2")], [pod("big", "a", "2"), pod("waiting", cpu="2")])
     outcome = ask(api, Delete("pod", "big"))

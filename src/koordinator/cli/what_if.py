@@ -12,9 +12,17 @@ from typing import Any, Final
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.cli.data_folder import default_data_folder
 from koordinator.cli.explain import defect, say, seconds
-from koordinator.cli.explain_failure import INTERRUPTED, NOT_REACHED, PIPE_CLOSED, UNUSABLE, ExplainError
+from koordinator.cli.explain_failure import (
+    INTERRUPTED,
+    NOT_ALLOWED,
+    NOT_REACHED,
+    NOT_THERE,
+    PIPE_CLOSED,
+    UNUSABLE,
+    ExplainError,
+)
 from koordinator.cli.explain_terminal import Terminal, close_quietly, output, text_of, write
-from koordinator.cli.what_if_input import read_objects, read_text, scheduler_configuration, snapshot_for
+from koordinator.cli.what_if_input import read_objects, read_text, scheduler_configuration, source_of
 from koordinator.cli.what_if_report import print_outcome
 from koordinator.scheduler.configuration import load_configuration
 from koordinator.simulate.change import Change, ChangeError
@@ -25,7 +33,7 @@ from koordinator.simulate.node_changes import AddNodes, Drain, RemoveNodes
 from koordinator.simulate.object_changes import Apply, Delete, Scale
 from koordinator.simulate.reconfiguration import Reconfigure, replay
 from koordinator.simulate.simulated_cluster import SimulationOptions
-from koordinator.simulate.snapshot import SnapshotError
+from koordinator.simulate.snapshot import NotListedError, SnapshotError
 from koordinator.simulate.what_if import configuration_of, what_if
 from koordinator.simulate.workloads import parse_workload
 
@@ -112,7 +120,9 @@ def _common() -> argparse.ArgumentParser:
     )
     where.add_argument("--snapshot", type=Path, metavar="FILE", help="one that was saved; no cluster is asked")
     group.add_argument("--context", default="", metavar="NAME", help="of the kubeconfig (default: the current one)")
-    group.add_argument("--save", type=Path, metavar="FILE", help="keep the snapshot, readable by you alone")
+    group.add_argument(
+        "--save", type=Path, metavar="FILE", help="keep the snapshot that is taken, readable by you alone"
+    )
     group.add_argument(
         "--request-timeout",
         type=seconds,
@@ -136,9 +146,6 @@ def _common() -> argparse.ArgumentParser:
     )
     group.add_argument("--seed", type=int, default=0, help="decides between nodes with the same score (default: 0)")
     return parser
-
-
-_Kinds = argparse._SubParsersAction  # what add_subparsers returns
 
 
 def _command(
@@ -304,9 +311,11 @@ def run(options: argparse.Namespace) -> int:
     except ConfigurationError as error:
         return say(str(error), UNUSABLE)
     except ChangeError as error:
-        return say(str(error), 3)
+        return say(str(error), NOT_THERE)
+    except NotListedError as error:
+        return say(str(error), NOT_ALLOWED)
     except SnapshotError as error:
-        return say(str(error), 4 if "cannot be listed" in str(error) else UNUSABLE)
+        return say(str(error), UNUSABLE)
     except KoordinatorError as error:
         return say(str(error), NOT_REACHED)
     except BrokenPipeError:
@@ -323,10 +332,9 @@ def run(options: argparse.Namespace) -> int:
 async def _simulate(options: argparse.Namespace) -> dict[str, Any]:
     # Before the cluster is asked: what was typed wrong shows at once.
     configuration = scheduler_configuration(options.scheduler_config)
-    if options.namespace or options.snapshot:
-        options.make(options, options.namespace or "default")
-    snapshot, namespace = await snapshot_for(options)
-    changes = options.make(options, namespace)
+    source = source_of(options)
+    changes = options.make(options, source.namespace)
+    snapshot = await source.snapshot()
     simulation = SimulationOptions(options.look_ahead, options.seed)
     document = await what_if(snapshot, changes, configuration, simulation)
     if getattr(options, "replay", False):
@@ -337,7 +345,7 @@ async def _simulate(options: argparse.Namespace) -> dict[str, Any]:
 
 async def _save_alone(options: argparse.Namespace) -> dict[str, Any]:
     options.save = options.file
-    snapshot, _ = await snapshot_for(options)
+    snapshot = await source_of(options).snapshot()
     return {
         "saved": str(options.file),
         "cluster": snapshot.cluster,

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,16 +28,34 @@ from koordinator.simulate.snapshot_reader import take_snapshot
 STANDARD_INPUT = "-"
 
 
-async def snapshot_for(options: argparse.Namespace) -> tuple[Snapshot, str]:
-    """The snapshot that was asked for, written where ``--save`` says, and the namespace that names without one are in.
-    Raises ExplainError and KoordinatorError."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the snapshot comes from. ``namespace`` is that of objects that name none."""
+
+    namespace: str
+    file: Path | None
+    cluster: Cluster | None
+    save_to: Path | None
+    seconds: float
+
+    async def snapshot(self) -> Snapshot:
+        """Taken or read; kept where ``--save`` says. Raises ExplainError and SnapshotError."""
+        if self.file is not None:
+            return load(self.file)
+        assert self.cluster is not None
+        snapshot = await _take(self.cluster, self.seconds)
+        if self.save_to is not None:
+            save(snapshot, self.save_to)
+        return snapshot
+
+
+def source_of(options: argparse.Namespace) -> Source:
+    """Nothing is asked yet. Raises ExplainError where there is neither a file nor a cluster."""
+    seconds, namespace = options.request_timeout, options.namespace
     if options.snapshot is not None:
-        return load(options.snapshot), options.namespace or "default"
+        return Source(namespace or "default", options.snapshot, None, None, seconds)
     cluster = _cluster(options)
-    snapshot = await _take(cluster, options.request_timeout)
-    if options.save is not None:
-        save(snapshot, options.save)
-    return snapshot, options.namespace or cluster.namespace
+    return Source(namespace or cluster.namespace, None, cluster, options.save, seconds)
 
 
 def scheduler_configuration(path: Path | None) -> SchedulerConfiguration | None:

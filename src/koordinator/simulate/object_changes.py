@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from koordinator.api.document import Document, copied
 from koordinator.api.kinds import (
+    DAEMON_SETS,
     DEPLOYMENTS,
     NODE_METRICS,
     NODES,
@@ -24,10 +25,12 @@ from koordinator.cluster.verbs.options import DeleteOptions
 from koordinator.cluster.verbs.target import Target, decode
 from koordinator.cluster.verbs.update import modify
 from koordinator.simulate.change import Change, ChangeError, Remarks
+from koordinator.simulate.daemon_sets import make_daemons
 from koordinator.simulate.simulated_cluster import SimulatedCluster
 from koordinator.simulate.snapshot_kinds import JOBS, trim_pod_spec
 from koordinator.simulate.workloads import WORKLOADS, WorkloadName, Workloads
 
+_AT_ONCE: Final = "all its pods are replaced at once, not one after the other as in a rollout"
 _REPORTED: Final = frozenset((NODES.plural, NODE_METRICS.plural))
 """Kinds whose status says what there is: nobody else here would write it."""
 _NEVER: Final = frozenset(("secrets", "events"))
@@ -71,6 +74,8 @@ class Apply(Change):
         )
         if kind is not None:
             return await self._workload(cluster, WorkloadName(kind, namespace or "", name), obj, remarks)
+        if resource.plural == DAEMON_SETS.plural:
+            return await self._daemon_set(cluster, resource, obj, remarks)
         if resource.plural == PODS.plural and not resource.group:
             trim_pod_spec(obj.get("spec") or {})
             return await self._pods(cluster, resource, obj, where)
@@ -114,13 +119,26 @@ class Apply(Change):
             return f"{workload} is changed from {workloads.replicas(before)} to {wanted} pods"
         if workload.kind in (DEPLOYMENTS, STATEFUL_SETS):
             _note(remarks, await _renew(cluster, workload, stored, wanted))
-            remarks.notes.append(
-                f"{workload}: all its pods are replaced at once, not one after the other as in a rollout"
-            )
+            remarks.notes.append(f"{workload}: {_AT_ONCE}")
         else:
             _note(remarks, await follow(cluster, workload, stored, wanted))
             remarks.notes.append(f"{workload}: the new template is that of new pods alone")
         return f"{workload} is changed; it has {wanted} pods"
+
+    async def _daemon_set(self, cluster: SimulatedCluster, resource: Resource, obj: Document, remarks: Remarks) -> str:
+        name, namespace = obj["metadata"]["name"], obj["metadata"]["namespace"]
+        before = cluster.api.document(DAEMON_SETS, name, namespace)
+        await _put(cluster, resource, obj)
+        stored = cluster.api.document(DAEMON_SETS, name, namespace)
+        assert stored is not None
+        where = f"daemonset {namespace}/{name}"
+        if before is not None:
+            if _template(resource, before) == _template(resource, stored):
+                return f"{where} is changed"
+            await _delete_pods_of(cluster, before)
+            remarks.notes.append(f"{where}: {_AT_ONCE}")
+        made = await make_daemons(cluster, stored)
+        return f"{where} with {made} pods is {'created' if before is None else 'changed'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +176,10 @@ class Delete(Change):
         if kind is not None:
             workload = WorkloadName(kind, self.namespace, self.name)
             await follow(cluster, workload, Workloads(cluster.api).get(workload), 0)
+        elif resource.plural == DAEMON_SETS.plural:
+            found = cluster.api.document(DAEMON_SETS, self.name, self.namespace)
+            if found is not None:
+                await _delete_pods_of(cluster, found)
         stored = cluster.api.environment.storage.get(target.key)
         if stored is None:
             raise ChangeError(f"there is no {resource.kind} {self.name!r} in the snapshot")
@@ -188,11 +210,14 @@ def _note(remarks: Remarks, missing: str) -> None:
 
 
 async def _renew(cluster: SimulatedCluster, workload: WorkloadName, obj: Document, wanted: int) -> str:
-    workloads = Workloads(cluster.api)
-    for pod in workloads.pods(obj):
+    await _delete_pods_of(cluster, obj)
+    return await Workloads(cluster.api).make_pods(workload, obj, wanted)
+
+
+async def _delete_pods_of(cluster: SimulatedCluster, obj: Document) -> None:
+    for pod in Workloads(cluster.api).pods(obj):
         await _delete_pod(cluster, pod)
     await cluster.pods.react()
-    return await workloads.make_pods(workload, obj, wanted)
 
 
 async def _delete_pod(cluster: SimulatedCluster, pod: Document) -> None:

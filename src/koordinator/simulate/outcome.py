@@ -114,7 +114,10 @@ def outcome(
     placed = [
         _placement(cluster, trace.after, replaces.get(uid), names)
         for uid, trace in traces.items()
-        if trace.after is not None and _node(trace.after) and not _node(trace.before) and not _is_daemon(trace.after)
+        if trace.after is not None
+        and _node(trace.after)
+        and not _node(trace.before)
+        and not _came_with_node(cluster, trace.after)
     ]
     pending = [
         (trace.after, trace.before)
@@ -326,10 +329,10 @@ def _key(pod: Document) -> str:
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
 
 
-def _is_daemon(pod: Document) -> bool:
-    """Nobody has chosen its node."""
+def _came_with_node(cluster: SimulatedCluster, pod: Document) -> bool:
+    """A pod of a DaemonSet on a node that was added: nobody has chosen the node for it."""
     owner = owner_of(pod)
-    return owner is not None and owner["kind"] == "DaemonSet"
+    return owner is not None and owner["kind"] == "DaemonSet" and not cluster.scheduler.decisions.attempts(_key(pod))
 
 
 def _is_finished(pod: Document) -> bool:

@@ -28,6 +28,10 @@ class SnapshotError(KoordinatorError):
     """A snapshot that cannot be taken, written or read."""
 
 
+class NotListedError(SnapshotError):
+    """The server does not let us list what no snapshot can do without."""
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """``objects``: the qualified name of a kind (``Kind.qualified``) -> its objects as JSON, in the form that

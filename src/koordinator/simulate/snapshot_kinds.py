@@ -15,6 +15,7 @@ from koordinator.api.kinds import (
     CSI_DRIVERS,
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
+    DAEMON_SETS,
     DEPLOYMENTS,
     DEVICES,
     ELASTIC_QUOTA_PROFILES,
@@ -65,6 +66,7 @@ SNAPSHOT_KINDS: Final[tuple[Kind[Any], ...]] = (
     REPLICA_SETS,
     STATEFUL_SETS,
     REPLICATION_CONTROLLERS,
+    DAEMON_SETS,
     JOBS,
     STORAGE_CLASSES,
     CSI_DRIVERS,
@@ -181,7 +183,10 @@ _TRIMMERS: Final[Mapping[str, Callable[[Document], Document | None]]] = {
     NODES.qualified: _node,
     REPLICA_SETS.qualified: _replica_set,
     RESERVATIONS.qualified: _reservation,
-    **{kind.qualified: _with_template for kind in (DEPLOYMENTS, STATEFUL_SETS, REPLICATION_CONTROLLERS, JOBS)},
+    **{
+        kind.qualified: _with_template
+        for kind in (DEPLOYMENTS, STATEFUL_SETS, REPLICATION_CONTROLLERS, DAEMON_SETS, JOBS)
+    },
 }
 ALL_KINDS: Final[Mapping[str, Kind[Any]]] = {kind.qualified: kind for kind in (*SNAPSHOT_KINDS, CONFIG_MAPS)}
 """By their qualified names."""

@@ -13,7 +13,7 @@ from koordinator.api.kinds import CONFIG_MAPS, Kind
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client
 from koordinator.kube.request import query_string
-from koordinator.simulate.snapshot import Snapshot, SnapshotError
+from koordinator.simulate.snapshot import NotListedError, Snapshot, SnapshotError
 from koordinator.simulate.snapshot_kinds import (
     CONFIG_MAP_NAMES,
     CONFIGURATION_NAMESPACE,
@@ -41,7 +41,8 @@ _decode = msgspec.json.Decoder(_List).decode
 async def take_snapshot(client: Client, cluster: str, now: Callable[[], datetime]) -> Snapshot:
     """What the cluster has now. A kind that the server does not have, or does not let us list, is named in ``missing``.
 
-    Raises SnapshotError where nodes or pods may not be listed, and KubeError where the server cannot be reached.
+    Raises NotListedError where nodes or pods may not be listed, SnapshotError for a list that cannot be read, and
+    KubeError where the server cannot be reached.
     """
     began = now()
     objects: dict[str, list[bytes]] = {}
@@ -53,7 +54,7 @@ async def take_snapshot(client: Client, cluster: str, now: Callable[[], datetime
             if not (error.is_not_found or error.is_forbidden):
                 raise
             if kind in REQUIRED_KINDS:
-                raise SnapshotError(_refusal(kind, error)) from error
+                raise NotListedError(_refusal(kind, error)) from error
             if error.is_forbidden:
                 missing[kind.qualified] = "not allowed to list it"
             continue

@@ -11,6 +11,7 @@ import msgspec
 
 from koordinator.api.document import Document, copied
 from koordinator.api.kinds import (
+    DAEMON_SETS,
     DEPLOYMENTS,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
@@ -26,6 +27,7 @@ from koordinator.simulate.change import ChangeError
 from koordinator.simulate.in_process_api import InProcessApi, owner_of
 from koordinator.simulate.snapshot_kinds import JOBS, trim_pod_spec
 
+_WITH_TEMPLATES: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS, REPLICATION_CONTROLLERS, DAEMON_SETS)
 WORKLOADS: Final[tuple[Kind[Any], ...]] = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS, REPLICATION_CONTROLLERS)
 _BY_NAME: Final[Mapping[str, Kind[Any]]] = {
     alias: kind
@@ -188,7 +190,7 @@ def pod_of_template(owner: Document) -> Document:
     given = template.get("metadata") or {}
     spec = copied(template.get("spec") or {})
     trim_pod_spec(spec)
-    kind = next(kind for kind in WORKLOADS if kind.name == owner["kind"])
+    kind = next(kind for kind in _WITH_TEMPLATES if kind.name == owner["kind"])
     return {
         "apiVersion": "v1",
         "kind": "Pod",
