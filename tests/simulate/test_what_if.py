@@ -209,6 +209,15 @@ def test_what_ends_the_scheduler_is_raised(monkeypatch: pytest.MonkeyPatch) -> N
     assert "the informers have failed" in repr(raised.value)
 
 
+def test_what_the_scheduler_logs_is_part_of_the_result(capfd: pytest.CaptureFixture[str]) -> None:
+    broken = node("broken")
+    broken["status"]["allocatable"] = {"cpu": "many"}
+    outcome = ask(cluster([node("a"), broken]), Apply([pod("x")]))
+    assert places(outcome) == {"a": 1}
+    assert any("broken" in line and line.startswith("warning: ") for line in outcome["log"])
+    assert capfd.readouterr().err == ""
+
+
 def test_a_configuration_of_the_cluster_counts() -> None:
     snapshot = snapshot_of(cluster([node("a")]))
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

@@ -324,6 +324,9 @@ def _print_remarks(document: Document, console: Console) -> None:
         notes.append(f"without any change, {_count(before['pending'], 'pod')} would be pending")
     notes += [f"{kind}: {why}; what it says is not taken into account" for kind, why in snapshot["missing"].items()]
     print_list(console, "Remarks", notes)
+    lines = document["log"]
+    more = [f"and {len(lines) - _ROWS} more (-o json has all)"] if len(lines) > _ROWS else []
+    print_list(console, "What the scheduler logged", [*lines[:_ROWS], *more])
     console.print()
     scheduler = document["scheduler"]["configuration"]
     lines = [

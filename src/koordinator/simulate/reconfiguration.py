@@ -14,6 +14,7 @@ import msgspec
 from koordinator.api.document import Document
 from koordinator.api.kinds import PODS
 from koordinator.scheduler.configuration import SchedulerConfiguration
+from koordinator.simulate.captured_log import captured_log
 from koordinator.simulate.change import Change, Remarks
 from koordinator.simulate.in_process_api import owner_of
 from koordinator.simulate.pod_life import FROM_SCHEDULER, NOT_REPLACED, is_mirror
@@ -95,9 +96,10 @@ async def _places(
         for value in snapshot.objects.get(PODS.qualified, ())
         if not (pod := _decode(value))["spec"].get("nodeName")
     }
-    async with simulated(snapshot, configuration, options) as cluster:
-        found = ((_key(pod), pod["spec"].get("nodeName") or "") for pod in cluster.api.documents(PODS))
-        return {key: node for key, node in found if key in pending}
+    with captured_log():
+        async with simulated(snapshot, configuration, options) as cluster:
+            found = ((_key(pod), pod["spec"].get("nodeName") or "") for pod in cluster.api.documents(PODS))
+            return {key: node for key, node in found if key in pending}
 
 
 def _key(pod: Document) -> str:

@@ -13,6 +13,7 @@ from koordinator.scheduler.configuration import (
 )
 from koordinator.scheduler.configuration.loading import parse_configuration
 from koordinator.scheduler.plugins.table import BUILT_IN
+from koordinator.simulate.captured_log import captured_log
 from koordinator.simulate.change import Change, ChangeError, Remarks
 from koordinator.simulate.outcome import Baseline, outcome
 from koordinator.simulate.simulated_cluster import SimulationOptions, simulated
@@ -32,6 +33,25 @@ async def what_if(
     SnapshotError and ConfigurationError for what cannot be read.
     """
     configuration, source = (configuration, "the file that was given") if configuration else configuration_of(snapshot)
+    with captured_log() as log:
+        document = await _outcome(snapshot, changes, configuration, options)
+    left_out = not_built(configuration, BUILT_IN)
+    if left_out:
+        document["notes"].append(f"plugins that are not built here and are left out: {', '.join(left_out)}")
+    document["log"] = list(log)
+    document["scheduler"] = {
+        "configuration": source,
+        "profiles": [profile.scheduler_name for profile in configuration.profiles],
+    }
+    return document
+
+
+async def _outcome(
+    snapshot: Snapshot,
+    changes: Sequence[Change],
+    configuration: SchedulerConfiguration,
+    options: SimulationOptions | None,
+) -> dict[str, Any]:
     remarks: list[Remarks] = []
     async with simulated(snapshot, configuration, options) as cluster:
         baseline = Baseline.of(cluster, cluster.loaded_at)
@@ -42,15 +62,7 @@ async def what_if(
                 await change.apply(cluster, remark)
             except ApiError as error:
                 raise ChangeError(f"an API server would refuse it: {error.message}") from error
-        document = outcome(snapshot, cluster, baseline, remarks)
-    left_out = not_built(configuration, BUILT_IN)
-    if left_out:
-        document["notes"].append(f"plugins that are not built here and are left out: {', '.join(left_out)}")
-    document["scheduler"] = {
-        "configuration": source,
-        "profiles": [profile.scheduler_name for profile in configuration.profiles],
-    }
-    return document
+        return outcome(snapshot, cluster, baseline, remarks)
 
 
 def configuration_of(snapshot: Snapshot) -> tuple[SchedulerConfiguration, str]:
