@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from koordinator.api.kinds import (
     CSI_NODES,
+    ELASTIC_QUOTAS,
     NODE_METRICS,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -16,9 +18,11 @@ from koordinator.api.kinds import (
 )
 from koordinator.cli.local_cluster.programs import shipped_file
 from koordinator.scheduler.configuration import load_configuration
+from koordinator.scheduler.configuration.loading import parse_configuration
 from koordinator.simulate.change import ChangeError
 from koordinator.simulate.node_changes import Drain
 from koordinator.simulate.object_changes import Apply, Scale
+from koordinator.simulate.simulated_cluster import SimulationOptions
 from koordinator.simulate.snapshot_kinds import RESOURCE_QUOTAS
 from koordinator.simulate.workloads import parse_workload
 from tests.simulate.clusters import WEB_OWNER, Document, ask, cluster, deployment, node, places, pod, put
@@ -214,3 +218,25 @@ def test_a_new_elastic_quota_holds_for_its_pods() -> None:
     outcome = ask(cluster([node("a", "16")]), changes, configuration=configuration)
     assert places(outcome) == {"a": 2}
     assert "Insufficient quotas, quotaName: team" in outcome["pending"][0]["message"]
+
+
+def test_pods_that_a_lowered_quota_revokes_leave_when_one_looks_far_enough_ahead() -> None:
+    document = yaml.safe_load(shipped_file("scheduler.yaml").read_text())
+    for profile in document["profiles"]:
+        args = {"monitorAllQuotas": True, "delayEvictTime": "2m", "revokePodInterval": "1s"}
+        given = [each for each in profile.get("pluginConfig", []) if each["name"] != "ElasticQuota"]
+        profile["pluginConfig"] = [*given, {"name": "ElasticQuota", "args": args}]
+    configuration = parse_configuration(yaml.safe_dump(document), "revoking")
+    pods = [pod(f"web-{number}", "a", "2", WEB_OWNER) for number in range(3)]
+    for each in pods:
+        each["metadata"]["labels"]["quota.scheduling.koordinator.sh/name"] = "team"
+    api = put(cluster([node("a", "16")], pods), ELASTIC_QUOTAS, _elastic_quota("team", "6"))
+    change = Apply([_elastic_quota("team", "2")])
+    at_once = ask(api, change, configuration=configuration)
+    assert at_once["departed"] == []
+    later = ask(api, change, configuration=configuration, options=SimulationOptions(look_ahead=300))
+    assert [each["cause"] for each in later["departed"]] == ["evicted", "evicted"]
+    assert all("quota" in each["message"].lower() for each in later["departed"])
+    (group,) = later["pending"]
+    assert len(group["pods"]) == 2
+    assert "Insufficient quotas" in group["message"]

@@ -123,9 +123,14 @@ def _print_preempted(departed: Sequence[Document], console: Console) -> None:
     rows = [each for each in departed if each["cause"] in ("preempted", "evicted")]
     if not rows:
         return
-    table = Table("pod", "leaves", "for", "and goes to")
+    table = Table("pod", "leaves", "for whom, or why", "and goes to")
     for each in rows[:_ROWS]:
-        table.add_row(escape(each["pod"]), escape(each["node"]), escape(each.get("by", "")), escape(_destination(each)))
+        table.add_row(
+            escape(each["pod"]),
+            escape(each["node"]),
+            escape(each.get("by") or each.get("message", "")),
+            escape(_destination(each)),
+        )
     print_table(console, "Who would be evicted", table)
     _print_more(len(rows), console)
 

@@ -30,6 +30,7 @@ NOT_SIMULATED: Final = (
     "LimitRanges, and webhooks other than koord-manager's for pods",
 )
 """Said with every result."""
+_BY_CONTROLLER: Final = "a controller of koord-scheduler (ElasticQuota revokes pods of quotas that use too much)"
 _EXPLAINED: Final = 20
 """Groups of pending pods for which it is worked out what would help."""
 
@@ -231,6 +232,8 @@ def _departure(departure: Any, replacement: _Trace | None, names: _Names) -> dic
     }
     if departure.by:
         found["by"] = departure.by
+    elif departure.cause == "evicted":
+        found["message"] = _BY_CONTROLLER
     if departure.not_replaced:
         found["notReplaced"] = departure.not_replaced
     if replacement is not None and replacement.after is not None:
