@@ -120,6 +120,20 @@ def test_pods_of_other_schedulers_are_left_to_these() -> None:
     assert outcome["pending"][0]["message"] == "is left to the scheduler 'other', which is not simulated"
 
 
+def test_pods_of_kube_scheduler_beside_ours_are_placed_as_it_does() -> None:
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    ours = parse_configuration(f"{head}profiles: [{{schedulerName: koord-scheduler}}]", "ours")
+    pods = [pod("web-1", "a", "3", WEB_OWNER), pod("new", cpu="4")]
+    pods[1]["spec"]["schedulerName"] = "koord-scheduler"
+    api = cluster([node("a", "4"), node("b", "6")], pods)
+    outcome = ask(api, Drain(["a"]), configuration=ours)
+    assert outcome["before"] == {"wouldBePlaced": 1, "pending": 0}
+    assert outcome["scheduler"]["kubeScheduler"]
+    (group,) = outcome["pending"]
+    # One scheduler's pod is in the way of the other's.
+    assert "1 Insufficient cpu" in group["message"]
+
+
 def _pod_group(least: int) -> Document:
     return {
         "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
@@ -224,6 +238,7 @@ def test_a_configuration_of_the_cluster_counts() -> None:
     text = f"{head}profiles: [{{schedulerName: mine}}]"
     given = replace(snapshot, scheduler_configuration=text, configuration_source="a ConfigMap")
     outcome = asyncio.run(what_if(given, []))
-    assert outcome["scheduler"] == {"configuration": "a ConfigMap", "profiles": ["mine"]}
+    assert outcome["scheduler"] == {"configuration": "a ConfigMap", "profiles": ["mine"], "kubeScheduler": True}
     outcome = asyncio.run(what_if(given, [], parse_configuration(text.replace("mine", "yours"), "file")))
-    assert outcome["scheduler"] == {"configuration": "the file that was given", "profiles": ["yours"]}
+    assert outcome["scheduler"]["configuration"] == "the file that was given"
+    assert outcome["scheduler"]["profiles"] == ["yours"]

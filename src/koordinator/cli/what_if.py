@@ -28,13 +28,14 @@ from koordinator.scheduler.configuration import load_configuration
 from koordinator.simulate.change import Change, ChangeError
 from koordinator.simulate.change_file import read_changes
 from koordinator.simulate.colocation import Colocation
+from koordinator.simulate.configurations import configuration_of
 from koordinator.simulate.fit import Fit
 from koordinator.simulate.node_changes import AddNodes, Drain, RemoveNodes
 from koordinator.simulate.object_changes import Apply, Delete, Scale
 from koordinator.simulate.reconfiguration import Reconfigure, replay
 from koordinator.simulate.simulated_cluster import SimulationOptions
 from koordinator.simulate.snapshot import NotListedError, SnapshotError
-from koordinator.simulate.what_if import configuration_of, what_if
+from koordinator.simulate.what_if import what_if
 from koordinator.simulate.workloads import parse_workload
 
 FOUND_PROBLEMS: Final = 6

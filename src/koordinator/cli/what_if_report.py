@@ -334,6 +334,8 @@ def _print_remarks(document: Document, console: Console) -> None:
     print_list(console, "What the scheduler logged", [*lines[:_ROWS], *more])
     console.print()
     scheduler = document["scheduler"]["configuration"]
+    if document["scheduler"]["kubeScheduler"]:
+        scheduler += "; pods of default-scheduler as kube-scheduler places them by default"
     lines = [
         f"Snapshot of {snapshot['cluster']}, {snapshot['ended']}: "
         f"{_count(snapshot['nodes'], 'node')}, {_count(snapshot['pods'], 'pod')}. Nothing was written to it.",

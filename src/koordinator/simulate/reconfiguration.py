@@ -16,6 +16,7 @@ from koordinator.api.kinds import PODS
 from koordinator.scheduler.configuration import SchedulerConfiguration
 from koordinator.simulate.captured_log import captured_log
 from koordinator.simulate.change import Change, Remarks
+from koordinator.simulate.configurations import with_kube_scheduler
 from koordinator.simulate.in_process_api import owner_of
 from koordinator.simulate.pod_life import FROM_SCHEDULER, NOT_REPLACED, is_mirror
 from koordinator.simulate.simulated_cluster import SimulatedCluster, SimulationOptions, simulated
@@ -34,7 +35,7 @@ class Reconfigure(Change):
     source: str
 
     async def apply(self, cluster: SimulatedCluster, remarks: Remarks) -> None:
-        await cluster.restart(self.configuration)
+        await cluster.restart(with_kube_scheduler(self.configuration))
         await cluster.settle()
         remarks.done = f"the scheduler runs with {self.source}"
         remarks.notes += self.configuration.warnings
@@ -52,7 +53,7 @@ async def replay(
     for configuration in (before, after):
         # Two large clusters need not be in memory at a time.
         gc.collect()
-        places.append(await _places(emptied, configuration, options))
+        places.append(await _places(emptied, with_kube_scheduler(configuration), options))
     counts = [Counter(place.values()) for place in places]
     moved = sorted(key for key in {*places[0], *places[1]} if places[0].get(key, "") != places[1].get(key, ""))
     return {

@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from koordinator.cluster.errors import ApiError
-from koordinator.scheduler.configuration import (
-    SchedulerConfiguration,
-    default_configuration,
-    not_built,
-)
-from koordinator.scheduler.configuration.loading import parse_configuration
+from koordinator.scheduler.configuration import SchedulerConfiguration, not_built
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.simulate.captured_log import captured_log
 from koordinator.simulate.change import Change, ChangeError, Remarks
+from koordinator.simulate.configurations import configuration_of, with_kube_scheduler
 from koordinator.simulate.outcome import Baseline, outcome
 from koordinator.simulate.simulated_cluster import SimulationOptions, simulated
 from koordinator.simulate.snapshot import Snapshot
@@ -33,8 +29,9 @@ async def what_if(
     SnapshotError and ConfigurationError for what cannot be read.
     """
     configuration, source = (configuration, "the file that was given") if configuration else configuration_of(snapshot)
+    complete = with_kube_scheduler(configuration)
     with captured_log() as log:
-        document = await _outcome(snapshot, changes, configuration, options)
+        document = await _outcome(snapshot, changes, complete, options)
     left_out = not_built(configuration, BUILT_IN)
     if left_out:
         document["notes"].append(f"plugins that are not built here and are left out: {', '.join(left_out)}")
@@ -42,6 +39,7 @@ async def what_if(
     document["scheduler"] = {
         "configuration": source,
         "profiles": [profile.scheduler_name for profile in configuration.profiles],
+        "kubeScheduler": complete is not configuration,
     }
     return document
 
@@ -63,12 +61,3 @@ async def _outcome(
             except ApiError as error:
                 raise ChangeError(f"an API server would refuse it: {error.message}") from error
         return outcome(snapshot, cluster, baseline, remarks)
-
-
-def configuration_of(snapshot: Snapshot) -> tuple[SchedulerConfiguration, str]:
-    """That of the snapshot's own scheduler and where it is from; the default one where it is not known. Raises
-    ConfigurationError."""
-    if not snapshot.scheduler_configuration:
-        return default_configuration(), "the default configuration, since that of the cluster is not known"
-    source = snapshot.configuration_source
-    return parse_configuration(snapshot.scheduler_configuration, source), source
