@@ -6,7 +6,7 @@ import asyncio
 import heapq
 from collections import deque
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from koordinator.base.clock import ManualClock
 
@@ -26,7 +26,10 @@ class SimulatedClock(ManualClock):
     async def run_ready(self) -> None:
         """Let all tasks run until each of them waits for time or for others. No task may wait for a socket."""
         # What asyncio will call next. This task is in it itself while it waits, and not while it runs.
-        ready = cast("deque[Any]", getattr(asyncio.get_running_loop(), "_ready"))  # noqa: B009
+        ready: deque[Any] | None = getattr(asyncio.get_running_loop(), "_ready", None)
+        assert ready is not None, (
+            "a simulation needs asyncio's own event loop: others do not show whether anybody waits"
+        )
         while True:
             await asyncio.sleep(0)
             if not ready:
