@@ -176,6 +176,7 @@ changes:
         ("changes: [{addNodes: {count: 2}}]", "changes[0].addNodes.like: None is not usable: it must be given"),
         ("changes: [{addNodes: {like: a, count: 0}}]", "count: 0 is not usable: a number from 1 on"),
         ("changes: [{scale: {workload: deploy/x, replicas: -1}}]", "replicas: -1 is not usable: a number from 0 on"),
+        ("changes: [{colocation: {file: x}}]", "changes[0].colocation.file: 'None' is not usable: the one ConfigMap"),
         ("changes: [{delete: {object: x}}]", "changes[0].delete.object: 'x' is not usable: KIND/NAME is needed"),
         ("changes: [{drain: {nodes: [a], nodes: [b]}}]", "a key may stand only once"),
     ],

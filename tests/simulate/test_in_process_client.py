@@ -75,7 +75,7 @@ async def _conversation(client: Client) -> list[Any]:
 def _shown(answer: Any) -> Any:
     if not isinstance(answer, Object):
         return answer
-    found = {"kind": answer.kind, "name": answer.metadata.name, "labels": answer.metadata.labels}
+    found: Document = {"kind": answer.kind, "name": answer.metadata.name, "labels": answer.metadata.labels}
     if isinstance(answer, PODS.type):
         found |= {"node": answer.spec.node_name, "phase": answer.status.phase, "priority": answer.spec.priority}
     return found

@@ -27,7 +27,7 @@ from koordinator.cli.what_if_report import print_outcome
 from koordinator.scheduler.configuration import load_configuration
 from koordinator.simulate.change import Change, ChangeError
 from koordinator.simulate.change_file import read_changes
-from koordinator.simulate.colocation import Colocation
+from koordinator.simulate.colocation import colocation_of
 from koordinator.simulate.configurations import configuration_of
 from koordinator.simulate.fit import Fit
 from koordinator.simulate.node_changes import AddNodes, Drain, RemoveNodes
@@ -268,11 +268,7 @@ def _add_colocation(kinds: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _colocation(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
-    objects = read_objects(options.files)
-    if len(objects) != 1 or objects[0]["kind"] != "ConfigMap" or not isinstance(objects[0].get("data"), dict):
-        kinds = ", ".join(obj["kind"] for obj in objects)
-        raise ConfigurationError("-f", kinds, "the one ConfigMap slo-controller-config, with data, is needed")
-    return [Colocation({key: str(text) for key, text in objects[0]["data"].items()})]
+    return [colocation_of(read_objects(options.files), "-f")]
 
 
 def _add_changes(kinds: Any, common: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ from koordinator.base.errors import ConfigurationError
 from koordinator.base.strict_yaml import load_document
 from koordinator.scheduler.configuration import load_configuration
 from koordinator.simulate.change import Change, ChangeError
+from koordinator.simulate.colocation import colocation_of
 from koordinator.simulate.node_changes import AddNodes, Drain, RemoveNodes
 from koordinator.simulate.object_changes import Apply, Delete, Scale
 from koordinator.simulate.reconfiguration import Reconfigure
@@ -66,6 +67,11 @@ class _SchedulerConfig:
     file: str
 
 
+@dataclass(frozen=True)
+class _Colocation:
+    file: str
+
+
 _KINDS: Final[Mapping[str, type[Any]]] = {
     "apply": _Apply,
     "scale": _Scale,
@@ -74,6 +80,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
     "removeNodes": _RemoveNodes,
     "addNodes": _AddNodes,
     "schedulerConfig": _SchedulerConfig,
+    "colocation": _Colocation,
 }
 
 
@@ -131,6 +138,8 @@ def _made(given: Any, path: str, folder: Path, namespace: str, read_objects: Rea
             return AddNodes(given.like, given.count, tuple(given.labels.items()))
         case _SchedulerConfig():
             return Reconfigure(load_configuration(folder / given.file), given.file)
+        case _Colocation():
+            return colocation_of(read_objects([str(folder / given.file)]), f"{path}.file")
     raise AssertionError(f"{given!r} is made of no entry")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -18,6 +18,7 @@ from koordinator.api.kinds import (
 )
 from koordinator.api.node import Node
 from koordinator.api.node_resource_topology import NodeResourceTopology
+from koordinator.base.errors import ConfigurationError
 from koordinator.kube.interface import PatchType
 from koordinator.model.overcommit.abnormality import remembered
 from koordinator.model.overcommit.batch import BATCH_RESOURCES
@@ -148,6 +149,15 @@ class Colocation(Change):
     async def _store(self, cluster: SimulatedCluster) -> None:
         metadata = {"name": SLO_CONFIG_MAP, "namespace": CONFIGURATION_NAMESPACE}
         await cluster.api.put(CONFIG_MAPS, {"metadata": metadata, "data": dict(self.data)})
+
+
+def colocation_of(objects: Sequence[Document], where: str) -> Colocation:
+    """The change that a file means, which has to hold the one ConfigMap. Raises ConfigurationError."""
+    data = objects[0].get("data") if len(objects) == 1 and objects[0].get("kind") == "ConfigMap" else None
+    if not isinstance(data, dict):
+        kinds = ", ".join(str(obj.get("kind")) for obj in objects)
+        raise ConfigurationError(where, kinds, f"the one ConfigMap {SLO_CONFIG_MAP}, with data, is needed")
+    return Colocation({key: str(text) for key, text in data.items()})
 
 
 def stored_configuration(cluster: SimulatedCluster) -> Mapping[str, str] | None:
