@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from koordinator.api.kinds import CONFIG_MAPS, DEPLOYMENTS, NODE_METRICS, NODES, PODS, REPLICA_SETS, SECRETS
+from koordinator.api.kinds import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODE_METRICS, NODES, PODS, REPLICA_SETS, SECRETS
 from koordinator.kube.errors import ApiStatusError
+from koordinator.simulate.node_changes import Drain
 from koordinator.simulate.snapshot import Snapshot, SnapshotError, load, save
+from koordinator.simulate.what_if import what_if
 from tests.in_memory_api import Asked, InMemoryApi
-from tests.simulate.clusters import Document, cluster, deployment, node, pod, put, snapshot_of
+from tests.simulate.clusters import WEB_OWNER, Document, cluster, deployment, node, pod, put, snapshot_of
 
 _SECRET = "hunter2"
 
@@ -131,6 +133,14 @@ def _refusing(api: InMemoryApi, plural: str) -> InMemoryApi:
 def test_a_kind_that_may_not_be_listed_is_named() -> None:
     snapshot = snapshot_of(_refusing(cluster([node("a")]), NODE_METRICS.plural))
     assert snapshot.missing == {"nodemetrics.v1alpha1.slo.koordinator.sh": "not allowed to list it"}
+
+
+def test_without_the_right_to_list_namespaces_pods_can_be_made_again_all_the_same() -> None:
+    owned = pod("web-1", on="a", owner=WEB_OWNER)
+    owned["metadata"]["namespace"] = "shop"
+    snapshot = snapshot_of(_refusing(cluster([node("a"), node("b")], [owned]), NAMESPACES.plural))
+    outcome = asyncio.run(what_if(snapshot, [Drain(["a"])]))
+    assert [(each["pod"].partition("/")[0], each["node"]) for each in outcome["placed"]] == [("shop", "b")]
 
 
 @pytest.mark.parametrize("kind", [NODES, PODS])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -11,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from koordinator.api.document import Document
-from koordinator.api.kinds import PODS, Kind
+from koordinator.api.kinds import ELASTIC_QUOTAS, NAMESPACES, PODS, Kind
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.base.clock import Clock
 from koordinator.cluster.background import BackgroundLoops
@@ -24,11 +25,12 @@ from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.strategy.pod import PodStrategy
 from koordinator.cluster.system_objects import create_system_objects
+from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle
-from koordinator.cluster.verbs.target import decode, encode
+from koordinator.cluster.verbs.target import Target, decode, encode
 from koordinator.simulate.admission import ManagerAdmission
 from koordinator.simulate.snapshot import Snapshot, SnapshotError
-from koordinator.simulate.snapshot_kinds import ALL_KINDS
+from koordinator.simulate.snapshot_kinds import ALL_KINDS, CONFIGURATION_NAMESPACE
 
 _WHOLE_HISTORY: Final = HistoryLimits(changes=1 << 40, size=1 << 50)
 """All changes of a simulation are kept, so that what has happened can be read afterwards."""
@@ -43,6 +45,7 @@ class _Named(msgspec.Struct):
     metadata: _Metadata
 
 
+_NODE_NAMES: Final = re.compile(rb'"nodeName":"([^"\\]*)"')
 _decode_name = msgspec.json.Decoder(_Named).decode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -71,7 +74,20 @@ class InProcessApi:
             warns_of_missing_controllers=False,
         )
         await create_system_objects(environment)
-        return cls(environment, quotas)
+        api = cls(environment, quotas)
+        await api._complete_namespaces()
+        return api
+
+    async def _complete_namespaces(self) -> None:
+        """Make those that objects are in and that could not be listed: nothing can be created in one that is not
+        there, and koord-scheduler creates the built-in quotas."""
+        wanted = {CONFIGURATION_NAMESPACE}
+        for kind in (PODS, ELASTIC_QUOTAS):
+            prefix = self.resource(kind).storage_prefix()
+            wanted |= {stored.key.split("/")[-2] for stored in self.environment.storage.list(prefix).items}
+        for name in sorted(wanted):
+            if self.document(NAMESPACES, name) is None:
+                await create(self.environment, Target(self.resource(NAMESPACES)), {"metadata": {"name": name}})
 
     async def run_quotas(self) -> None:
         """Count what ResourceQuotas limit, until cancelled; without it none of them refuses anything."""
@@ -101,11 +117,11 @@ class InProcessApi:
         """The pods that are bound to one of these nodes."""
         resource, wanted = self.resource(PODS), frozenset(nodes)
         # To decode all pods of a large cluster takes seconds.
-        marks = [msgspec.json.encode(name) for name in nodes]
+        encoded = {name.encode() for name in nodes}
         candidates = [
             decode(resource, stored)
             for stored in self.environment.storage.list(resource.storage_prefix()).items
-            if any(mark in stored.value for mark in marks)
+            if not encoded.isdisjoint(_NODE_NAMES.findall(stored.value))
         ]
         return [pod for pod in candidates if pod["spec"].get("nodeName") in wanted]
 
