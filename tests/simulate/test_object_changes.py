@@ -105,13 +105,48 @@ def test_a_stateful_set_names_its_pods_and_loses_those_with_the_highest_number()
 
 def test_a_workload_whose_template_changes_gets_new_pods() -> None:
     api = put(cluster([node("a")]), DEPLOYMENTS, deployment("web", 2))
-    outcome = ask(api, Apply([deployment("web", 2)]), Apply([deployment("web", 2, "3")]))
-    assert outcome["notes"] == [
-        "deployment default/web: all its pods are replaced at once, not one after the other as in a rollout"
-    ]
+    outcome = ask(api, Apply([deployment("web", 2)]), Apply([deployment("web", 2, "2")]))
+    assert outcome["blocked"] == outcome["notes"] == []
     assert places(outcome) == {"a": 2}
     (changed,) = outcome["nodes"]
-    assert changed["resources"]["cpu"]["after"]["requested"] == "6 cores"
+    assert changed["resources"]["cpu"]["after"]["requested"] == "4 cores"
+
+
+def test_a_rollout_that_does_not_fit_beside_the_old_pods_stops() -> None:
+    """Of four pods one more may be there meanwhile, and one may be missing: 3 old ones and a new one is as far as it
+    gets where a new one needs the room of three."""
+    api = cluster([node("a", "5")])
+    outcome = ask(api, Apply([deployment("web", 4)]), Apply([deployment("web", 4, "3")]))
+    assert outcome["blocked"] == [
+        "deployment default/web: the rollout stops, 0 of 4 new pods have a node, 3 old ones stay"
+    ]
+    (changed,) = outcome["nodes"]
+    assert changed["resources"]["cpu"]["after"]["requested"] == "3 cores"
+    recreated = deployment("web", 4, "1200m")
+    recreated["spec"]["strategy"] = {"type": "Recreate"}
+    outcome = ask(api, Apply([deployment("web", 4)]), Apply([recreated]))
+    assert outcome["blocked"] == []
+    assert places(outcome) == {"a": 4}
+
+
+def test_a_rollout_goes_through_where_each_step_fits() -> None:
+    api = cluster([node("a", "8"), node("b", "8")])
+    outcome = ask(api, Apply([deployment("web", 6, "2")]), Apply([deployment("web", 6, "2500m")]))
+    assert outcome["blocked"] == outcome["pending"] == []
+    assert sum(places(outcome).values()) == 6
+
+
+def test_a_stateful_set_is_renewed_from_the_highest_number_on_until_a_pod_has_no_node() -> None:
+    def stateful(cpu: str) -> Document:
+        return {**deployment("db", 3, cpu), "kind": "StatefulSet", "metadata": {"name": "db", "namespace": "default"}}
+
+    outcome = ask(cluster([node("a", "8")]), Apply([stateful("2")]), Apply([stateful("2500m")]))
+    assert outcome["blocked"] == []
+    assert sorted(each["pod"] for each in outcome["placed"]) == ["default/db-0", "default/db-1", "default/db-2"]
+    outcome = ask(cluster([node("a", "8")]), Apply([stateful("2")]), Apply([stateful("5")]))
+    assert outcome["blocked"] == [
+        "statefulset default/db: the rollout stops at db-2, which has no node; 2 old pods stay"
+    ]
 
 
 def _daemon_set(cpu: str, **spec: Any) -> Document:

@@ -152,7 +152,8 @@ def _common() -> argparse.ArgumentParser:
 def _command(
     kinds: Any, common: argparse.ArgumentParser, name: str, summary: str, make: Make
 ) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = kinds.add_parser(name, help=summary, description=summary, parents=[common])
+    description = f"{summary[0].upper()}{summary[1:]}."
+    parser: argparse.ArgumentParser = kinds.add_parser(name, help=summary, description=description, parents=[common])
     parser.set_defaults(run=run, make=make)
     return parser
 

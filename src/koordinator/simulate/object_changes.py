@@ -26,9 +26,10 @@ from koordinator.cluster.verbs.target import Target, decode
 from koordinator.cluster.verbs.update import modify
 from koordinator.simulate.change import Change, ChangeError, Remarks
 from koordinator.simulate.daemon_sets import make_daemons
+from koordinator.simulate.rollouts import delete_pod, delete_pods_of, ordinal, roll_out, roll_out_in_order
 from koordinator.simulate.simulated_cluster import SimulatedCluster
 from koordinator.simulate.snapshot_kinds import JOBS, trim_pod_spec
-from koordinator.simulate.workloads import WORKLOADS, WorkloadName, Workloads
+from koordinator.simulate.workloads import WORKLOADS, WorkloadName, Workloads, template_of
 
 _AT_ONCE: Final = "all its pods are replaced at once, not one after the other as in a rollout"
 _REPORTED: Final = frozenset((NODES.plural, NODE_METRICS.plural))
@@ -114,12 +115,13 @@ class Apply(Change):
         if before is None:
             _note(remarks, await workloads.make_pods(workload, stored, wanted))
             return f"{workload} with {wanted} pods is created"
-        if _template(resource, before) == _template(resource, stored):
+        if template_of(resource, before) == template_of(resource, stored):
             _note(remarks, await follow(cluster, workload, stored, wanted))
             return f"{workload} is changed from {workloads.replicas(before)} to {wanted} pods"
-        if workload.kind in (DEPLOYMENTS, STATEFUL_SETS):
-            _note(remarks, await _renew(cluster, workload, stored, wanted))
-            remarks.notes.append(f"{workload}: {_AT_ONCE}")
+        if workload.kind is DEPLOYMENTS:
+            _note(remarks, await roll_out(cluster, workload, stored, wanted))
+        elif workload.kind is STATEFUL_SETS:
+            _note(remarks, await roll_out_in_order(cluster, workload, stored, wanted))
         else:
             _note(remarks, await follow(cluster, workload, stored, wanted))
             remarks.notes.append(f"{workload}: the new template is that of new pods alone")
@@ -133,9 +135,9 @@ class Apply(Change):
         assert stored is not None
         where = f"daemonset {namespace}/{name}"
         if before is not None:
-            if _template(resource, before) == _template(resource, stored):
+            if template_of(resource, before) == template_of(resource, stored):
                 return f"{where} is changed"
-            await _delete_pods_of(cluster, before)
+            await delete_pods_of(cluster, before)
             remarks.notes.append(f"{where}: {_AT_ONCE}")
         made = await make_daemons(cluster, stored)
         return f"{where} with {made} pods is {'created' if before is None else 'changed'}"
@@ -179,7 +181,7 @@ class Delete(Change):
         elif resource.plural == DAEMON_SETS.plural:
             found = cluster.api.document(DAEMON_SETS, self.name, self.namespace)
             if found is not None:
-                await _delete_pods_of(cluster, found)
+                await delete_pods_of(cluster, found)
         stored = cluster.api.environment.storage.get(target.key)
         if stored is None:
             raise ChangeError(f"there is no {resource.kind} {self.name!r} in the snapshot")
@@ -198,9 +200,12 @@ async def follow(cluster: SimulatedCluster, workload: WorkloadName, obj: Documen
     if len(pods) < wanted:
         return await workloads.make_pods(workload, obj, wanted - len(pods))
     # Those that have no node go first, then the youngest; of a StatefulSet those with the highest number.
-    pods.sort(key=_first_to_go if workload.kind is not STATEFUL_SETS else _ordinal, reverse=True)
+    if workload.kind is STATEFUL_SETS:
+        pods.sort(key=ordinal, reverse=True)
+    else:
+        pods.sort(key=_first_to_go, reverse=True)
     for pod in pods[: len(pods) - wanted]:
-        await _delete_pod(cluster, pod)
+        await delete_pod(cluster, pod)
     return ""
 
 
@@ -209,41 +214,9 @@ def _note(remarks: Remarks, missing: str) -> None:
         remarks.blocked.append(missing)
 
 
-async def _renew(cluster: SimulatedCluster, workload: WorkloadName, obj: Document, wanted: int) -> str:
-    await _delete_pods_of(cluster, obj)
-    return await Workloads(cluster.api).make_pods(workload, obj, wanted)
-
-
-async def _delete_pods_of(cluster: SimulatedCluster, obj: Document) -> None:
-    for pod in Workloads(cluster.api).pods(obj):
-        await _delete_pod(cluster, pod)
-    await cluster.pods.react()
-
-
-async def _delete_pod(cluster: SimulatedCluster, pod: Document) -> None:
-    metadata = pod["metadata"]
-    cluster.pods.causes[metadata["uid"]] = "scaled down"
-    target = Target(cluster.api.resource(PODS), metadata["namespace"], metadata["name"])
-    await delete(cluster.api.environment, target, DeleteOptions(grace_period_seconds=0))
-
-
-def _template(resource: Resource, workload: Document) -> Document:
-    """The part of it on which decisions depend, with all defaults; a snapshot has no more."""
-    complete: Document = copied(workload)
-    resource.strategy.decode(complete)
-    template = complete["spec"].get("template") or {}
-    trim_pod_spec(template.get("spec") or {})
-    return {"labels": (template.get("metadata") or {}).get("labels") or {}, "spec": template.get("spec") or {}}
-
-
 def _first_to_go(pod: Document) -> tuple[bool, str, str]:
     metadata = pod["metadata"]
     return not pod["spec"].get("nodeName"), metadata.get("creationTimestamp") or "", metadata["name"]
-
-
-def _ordinal(pod: Document) -> tuple[bool, str, str]:
-    number = pod["metadata"]["name"].rpartition("-")[2]
-    return False, number.zfill(10), ""
 
 
 async def _put(cluster: SimulatedCluster, resource: Resource, obj: Document) -> bool:

@@ -21,6 +21,7 @@ from koordinator.api.kinds import (
     Kind,
 )
 from koordinator.cluster.errors import ApiError
+from koordinator.cluster.resource import Resource
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.target import Target, decode
 from koordinator.simulate.change import ChangeError
@@ -90,7 +91,10 @@ class Workloads:
         spec = obj.get("spec") or {}
         name = "parallelism" if obj.get("kind") == JOBS.name else "replicas"
         found = spec.get(name)
-        return 1 if found is None else int(found)
+        count = 1 if found is None else int(found)
+        if name == "parallelism" and spec.get("completions") is not None:
+            count = min(count, int(spec["completions"]))
+        return count
 
     def pods(self, obj: Document) -> list[Document]:
         """Those that the workload controls, a Deployment's ReplicaSets' among them; finished ones are left out."""
@@ -121,7 +125,7 @@ class Workloads:
         not let their controller make them all; empty else. Raises ApiError for pods that nobody could create."""
         if not count:
             return ""
-        owner = obj if workload.kind is not DEPLOYMENTS else await self._replica_set(obj)
+        owner = obj if workload.kind is not DEPLOYMENTS else await self.replica_set_of(obj)
         taken = {pod["metadata"]["name"] for pod in self.pods(obj)} if workload.kind is STATEFUL_SETS else set()
         ordinal = 0
         for made in range(count):
@@ -140,13 +144,14 @@ class Workloads:
                 return f"{workload}: {count - made} of its pods are not created: {why}"
         return ""
 
-    async def _replica_set(self, deployment: Document) -> Document:
+    async def replica_set_of(self, deployment: Document) -> Document:
         """The one of the Deployment's present template, made where there is none."""
         metadata, spec = deployment["metadata"], deployment["spec"]
-        wanted = spec["template"].get("spec")
+        wanted = template_of(self._api.resource(DEPLOYMENTS), deployment)
+        resource = self._api.resource(REPLICA_SETS)
         for each in self._api.documents(REPLICA_SETS, metadata["namespace"]):
             owner = owner_of(each)
-            if owner is not None and owner["uid"] == metadata["uid"] and each["spec"]["template"].get("spec") == wanted:
+            if owner is not None and owner["uid"] == metadata["uid"] and template_of(resource, each) == wanted:
                 return each
         digest = hashlib.sha256(msgspec.json.encode(spec["template"])).hexdigest()[:10]
         template = copied(spec["template"])
@@ -182,6 +187,17 @@ class Workloads:
                 target = Target(self._api.resource(PERSISTENT_VOLUME_CLAIMS), namespace)
                 new = {"metadata": {"name": claim, "namespace": namespace}, "spec": copied(template["spec"])}
                 await create(self._api.environment, target, new)
+
+
+def template_of(resource: Resource, workload: Document) -> Document:
+    """The part of its template on which decisions depend, with all defaults; a snapshot has no more."""
+    complete: Document = copied(workload)
+    resource.strategy.decode(complete)
+    template = complete["spec"].get("template") or {}
+    trim_pod_spec(template.get("spec") or {})
+    labels = dict((template.get("metadata") or {}).get("labels") or {})
+    labels.pop(_TEMPLATE_HASH, None)
+    return {"labels": labels, "spec": template.get("spec") or {}}
 
 
 def pod_of_template(owner: Document) -> Document:
