@@ -9,6 +9,7 @@ import pytest
 from koordinator.api.kinds import NODE_METRICS, POD_DISRUPTION_BUDGETS
 from koordinator.simulate.change import ChangeError
 from koordinator.simulate.node_changes import AddNodes, Drain, RemoveNodes
+from koordinator.simulate.pod_life import as_new
 from tests.simulate.clusters import WEB_OWNER, Document, ask, cluster, node, places, pod, put
 
 
@@ -28,6 +29,22 @@ def test_the_pods_of_a_drained_node_move_to_where_there_is_room() -> None:
     assert [each["cause"] for each in outcome["departed"]] == ["drained", "drained"]
     assert outcome["pending"] == outcome["blocked"] == []
     assert outcome["settled"]
+
+
+def test_a_pod_that_is_made_again_has_nothing_of_its_earlier_place() -> None:
+    placed = pod("web-1", "a", owner=WEB_OWNER)
+    placed["metadata"]["annotations"] = {
+        "scheduling.koordinator.sh/resource-status": '{"cpuset":"0-1"}',
+        "scheduling.koordinator.sh/reservation-allocated": '{"name":"r","uid":"u"}',
+        "example.com/kept": "yes",
+    }
+    placed["spec"] |= {"priorityClassName": "system-node-critical", "priority": 2_000_001_000}
+    new = as_new(placed)
+    assert new["metadata"]["annotations"] == {"example.com/kept": "yes"}
+    assert new["metadata"]["ownerReferences"] == [WEB_OWNER]
+    assert new["metadata"]["generateName"] == "web-"
+    assert {"nodeName", "priority"}.isdisjoint(new["spec"])
+    assert places(ask(cluster([node("a"), node("b")], [placed]), Drain(["a"]))) == {"b": 1}
 
 
 def test_what_does_not_fit_elsewhere_stays_pending_and_it_is_said_why() -> None:

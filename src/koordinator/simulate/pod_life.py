@@ -13,15 +13,22 @@ import msgspec
 from koordinator.api.annotations import (
     BIND_GANG_KEYS,
     BIND_TIMESTAMP,
+    CAMBRICON_ASSIGNED,
+    CAMBRICON_PROFILE,
     CONFIG_MIRROR,
     CONFIG_SOURCE,
     DEVICE_ALLOCATED,
     GPU_MINORS,
+    HUAWEI_ASCEND_310P,
+    HUAWEI_NPU_CORE,
+    HUAWEI_PREDICATE_TIME,
+    METAX_GPU_DEVICES_ALLOCATED,
     RESERVATION_ALLOCATED,
     RESOURCE_STATUS,
 )
 from koordinator.api.document import Document, copied
 from koordinator.api.kinds import POD_DISRUPTION_BUDGETS, PODS
+from koordinator.api.labels import HAMI_VGPU_NODE
 from koordinator.api.timestamps import format_time
 from koordinator.cluster.disruption import ControllerReplicas, budget_status
 from koordinator.cluster.errors import ApiError
@@ -37,13 +44,15 @@ NOT_REPLACED: Final = ("DaemonSet", "Node")
 """Controllers whose pods belong to one node, so that none is made elsewhere."""
 _INTENDED: Final = ("scaled down", "deleted")
 """Whose pods nobody makes again."""
-FROM_SCHEDULER: Final = (
-    RESOURCE_STATUS, DEVICE_ALLOCATED, RESERVATION_ALLOCATED, BIND_TIMESTAMP, GPU_MINORS, *BIND_GANG_KEYS,
+FROM_SCHEDULER: Final = frozenset(
+    {
+        RESOURCE_STATUS, DEVICE_ALLOCATED, RESERVATION_ALLOCATED, BIND_TIMESTAMP, GPU_MINORS, *BIND_GANG_KEYS,
+        HUAWEI_PREDICATE_TIME, HUAWEI_NPU_CORE, HUAWEI_ASCEND_310P, CAMBRICON_ASSIGNED, CAMBRICON_PROFILE,
+        METAX_GPU_DEVICES_ALLOCATED,
+    }
 )  # fmt: skip
 """Annotations that say where a pod was placed; its replacement starts without them."""
 _OVERDUE: Final = timedelta(minutes=1)
-_GENERATED: Final = 5
-"""Characters that the API server adds to ``generateName``."""
 
 
 @dataclass(slots=True)
@@ -216,12 +225,13 @@ def as_new(pod: Document) -> Document:
     """The pod as its controller would make it again: without its node, its status, and what was allocated to it."""
     metadata, owner = pod["metadata"], owner_of(pod)
     annotations = {key: text for key, text in (metadata.get("annotations") or {}).items() if key not in FROM_SCHEDULER}
-    new: Document = {"namespace": metadata["namespace"], "labels": metadata.get("labels") or {}}
+    labels = {key: text for key, text in (metadata.get("labels") or {}).items() if key != HAMI_VGPU_NODE}
+    new: Document = {"namespace": metadata["namespace"], "labels": labels}
     new |= {"annotations": annotations, "ownerReferences": metadata.get("ownerReferences") or []}
     if owner is not None and owner["kind"] == "StatefulSet":
         new["name"] = metadata["name"]
     else:
-        new["generateName"] = metadata.get("generateName") or f"{metadata['name'][:-_GENERATED] or 'pod-'}"
+        new["generateName"] = metadata.get("generateName") or f"{owner['name'] if owner else metadata['name']}-"
     spec = copied(pod["spec"])
     for name in ("nodeName", "priority", "preemptionPolicy"):
         # Admission computes the last two from the priority class.
