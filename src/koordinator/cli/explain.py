@@ -7,9 +7,6 @@ import argparse
 import asyncio
 import json
 import os
-import re
-import sys
-import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -19,10 +16,9 @@ from rich.table import Table
 
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.cli.data_folder import DESCHEDULER, MANAGER, default_data_folder
-from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster
+from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster, seconds
 from koordinator.cli.explain_failure import (
     API_ALONE,
-    DEFECT,
     EXPLAINED,
     INTERRUPTED,
     NOT_REACHED,
@@ -44,10 +40,12 @@ from koordinator.cli.explain_suppression import print_suppression
 from koordinator.cli.explain_terminal import (
     Terminal,
     close_quietly,
+    defect,
     escape,
     output,
     print_table,
     print_text,
+    say,
     text_of,
     write,
 )
@@ -293,30 +291,6 @@ def _asked(document: Mapping[str, Any], kind: str, cluster: Cluster | None) -> I
         yield f"The API could not be asked: {reason}"
     if cluster is not None:
         yield f"Asked: {cluster.name}"
-
-
-def say(text: str, status: int) -> int:
-    """One sentence, whatever lines a server has put into it."""
-    try:
-        print(f"koord: {' '.join(text.split())}", file=sys.stderr, flush=True)
-    except OSError:
-        # Nobody reads that either; the status says it.
-        close_quietly(sys.stderr)
-    return status
-
-
-def defect(error: Exception) -> int:
-    """Nothing that a user did: the sentence names the place for whoever is told."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(last.filename).name}:{last.lineno}"
-    return say(f"a defect of this command, please report it: {type(error).__name__}: {error} ({where})", DEFECT)
-
-
-def seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)s?", text)
-    if found is None or not float(found[1]):
-        raise argparse.ArgumentTypeError(f"{text!r}: seconds are needed, such as 15 or 2.5s")
-    return float(found[1])
 
 
 def _port(text: str) -> int:

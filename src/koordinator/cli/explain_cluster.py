@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,3 +147,11 @@ def _client(
         max_connection_retries=0,
         environment=options.environment if environment is None else environment,
     )
+
+
+def seconds(text: str) -> float:
+    """The value of ``--request-timeout``, for argparse."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)s?", text)
+    if found is None or not float(found[1]):
+        raise argparse.ArgumentTypeError(f"{text!r}: seconds are needed, such as 15 or 2.5s")
+    return float(found[1])

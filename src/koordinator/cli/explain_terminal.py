@@ -6,14 +6,18 @@ import io
 import os
 import shutil
 import sys
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TextIO
 
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
+
+from koordinator.cli.explain_failure import DEFECT
 
 # Tables, lists and sentences of explanations on a terminal of any width. Titles are lines of their own: a table would
 # break them at its width.
@@ -192,3 +196,20 @@ def _width(stream: TextIO, environment: Mapping[str, str]) -> int:
     except (OSError, ValueError):
         found = shutil.get_terminal_size((_WIDTH, 24)).columns
     return max(_LEAST_WIDTH, found or _WIDTH)
+
+
+def say(text: str, status: int) -> int:
+    """One sentence, whatever lines a server has put into it."""
+    try:
+        print(f"koord: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    except OSError:
+        # Nobody reads that either; the status says it.
+        close_quietly(sys.stderr)
+    return status
+
+
+def defect(error: Exception) -> int:
+    """Nothing that a user did: the sentence names the place for whoever is told."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(last.filename).name}:{last.lineno}"
+    return say(f"a defect of this command, please report it: {type(error).__name__}: {error} ({where})", DEFECT)

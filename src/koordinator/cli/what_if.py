@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.cli.data_folder import default_data_folder
-from koordinator.cli.explain import defect, say, seconds
+from koordinator.cli.explain_cluster import seconds
 from koordinator.cli.explain_failure import (
     INTERRUPTED,
     NOT_ALLOWED,
@@ -21,7 +21,7 @@ from koordinator.cli.explain_failure import (
     UNUSABLE,
     ExplainError,
 )
-from koordinator.cli.explain_terminal import Terminal, close_quietly, output, text_of, write
+from koordinator.cli.explain_terminal import Terminal, close_quietly, defect, output, say, text_of, write
 from koordinator.cli.what_if_input import read_objects, read_text, scheduler_configuration, source_of
 from koordinator.cli.what_if_report import print_outcome
 from koordinator.scheduler.configuration import load_configuration
