@@ -192,6 +192,15 @@ def test_a_mistake_is_one_sentence(
     assert said in output.err
 
 
+def test_flags_of_the_scheduler_are_those_that_it_has(snapshot: Path, capsys: Captured) -> None:
+    arguments = ["what-if", "drain", "a", f"--snapshot={snapshot}"]
+    assert main([*arguments, "--scheduler-flag=--enable-network-topology-manager"]) == 0
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--scheduler-flag=--nonsense=1"])
+    assert ended.value.code == 2
+    assert "--nonsense: '--nonsense=1' is not usable: there is no such flag" in capsys.readouterr().err
+
+
 def test_objects_may_come_from_standard_input(
     snapshot: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

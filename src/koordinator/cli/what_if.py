@@ -25,6 +25,7 @@ from koordinator.cli.explain_terminal import Terminal, close_quietly, defect, ou
 from koordinator.cli.what_if_input import read_objects, read_text, scheduler_configuration, source_of
 from koordinator.cli.what_if_report import print_outcome
 from koordinator.scheduler.configuration import load_configuration
+from koordinator.scheduler.options import parse_options
 from koordinator.simulate.change import Change, ChangeError
 from koordinator.simulate.change_file import read_changes
 from koordinator.simulate.colocation import colocation_of
@@ -137,6 +138,13 @@ def _common() -> argparse.ArgumentParser:
         type=Path,
         metavar="FILE",
         help="the scheduler's configuration (default: that of the cluster)",
+    )
+    group.add_argument(
+        "--scheduler-flag",
+        action="append",
+        default=[],
+        metavar="FLAG",
+        help="of the scheduler's command line: --scheduler-flag=--feature-gates=ResizePod=true; may be repeated",
     )
     group.add_argument(
         "--look-ahead",
@@ -329,11 +337,12 @@ def run(options: argparse.Namespace) -> int:
 
 async def _simulate(options: argparse.Namespace) -> dict[str, Any]:
     # Before the cluster is asked: what was typed wrong shows at once.
+    parse_options(options.scheduler_flag)
     configuration = scheduler_configuration(options.scheduler_config)
     source = source_of(options)
     changes = options.make(options, source.namespace)
     snapshot = await source.snapshot()
-    simulation = SimulationOptions(options.look_ahead, options.seed)
+    simulation = SimulationOptions(options.look_ahead, options.seed, tuple(options.scheduler_flag))
     document = await what_if(snapshot, changes, configuration, simulation)
     if getattr(options, "replay", False):
         now = configuration or configuration_of(snapshot)[0]

@@ -20,7 +20,7 @@ from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.metrics import SchedulerMetrics
-from koordinator.scheduler.options import PLUGIN_FEATURES, parse_options
+from koordinator.scheduler.options import CROSS_SCHEDULER_NOMINATION, PLUGIN_FEATURES, parse_options
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
 from koordinator.scheduler.program import Scheduler, SchedulerOptions
@@ -44,10 +44,12 @@ _AT_ONCE: Final = 512
 @dataclass(frozen=True, slots=True)
 class SimulationOptions:
     """``look_ahead``: simulated seconds that pass after the last placement, in which controllers may still act.
-    ``seed`` decides between nodes with the same score."""
+    ``seed`` decides between nodes with the same score. ``scheduler_flags``: those of the command line of the cluster's
+    scheduler on which placements depend, such as ``--feature-gates=...``."""
 
     look_ahead: float = 5.0
     seed: int = 0
+    scheduler_flags: tuple[str, ...] = ()
 
 
 class PreemptionLog:
@@ -102,7 +104,7 @@ class SimulatedCluster:
         self.pods = PodLife(api, self.preemptions.preemptors)
         self.volumes = VolumeLife(api)
         self._options = options
-        self.scheduler = _scheduler(self.client, self.preemptions, configuration, clock, options.seed)
+        self.scheduler = _scheduler(self.client, self.preemptions, configuration, clock, options)
         self.unsettled = False
         """Whether pods were still moving when the longest time was over."""
         self._tasks: tuple[asyncio.Task[None], ...] = ()
@@ -125,7 +127,7 @@ class SimulatedCluster:
     async def restart(self, configuration: SchedulerConfiguration) -> None:
         """Stop the scheduler and start one with another configuration, which finds the cluster as it is."""
         await self.stop()
-        self.scheduler = _scheduler(self.client, self.preemptions, configuration, self.clock, self._options.seed)
+        self.scheduler = _scheduler(self.client, self.preemptions, configuration, self.clock, self._options)
         self.start()
 
     async def settle(self) -> None:
@@ -190,14 +192,16 @@ def _scheduler(
     events: PreemptionLog,
     configuration: SchedulerConfiguration,
     clock: SimulatedClock,
-    seed: int,
+    options: SimulationOptions,
 ) -> Scheduler:
-    features = parse_options(()).features
-    view = ClusterView(NodeColumns(), gates=frozenset(name for name in PLUGIN_FEATURES if features.enabled(name)))
+    flags = parse_options(options.scheduler_flags)
+    gates = frozenset(name for name in PLUGIN_FEATURES if flags.features.enabled(name))
+    view = ClusterView(NodeColumns(), gates=gates, network_topology=flags.network_topology)
     resources = view.columns.resources
     queue = QueueOptions(
         initial_backoff=configuration.pod_initial_backoff_seconds,
         max_backoff=configuration.pod_max_backoff_seconds,
+        max_in_unschedulable=flags.max_in_unschedulable.total_seconds(),
     )
     return Scheduler(
         client,
@@ -207,6 +211,12 @@ def _scheduler(
         view,
         SchedulerMetrics(Metrics()),
         clock=clock,
-        random=Random(seed),
-        options=SchedulerOptions(queue=queue, bind_concurrency=_AT_ONCE, decisions_kept=_DECISIONS_KEPT),
+        random=Random(options.seed),
+        options=SchedulerOptions(
+            queue=queue,
+            bind_concurrency=_AT_ONCE,
+            decisions_kept=_DECISIONS_KEPT,
+            foreign_nominations=flags.features.enabled(CROSS_SCHEDULER_NOMINATION),
+            controller_plugins=flags.controller_plugins,
+        ),
     )
