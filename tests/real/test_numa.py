@@ -84,23 +84,26 @@ def _scheduler(
 
 @dataclass(frozen=True)
 class Played:
-    """``outcomes`` by scenario; ``scores``: pod -> node -> score of the plugin, where several nodes passed."""
+    """``outcomes`` by scenario; ``scores``: pod -> node -> score of the plugin, where several nodes passed; ``tied``:
+    the pods for which two nodes were the best, so that chance decided."""
 
     outcomes: Mapping[str, Outcome]
     scores: Mapping[str, Mapping[str, int]]
+    tied: frozenset[str]
 
 
-def _scores(log: str) -> dict[str, dict[str, int]]:
+def _said(log: str) -> dict[str, Mapping[str, Mapping[str, int]]]:
+    """Pod -> node -> plugin -> score, where several nodes passed."""
     # Ours puts the time before each line of a table.
     lines = [
         line[line.index("| ") :] if "| " in line and "scores for Pod" not in line else line for line in log.splitlines()
     ]
-    said = read_log("\n".join(lines))
-    return {
-        pod: {node: scores["NodeNUMAResource"] for node, scores in each.scores.items()}
-        for pod, each in said.items()
-        if len(each.scores) > 1
-    }
+    return {pod: each.scores for pod, each in read_log("\n".join(lines)).items() if len(each.scores) > 1}
+
+
+def _is_tied(nodes: Mapping[str, Mapping[str, int]]) -> bool:
+    first, second, *_ = sorted((sum(scores.values()) for scores in nodes.values()), reverse=True)
+    return first == second
 
 
 def _run(
@@ -128,7 +131,9 @@ def _run(
             with _scheduler(who, programs, plane, folder / who, args):
                 after = asyncio.run(play(_after(scenarios)))
         outcomes = {name: _with_later_pods(found, after[name]) for name, found in first.items()}
-        return Played(outcomes, _scores((folder / who / f"{who}.log").read_text()))
+        said = _said((folder / who / f"{who}.log").read_text())
+        scores = {pod: {node: each["NodeNUMAResource"] for node, each in nodes.items()} for pod, nodes in said.items()}
+        return Played(outcomes, scores, frozenset(pod for pod, nodes in said.items() if _is_tied(nodes)))
     finally:
         plane.stop()
 
@@ -154,6 +159,9 @@ _DIFFERENT: Final[Mapping[str, frozenset[str]]] = {
 """The pods that fare otherwise, by scenario: see differences.md."""
 _SCORED_OTHERWISE: Final = frozenset({"scores-reserved-o"})
 """Who takes CPUs from a Reservation: the original counts these twice, see differences.md."""
+_TIED: Final = frozenset({"scores-aligned-after2"})
+"""Two nodes are equally good for it, so that chance decides, and then for who comes after it."""
+_AFTER_TIED: Final = frozenset({"scores-aligned-after3"})
 _TOLD: Final[Mapping[str, Mapping[str, str]]] = {
     "broken-topology": {"p": "1 node(s) invalid CPU Topology", "q": ""},
     "unknown-policy-of-node": {"p": ""},
@@ -193,14 +201,17 @@ def test_pods_get_what_they_get_from_the_original(played: Callable[[str], Both],
     ours, theirs = played(part)
 
     found = _differences(ours.outcomes[name], theirs.outcomes[name])
+    by_chance = {pod for pod in found if ours.tied and f"{name}-{pod}" in _TIED | _AFTER_TIED}
 
-    assert set(found) == _DIFFERENT.get(name, frozenset()), found
+    assert found.keys() - by_chance == _DIFFERENT.get(name, frozenset()), found
 
 
 @pytest.mark.parametrize("part", _PARTS)
 def test_nodes_score_as_with_the_original(played: Callable[[str], Both], part: str) -> None:
     ours, theirs = played(part)
+    assert ours.tied <= _TIED, "chance decides where these go"
     fare_otherwise = {f"{scenario}-{pod}" for scenario, pods in _DIFFERENT.items() for pod in pods}
+    fare_otherwise |= _AFTER_TIED if ours.tied else set()
     both = (ours.scores.keys() & theirs.scores.keys()) - fare_otherwise
 
     assert both >= {f"{name}-p" for name in _PARTS[part][0] if name in SCORING and name != "scores-of-pods"}

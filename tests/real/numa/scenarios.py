@@ -488,7 +488,7 @@ def _scored(*pods: Pod | Reservation, **labels: Mapping[str, str]) -> Scenario:
         Machine("b", labels=labels.get("b", {})),
         Machine("c", cores=7, ratio=1.5 if "amplified" in labels else 1.0, labels=labels.get("c", {})),
         Pod("x", "2", qos="LS", node="a"),
-        Pod("y", "4", "3Gi", node="b"),
+        Pod("y", "4", "2700Mi", node="b"),
         Pod("z", "5", "2Gi", spec=_SPREAD, node="c"),
         *pods,
     )
