@@ -162,6 +162,9 @@ _SCORED_OTHERWISE: Final = frozenset({"scores-reserved-o"})
 _TIED: Final = frozenset({"scores-aligned-after2"})
 """Two nodes are equally good for it, so that chance decides, and then for who comes after it."""
 _AFTER_TIED: Final = frozenset({"scores-aligned-after3"})
+_TOLD_LATE: Final = frozenset({"node-singlenumanode-r"})
+"""Pending for one reason first and for another one when others have come. In some runs the original tries it once more,
+and tells the second one."""
 _TOLD: Final[Mapping[str, Mapping[str, str]]] = {
     "broken-topology": {"p": "1 node(s) invalid CPU Topology", "q": ""},
     "unknown-policy-of-node": {"p": ""},
@@ -201,7 +204,10 @@ def test_pods_get_what_they_get_from_the_original(played: Callable[[str], Both],
     ours, theirs = played(part)
 
     found = _differences(ours.outcomes[name], theirs.outcomes[name])
-    by_chance = {pod for pod in found if ours.tied and f"{name}-{pod}" in _TIED | _AFTER_TIED}
+    chance = _TOLD_LATE | (_TIED | _AFTER_TIED if ours.tied else frozenset())
+    by_chance = {pod for pod in found if f"{name}-{pod}" in chance}
+    told_late = [found[pod] for pod in by_chance if f"{name}-{pod}" in _TOLD_LATE]
+    assert all(mine[0] == theirs[0] == "" for mine, theirs in told_late), found
 
     assert found.keys() - by_chance == _DIFFERENT.get(name, frozenset()), found
 
