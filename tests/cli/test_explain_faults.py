@@ -311,7 +311,7 @@ def test_a_disk_that_is_full(cluster: ExplainedCluster) -> None:
     with Path("/dev/full").open("wb") as full:
         process = koord(cluster, *cluster.arguments, stdout=full)
         _, error = process.communicate(timeout=60)
-    expected = b"koord: the explanation could not be written: No space left on device\n"
+    expected = b"koord: the output could not be written: No space left on device\n"
     assert (process.returncode, error) == (NOT_REACHED, expected)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +192,15 @@ def test_a_mistake_is_one_sentence(
     assert output.err.startswith("koord: ")
     assert output.err.count("\n") == 1
     assert said in output.err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux's")
+def test_a_disk_that_is_full(snapshot: Path) -> None:
+    command = [sys.executable, "-m", "koordinator.cli.main", "what-if", "drain", "a", f"--snapshot={snapshot}"]
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+    expected = b"koord: the output could not be written: No space left on device\n"
+    assert (process.returncode, process.stderr) == (1, expected)
 
 
 def test_flags_of_the_scheduler_are_those_that_it_has(snapshot: Path, capsys: Captured) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.json import encode
 
 from koordinator.simulate.change import Change
 from koordinator.simulate.node_changes import AddNodes, Drain, RemoveNodes
 from koordinator.simulate.object_changes import Apply, Delete
-from koordinator.simulate.outcome import encoded
 from tests.examples import examples
 from tests.simulate.clusters import WEB_OWNER, Document, ask, cluster, deployment, node, pod
 
@@ -68,4 +68,4 @@ def test_no_node_is_overbooked_and_no_pod_is_lost(
     after_drain = outcome["placed"] if not any(isinstance(change, Apply | Delete) for change in changes) else []
     assert not {each["node"] for each in after_drain} & drained
     assert not {each["node"] for each in outcome["placed"]} & gone
-    assert encoded(ask(cluster(**_world(sizes, pods)), *changes)) == encoded(outcome)
+    assert encode(ask(cluster(**_world(sizes, pods)), *changes)) == encode(outcome)

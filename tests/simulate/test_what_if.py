@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.json import encode
 
 from koordinator.api.kinds import ELASTIC_QUOTAS, POD_GROUPS
 from koordinator.cli.local_cluster.programs import shipped_file
@@ -19,7 +20,6 @@ from koordinator.scheduler.configuration import SchedulerConfiguration, load_con
 from koordinator.scheduler.configuration.loading import parse_configuration
 from koordinator.simulate.node_changes import Drain
 from koordinator.simulate.object_changes import Apply
-from koordinator.simulate.outcome import encoded
 from koordinator.simulate.snapshot import save
 from koordinator.simulate.what_if import what_if
 from tests.examples import examples
@@ -64,17 +64,17 @@ def test_the_same_snapshot_and_change_give_the_same_result() -> None:
     snapshot = snapshot_of(cluster(**_busy()))
     first, second = (asyncio.run(what_if(snapshot, [Drain(["node-0", "node-1"])])) for _ in range(2))
     assert len(first["placed"]) == 8
-    assert encoded(first) == encoded(second)
+    assert encode(first) == encode(second)
 
 
 _IN_ANOTHER_PROCESS = """
 import asyncio, sys
 from pathlib import Path
 from koordinator.simulate.node_changes import Drain
-from koordinator.simulate.outcome import encoded
+from msgspec.json import encode
 from koordinator.simulate.snapshot import load
 from koordinator.simulate.what_if import what_if
-sys.stdout.buffer.write(encoded(asyncio.run(what_if(load(Path(sys.argv[1])), [Drain(["node-0", "node-1"])]))))
+sys.stdout.buffer.write(encode(asyncio.run(what_if(load(Path(sys.argv[1])), [Drain(["node-0", "node-1"])]))))
 """
 
 
@@ -82,7 +82,7 @@ def test_another_process_gives_the_same_result(tmp_path: Path) -> None:
     """Whatever order Python's sets have there."""
     snapshot = snapshot_of(cluster(**_busy()))
     save(snapshot, tmp_path / "snapshot")
-    here = encoded(asyncio.run(what_if(snapshot, [Drain(["node-0", "node-1"])])))
+    here = encode(asyncio.run(what_if(snapshot, [Drain(["node-0", "node-1"])])))
     environment = {"PYTHONHASHSEED": "77", "PYTHONPATH": ":".join(sys.path)}
     command = [sys.executable, "-c", _IN_ANOTHER_PROCESS, str(tmp_path / "snapshot")]
     there = subprocess.run(command, env=environment, capture_output=True, check=True).stdout

@@ -20,9 +20,7 @@ from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluste
 from koordinator.cli.explain_failure import (
     API_ALONE,
     EXPLAINED,
-    INTERRUPTED,
     NOT_REACHED,
-    PIPE_CLOSED,
     ExplainError,
     UsageError,
 )
@@ -39,8 +37,7 @@ from koordinator.cli.explain_source import SECONDS, ProgramEndpoint
 from koordinator.cli.explain_suppression import print_suppression
 from koordinator.cli.explain_terminal import (
     Terminal,
-    close_quietly,
-    defect,
+    ended,
     escape,
     output,
     print_table,
@@ -186,16 +183,8 @@ def run(options: argparse.Namespace) -> int:
         return say(str(error), UsageError.status)
     except KoordinatorError as error:
         return say(str(error), NOT_REACHED)
-    except BrokenPipeError:
-        close_quietly(stream)
-        return PIPE_CLOSED
-    except KeyboardInterrupt:
-        return say("interrupted", INTERRUPTED)
-    except OSError as error:
-        close_quietly(stream)
-        return say(f"the explanation could not be written: {error.strerror or error}", NOT_REACHED)
-    except Exception as error:
-        return defect(error)
+    except (KeyboardInterrupt, Exception) as error:
+        return ended(error, stream)
     if answer.incomplete is not None:
         return say(f"koord-scheduler could not be asked, this is from the API alone: {answer.incomplete}", API_ALONE)
     return EXPLAINED

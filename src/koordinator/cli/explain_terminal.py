@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from koordinator.cli.explain_failure import DEFECT
+from koordinator.cli.explain_failure import DEFECT, INTERRUPTED, NOT_REACHED, PIPE_CLOSED
 
 # Tables, lists and sentences of explanations on a terminal of any width. Titles are lines of their own: a table would
 # break them at its width.
@@ -208,7 +208,21 @@ def say(text: str, status: int) -> int:
     return status
 
 
-def defect(error: Exception) -> int:
+def ended(error: BaseException, stream: TextIO) -> int:
+    """The exit status of a command that could not write what it found out, was interrupted, or has a defect; said in a
+    sentence where anybody may read it."""
+    if isinstance(error, BrokenPipeError):
+        close_quietly(stream)
+        return PIPE_CLOSED
+    if isinstance(error, KeyboardInterrupt):
+        return say("interrupted", INTERRUPTED)
+    if isinstance(error, OSError):
+        close_quietly(stream)
+        return say(f"the output could not be written: {error.strerror or error}", NOT_REACHED)
+    return _defect(error)
+
+
+def _defect(error: BaseException) -> int:
     """Nothing that a user did: the sentence names the place for whoever is told."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(last.filename).name}:{last.lineno}"

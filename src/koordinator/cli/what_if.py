@@ -13,15 +13,13 @@ from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.cli.data_folder import default_data_folder
 from koordinator.cli.explain_cluster import seconds
 from koordinator.cli.explain_failure import (
-    INTERRUPTED,
     NOT_ALLOWED,
     NOT_REACHED,
     NOT_THERE,
-    PIPE_CLOSED,
     UNUSABLE,
     ExplainError,
 )
-from koordinator.cli.explain_terminal import Terminal, close_quietly, defect, output, say, text_of, write
+from koordinator.cli.explain_terminal import Terminal, ended, output, say, text_of, write
 from koordinator.cli.what_if_input import read_objects, read_text, scheduler_configuration, source_of
 from koordinator.cli.what_if_report import print_outcome
 from koordinator.scheduler.configuration import load_configuration
@@ -324,13 +322,8 @@ def run(options: argparse.Namespace) -> int:
         return say(str(error), UNUSABLE)
     except KoordinatorError as error:
         return say(str(error), NOT_REACHED)
-    except BrokenPipeError:
-        close_quietly(stream)
-        return PIPE_CLOSED
-    except KeyboardInterrupt:
-        return say("interrupted", INTERRUPTED)
-    except Exception as error:
-        return defect(error)
+    except (KeyboardInterrupt, Exception) as error:
+        return ended(error, stream)
     has_problems = bool(document.get("pending") or document.get("blocked"))
     return FOUND_PROBLEMS if options.check and has_problems else 0
 

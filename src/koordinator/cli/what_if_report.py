@@ -148,8 +148,7 @@ def _print_lost(departed: Sequence[Document], console: Console) -> None:
         for each in departed
         if each["cause"] in ("drained", "node removed") and "notReplaced" in each
     ]
-    more = [f"and {len(rows) - _ROWS} more"] if len(rows) > _ROWS else []
-    print_list(console, "Who would be gone for good", [*rows[:_ROWS], *more])
+    print_list(console, "Who would be gone for good", _first(rows))
 
 
 def _print_pending(pending: Sequence[Document], console: Console) -> None:
@@ -224,15 +223,13 @@ def _print_colocation(colocation: Document, console: Console) -> None:
         print_table(console, "Batch and mid capacity, before and after", table)
         _print_more(len(nodes), console)
     without = [f"{node['node']}: {node['noCapacity']}" for node in nodes if "noCapacity" in node]
-    more = [f"and {len(without) - _ROWS} more"] if len(without) > _ROWS else []
-    print_list(console, "Nodes without any", [*without[:_ROWS], *more])
+    print_list(console, "Nodes without any", _first(without))
     overused = [
         f"{each['node']}: {each['requested']} of {each['resource']} requested, {each['allocatable']} there"
         for each in colocation["overused"]
     ]
-    more = [f"and {len(overused) - _ROWS} more"] if len(overused) > _ROWS else []
     title = "Where pods would request more than there is: the scheduler evicts none, koordlet suppresses them"
-    print_list(console, title, [*overused[:_ROWS], *more])
+    print_list(console, title, _first(overused))
 
 
 def _capacity(name: str, amounts: Document | None) -> str:
@@ -264,9 +261,7 @@ def _print_replay(found: Document, console: Console) -> None:
         table.add_row(f"pods on a node, {name}", *cells)
     print_table(console, "", table)
     for key, title in (("pendingOnlyAfter", "Pending only then"), ("placedOnlyAfter", "With a node only then")):
-        names = found[key]
-        more = [f"and {len(names) - _ROWS} more"] if len(names) > _ROWS else []
-        print_list(console, title, [*names[:_ROWS], *more])
+        print_list(console, title, _first(found[key]))
 
 
 def _print_quotas(quotas: Sequence[Document], console: Console) -> None:
@@ -330,8 +325,7 @@ def _print_remarks(document: Document, console: Console) -> None:
     notes += [f"{kind}: {why}; what it says is not taken into account" for kind, why in snapshot["missing"].items()]
     print_list(console, "Remarks", notes)
     lines = document["log"]
-    more = [f"and {len(lines) - _ROWS} more (-o json has all)"] if len(lines) > _ROWS else []
-    print_list(console, "What the scheduler logged", [*lines[:_ROWS], *more])
+    print_list(console, "What the scheduler logged", _first(lines))
     console.print()
     scheduler = document["scheduler"]["configuration"]
     if document["scheduler"]["kubeScheduler"]:
@@ -344,6 +338,11 @@ def _print_remarks(document: Document, console: Console) -> None:
     ]
     for line in lines:
         print_text(console, f"[dim]{escape(line)}[/dim]")
+
+
+def _first(lines: Sequence[str]) -> list[str]:
+    more = [f"and {len(lines) - _ROWS} more (-o json has all)"] if len(lines) > _ROWS else []
+    return [*lines[:_ROWS], *more]
 
 
 def _print_more(count: int, console: Console) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 _LOGGER: Final = "koordinator"
 _KEPT: Final = 50
+_MORE: Final = f"more than {_KEPT} different lines: the others are left out"
 
 
 class _Lines(logging.Handler):
@@ -17,7 +18,9 @@ class _Lines(logging.Handler):
         self._lines = lines
 
     def emit(self, record: logging.LogRecord) -> None:
-        if len(self._lines) < _KEPT:
+        if len(self._lines) == _KEPT:
+            self._lines[_MORE] = None
+        elif len(self._lines) < _KEPT:
             text = record.getMessage()
             if record.exc_info is not None and record.exc_info[1] is not None:
                 text = f"{text}: {type(record.exc_info[1]).__name__}: {record.exc_info[1]}"

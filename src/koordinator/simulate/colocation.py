@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
+from koordinator.api.codec import convert
 from koordinator.api.document import Document
 from koordinator.api.kinds import (
     CONFIG_MAPS,
@@ -18,6 +19,7 @@ from koordinator.api.kinds import (
 )
 from koordinator.api.node import Node
 from koordinator.api.node_resource_topology import NodeResourceTopology
+from koordinator.api.pod import Pod
 from koordinator.base.errors import ConfigurationError
 from koordinator.kube.interface import PatchType
 from koordinator.model.overcommit.abnormality import remembered
@@ -60,23 +62,32 @@ class NodePlanner:
         self._topologies: dict[str, NodeResourceTopology] = {}
 
     @classmethod
-    async def of(cls, cluster: SimulatedCluster, configuration: SLOConfiguration) -> NodePlanner:
+    async def of(
+        cls, cluster: SimulatedCluster, configuration: SLOConfiguration, nodes: Collection[str] | None = None
+    ) -> NodePlanner:
+        """For all nodes, unless ``nodes`` names some."""
         planner = cls(cluster, configuration)
-        await planner._load()
+        await planner._load(nodes)
         return planner
 
-    async def _load(self) -> None:
-        client = self._cluster.client
+    async def _load(self, nodes: Collection[str] | None) -> None:
+        client, api = self._cluster.client, self._cluster.api
         metrics = {each.metadata.name: each for each in (await client.list(NODE_METRICS)).items}
         devices = {each.metadata.name: each for each in (await client.list(DEVICES)).items}
         topologies = (await client.list(NODE_RESOURCE_TOPOLOGIES)).items
         self._topologies = {each.metadata.name: each for each in topologies}
         pods: dict[str, list[PodFacts]] = {}
-        for pod in (await client.list(PODS)).items:
+        # To decode all pods of a large cluster takes seconds.
+        running = (
+            (await client.list(PODS)).items if nodes is None else [convert(pod, Pod) for pod in api.pods_on(nodes)]
+        )
+        for pod in running:
             if pod.spec.node_name:
                 pods.setdefault(pod.spec.node_name, []).append(pod_facts(pod))
         for node in (await client.list(NODES)).items:
             name = node.metadata.name
+            if nodes is not None and name not in nodes:
+                continue
             metric, topology = metrics.get(name), self._topologies.get(name)
             self._nodes[name] = node
             self._facts[name] = NodeSnapshot(
@@ -166,12 +177,12 @@ def stored_configuration(cluster: SimulatedCluster) -> Mapping[str, str] | None:
     return None if found is None else {key: str(text) for key, text in (found.get("data") or {}).items()}
 
 
-async def give_capacity(cluster: SimulatedCluster, nodes: Iterable[str]) -> bool:
+async def give_capacity(cluster: SimulatedCluster, nodes: Collection[str]) -> bool:
     """Give new nodes the batch and mid capacity that koord-manager would; False where it runs without colocation."""
     configuration, _ = SLOConfiguration().updated(stored_configuration(cluster))
     if not configuration.colocation.available or not configuration.colocation.strategies.cluster.enable:
         return False
-    planner = await NodePlanner.of(cluster, configuration)
+    planner = await NodePlanner.of(cluster, configuration, nodes)
     for name in nodes:
         await planner.write(planner.plan(name))
     return True
@@ -211,12 +222,13 @@ def _total(nodes: list[dict[str, Any]]) -> dict[str, Any]:
 def _overused(cluster: SimulatedCluster) -> list[dict[str, Any]]:
     """Nodes on which pods request more of these resources than there is then."""
     columns = cluster.scheduler.state.view.columns
+    for resource in SHOWN:
+        columns.resources.column(resource)
     columns.fit_resources()
     found = []
     for name, row in sorted(columns.row_of.items()):
         for resource in SHOWN:
             column = columns.resources.column(resource)
-            columns.fit_resources()
             requested, allocatable = int(columns.requested[row, column]), int(columns.allocatable[row, column])
             if requested > allocatable:
                 amounts = {

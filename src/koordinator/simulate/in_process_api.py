@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -21,7 +21,7 @@ from koordinator.cluster.custom_resources import resources_of
 from koordinator.cluster.quota.controller import QuotaController
 from koordinator.cluster.resource import Cause, Registry, Resource
 from koordinator.cluster.storage.indexed import MemoryStorage
-from koordinator.cluster.storage.interface import Stored
+from koordinator.cluster.storage.interface import Change, Stored
 from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.strategy.pod import PodStrategy
 from koordinator.cluster.system_objects import create_system_objects
@@ -113,7 +113,15 @@ class InProcessApi:
         stored = self.environment.storage.get(resource.storage_key(namespace, name))
         return None if stored is None else decode(resource, stored)
 
-    def pods_on(self, nodes: Sequence[str]) -> list[Document]:
+    def changes(self, kind: Kind[Any], since: int) -> list[Change]:
+        """What has happened to objects of the kind after that revision, in order."""
+        cursor, found = self.environment.storage.watch(self.resource(kind).storage_prefix(), since), list[Change]()
+        while batch := cursor.pending():
+            found += batch
+        cursor.close()
+        return found
+
+    def pods_on(self, nodes: Collection[str]) -> list[Document]:
         """The pods that are bound to one of these nodes."""
         resource, wanted = self.resource(PODS), frozenset(nodes)
         # To decode all pods of a large cluster takes seconds.
@@ -190,9 +198,3 @@ def _stored_form(objects: Sequence[bytes], resource: Resource) -> Iterator[bytes
         return
     for value in objects:
         yield encode(resource, {"apiVersion": resource.api_version, "kind": resource.kind, **_decode(value)})
-
-
-def owner_of(obj: Mapping[str, Any]) -> Document | None:
-    """The owner reference of the object's controller."""
-    owners = (obj.get("metadata") or {}).get("ownerReferences") or ()
-    return next((owner for owner in owners if owner.get("controller")), None)

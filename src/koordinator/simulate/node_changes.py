@@ -26,8 +26,9 @@ from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target, new_uid
 from koordinator.simulate.change import Change, ChangeError, Remarks
 from koordinator.simulate.colocation import give_capacity
-from koordinator.simulate.in_process_api import InProcessApi, owner_of
-from koordinator.simulate.pod_life import as_new, is_mirror
+from koordinator.simulate.in_process_api import InProcessApi
+from koordinator.simulate.pod_documents import is_finished, is_mirror, is_of_daemon_set, key_of, owner_of
+from koordinator.simulate.pod_life import as_new
 from koordinator.simulate.simulated_cluster import SimulatedCluster
 
 _NODE_OBJECTS: Final[tuple[Kind[Any], ...]] = (NODE_METRICS, DEVICES, NODE_RESOURCE_TOPOLOGIES, CSI_NODES)
@@ -59,7 +60,7 @@ class Drain(Change):
             await cluster.settle()
         remarks.done = f"{_listed('node', self.nodes)} {'is' if len(self.nodes) == 1 else 'are'} drained"
         left = self._left(api)
-        remarks.blocked += [f"{_key(pod)} stays on {pod['spec']['nodeName']}: {refusals[_uid(pod)]}" for pod in left]
+        remarks.blocked += [f"{key_of(pod)} stays on {pod['spec']['nodeName']}: {refusals[_uid(pod)]}" for pod in left]
         staying = [pod for pod in api.pods_on(self.nodes) if not _goes(pod)]
         if staying:
             remarks.notes.append(
@@ -134,7 +135,7 @@ class AddNodes(Change):
             name = f"{self.like}-what-if-{number}"
             if name not in taken:
                 names.append(name)
-        daemons = [pod for pod in api.pods_on([self.like]) if _belongs_to_node(pod)]
+        daemons = [pod for pod in api.pods_on([self.like]) if is_of_daemon_set(pod)]
         for name in names:
             await self._add(api, model, name)
             for pod in daemons:
@@ -226,24 +227,14 @@ def node_named(api: InProcessApi, name: str) -> Document:
     return found
 
 
-def _belongs_to_node(pod: Document) -> bool:
-    owner = owner_of(pod)
-    return owner is not None and owner["kind"] == "DaemonSet"
-
-
 def _goes(pod: Document) -> bool:
     """Whether a drain is about it."""
-    phase = (pod.get("status") or {}).get("phase")
-    return not (phase in ("Succeeded", "Failed") or is_mirror(pod) or _belongs_to_node(pod))
+    return not (is_finished(pod) or is_mirror(pod) or is_of_daemon_set(pod))
 
 
 def _why(error: ApiError) -> str:
     causes = error.details.get("causes") or ()
     return str(causes[0]["message"] if causes else error.message)
-
-
-def _key(pod: Document) -> str:
-    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
 
 
 def _uid(pod: Document) -> str:

@@ -28,8 +28,8 @@ from koordinator.simulate.change import Change, ChangeError, Remarks
 from koordinator.simulate.daemon_sets import make_daemons
 from koordinator.simulate.rollouts import delete_pod, delete_pods_of, ordinal, roll_out, roll_out_in_order
 from koordinator.simulate.simulated_cluster import SimulatedCluster
-from koordinator.simulate.snapshot_kinds import JOBS, trim_pod_spec
-from koordinator.simulate.workloads import WORKLOADS, WorkloadName, Workloads, template_of
+from koordinator.simulate.snapshot_kinds import trim_pod_spec
+from koordinator.simulate.workloads import WorkloadName, Workloads, template_of, workload_kind
 
 _AT_ONCE: Final = "all its pods are replaced at once, not one after the other as in a rollout"
 _REPORTED: Final = frozenset((NODES.plural, NODE_METRICS.plural))
@@ -70,9 +70,7 @@ class Apply(Change):
             await _need_namespace(cluster, namespace, remarks)
         name = metadata.get("name") or metadata.get("generateName") or ""
         where = f"{namespace}/{name}" if namespace else name
-        kind = next(
-            (kind for kind in WORKLOADS if (kind.group, kind.plural) == (resource.group, resource.plural)), None
-        )
+        kind = workload_kind(resource)
         if kind is not None:
             return await self._workload(cluster, WorkloadName(kind, namespace or "", name), obj, remarks)
         if resource.plural == DAEMON_SETS.plural:
@@ -104,9 +102,8 @@ class Apply(Change):
         self, cluster: SimulatedCluster, workload: WorkloadName, obj: Document, remarks: Remarks
     ) -> str:
         workloads = Workloads(cluster.api)
-        field = "parallelism" if workload.kind is JOBS else "replicas"
         if self.replicas is not None:
-            obj.setdefault("spec", {})[field] = self.replicas
+            obj.setdefault("spec", {})[workload.replicas_field] = self.replicas
         resource = cluster.api.resource(workload.kind)
         before = cluster.api.document(workload.kind, workload.name, workload.namespace)
         await _put(cluster, resource, obj)
@@ -172,9 +169,7 @@ class Delete(Change):
         resource = _resource_named(cluster, self.api_kind)
         namespace = self.namespace if resource.namespaced else None
         target = Target(resource, namespace, self.name)
-        kind = next(
-            (kind for kind in WORKLOADS if (kind.group, kind.plural) == (resource.group, resource.plural)), None
-        )
+        kind = workload_kind(resource)
         if kind is not None:
             workload = WorkloadName(kind, self.namespace, self.name)
             await follow(cluster, workload, Workloads(cluster.api).get(workload), 0)

@@ -6,19 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.api.document import Document
 from koordinator.api.kinds import PODS, REPLICA_SETS, RESERVATIONS
 from koordinator.api.timestamps import format_time
-from koordinator.cluster.storage.interface import Change as StoredChange
 from koordinator.cluster.verbs.target import decode
 from koordinator.scheduler.explain import explain_pod
 from koordinator.scheduler.explain.wording import amount_text
 from koordinator.simulate.change import Remarks
-from koordinator.simulate.in_process_api import InProcessApi, owner_of
+from koordinator.simulate.in_process_api import InProcessApi
+from koordinator.simulate.pod_documents import is_finished, is_of_daemon_set, key_of, owner_of
 from koordinator.simulate.quota_amounts import QuotaAmounts, quota_amounts, quota_changes
 from koordinator.simulate.simulated_cluster import SimulatedCluster
 from koordinator.simulate.snapshot import Snapshot
@@ -90,9 +89,8 @@ class Baseline:
     quotas: QuotaAmounts
 
     @classmethod
-    def of(cls, cluster: SimulatedCluster, loaded: int) -> Baseline:
-        """``loaded``: the revision of the store before anything happened."""
-        traces = _traces(cluster.api, PODS, loaded)
+    def of(cls, cluster: SimulatedCluster) -> Baseline:
+        traces = _traces(cluster.api, PODS, cluster.loaded_at)
         placed = sum(_node(trace.after) != "" and _node(trace.before) == "" for trace in traces.values())
         return cls(
             cluster.api.environment.storage.revision(),
@@ -123,7 +121,7 @@ def outcome(
     pending = [
         (trace.after, trace.before)
         for trace in traces.values()
-        if trace.after is not None and not _node(trace.after) and not _is_finished(trace.after)
+        if trace.after is not None and not _node(trace.after) and not is_finished(trace.after)
     ]
     new_pending = [pod for pod, before in pending if before is None]
     document: dict[str, Any] = {
@@ -162,7 +160,7 @@ class _Names:
             return f"pod {namespace}/{pod['metadata']['name']}"
         found = self._known.get(owner["uid"])
         if found is None:
-            found = self._known[owner["uid"]] = f"{self._top(owner, namespace)}"
+            found = self._known[owner["uid"]] = self._top(owner, namespace)
         return found
 
     def _top(self, owner: Document, namespace: str) -> str:
@@ -177,12 +175,7 @@ class _Names:
 def _traces(api: InProcessApi, kind: Any, revision: int) -> dict[str, _Trace]:
     """By uid: what has changed since ``revision``, in the order in which it changed first."""
     resource, found = api.resource(kind), dict[str, _Trace]()
-    cursor = api.environment.storage.watch(resource.storage_prefix(), revision)
-    changes: list[StoredChange] = []
-    while batch := cursor.pending():
-        changes += batch
-    cursor.close()
-    for change in changes:
+    for change in api.changes(kind, revision):
         current = decode(resource, change.current)
         uid = current["metadata"]["uid"]
         trace = found.get(uid)
@@ -206,7 +199,7 @@ def _snapshot(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _placement(cluster: SimulatedCluster, pod: Document, replaced: Document | None, names: _Names) -> dict[str, Any]:
-    key = _key(pod)
+    key = key_of(pod)
     found: dict[str, Any] = {"pod": key, "workload": names.of(pod), "node": _node(pod)}
     placement = next(
         (
@@ -219,13 +212,13 @@ def _placement(cluster: SimulatedCluster, pod: Document, replaced: Document | No
     if placement is not None:
         found |= {"feasibleNodes": placement.feasible, "nodesWithTheSameScore": placement.tied}
     if replaced is not None:
-        found["replaces"] = {"pod": _key(replaced), "node": _node(replaced)}
+        found["replaces"] = {"pod": key_of(replaced), "node": _node(replaced)}
     return found
 
 
 def _departure(departure: Any, replacement: _Trace | None, names: _Names) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "pod": _key(departure.pod),
+        "pod": key_of(departure.pod),
         "workload": names.of(departure.pod),
         "node": departure.node,
         "cause": departure.cause,
@@ -237,7 +230,7 @@ def _departure(departure: Any, replacement: _Trace | None, names: _Names) -> dic
     if departure.not_replaced:
         found["notReplaced"] = departure.not_replaced
     if replacement is not None and replacement.after is not None:
-        found["replacement"] = {"pod": _key(replacement.after), "node": _node(replacement.after)}
+        found["replacement"] = {"pod": key_of(replacement.after), "node": _node(replacement.after)}
     return found
 
 
@@ -249,7 +242,7 @@ def _pending(
     reasons = {entry.pod.uid: entry.reason for entry in cluster.scheduler.queue.pods()}
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     for pod in pods:
-        uid, key = pod["metadata"]["uid"], _key(pod)
+        uid, key = pod["metadata"]["uid"], key_of(pod)
         held = waiting.get(uid)
         if held is not None:
             message = f"has room on {held.node_name}, and waits for the rest of its gang"
@@ -263,7 +256,7 @@ def _pending(
         )
         entry: dict[str, Any] = {"pod": key}
         if uid in replaces:
-            entry["replaces"] = {"pod": _key(replaces[uid]), "node": _node(replaces[uid])}
+            entry["replaces"] = {"pod": key_of(replaces[uid]), "node": _node(replaces[uid])}
         group["pods"].append(entry)
     for group in list(groups.values())[:_EXPLAINED]:
         namespace, _, name = group["pods"][0]["pod"].partition("/")
@@ -328,20 +321,6 @@ def _node(pod: Document | None) -> str:
     return "" if pod is None else str(pod["spec"].get("nodeName") or "")
 
 
-def _key(pod: Document) -> str:
-    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-
-
 def _came_with_node(cluster: SimulatedCluster, pod: Document) -> bool:
     """A pod of a DaemonSet on a node that was added: nobody has chosen the node for it."""
-    owner = owner_of(pod)
-    return owner is not None and owner["kind"] == "DaemonSet" and not cluster.scheduler.decisions.attempts(_key(pod))
-
-
-def _is_finished(pod: Document) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
-
-def encoded(document: Mapping[str, Any]) -> bytes:
-    """The same document gives the same bytes."""
-    return msgspec.json.encode(document)
+    return is_of_daemon_set(pod) and not cluster.scheduler.decisions.attempts(key_of(pod))

@@ -15,8 +15,6 @@ from koordinator.api.annotations import (
     BIND_TIMESTAMP,
     CAMBRICON_ASSIGNED,
     CAMBRICON_PROFILE,
-    CONFIG_MIRROR,
-    CONFIG_SOURCE,
     DEVICE_ALLOCATED,
     GPU_MINORS,
     HUAWEI_ASCEND_310P,
@@ -37,7 +35,8 @@ from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.environment import NoWebhooks
 from koordinator.cluster.verbs.eviction import budgets_of, selects, set_allowed_condition
 from koordinator.cluster.verbs.target import Target, decode
-from koordinator.simulate.in_process_api import InProcessApi, owner_of
+from koordinator.simulate.in_process_api import InProcessApi
+from koordinator.simulate.pod_documents import is_finished, owner_of
 
 Cause = Literal["preempted", "evicted", "drained", "node removed", "scaled down", "deleted"]
 NOT_REPLACED: Final = ("DaemonSet", "Node")
@@ -127,14 +126,11 @@ class PodLife:
         storage = self._api.environment.storage
         if storage.revision() == self._revision:
             return []
-        cursor = storage.watch(self._resource.storage_prefix(), self._revision)
         found: dict[str, Change] = {}
-        while batch := cursor.pending():
-            for change in batch:
-                before = found.pop(change.key, None)
-                first = change if before is None or before.type == "deleted" else before
-                found[change.key] = Change(change.type, change.current, first.previous)
-        cursor.close()
+        for change in self._api.changes(PODS, self._revision):
+            before = found.pop(change.key, None)
+            first = change if before is None or before.type == "deleted" else before
+            found[change.key] = Change(change.type, change.current, first.previous)
         self._revision = storage.revision()
         return list(found.values())
 
@@ -214,7 +210,7 @@ def why_not_replaced(pod: Document) -> str:
     owner = owner_of(pod)
     if owner is None:
         return "no controller makes it again"
-    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if is_finished(pod):
         return "it had finished"
     if owner["kind"] in NOT_REPLACED:
         return f"it belongs to its node ({owner['kind']})"
@@ -237,12 +233,6 @@ def as_new(pod: Document) -> Document:
         # Admission computes the last two from the priority class.
         spec.pop(name, None)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": new, "spec": spec}
-
-
-def is_mirror(pod: Document) -> bool:
-    """Whether kubelet has it from a file: nobody can evict it."""
-    annotations = pod["metadata"].get("annotations") or {}
-    return CONFIG_MIRROR in annotations or annotations.get(CONFIG_SOURCE, "api") != "api"
 
 
 def _node_of(change: Change) -> str:

@@ -7,7 +7,7 @@ import gc
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -17,14 +17,13 @@ from koordinator.scheduler.configuration import SchedulerConfiguration
 from koordinator.simulate.captured_log import captured_log
 from koordinator.simulate.change import Change, Remarks
 from koordinator.simulate.configurations import with_kube_scheduler
-from koordinator.simulate.in_process_api import owner_of
-from koordinator.simulate.pod_life import FROM_SCHEDULER, NOT_REPLACED, is_mirror
+from koordinator.simulate.pod_documents import is_finished, is_mirror, key_of, owner_of
+from koordinator.simulate.pod_life import FROM_SCHEDULER, NOT_REPLACED
 from koordinator.simulate.simulated_cluster import SimulatedCluster, SimulationOptions, simulated
 from koordinator.simulate.snapshot import Snapshot
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-_OVER: Final = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def _unplaced(value: bytes, schedulers: set[str]) -> bytes:
     pod: Document = _decode(value)
     spec, owner = pod["spec"], owner_of(pod)
     belongs = is_mirror(pod) or (owner is not None and owner["kind"] in NOT_REPLACED)
-    is_over = (pod.get("status") or {}).get("phase") in _OVER or pod["metadata"].get("deletionTimestamp")
+    is_over = is_finished(pod) or pod["metadata"].get("deletionTimestamp")
     if belongs or is_over or not spec.get("nodeName") or spec.get("schedulerName") not in schedulers:
         return value
     del spec["nodeName"]
@@ -93,18 +92,14 @@ async def _places(
 ) -> Mapping[str, str]:
     """The pods that were placed anew -> their nodes; empty for none."""
     pending = {
-        _key(pod)
+        key_of(pod)
         for value in snapshot.objects.get(PODS.qualified, ())
         if not (pod := _decode(value))["spec"].get("nodeName")
     }
     with captured_log():
         async with simulated(snapshot, configuration, options) as cluster:
-            found = ((_key(pod), pod["spec"].get("nodeName") or "") for pod in cluster.api.documents(PODS))
+            found = ((key_of(pod), pod["spec"].get("nodeName") or "") for pod in cluster.api.documents(PODS))
             return {key: node for key, node in found if key in pending}
-
-
-def _key(pod: Document) -> str:
-    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
 
 
 def _in_use(counts: Counter[str]) -> int:

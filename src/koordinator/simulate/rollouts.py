@@ -13,7 +13,7 @@ from koordinator.api.kinds import PODS
 from koordinator.cluster.verbs.delete import delete
 from koordinator.cluster.verbs.options import DeleteOptions
 from koordinator.cluster.verbs.target import Target
-from koordinator.simulate.in_process_api import owner_of
+from koordinator.simulate.pod_documents import owner_of
 from koordinator.simulate.simulated_cluster import SimulatedCluster
 from koordinator.simulate.workloads import WorkloadName, Workloads
 

@@ -46,12 +46,9 @@ class VolumeLife:
             (PERSISTENT_VOLUME_CLAIMS, self._claim_changed),
         ):
             resource = self._api.resource(kind)
-            cursor = storage.watch(resource.storage_prefix(), since)
-            while changes := cursor.pending():
-                for change in changes:
-                    if change.type != "deleted":
-                        done |= await handle(decode(resource, change.current))
-            cursor.close()
+            for change in self._api.changes(kind, since):
+                if change.type != "deleted":
+                    done |= await handle(decode(resource, change.current))
         return done
 
     async def _volume_changed(self, volume: Document) -> bool:

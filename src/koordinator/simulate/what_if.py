@@ -52,7 +52,7 @@ async def _outcome(
 ) -> dict[str, Any]:
     remarks: list[Remarks] = []
     async with simulated(snapshot, configuration, options) as cluster:
-        baseline = Baseline.of(cluster, cluster.loaded_at)
+        baseline = Baseline.of(cluster)
         for change in changes:
             remark = Remarks()
             remarks.append(remark)

@@ -25,7 +25,8 @@ from koordinator.cluster.resource import Resource
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.target import Target, decode
 from koordinator.simulate.change import ChangeError
-from koordinator.simulate.in_process_api import InProcessApi, owner_of
+from koordinator.simulate.in_process_api import InProcessApi
+from koordinator.simulate.pod_documents import is_finished, owner_of
 from koordinator.simulate.snapshot_kinds import JOBS, trim_pod_spec
 
 _WITH_TEMPLATES: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS, REPLICATION_CONTROLLERS, DAEMON_SETS)
@@ -56,6 +57,11 @@ class WorkloadName:
     def __str__(self) -> str:
         return f"{self.kind.name.lower()} {self.namespace}/{self.name}"
 
+    @property
+    def replicas_field(self) -> str:
+        """Where its spec says how many pods there are to be."""
+        return "parallelism" if self.kind is JOBS else "replicas"
+
 
 def parse_workload(text: str, namespace: str) -> WorkloadName:
     """``deployment/web``, also ``deploy/web``; ``shop/deployment/web`` names the namespace. Raises ChangeError."""
@@ -67,6 +73,11 @@ def parse_workload(text: str, namespace: str) -> WorkloadName:
         kinds = ", ".join(kind.name.lower() for kind in WORKLOADS)
         raise ChangeError(f"{text!r} is no workload: KIND/NAME is needed, and KIND is one of {kinds}")
     return WorkloadName(kind, namespace, parts[1])
+
+
+def workload_kind(resource: Resource) -> Kind[Any] | None:
+    """None for a kind that has no number of pods of its own."""
+    return next((kind for kind in WORKLOADS if (kind.group, kind.plural) == (resource.group, resource.plural)), None)
 
 
 class Workloads:
@@ -109,15 +120,12 @@ class Workloads:
         return [
             pod
             for pod in self._api.documents(PODS, namespace)
-            if (owner := owner_of(pod)) is not None
-            and owner["uid"] in owners
-            and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+            if (owner := owner_of(pod)) is not None and owner["uid"] in owners and not is_finished(pod)
         ]
 
     async def set_replicas(self, workload: WorkloadName, obj: Document, replicas: int) -> None:
         """Of the object alone; ``scale`` makes the pods follow."""
-        field = "parallelism" if workload.kind is JOBS else "replicas"
-        obj["spec"][field] = replicas
+        obj["spec"][workload.replicas_field] = replicas
         await self._api.put(workload.kind, obj)
 
     async def make_pods(self, workload: WorkloadName, obj: Document, count: int) -> str:

@@ -17,8 +17,8 @@ from koordinator.kube.interface import Client
 from koordinator.kube.pod_eviction import PodDeleter
 from koordinator.scheduler.cycle.failure_report import Events
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import BY_SCHEDULER
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.default_preemption.node_preemption import BY_SCHEDULER
 
 logger = logging.getLogger(__name__)
 

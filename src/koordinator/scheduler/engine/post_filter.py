@@ -92,6 +92,18 @@ class PostFilterResult:
         return bool(self.nominated_node)
 
 
+BY_SCHEDULER: Final = "PreemptionByScheduler"
+"""The reason of the condition that an evicted pod gets."""
+
+
+def is_preempted(pod: PodInfo) -> bool:
+    """Whether the pod is being deleted because a scheduler evicted it."""
+    if pod.pod.metadata.deletion_timestamp is None:
+        return False
+    conditions = [each for each in pod.pod.status.conditions if each.type == "DisruptionTarget"]
+    return bool(conditions) and conditions[0].status == "True" and conditions[0].reason == BY_SCHEDULER
+
+
 NO_PLAN: Final = PostFilterResult()
 
 

@@ -14,7 +14,7 @@ from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_event
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
-from koordinator.scheduler.plugins.default_preemption.node_preemption import leaves
+from koordinator.scheduler.engine.post_filter import is_preempted
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from koordinator.scheduler.watch.pod_facts import PodFacts
 
@@ -110,9 +110,9 @@ class EventHandlers:
         to look for other room, which no plugin wakes it for."""
         view, name = self._state.view, gone.pod.spec.node_name
         row = view.columns.row_of.get(name)
-        if row is None or not leaves(gone) or not (nominated := view.nominations.on(name)):
+        if row is None or not is_preempted(gone) or not (nominated := view.nominations.on(name)):
             return
-        if not any(leaves(other) for other in view.pods_on[row].values()):
+        if not any(is_preempted(other) for other in view.pods_on[row].values()):
             self._queue.wake([pod.uid for pod in nominated], EventKind.POD_DELETE)
 
     def finished(self, pod: Pod) -> None:
@@ -170,10 +170,11 @@ class EventHandlers:
         queued = self._queue.remove(uid)
         if moved or queued is not None:
             self.announce(ClusterEvent(EventKind.POD_ADD, None, info))
+        else:
+            # Most of what happens to a pod on a node frees nobody, but controllers may wait for it.
+            self._on_change(ClusterEvent(EventKind.POD_UPDATE, known, info))
         if known is not None and not moved:
             self._announce_change(known, info)
-        # Most of what happens to a pod on a node frees nobody, but controllers may wait for it.
-        self._on_change(ClusterEvent(EventKind.POD_UPDATE, known, info))
         if _stays_for_now(pod):
             self._state.view.pending_evictions.seen(uid)
 

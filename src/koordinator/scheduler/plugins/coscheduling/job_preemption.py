@@ -17,10 +17,15 @@ from koordinator.scheduler.engine.cached_results import Failure
 from koordinator.scheduler.engine.fit_error import preemption_error
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import FailedAttempt, NodeStatus, Nomination, PostFilterResult
+from koordinator.scheduler.engine.post_filter import (
+    FailedAttempt,
+    NodeStatus,
+    Nomination,
+    PostFilterResult,
+    is_preempted,
+)
 from koordinator.scheduler.engine.simulation import Simulation, reasons_of
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.default_preemption.node_preemption import leaves
 
 _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _LEAVING: Final = "not eligible due to terminating pod on the nominated node."
@@ -128,7 +133,7 @@ class JobPreemption:
             row = self._view.columns.row_of.get(self._view.nominations.node_of(pod.uid))
             if row is None or (pod.uid == job.trigger.uid and row in hopeless):
                 continue
-            if any(leaves(other) and _may_go(other, job) for other in self._view.pods_on[row].values()):
+            if any(is_preempted(other) and _may_go(other, job) for other in self._view.pods_on[row].values()):
                 return _LEAVING
         return ""
 

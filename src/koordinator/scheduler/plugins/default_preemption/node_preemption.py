@@ -19,7 +19,7 @@ from koordinator.api.workload import PodDisruptionBudget
 from koordinator.model.label_selector import compile_selector
 from koordinator.scheduler.engine.fit_error import NO_VICTIMS, preemption_error
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterResult
+from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterResult, is_preempted
 from koordinator.scheduler.engine.view import ClusterView
 
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
@@ -117,8 +117,6 @@ def protects(budget: PodDisruptionBudget, pod: PodInfo) -> bool:
         return False
 
 
-BY_SCHEDULER: Final = "PreemptionByScheduler"
-"""The reason of the condition that an evicted pod gets."""
 _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _LEAVING: Final = "not eligible due to a terminating pod on the nominated node."
 _VICTIMS: Final = "preemption/victims"
@@ -168,7 +166,7 @@ class NodePreemption:
         if any(status.unresolvable and row in status.rows for status in attempt.statuses):
             return ""
         on_node = self._view.pods_on[row].values()
-        return _LEAVING if any(other.priority < pod.priority and leaves(other) for other in on_node) else ""
+        return _LEAVING if any(other.priority < pod.priority and is_preempted(other) for other in on_node) else ""
 
     def _candidates(self, pod: PodInfo, attempt: FailedAttempt, rows: Sequence[int]) -> list[Candidate]:
         """Nodes with their victims, enough of them to choose from."""
@@ -219,14 +217,6 @@ class NodePreemption:
         share: int = nodes * self._percentage // 100
         least: int = self._absolute
         return min(max(share, least), nodes)
-
-
-def leaves(pod: PodInfo) -> bool:
-    """Whether the pod is being deleted because a scheduler evicted it."""
-    if pod.pod.metadata.deletion_timestamp is None:
-        return False
-    conditions = [each for each in pod.pod.status.conditions if each.type == "DisruptionTarget"]
-    return bool(conditions) and conditions[0].status == "True" and conditions[0].reason == BY_SCHEDULER
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate:
