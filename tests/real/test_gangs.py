@@ -44,8 +44,8 @@ differences.md, "PreEnqueue"."""
 
 
 @contextmanager
-def our_scheduler(configuration: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0"]
+def our_scheduler(configuration: Path, log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0", *arguments]
     with log.open("wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file)
     try:

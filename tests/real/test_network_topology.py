@@ -4,10 +4,7 @@ scheduler, and what both write about the network."""
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +26,7 @@ from tests.real.network_topology.stage import LAYERS, PLACES, Found, NetworkStag
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import API_VERSION, PLAIN, write_configuration
 from tests.real.side_by_side import Parts, Who, both, cases, cut, two_planes
-from tests.real.test_gangs import install
+from tests.real.test_gangs import install, our_scheduler
 from tests.real.verdicts.original import original_scheduler
 
 FLAG: Final = "--enable-network-topology-manager"
@@ -139,18 +136,6 @@ async def _play(stage: NetworkStage, played: Played, scenarios: Mapping[str, Sce
         played.found[name] = await stage.end()
 
 
-@contextmanager
-def our_scheduler(configuration: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0", FLAG]
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
 async def play(plane: ControlPlane, act: Act) -> Played:
     client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig), qps=0))
     try:
@@ -209,7 +194,7 @@ async def _both(
         plane, log = planes[who], folder / f"{who}.log"
         configuration = write_configuration(folder / f"{who}.yaml", kubeconfig=plane.kubeconfig, profile=profile)
         if who == "ours":
-            with our_scheduler(configuration, log):
+            with our_scheduler(configuration, log, FLAG):
                 return await play(plane, act)
         with original_scheduler(programs, plane, configuration, log, FLAG):
             return await play(plane, act)
@@ -238,7 +223,7 @@ def test_the_least_important_pods_leave_for_a_gang(plane: ControlPlane, tmp_path
     path, kubeconfig = tmp_path / "scheduler.yaml", plane.kubeconfig
     configuration = write_configuration(path, kubeconfig=kubeconfig, profile=PREEMPTING_PROFILE)
     scenario = {the_least_important_leave.__name__: the_least_important_leave}
-    with our_scheduler(configuration, tmp_path / "ours.log"):
+    with our_scheduler(configuration, tmp_path / "ours.log", FLAG):
         found = asyncio.run(play(plane, still(scenario))).found["the_least_important_leave"]
     assert set(found.placed.values()) == {"n04", "n05"}
     assert found.evicted == {"n04-0", "n05-0", "n05-1", "n05-2"}
@@ -247,7 +232,7 @@ def test_the_least_important_pods_leave_for_a_gang(plane: ControlPlane, tmp_path
 def test_what_is_done_otherwise_on_purpose(plane: ControlPlane, tmp_path: Path) -> None:
     asyncio.run(install(plane))
     configuration = write_configuration(tmp_path / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=PROFILE)
-    with our_scheduler(configuration, tmp_path / "ours.log"):
+    with our_scheduler(configuration, tmp_path / "ours.log", FLAG):
         found = asyncio.run(play(plane, still(BETTER))).found
     against = found["indices_against_the_names"].placed
     assert [against[name] for name in sorted(against, reverse=True)] == sorted(against.values())

@@ -24,6 +24,7 @@ from koordinator.kube.leader_election import LeaderElectionConfig
 from koordinator.kube.leadership import Leadership
 from koordinator.kube.lease_watchdog import lease_watchdog
 from koordinator.kube.servers import Servers
+from koordinator.scheduler.assembly import make_scheduler
 from koordinator.scheduler.configuration import (
     SchedulerConfiguration,
     default_configuration,
@@ -34,15 +35,9 @@ from koordinator.scheduler.configuration import (
 from koordinator.scheduler.cycle.failure_report import PodEvents
 from koordinator.scheduler.cycle.monitor import MonitorOptions
 from koordinator.scheduler.debug_output import DebugSettings
-from koordinator.scheduler.engine.columns import NodeColumns
-from koordinator.scheduler.engine.pod_info import make_pod_info
-from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.metrics import SchedulerMetrics
-from koordinator.scheduler.options import CROSS_SCHEDULER_NOMINATION, PLUGIN_FEATURES, Options, parse_options
+from koordinator.scheduler.options import Options, parse_options
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 from koordinator.scheduler.program import Scheduler, SchedulerOptions
-from koordinator.scheduler.queue.scheduling_queue import QueueOptions
 
 if TYPE_CHECKING:
     from koordinator.kube.serving import HealthServer
@@ -145,25 +140,12 @@ def _scheduler(
     configuration: SchedulerConfiguration,
     process: Process,
 ) -> Scheduler:
-    gates = frozenset(name for name in PLUGIN_FEATURES if options.features.enabled(name))
-    view = ClusterView(NodeColumns(), gates=gates, network_topology=options.network_topology)
-    resources = view.columns.resources
-    queue = QueueOptions(
-        initial_backoff=configuration.pod_initial_backoff_seconds,
-        max_backoff=configuration.pod_max_backoff_seconds,
-        max_in_unschedulable=options.max_in_unschedulable.total_seconds(),
-    )
-    return Scheduler(
+    return make_scheduler(
         client,
         PodEvents(events, [profile.scheduler_name for profile in configuration.profiles]),
-        lambda view: build_profiles(configuration, BUILT_IN, view),
-        lambda pod: make_pod_info(pod, resources),
-        view,
-        SchedulerMetrics(process.metrics),
-        clock=process.clock,
-        random=process.random,
-        options=SchedulerOptions(
-            queue=queue,
+        configuration,
+        options,
+        SchedulerOptions(
             decision_seconds=_DECISION_SECONDS,
             monitor=MonitorOptions(options.monitor_period.total_seconds(), options.scheduling_timeout.total_seconds()),
             debug=DebugSettings(
@@ -172,9 +154,10 @@ def _scheduler(
             batches=options.debug_batches,
             check_evaluations=options.debug_check_evaluations,
             diagnosis_queue=options.debug_diagnosis_queue_size,
-            foreign_nominations=options.features.enabled(CROSS_SCHEDULER_NOMINATION),
-            controller_plugins=options.controller_plugins,
         ),
+        metrics=process.metrics,
+        clock=process.clock,
+        random=process.random,
     )
 
 

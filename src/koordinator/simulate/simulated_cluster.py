@@ -15,17 +15,11 @@ from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
 from koordinator.base.metrics import Metrics
+from koordinator.scheduler.assembly import make_scheduler
 from koordinator.scheduler.configuration import SchedulerConfiguration
-from koordinator.scheduler.engine.columns import NodeColumns
-from koordinator.scheduler.engine.pod_info import make_pod_info
-from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.metrics import SchedulerMetrics
-from koordinator.scheduler.options import CROSS_SCHEDULER_NOMINATION, PLUGIN_FEATURES, parse_options
-from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
+from koordinator.scheduler.options import parse_options
 from koordinator.scheduler.program import Scheduler, SchedulerOptions
 from koordinator.scheduler.queue.queued_pod import Pool
-from koordinator.scheduler.queue.scheduling_queue import QueueOptions
 from koordinator.simulate.in_process_api import InProcessApi
 from koordinator.simulate.in_process_client import InProcessClient
 from koordinator.simulate.pod_life import PodLife
@@ -194,29 +188,13 @@ def _scheduler(
     clock: SimulatedClock,
     options: SimulationOptions,
 ) -> Scheduler:
-    flags = parse_options(options.scheduler_flags)
-    gates = frozenset(name for name in PLUGIN_FEATURES if flags.features.enabled(name))
-    view = ClusterView(NodeColumns(), gates=gates, network_topology=flags.network_topology)
-    resources = view.columns.resources
-    queue = QueueOptions(
-        initial_backoff=configuration.pod_initial_backoff_seconds,
-        max_backoff=configuration.pod_max_backoff_seconds,
-        max_in_unschedulable=flags.max_in_unschedulable.total_seconds(),
-    )
-    return Scheduler(
+    return make_scheduler(
         client,
         events,
-        lambda view: build_profiles(configuration, BUILT_IN, view),
-        lambda pod: make_pod_info(pod, resources),
-        view,
-        SchedulerMetrics(Metrics()),
+        configuration,
+        parse_options(options.scheduler_flags),
+        SchedulerOptions(bind_concurrency=_AT_ONCE, decisions_kept=_DECISIONS_KEPT),
+        metrics=Metrics(),
         clock=clock,
         random=Random(options.seed),
-        options=SchedulerOptions(
-            queue=queue,
-            bind_concurrency=_AT_ONCE,
-            decisions_kept=_DECISIONS_KEPT,
-            foreign_nominations=flags.features.enabled(CROSS_SCHEDULER_NOMINATION),
-            controller_plugins=flags.controller_plugins,
-        ),
     )

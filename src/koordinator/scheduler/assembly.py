@@ -1,0 +1,60 @@
+"""A scheduler from its configuration and the flags of its command line, for the program and for simulations alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from koordinator.base.clock import Clock
+from koordinator.base.metrics import Metrics
+from koordinator.kube.interface import Client
+from koordinator.scheduler.configuration import SchedulerConfiguration
+from koordinator.scheduler.cycle.failure_report import Events
+from koordinator.scheduler.engine.columns import NodeColumns
+from koordinator.scheduler.engine.pod_info import make_pod_info
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.metrics import SchedulerMetrics
+from koordinator.scheduler.options import CROSS_SCHEDULER_NOMINATION, PLUGIN_FEATURES, Options
+from koordinator.scheduler.plugins.table import BUILT_IN
+from koordinator.scheduler.profiles import build_profiles
+from koordinator.scheduler.program import Scheduler, SchedulerOptions
+from koordinator.scheduler.queue.scheduling_queue import QueueOptions
+
+
+def make_scheduler(
+    client: Client,
+    events: Events,
+    configuration: SchedulerConfiguration,
+    flags: Options,
+    options: SchedulerOptions,
+    *,
+    metrics: Metrics,
+    clock: Clock,
+    random: Random,
+) -> Scheduler:
+    """Where pods go depends on ``configuration`` and ``flags`` alone; ``options`` are about all else, and those of them
+    that are said there are replaced. Raises ConfigurationError."""
+    gates = frozenset(name for name in PLUGIN_FEATURES if flags.features.enabled(name))
+    view = ClusterView(NodeColumns(), gates=gates, network_topology=flags.network_topology)
+    resources = view.columns.resources
+    queue = QueueOptions(
+        initial_backoff=configuration.pod_initial_backoff_seconds,
+        max_backoff=configuration.pod_max_backoff_seconds,
+        max_in_unschedulable=flags.max_in_unschedulable.total_seconds(),
+    )
+    return Scheduler(
+        client,
+        events,
+        lambda view: build_profiles(configuration, BUILT_IN, view),
+        lambda pod: make_pod_info(pod, resources),
+        view,
+        SchedulerMetrics(metrics),
+        clock=clock,
+        random=random,
+        options=replace(
+            options,
+            queue=queue,
+            foreign_nominations=flags.features.enabled(CROSS_SCHEDULER_NOMINATION),
+            controller_plugins=flags.controller_plugins,
+        ),
+    )
