@@ -1,1 +1,1 @@
-"""What every package stands on: clock, errors, logging, flags, feature gates, metrics. Imports nothing of ours."""
+"""The foundation of every package: clock, errors, logging, flags, feature gates, metrics. Imports no other package."""

@@ -1,4 +1,4 @@
-"""Growing, jittered pauses between attempts, so that what failed together does not come back together."""
+"""Exponential backoff with jitter, so that clients that failed at the same time do not retry at the same time."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from koordinator.base.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class BackoffPolicy:
-    """Seconds, but for ``factor`` and ``jitter``: a pause is the step times a random factor in [1, 1 + jitter)."""
+    """Durations are in seconds. A pause is the current step times a random factor in [1, 1 + jitter)."""
 
     initial: float
     maximum: float
     factor: float = 2.0
     jitter: float = 1.0
     reset_after: float = 120.0
-    """After so long without a failure the next pause is the initial one again."""
+    """After this many seconds without a failure, the next pause is the initial one again."""
 
 
 class Backoff:
-    """The state of one thing that is being retried."""
+    """The backoff state of one operation that is being retried."""
 
     def __init__(self, policy: BackoffPolicy, clock: Clock, random: Random) -> None:
         self._policy = policy
@@ -31,7 +31,7 @@ class Backoff:
         self._last_failure = clock.monotonic()
 
     def next(self) -> float:
-        """The seconds to pause after a failure that just happened."""
+        """Return the seconds to pause after a failure that just happened."""
         policy, now = self._policy, self._clock.monotonic()
         if now - self._last_failure > policy.reset_after + self._step:
             self.reset()

@@ -1,4 +1,4 @@
-"""Which build this is: version, commit where it can be known, Python."""
+"""Build information: the version, the git commit if it is known, and the Python version."""
 
 from __future__ import annotations
 
@@ -22,30 +22,31 @@ def version_line(program: str, version: str = __version__) -> str:
 
 
 class VersionAction(argparse.Action):
-    """``--version`` of a program that argparse reads the command line of; finds out only when it is asked."""
+    """``--version`` for programs that use argparse; the version is determined only when the flag is given."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
         super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help="show the version and exit")
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print(version_line(parser.prog.removeprefix("python -m ")))  # noqa: T201  the program's answer to its user
+        print(version_line(parser.prog.removeprefix("python -m ")))  # noqa: T201  the program's output
         parser.exit()
 
 
 def commit() -> str:
-    """The first twelve digits: of a checkout that this runs from, or of what was installed from a repository.
+    """Return the first twelve digits of the git commit: that of the checkout that this runs from, or that of the
+    repository that the package was installed from.
 
-    Empty when neither is the case.
+    Empty if the commit is unknown.
     """
     source = Path(__file__).parents[3]
-    # Not any repository that happens to be around an installed package.
+    # Only koordinator's own checkout counts, not any repository that an installed package happens to lie in.
     if (source / ".git").exists() and (source / "pyproject.toml").exists():
         return _head(source)
     return _installed_commit()
 
 
 def _head(checkout: Path) -> str:
-    # Loaded here: with it, --version would take a third longer.
+    # Imported here, because --version would take a third longer with a module-level import.
     import subprocess
 
     try:
@@ -62,8 +63,8 @@ def _head(checkout: Path) -> str:
 
 
 def _installed_commit() -> str:
-    """As installers write it down: PEP 610."""
-    # Loaded here: with it, --version would take twice as long.
+    """Return the commit that the installer recorded in direct_url.json (PEP 610)."""
+    # Imported here, because --version would take twice as long with a module-level import.
     import json
     from importlib import metadata
 

@@ -1,4 +1,4 @@
-"""Injected time: loops and decisions take a clock, so that tests and simulations own it."""
+"""Injected time: loops and decisions take a clock as an argument, so that tests and simulations control time."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time for what is written to the API, monotonic time for intervals, and sleeping on either."""
+    """Wall time for timestamps in API objects, monotonic time for intervals, and sleeping."""
 
     def now(self) -> datetime:
         """The wall time, in UTC; it may jump."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never run backwards; only differences mean anything."""
+        """Seconds that never decrease; only differences are meaningful."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -31,8 +31,8 @@ class Clock(Protocol):
 
 _monotonic: Callable[[], float] = time.monotonic
 if sys.platform == "linux":
-    # It goes on while the machine is suspended. Without that, a leader that was asleep for an hour would still believe
-    # in its lease.
+    # CLOCK_BOOTTIME keeps running while the machine is suspended. With CLOCK_MONOTONIC, a leader that was suspended for
+    # an hour would still consider its lease valid.
     _monotonic = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
@@ -40,7 +40,7 @@ class SystemClock:
     """The machine's own clocks."""
 
     monotonic = staticmethod(_monotonic)
-    """The function itself: it is called several times for every request and every decision."""
+    """The C function itself, without a wrapper: it is called several times per request and per decision."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -50,9 +50,9 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to; for tests and for simulated time.
+    """A clock that advances only by ``advance``; for tests and for simulated time.
 
-    ``advance`` moves both clocks and wakes the sleepers whose time has come, in the order of their deadlines.
+    ``advance`` moves both clocks and wakes the sleepers whose deadline has passed, in the order of their deadlines.
     """
 
     def __init__(self, start: datetime | None = None) -> None:
@@ -76,16 +76,16 @@ class ManualClock:
         await future
 
     def set_wall(self, now: datetime) -> None:
-        """Jump the wall clock alone, as an administrator or NTP may do."""
+        """Set the wall clock alone, as an administrator or NTP may do."""
         self._now = now
 
     @property
     def sleepers(self) -> int:
-        """How many tasks are asleep on this clock."""
+        """The number of tasks that sleep on this clock."""
         return sum(1 for _, _, future in self._sleepers if not future.done())
 
     async def advance(self, seconds: float) -> None:
-        """Move time forward, waking each sleeper at its own moment and letting it run before the next."""
+        """Move time forward: wake each sleeper at its own deadline, and let it run before the next one wakes."""
         end = self._monotonic + seconds
         await _let_others_run()
         while self._sleepers and self._sleepers[0][0] <= end:
@@ -102,8 +102,8 @@ class ManualClock:
 
 
 async def _let_others_run() -> None:
-    # A woken task often needs several turns of the loop (queues, locks) before it sleeps again. asyncio's own loop
-    # shows whether anybody is left to run; of another one, such as uvloop's, we do not know.
+    # A woken task often needs several iterations of the event loop (queues, locks) before it sleeps again. asyncio's
+    # own loop exposes its ready queue; other loops, such as uvloop's, do not.
     ready = getattr(asyncio.get_running_loop(), "_ready", None)
     for _ in range(20):
         await asyncio.sleep(0)

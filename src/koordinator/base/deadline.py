@@ -1,6 +1,6 @@
-"""A deadline on any clock: asyncio's own timeouts know the machine's clock only, and tests own theirs.
+"""Deadlines on an injected clock: asyncio's own timeouts only use the machine's clock, and tests use a manual one.
 
-For what is awaited now and then; for requests by the thousand the API client has something cheaper than a timer each.
+For occasional awaits; the API client has a cheaper mechanism for thousands of requests than one timer each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """Await ``work`` and cancel it when ``seconds`` of ``clock`` have passed; raises TimeoutError then."""
+    """Await ``work``, and cancel it and raise TimeoutError once ``seconds`` of ``clock`` have passed."""
     if isinstance(clock, SystemClock):
         async with asyncio.timeout(seconds):
             return await work
@@ -28,7 +28,7 @@ async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> 
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
-    """Await ``work`` and cancel it when ``stop`` is set; whether it came to its end."""
+    """Await ``work``, and cancel it when ``stop`` is set. Returns whether ``work`` completed."""
     tasks = [asyncio.create_task(work), asyncio.create_task(stop.wait())]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

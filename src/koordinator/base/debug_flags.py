@@ -1,4 +1,4 @@
-"""Values of debug flags as Go's strconv reads them, and the one that all programs have: how much to log."""
+"""Parsing of debug flags as Go's strconv does it, and the debug flag that all programs have: log verbosity."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from koordinator.base.logs import verbosity
 SIGNED: Final = re.compile(r"[+-]?[0-9]+")
 _UNSIGNED: Final = re.compile(r"[0-9]+")
 _DIGITS_LIMIT: Final = 400
-"""Longer numbers are out of any range, and not worth the time to read."""
+"""Longer numbers are out of range anyway; reading them would only take time."""
 _LEVEL: Final = range(2**31)
 
 
 def number(text: str, allowed: range, who: str, syntax: re.Pattern[str] = SIGNED) -> int:
-    """Raises ValueError with Go's words, which begin with ``who`` could not read the text."""
+    """Return the number. Raises ValueError with the message of Go's function ``who``, which it begins with."""
     if not syntax.fullmatch(text):
         raise ValueError(f'{who}: parsing "{text}": invalid syntax')
     if len(text) > _DIGITS_LIMIT or int(text) not in allowed:
@@ -25,6 +25,6 @@ def number(text: str, allowed: range, who: str, syntax: re.Pattern[str] = SIGNED
 
 
 def set_verbosity(text: str) -> str:
-    """Log as much as ``-v`` with this value would. Returns what the original answers; raises ValueError."""
+    """Set the log level as ``-v`` does. Returns the response body of the original; raises ValueError."""
     logging.getLogger().setLevel(verbosity(number(text, _LEVEL, "strconv.ParseUint", _UNSIGNED)))
     return f"successfully set klog.logging.verbosity to {text}"

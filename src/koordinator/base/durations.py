@@ -20,13 +20,13 @@ _NANOSECONDS = {
 _TERM = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 
 _LONGEST = 200
-"""Characters; Python takes long to read numbers of thousands of digits, and refuses to in the end."""
+"""Characters; Python reads numbers of thousands of digits slowly, and rejects very long ones."""
 _LIMIT = 2**63 - 1
 """Nanoseconds."""
 
 
 class DurationError(KoordinatorError, ValueError):
-    """A text that is no Go duration."""
+    """A text that is not a Go duration."""
 
 
 def parse_duration(text: str) -> timedelta:
@@ -54,13 +54,13 @@ def parse_duration(text: str) -> timedelta:
         raise DurationError(f"{text!r} is not a duration: write numbers with units such as 300ms, 10s, 5m or 1h30m")
     if total > _LIMIT:
         raise DurationError(f"{text!r} is not a duration: Go's reach to about 292 years")
-    # The longest of all is cut, not rounded to one that Go could not read.
+    # The maximum is truncated, because rounding could yield a duration that Go cannot read.
     microseconds = min((total + 500) // 1000, _LIMIT // 1000)
     return timedelta(microseconds=-microseconds if text.startswith("-") else microseconds)
 
 
 def format_duration(duration: timedelta) -> str:
-    """Write a duration in Go's normal form: ``5m0s``, ``24h0m0s``, ``1.5s``, ``300ms``, ``0s``."""
+    """Return the duration in Go's canonical form: ``5m0s``, ``24h0m0s``, ``1.5s``, ``300ms``, ``0s``."""
     microseconds = duration // timedelta(microseconds=1)
     sign, microseconds = ("-", -microseconds) if microseconds < 0 else ("", microseconds)
     if microseconds == 0:

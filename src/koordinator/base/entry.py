@@ -1,5 +1,5 @@
-"""The very first lines of a program, which run before its modules are loaded; a module of its own, since it must not
-load any either."""
+"""The entry point of a program, which runs before the program's modules are imported; a separate module, because it
+must not import them either."""
 
 import signal
 import sys
@@ -8,15 +8,15 @@ from importlib import import_module
 
 
 def entry(module: str) -> Callable[[], int]:
-    """The command of the program whose ``main`` is in ``module``; it returns the exit status.
+    """Return the command of the program whose ``main`` is in ``module``; the command returns the exit status.
 
-    That is 1, with one line on stderr, where packages that the program needs are not installed.
+    The exit status is 1, with one line on stderr, if packages that the program needs are not installed.
     """
     extra = module.split(".")[1].replace("_", "-")
 
     def main() -> int:
-        # Loading a program takes up to a second, in which there is nothing to end in good order: Ctrl-C ends it as it
-        # ends any program, and not with a stack trace from the middle of an import.
+        # Importing a program takes up to a second, in which there is nothing to shut down gracefully: Ctrl-C ends the
+        # process by the default signal action, without a stack trace from the middle of an import.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         try:
             run: Callable[[], int] = import_module(module).main
@@ -29,8 +29,8 @@ def entry(module: str) -> Callable[[], int]:
 
 
 def what_is_missing(error: ModuleNotFoundError, extra: str) -> str:
-    """In words: what the extra of the package with everything that a program needs has. Raises ``error`` where it is a
-    module of the program itself."""
+    """Return an error message that names the missing module and the extra to install. Raises ``error`` again if the
+    missing module belongs to koordinator itself."""
     if error.name is None or error.name.split(".")[0] == "koordinator":
         raise error
     return f"the module {error.name} is not installed: pip install 'koordinator[{extra}]'"

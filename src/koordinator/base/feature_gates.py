@@ -17,7 +17,7 @@ _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
 class Stage(Enum):
-    """How mature a feature is; the value is upstream's word for it."""
+    """The maturity of a feature; the value is upstream's term for it."""
 
     ALPHA = "ALPHA"
     BETA = "BETA"
@@ -47,7 +47,7 @@ def parse_bool(field: str, text: str) -> bool:
 
 
 class FeatureGates:
-    """The gates of one program. ``AllAlpha`` and ``AllBeta`` set those of a stage that are not set by name."""
+    """The feature gates of one program. ``AllAlpha`` and ``AllBeta`` set a stage's gates that are not set by name."""
 
     def __init__(self, features: Mapping[str, Feature]) -> None:
         self._features = dict(features)
@@ -64,7 +64,7 @@ class FeatureGates:
             self._features[name] = feature
 
     def enabled(self, name: str) -> bool:
-        """Whether a feature is on; KeyError for a name that was never added (a fault of ours, not of a user)."""
+        """Return whether a feature is enabled; KeyError for a name that was never added (a programming error)."""
         feature = self._features[name]
         if name in self._set:
             return self._set[name]
@@ -76,13 +76,13 @@ class FeatureGates:
         return feature.default
 
     def set(self, values: Mapping[str, bool], field: str = "featureGates") -> None:
-        """Set gates by name, all or none. Raises ConfigurationError for an unknown or a locked one."""
+        """Set gates by name, all or none. Raises ConfigurationError for an unknown or a locked gate."""
         for name, value in values.items():
             self._check(name, value, field)
         self._set.update(values)
 
     def export(self, metrics: Metrics) -> None:
-        """One gauge for each gate, as component-base has it; for when all gates are set."""
+        """Register one gauge per gate, as component-base does; to be called after all gates are set."""
         gauge = metrics.gauge(
             "kubernetes_feature_enabled",
             "This metric records the data about the stage and enablement of a k8s feature.",
@@ -90,12 +90,12 @@ class FeatureGates:
             stability="BETA",
         )
         for name, feature in self._features.items():
-            # Upstream has no word for features that are there to stay.
+            # Upstream's stage label is empty for generally available features.
             stage = "" if feature.stage is Stage.GA else feature.stage.value
             gauge.labels(name, stage).set(self.enabled(name))
 
     def describe(self) -> list[str]:
-        """A line per gate that can be set, as upstream's help shows them."""
+        """Return one line per gate that can be set, in the format of upstream's help text."""
         lines = [f"{name}=true|false ({stage.value} - default=false)" for name, stage in _ALL.items()]
         for name, feature in sorted(self._features.items()):
             if feature.stage is not Stage.GA and not feature.locked:

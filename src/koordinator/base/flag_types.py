@@ -1,4 +1,4 @@
-"""The kinds of flags: each reads its text into a value and says, when it cannot, what it would have taken."""
+"""The types of flags: each parses text into a value, and its error message states what is allowed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ N = TypeVar("N", int, float)
 
 
 class FlagError(ConfigurationError):
-    """A command line that cannot be used; names the flag, the value and what is allowed."""
+    """An invalid command line; the message names the flag, the value and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flag(Generic[T]):
-    """One flag; read it with ``values[flag]``."""
+    """One flag; ``values[flag]`` returns its value."""
 
     name: str
     default: T
@@ -31,13 +31,13 @@ class Flag(Generic[T]):
     placeholder: str
     shown_default: str
     bare: str | None = None
-    """What the flag means without a value; None when it needs one."""
+    """The value of the flag if it is given without one; None if it requires a value."""
     short: str = ""
 
 
 @dataclass(slots=True)
 class FlagGroup:
-    """Flags under one heading of the help text; made by ``FlagSet.group``."""
+    """Flags under one heading of the help text; created by ``FlagSet.group``."""
 
     title: str
     _register: Callable[[Flag[Any]], None]

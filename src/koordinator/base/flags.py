@@ -1,4 +1,4 @@
-"""Command lines with the habits of Go programs, so that what started the original starts ours.
+"""Command lines that are parsed as Go programs parse them, so that the original's command lines work unchanged.
 
 ``--flag=value`` and ``--flag value``, one dash or two, ``--switch`` and ``--switch=false``, ``_`` for ``-``; durations,
 maps and lists in Go's notation; a help text in groups that shows every default. Each flag is a typed handle, so that
@@ -23,23 +23,23 @@ _HELP_WIDTH = 100
 
 
 class FlagValues:
-    """What a command line said."""
+    """The values of a parsed command line."""
 
     def __init__(self, values: dict[str, Any], arguments: list[str]) -> None:
         self._values = values
         self.arguments = arguments
-        """What was neither a flag nor a flag's value."""
+        """The arguments that are neither a flag nor a flag's value."""
 
     def __getitem__(self, flag: Flag[T]) -> T:
         return cast("T", self._values.get(flag.name, flag.default))
 
     def is_set(self, flag: Flag[Any]) -> bool:
-        """Whether the command line named the flag: then it wins over a configuration file."""
+        """Return whether the command line sets the flag; it then takes precedence over a configuration file."""
         return flag.name in self._values
 
 
 class FlagSet:
-    """All flags of a program. ``--help`` and ``--version`` are always there."""
+    """All flags of a program. ``--help`` and ``--version`` always exist."""
 
     def __init__(self, program: str, description: str, version: str) -> None:
         self._program = program
@@ -49,20 +49,20 @@ class FlagSet:
         self._groups: list[FlagGroup] = []
 
     def group(self, title: str) -> FlagGroup:
-        """A new heading of the help text."""
+        """Add a heading to the help text and return its group of flags."""
         group = FlagGroup(title, self.register)
         self._groups.append(group)
         return group
 
     def register(self, flag: Flag[Any]) -> None:
-        """Make a flag known; ValueError when its name is taken."""
+        """Add a flag; ValueError if its name exists already."""
         for name in filter(None, (flag.name, flag.short)):
             if name in self._flags or name in ("help", "h", "version"):
                 raise ValueError(f"flag --{name} exists")
             self._flags[name] = flag
 
     def parse(self, arguments: Sequence[str]) -> FlagValues:
-        """Read a command line. Raises FlagError; ``--help`` and ``--version`` are not handled here."""
+        """Parse a command line. Raises FlagError; ``--help`` and ``--version`` are not handled here."""
         values: dict[str, Any] = {}
         rest: list[str] = []
         remaining = list(arguments)
@@ -85,9 +85,9 @@ class FlagSet:
         return FlagValues(values, rest)
 
     def parse_or_exit(self, arguments: Sequence[str], *, takes_arguments: bool = False) -> FlagValues:
-        """Read a command line as a program does: help, version and errors are written, and the program ends.
+        """Parse a command line; on ``--help``, ``--version`` or an error, print and exit.
 
-        A FlagError ends it with status 2 and one line on stderr.
+        A FlagError exits with status 2 and one line on stderr.
         """
         named = list(arguments[: arguments.index("--")] if "--" in arguments else arguments)
         if any(argument in ("-h", "-help", "--help") for argument in named):

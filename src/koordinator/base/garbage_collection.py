@@ -1,7 +1,7 @@
-"""When Python looks for garbage: not in what the initial lists bring, which is millions of objects that stay.
+"""When Python's garbage collector runs: not during the initial lists, which bring millions of long-lived objects.
 
-Reference counts free nearly everything; only cycles need the collector, and it finds them by walking through what
-exists. Left alone it would do so again and again while the caches grow, for nothing.
+Reference counting frees nearly everything; only reference cycles need the collector, which finds them by traversing all
+objects. With Python's defaults it would traverse them again and again while the caches grow, without finding garbage.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 
 _LONGEST_REST: Final = 120.0
-"""Seconds. Lists that take longer wait for something, and failures leave garbage meanwhile."""
+"""Seconds. Initial lists that take longer are waiting for a server, and failed attempts leave garbage meanwhile."""
 Thresholds = tuple[int, int, int]
 RARELY: Final[Thresholds] = (50_000, 50, 100)
-"""For those whom a pause of some 25 ms does not hurt."""
+"""For programs that can afford pauses of some 25 ms."""
 BRIEFLY: Final[Thresholds] = (5_000, 200, 100)
-"""For those who answer within milliseconds: the same work in ten times as many pauses, of 2 to 3 ms."""
+"""For servers that respond within milliseconds: the same work in ten times as many pauses, of 2 to 3 ms each."""
 
 
 async def spare_initial_lists(
     synced: Callable[[], Coroutine[Any, Any, None]], clock: Clock, thresholds: Thresholds = RARELY
 ) -> None:
-    """Let the collector rest until ``synced`` returns, and leave alone for ever what there is then; afterwards it works
-    by ``thresholds``."""
+    """Disable the collector until ``synced`` returns and then exempt the existing objects from collection permanently
+    (``gc.freeze``); afterwards the collector runs by ``thresholds``."""
     gc.collect()
     gc.set_threshold(*thresholds)
     gc.disable()
@@ -35,7 +35,7 @@ async def spare_initial_lists(
         with suppress(TimeoutError):
             await within(clock, _LONGEST_REST, synced())
     finally:
-        # In this order: enabled, it would look at all that has come meanwhile at once.
+        # Freeze before enabling: an enabled collector would at once traverse all objects of the initial lists.
         gc.freeze()
         gc.enable()
     await synced()

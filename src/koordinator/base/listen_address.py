@@ -27,7 +27,7 @@ NOWHERE: Final = ListenAddress("", 0)
 
 
 def parse_listen_address(field: str, text: str) -> ListenAddress:
-    """Raises ConfigurationError naming ``field``, which may be a flag or that of a file."""
+    """Return the address. Raises ConfigurationError naming ``field``, which is a flag or a configuration field."""
     if text in ("", "0"):
         return NOWHERE
     host, colon, port = text.rpartition(":")

@@ -28,28 +28,28 @@ _PLAIN = re.compile(r"[\w./:@%+,\[\]{}-]+")
 
 
 def verbosity(level: int) -> int:
-    """The logging level of klog's ``V(level)``; records of it show with ``-v`` of at least ``level``."""
+    """Return the logging level of klog's ``V(level)``; its records are logged with ``-v`` of at least ``level``."""
     return max(1, logging.INFO - level if level < 4 else logging.DEBUG + 4 - level)
 
 
 def fields(**values: object) -> dict[str, Any]:
-    """Structured fields of a record, for ``extra``."""
+    """Return structured fields for the ``extra`` argument of a logging call."""
     return {"fields": values}
 
 
 def redact(text: str) -> str:
-    """The text without bearer tokens, JSON web tokens and private keys."""
+    """Return the text without bearer tokens, JSON web tokens and private keys."""
     return _SECRET_TEXT.sub(lambda match: (match["bearer"] or "") + _HIDDEN, text)
 
 
 def configure(level: int = 0, format_: LogFormat = "text", stream: TextIO | None = None) -> None:
-    """Send all records of this process to ``stream`` (stderr), from ``-v=level`` up."""
+    """Write all log records of this process at ``-v=level`` or above to ``stream`` (stderr by default)."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if format_ == "json" else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(verbosity(level))
-    # Libraries say at INFO and DEBUG what is of use only to their authors.
+    # These libraries' INFO and DEBUG records are of use only to their authors.
     for library in ("aiohttp", "asyncio", "grpc"):
         logging.getLogger(library).setLevel(logging.WARNING if level < 8 else logging.DEBUG)
 

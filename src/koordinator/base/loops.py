@@ -1,8 +1,8 @@
-"""Named loops of a program: each with a deadline and a heartbeat that shows whether it still works.
+"""Named loops of a program, each with a deadline and a heartbeat metric that shows whether it still works.
 
-``LoopSupervisor`` runs what comes again after an interval; an iteration that fails is followed by a pause that grows.
-Loops that wait for work note their iterations with a ``Heartbeat``, or are run by ``Heartbeat.watch`` where these are
-not told apart.
+``LoopSupervisor`` runs loops at an interval; after a failed iteration, the pause grows (backoff). Loops that wait for
+work record their iterations with a ``Heartbeat``, or are run by ``Heartbeat.watch`` if they have no distinct
+iterations.
 """
 
 from __future__ import annotations
@@ -26,31 +26,32 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 STEP_SECONDS: Final = 1.0
-"""For which the event loop may be kept by one step of a loop that is watched."""
+"""How long one step of a watched loop may block the event loop."""
 
 
 class Heartbeat:
-    """What is seen of one loop; made by ``LoopMetrics.loop``."""
+    """The metrics of one loop; created by ``LoopMetrics.loop``."""
 
     def __init__(self, name: str, deadline: float, clock: Clock, metrics: LoopMetrics) -> None:
         self.name = name
         self.deadline = deadline
-        """Seconds that one iteration may take."""
+        """The seconds that one iteration may take."""
         self._clock = clock
         self._beaten_at: float | None = None
         self._metrics = metrics
-        # So that the series exist before anything has happened.
+        # So that the series exist before the first iteration.
         self._errors = metrics.errors.labels(name)
         self._duration = metrics.duration.labels(name)
 
     async def iterate(self, work: Coroutine[Any, Any, T]) -> T:
-        """One iteration: TimeoutError where it does not end within the deadline."""
+        """Run one iteration; TimeoutError if it does not end within the deadline."""
         with self.iteration():
             return await within(self._clock, self.deadline, work)
 
     @contextmanager
     def iteration(self) -> Iterator[None]:
-        """Around an iteration that ends in time by itself. What it raises counts as an error and goes on."""
+        """A context around an iteration that enforces its own time limit. An exception counts as an error and
+        propagates."""
         started = self._clock.monotonic()
         try:
             yield
@@ -63,7 +64,7 @@ class Heartbeat:
     async def watch(self, body: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Await ``body``, whose iterations are the steps from one await to the next.
 
-        A step that takes longer than the deadline is an error that is logged: nothing else could be done meanwhile.
+        A step that takes longer than the deadline is counted and logged as an error, because it blocks the event loop.
         """
         return await self._steps(body())
 
@@ -88,11 +89,11 @@ class Heartbeat:
             try:
                 argument, proceed = (yield awaited), loop.send
             except BaseException as error:
-                # It is the loop that this is meant for, above all its cancellation.
+                # Exceptions thrown in, above all cancellation, are meant for the loop.
                 argument, proceed = error, loop.throw
 
     def timed(self, seconds: float) -> None:
-        """An iteration has ended that must not be cancelled at the deadline; past it, it counts as an error."""
+        """Record an iteration that must not be cancelled at the deadline; if it took longer, it counts as an error."""
         self._duration.observe(seconds)
         if seconds > self.deadline:
             self._errors.inc()
@@ -100,13 +101,13 @@ class Heartbeat:
             self.beat()
 
     def beat(self) -> None:
-        """The loop has done its work just now."""
+        """Record a successful iteration that ended just now."""
         if self._beaten_at is None:
             self._metrics.heartbeat.labels(self.name).set_function(self._last_success)
         self._beaten_at = self._clock.monotonic()
 
     def seconds_since(self) -> float | None:
-        """Since the last success; None before the first."""
+        """Return the seconds since the last success; None before the first."""
         return None if self._beaten_at is None else self._clock.monotonic() - self._beaten_at
 
     def _last_success(self) -> float:
@@ -114,7 +115,7 @@ class Heartbeat:
 
 
 class LoopMetrics:
-    """The heartbeats of a program."""
+    """The heartbeats of a program's loops."""
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
         self._clock = clock
@@ -130,25 +131,25 @@ class LoopMetrics:
         )
 
     def loop(self, name: str, deadline: float = STEP_SECONDS) -> Heartbeat:
-        """The heartbeat of the loop ``name``, whose iterations may take ``deadline`` seconds."""
+        """Create the heartbeat of the loop ``name``, whose iterations may take ``deadline`` seconds."""
         return Heartbeat(name, deadline, self._clock, self)
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """``body`` is run, then ``interval`` seconds (± ``jitter``, a fraction) pass, and so on."""
+    """Run ``body``, pause for ``interval`` seconds (± ``jitter``, a fraction), and repeat."""
 
     name: str
     body: Callable[[], Awaitable[None]]
     interval: float
     deadline: float
-    """Seconds that one iteration may take; it is cancelled then."""
+    """The seconds that one iteration may take; it is cancelled then."""
     jitter: float = 0.0
     initial_delay: float = 0.0
 
 
 class LoopSupervisor:
-    """Runs loops side by side until cancelled."""
+    """Runs loops concurrently until cancelled."""
 
     def __init__(self, *, clock: Clock, random: Random, metrics: Metrics | None = None) -> None:
         self._clock = clock
@@ -157,24 +158,25 @@ class LoopSupervisor:
         self._heartbeats: dict[str, Heartbeat] = {}
         self._alive_at: dict[str, float] = {}
         self.metrics = LoopMetrics(clock, metrics or Metrics())
-        """For heartbeats of loops that are run elsewhere."""
+        """For heartbeats of loops that this supervisor does not run."""
 
     def add(self, loop: Loop) -> None:
-        """Add a loop before ``run``; ValueError when its name is taken."""
+        """Add a loop before ``run``; ValueError if its name exists already."""
         if loop.name in self._loops:
             raise ValueError(f"loop {loop.name!r} exists")
         self._loops[loop.name] = loop
         self._heartbeats[loop.name] = self.metrics.loop(loop.name, loop.deadline)
 
     async def run(self) -> None:
-        """Run all loops until cancelled; the iterations in hand are cancelled and awaited."""
+        """Run all loops until cancelled; then cancel and await the current iterations."""
         async with asyncio.TaskGroup() as tasks:
             for loop in self._loops.values():
                 self._alive_at[loop.name] = self._clock.monotonic() + loop.initial_delay
                 tasks.create_task(self._repeat(loop), name=f"loop {loop.name}")
 
     def check(self, missed: float = 5.0) -> str:
-        """For health checks: the loops without success for ``missed`` times as long as an iteration may take."""
+        """Health check: return the loops without a success for ``missed`` times as long as an iteration may take, as
+        text."""
         now = self._clock.monotonic()
         late = [
             f"{name} has not succeeded for {now - alive_at:.0f}s"

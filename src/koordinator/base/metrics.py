@@ -1,6 +1,6 @@
-"""Metrics with upstream's names, in a registry of one's own, so that programs and tests do not share counters.
+"""Metrics with upstream's names, in a registry per program, so that programs and tests do not share counters.
 
-Upstream writes ``<subsystem>_<name>`` and starts the help text with the metric's stability.
+Upstream names metrics ``<subsystem>_<name>`` and begins the help text with the metric's stability.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """``count`` upper bounds, each ``factor`` times the one before, as Go's client names and makes them."""
+    """Return ``count`` upper bounds, each ``factor`` times the previous one, as Go's client library does."""
     return tuple(start * factor**exponent for exponent in range(count))
 
 
 class Metrics:
-    """The metrics of one program. Asking twice for a name returns the same metric."""
+    """The metrics of one program. Creating a metric whose name exists returns the existing one."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry if registry is not None else CollectorRegistry(auto_describe=True)
@@ -39,7 +39,7 @@ class Metrics:
     def counter(
         self, name: str, help_text: str, labels: Sequence[str] = (), *, stability: Stability = "ALPHA"
     ) -> Counter:
-        """A count that only grows; ``name`` ends in ``_total``, as upstream's do."""
+        """A counter that only grows; ``name`` ends in ``_total``, as upstream's do."""
         if not name.endswith("_total"):
             raise ValueError(f"{name}: a counter's name ends in _total")
         return self._own(Counter, name, labels, lambda: Counter(name, f"[{stability}] {help_text}", tuple(labels)))
@@ -59,20 +59,20 @@ class Metrics:
         buckets: Sequence[float] = DEFAULT_BUCKETS,
         stability: Stability = "ALPHA",
     ) -> Histogram:
-        """How often a value was at most each of fixed upper bounds."""
+        """A histogram with fixed bucket bounds."""
         text = f"[{stability}] {help_text}"
         return self._own(Histogram, name, labels, lambda: Histogram(name, text, tuple(labels), tuple(buckets)))
 
     def register(self, collector: Collector) -> None:
-        """Add something that makes its samples when scraped."""
+        """Add a collector, which produces its samples when scraped."""
         self.registry.register(collector)
 
     def add_process_metrics(self) -> None:
-        """CPU, memory, start time and open files of this process, under the usual ``process_`` names."""
+        """Add CPU, memory, start time and open files of this process, under the usual ``process_`` names."""
         ProcessCollector(registry=self.registry)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """All metrics in the text format that the scraper accepts, and its content type."""
+        """Return all metrics in the text format that the scraper accepts, and the content type."""
         encoder, content_type = choose_encoder(accept)
         encode = cast("Callable[[CollectorRegistry], bytes]", encoder)
         return encode(self.registry), content_type

@@ -1,4 +1,4 @@
-"""Lists of flags such as ``--controllers``: names, ``-name`` leaves one out, ``*`` is the rest."""
+"""List flags such as ``--controllers``: a name enables, ``-name`` disables, ``*`` enables all others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ EVERYTHING = "*"
 
 
 def is_enabled(name: str, wanted: Sequence[str]) -> bool:
-    """Read from the left: the first entry that names ``name`` decides; without one, whether ``*`` stands anywhere."""
+    """Return whether ``name`` is enabled: by the first entry that names it, otherwise by whether ``*`` is present."""
     for entry in wanted:
         if entry == name:
             return True
@@ -19,7 +19,7 @@ def is_enabled(name: str, wanted: Sequence[str]) -> bool:
 
 
 def unknown_names(wanted: Sequence[str], known: Collection[str]) -> list[str]:
-    """A sentence for each entry that names nothing, with what may have been meant."""
+    """Return an error message for each entry that matches no name, with the closest known name."""
     sentences = []
     for entry in wanted:
         name = entry.removeprefix("-")

@@ -1,4 +1,4 @@
-"""The process of a program: how signals and errors end it, and how many connections it may hold."""
+"""The process of a program: how signals and errors end it, and how many files it may open."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from koordinator.base.errors import KoordinatorError
 _FORESEEN: Final = (KoordinatorError, OSError)
 _MOST_OPEN_FILES: Final = 1 << 16
 _LONGEST_SLEEP: Final = 1.0
-"""Seconds that an event loop waits without looking for signals."""
+"""The seconds that an event loop waits at most before it handles signals."""
 
 
 def end_process() -> NoReturn:
-    """End at once, with status 1: the last resort where work does not stop in time."""
+    """Exit at once, with status 1: the last resort if work does not stop in time."""
     os._exit(1)
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
-    """Have SIGTERM and SIGINT set ``stop``; the same signal once more ends the process at once, as in Go programs.
+    """Install handlers for SIGTERM and SIGINT that set ``stop``; a second signal exits at once, as in Go programs.
 
-    For the main thread. Not a handler of the event loop: that would not be called while something keeps the loop to
-    itself, which is when one wants to end the process.
+    Call it in the main thread. It does not use a handler of the event loop, which would not be called while a task
+    blocks the loop; that is exactly when an administrator wants to end the process.
     """
     loop, seen = asyncio.get_running_loop(), set[int]()
 
@@ -41,7 +41,7 @@ def stop_on_signals(stop: asyncio.Event) -> None:
             loop.call_soon_threadsafe(stop.set)
 
     def wake_up() -> None:
-        # Python handles a signal that comes just before the loop goes to sleep when the loop has woken up.
+        # If a signal arrives just before the loop goes to sleep, Python handles it only after the loop has woken up.
         if not stop.is_set():
             loop.call_later(_LONGEST_SLEEP, wake_up)
 
@@ -51,7 +51,8 @@ def stop_on_signals(stop: asyncio.Event) -> None:
 
 
 def exit_status(program: str, error: Exception) -> int:
-    """1, with one line on stderr that says what people can put right; an error that nobody foresaw is raised again."""
+    """Return 1 after printing one line with the errors that users can fix to stderr; unexpected errors are raised
+    again."""
     causes = list(_leaves(error))
     if not all(isinstance(cause, _FORESEEN) for cause in causes):
         raise error
@@ -68,7 +69,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def allow_many_open_files() -> None:
-    """As many as the system lets this process have without asking: each connection is one. Go programs do so, too."""
+    """Raise the soft limit of open files to the hard limit: each connection is a file. Go programs do so, too."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:

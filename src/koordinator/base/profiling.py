@@ -1,6 +1,6 @@
-"""A profile, and its encoding as pprof's ``profile.proto`` (gzip), which pprof, Grafana and speedscope read.
+"""Profiles, encoded as pprof's ``profile.proto`` (gzip), which pprof, Grafana and speedscope read.
 
-The numbers of fields are those of https://github.com/google/pprof/blob/main/proto/profile.proto.
+The field numbers are those of https://github.com/google/pprof/blob/main/proto/profile.proto.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from typing import Any, Final, NamedTuple, Self
 from koordinator.base.protobuf_wire import encode_message, encode_number, varint
 
 MOST_FRAMES: Final = 128
-"""Of one stack; deeper ones lose what called the rest."""
+"""Maximum depth of a stack; deeper stacks lose their outermost frames."""
 
 
 class Frame(NamedTuple):
-    """A place in the code that was running, or waiting."""
+    """A location in the code that was running or waiting."""
 
     function: str
     file: str
     line: int
     first_line: int
-    """Where the function begins."""
+    """The line at which the function begins."""
 
 
 Stack = tuple[Frame, ...]
@@ -40,17 +40,17 @@ Stack = tuple[Frame, ...]
 
 
 class Place(NamedTuple):
-    """What makes a Frame, at hardly any cost for who looks often."""
+    """The data of a Frame in a form that is cheap to collect at every sample."""
 
     module: str
     code: CodeType
     line: int | None
-    """0 or None between two lines of code."""
+    """0 or None for an instruction that belongs to no line."""
 
     @property
     def frame(self) -> Frame:
         module, code, line = self
-        # Tools leave out what stands between < and >, and show a name that is nothing else as unknown.
+        # pprof's tools strip what stands between < and >, and show a name that consists only of it as unknown.
         function = f"{module}.{code.co_qualname}" if code.co_name != "<module>" else f"{module} (module)"
         return Frame(function, code.co_filename, line or code.co_firstlineno, code.co_firstlineno)
 
@@ -60,7 +60,7 @@ def place_of(frame: FrameType) -> Place:
 
 
 def places_from(frame: FrameType | None) -> tuple[Place, ...]:
-    """``frame`` and what called it, innermost first, at most MOST_FRAMES."""
+    """Return ``frame`` and its callers, innermost first, at most MOST_FRAMES."""
     places: list[Place] = []
     while frame is not None and len(places) < MOST_FRAMES:
         places.append(place_of(frame))
@@ -69,7 +69,7 @@ def places_from(frame: FrameType | None) -> tuple[Place, ...]:
 
 
 class Unit(NamedTuple):
-    """What a value of each sample tells: ``("cpu", "nanoseconds")``."""
+    """The type and unit of a value of each sample: ``("cpu", "nanoseconds")``."""
 
     kind: str
     unit: str
@@ -77,7 +77,7 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """``samples`` has one value for each of ``units``; ``period`` is how far apart samples were, in ``period_unit``."""
+    """``samples`` has one value for each of ``units``; ``period`` is the sampling interval, in ``period_unit``."""
 
     units: Sequence[Unit]
     samples: Mapping[Stack, Sequence[int]]
@@ -87,7 +87,7 @@ class Profile:
     period: int = 0
 
     def encode(self) -> bytes:
-        """The file that a tool is given."""
+        """Return the profile as a gzip-compressed ``profile.proto``."""
         tables = _Tables()
         parts = [encode_message(1, tables.unit(unit)) for unit in self.units]
         for stack, values in self.samples.items():
@@ -101,7 +101,7 @@ class Profile:
 
 
 class _Tables:
-    """What is written once and referred to by number: texts from 0 on, of which the first is empty; others from 1."""
+    """Tables of values that samples refer to by index: strings from 0, of which the first is empty; others from 1."""
 
     def __init__(self) -> None:
         self._texts: dict[str, int] = {"": 0}
@@ -144,7 +144,7 @@ def _packed(field: int, values: Iterable[int]) -> bytes:
 
 
 def running_stacks() -> Iterator[tuple[str, Stack]]:
-    """A title and a stack for each thread, then for each task of the running event loop that waits for something."""
+    """Yield a title and a stack for each thread, then for each suspended task of the running event loop."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():
         yield f"thread {names.get(ident, ident)}", tuple(place.frame for place in places_from(frame))
@@ -155,7 +155,7 @@ def running_stacks() -> Iterator[tuple[str, Stack]]:
 
 
 def _of_task(task: asyncio.Task[Any]) -> Stack:
-    """From the task's coroutine to what it waits for, through all that it awaits."""
+    """Return the stack from the task's coroutine through everything that it awaits."""
     frames: list[Frame] = []
     awaited: Any = task.get_coro()
     while awaited is not None and len(frames) < MOST_FRAMES:
@@ -166,18 +166,18 @@ def _of_task(task: asyncio.Task[Any]) -> Stack:
     return tuple(reversed(frames))
 
 
-# Where a program spends its processor time, by looking at it a hundred times in each second of that.
+# Where a program spends its CPU time: a stack sample of the main thread after every 10 ms of CPU time.
 #
-# The operating system's timer counts the time of all threads, waiting left out; what the main thread does is looked at.
-# Time within a library that is not Python's counts where it was called.
+# The operating system's timer counts the CPU time of all threads, without waiting; only the main thread is sampled.
+# Time within a native library counts at the line that called it.
 
 
 HERTZ: Final = 100
 
 
 class CpuSampler:
-    """``with sampler:`` samples; ``stacks`` tells how often each stack was seen. To be used in the main thread, one
-    at a time, as it owns SIGPROF."""
+    """``with sampler:`` takes samples; ``stacks`` returns how often each stack was seen. To be used in the main thread,
+    one at a time, as it owns SIGPROF."""
 
     def __init__(self) -> None:
         self._seen: Counter[tuple[Place, ...]] = Counter()
@@ -185,7 +185,8 @@ class CpuSampler:
 
     def __enter__(self) -> Self:
         self._sampling = True
-        # It stays: a last signal that is on its way when the timer is stopped would otherwise end the process.
+        # The handler stays installed: a last signal that arrives after the timer is stopped would otherwise end the
+        # process.
         signal.signal(signal.SIGPROF, self._look)
         signal.setitimer(signal.ITIMER_PROF, 1 / HERTZ, 1 / HERTZ)
         return self
@@ -195,7 +196,7 @@ class CpuSampler:
         self._sampling = False
 
     def stacks(self) -> dict[Stack, int]:
-        # A copy: another sample may be taken meanwhile.
+        # A copy, because another sample may be taken during the iteration.
         seen = list(self._seen.items())
         return {tuple(place.frame for place in places): count for places, count in seen}
 
@@ -204,23 +205,23 @@ class CpuSampler:
             self._seen[places_from(frame)] += 1
 
 
-# What a program has allocated and still holds, by the place that asked for it.
+# What a program has allocated and still holds, by the location of the allocation.
 #
-# Python keeps no account of that unless it is told to, and a program that does is about half as fast: it is done for a
-# while, and tells of that while.
+# Python traces allocations only on request, and a program that does so is about half as fast: they are traced for a
+# limited time, and only allocations of that time are reported.
 
 
 _FRAMES: Final = 16
 
 
 class HeapWatch:
-    """``with watch:`` keeps the account; ``held`` is what was allocated since and is held, as (objects, bytes)."""
+    """``with watch:`` traces allocations; ``held`` returns those that are still held, as (objects, bytes)."""
 
     def __init__(self) -> None:
         self._started_here = False
 
     def __enter__(self) -> Self:
-        # Who started Python with PYTHONTRACEMALLOC has the account from the beginning, and keeps it.
+        # If Python was started with PYTHONTRACEMALLOC, allocations are traced from the beginning, and tracing stays on.
         self._started_here = not tracemalloc.is_tracing()
         if self._started_here:
             tracemalloc.start(_FRAMES)
@@ -233,14 +234,14 @@ class HeapWatch:
             tracemalloc.stop()
 
     def held(self) -> dict[Stack, tuple[int, int]]:
-        """Only within ``with``. Takes a while where much is held."""
+        """Return (objects, bytes) by stack; only within ``with``. Slow if many objects are held."""
         own = tracemalloc.Filter(inclusive=False, filename_pattern=tracemalloc.__file__)
         found = tracemalloc.take_snapshot().filter_traces([own]).statistics("traceback")
         return {_stack(each.traceback): (each.count, each.size) for each in found}
 
 
 def _stack(traceback: tracemalloc.Traceback) -> Stack:
-    # It knows files and lines, but no functions.
+    # tracemalloc knows files and lines, but no functions.
     return tuple(
         Frame(f"{PurePath(place.filename).name}:{place.lineno}", place.filename, place.lineno, place.lineno)
         for place in reversed(traceback)

@@ -1,7 +1,7 @@
-"""The life of a program: it reads what it is told, runs until it is told to end, and says by its status how it ended.
+"""The main function of a program: it reads the configuration, runs until SIGTERM or SIGINT, and returns an exit status.
 
-A program's ``main`` is one call of ``run_program``. What the program consists of, and in which order that ends, is the
-matter of ``koordinator.base.lifecycle``.
+A program's ``main`` is one call of ``run_program``. ``koordinator.base.lifecycle`` defines the parts of a program and
+the order in which they stop.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What the process lends to the program that runs in it. Tests make one of a clock of their own."""
+    """What a program takes from the process that it runs in. Tests create one with a clock of their own."""
 
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
     metrics: Metrics = field(default_factory=Metrics)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the program has to end, by SIGTERM and SIGINT."""
+    """Set by SIGTERM and SIGINT; the program then shuts down."""
     host: str = field(default_factory=socket.gethostname)
 
 
@@ -42,11 +42,11 @@ Run = Callable[[Process], Coroutine[Any, Any, None]]
 
 
 def run_program(name: str, prepare: Callable[[], Run | None]) -> int:
-    """Prepare, then run until the work ends or SIGTERM or SIGINT asks for it; the exit status.
+    """Prepare, then run until the work ends or a SIGTERM or SIGINT arrives. Returns the exit status.
 
-    ``prepare`` reads the command line and files, sets up logging and returns what to run, None where nothing is left to
-    be done. The status is 0 after a clean stop, 1 with one line on stderr for every error that people can put right; an
-    error that nobody foresaw is raised with its stack trace. For the main thread.
+    ``prepare`` reads the command line and files, sets up logging and returns what to run, or None if there is nothing
+    left to do. The status is 0 after a clean stop, and 1, with one line on stderr per error, if users can fix the
+    errors; an unexpected error is raised with its stack trace. Call it in the main thread.
     """
     try:
         run = prepare()
@@ -59,7 +59,7 @@ def run_program(name: str, prepare: Callable[[], Run | None]) -> int:
 
 
 def greet(name: str, details: str, remarks: Iterable[str] = ()) -> None:
-    """Log one line that says what runs, and one for each setting that will not have the effect that is expected."""
+    """Log one line that states what runs, and one for each setting that has no effect or an unexpected one."""
     logger.info("%s %s (process %d): %s", name, koordinator.__version__, os.getpid(), details)
     for remark in remarks:
         logger.warning("%s", remark)

@@ -1,8 +1,8 @@
 """The wire format of protocol buffers: numbered fields of varints, fixed-size numbers and byte strings.
 
-For profiles, for bodies of requests in the embedded API, and for the few small messages that are exchanged on a node:
-the library of Google would add 6 MiB to an agent of 60, for messages of three fields. Reading skips what is not asked
-for; https://protobuf.dev/programming-guides/encoding has the format.
+For profiles, for request bodies in the embedded API server, and for the few small messages between agents on a node:
+Google's library would add 6 MiB to an agent of 60, for messages of three fields. Reading skips unknown fields;
+https://protobuf.dev/programming-guides/encoding defines the format.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _LONGEST_VARINT: Final = 10
 _MASK64: Final = (1 << 64) - 1
 
 Value = int | bytes
-"""A number, or the bytes of a string, of a message, of packed numbers or of a number of fixed size."""
+"""A number, or the bytes of a string, a message, packed numbers or a fixed-size number."""
 
 
 class MalformedMessageError(KoordinatorError):
-    """What arrived is not a message."""
+    """The bytes are not a protocol buffers message."""
 
 
 def varint(value: int) -> bytes:
-    """A number that is not negative, as it stands in keys, lengths and packed fields."""
+    """Encode a non-negative number as a varint, as used in keys, lengths and packed fields."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -39,33 +39,33 @@ def varint(value: int) -> bytes:
 
 
 def encode_number(number: int, value: int) -> bytes:
-    """A field of type int32, int64 or bool, which may be 0; negative values are in two's complement of 64 bits."""
+    """Encode a field of type int32, int64 or bool, even if it is 0; negative values as two's complement of 64 bits."""
     return varint(number << 3 | _VARINT) + varint(value & _MASK64)
 
 
 def encode_double(number: int, value: float) -> bytes:
-    """A field of type double."""
+    """Encode a field of type double."""
     return varint(number << 3 | _FIXED64) + struct.pack("<d", value)
 
 
 def encode_text(number: int, value: str) -> bytes:
-    """A field of type string; nothing for an empty one."""
+    """Encode a field of type string; nothing for an empty string."""
     return encode_message(number, value.encode()) if value else b""
 
 
 def encode_message(number: int, content: bytes) -> bytes:
-    """A field that is a message, bytes or packed numbers, which may be empty and still be there."""
+    """Encode a field of a message, bytes or packed numbers; an empty one is present, too."""
     return varint(number << 3 | _LENGTH) + varint(len(content)) + content
 
 
 def fields(message: bytes) -> Iterator[tuple[int, Value]]:
-    """The fields by number, in the order in which they stand; MalformedMessageError."""
+    """Yield the fields with their numbers, in the order of the message. Raises MalformedMessageError."""
     return ((number, value) for number, value, _ in _fields(message))
 
 
 def encoded_fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The fields by number, each as it stands, number and all: put together again they are the message. Who changes
-    one field keeps by this those that it does not know. MalformedMessageError."""
+    """Yield each field's number and its complete encoding, number included; concatenated they are the message. A caller
+    that changes one field thereby keeps unknown fields. Raises MalformedMessageError."""
     start = 0
     for number, _, end in _fields(message):
         yield number, message[start:end]
@@ -73,7 +73,7 @@ def encoded_fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Value, int]]:
-    """Number, value, and where the field ends."""
+    """Yield number, value, and the position at which the field ends."""
     position = 0
     while position < len(message):
         key, position = _read_varint(message, position)
@@ -96,18 +96,19 @@ def _fields(message: bytes) -> Iterator[tuple[int, Value, int]]:
 
 
 def texts(message: bytes, number: int) -> list[str]:
-    """All values of a field of type string."""
+    """Return all values of a field of type string."""
     return [value.decode(errors="replace") for value in contents(message, number)]
 
 
 def text(message: bytes, number: int) -> str:
-    """The value of a field of type string, empty if it is absent; of several the last, as the format wants it."""
+    """Return the value of a field of type string, empty if it is absent; the last of several, as the format
+    specifies."""
     found = texts(message, number)
     return found[-1] if found else ""
 
 
 def contents(message: bytes, number: int) -> list[bytes]:
-    """All values of a field of strings or messages; MalformedMessageError if one is a number."""
+    """Return all values of a field of strings or messages. Raises MalformedMessageError if one is a number."""
     found = []
     for key, value in fields(message):
         if key != number:
@@ -119,7 +120,7 @@ def contents(message: bytes, number: int) -> list[bytes]:
 
 
 def integers(message: bytes, number: int) -> list[int]:
-    """All values of a field of type int64, packed or not."""
+    """Return all values of a field of type int64, packed or not."""
     found: list[int] = []
     for key, value in fields(message):
         if key != number:
@@ -148,5 +149,5 @@ def _read_varint(message: bytes, position: int) -> tuple[int, int]:
 
 
 def signed(value: int) -> int:
-    """The number that stands as two's complement of 64 bits."""
+    """Return the number whose two's complement of 64 bits is ``value``."""
     return value - (1 << 64) if value >> 63 else value

@@ -1,4 +1,4 @@
-"""How a part of a program, such as a plugin, answers people over HTTP: it makes documents and knows nothing of servers.
+"""HTTP handlers of parts of a program, such as plugins: they return documents and do not depend on an HTTP server.
 
 ``koordinator.kube.services`` serves them.
 """
@@ -11,12 +11,12 @@ from typing import Any
 from koordinator.base.errors import KoordinatorError
 
 Service = Callable[[Mapping[str, str]], Any]
-"""From the parameters of the path and of the query to a JSON document (plain values or structs); those of the path take
-precedence. May raise ServiceError."""
+"""Returns a JSON document (plain values or structs) for the parameters of the path and of the query; those of the path
+take precedence. May raise ServiceError."""
 
 
 class ServiceError(KoordinatorError):
-    """Answered with ``status`` and the text as ``message``."""
+    """The response has the HTTP status ``status`` and the text as its ``message``."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""YAML in which a key that stands twice in one mapping is an error, not the last one's victory."""
+"""YAML in which a duplicate key of a mapping is an error; PyYAML would silently use the last one."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class _DuplicateKeyError(yaml.YAMLError):
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Plain YAML with a check of each mapping."""
+    """The safe loader, which also rejects duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
-                break  # what is called next refuses it and names the place
+                break  # the base class rejects it, with its position
             if key in seen and key_node.tag != "tag:yaml.org,2002:merge":
                 raise _DuplicateKeyError(key, key_node.start_mark.line + 1)
             seen.add(key)
@@ -34,7 +34,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def load_documents(text: str, source: str) -> list[Any]:
-    """All documents of the text that are not empty. Raises ConfigurationError."""
+    """Return all non-empty documents of the text. Raises ConfigurationError."""
     try:
         documents = list(yaml.load_all(text, _StrictLoader))
     except _DuplicateKeyError as error:
@@ -46,8 +46,8 @@ def load_documents(text: str, source: str) -> list[Any]:
 
 
 def load_document(text: str, source: str, kind: str, config_map_key: str = "") -> dict[str, Any]:
-    """The one document of the text, which has to be a mapping: a ``kind``, or a ConfigMap that holds one as text under
-    ``config_map_key``. Raises ConfigurationError."""
+    """Return the one document of the text, which must be a mapping: a ``kind``, or a ConfigMap that holds one as text
+    under ``config_map_key``. Raises ConfigurationError."""
     documents = load_documents(text, source)
     if len(documents) != 1:
         raise ConfigurationError(source, f"{len(documents)} documents", f"one {kind}")
@@ -65,7 +65,7 @@ def load_document(text: str, source: str, kind: str, config_map_key: str = "") -
 
 
 def read_configuration_file(flag: str, path: Path) -> str:
-    """The text of the file that ``flag`` names. Raises ConfigurationError."""
+    """Return the text of the file that ``flag`` names. Raises ConfigurationError."""
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

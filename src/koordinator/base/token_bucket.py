@@ -1,4 +1,4 @@
-"""A token bucket that nobody waits for: who gets no token does without, or comes again."""
+"""A token bucket without waiting: a caller that gets no token skips the operation or retries later."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from koordinator.base.clock import Clock
 
 
 class TokenBucket:
-    """Full at the start. A rate of 0 gives the burst and no more."""
+    """Full at the start. With a rate of 0, only the initial burst is available."""
 
     def __init__(self, clock: Clock, per_second: float, burst: int) -> None:
-        """Amounts below 0 count as 0."""
+        """Negative amounts count as 0."""
         self._clock = clock
         self._per_second = max(per_second, 0.0)
         self._burst = float(max(burst, 0))
@@ -17,7 +17,7 @@ class TokenBucket:
         self._filled_at = clock.monotonic()
 
     def take(self) -> bool:
-        """Whether there was a token."""
+        """Take a token. Returns whether there was one."""
         now = self._clock.monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._per_second)
         self._filled_at = now

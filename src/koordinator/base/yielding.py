@@ -1,9 +1,9 @@
-"""Cooperative yielding: what a program does in the background gives way to whoever waits for an answer.
+"""Cooperative yielding: background work gives way to requests that wait for a response.
 
-A look at a node that finds nothing to write awaits nothing, so workers alone would see to thousands of nodes in a row,
-for seconds in which no admission is answered and no lease renewed. Workers that pass a checkpoint before each piece of
-work use the loop for a slice at a time, one after the other, and everything that has arrived meanwhile comes before the
-next slice.
+Reconciling a node without anything to write awaits nothing, so workers would otherwise process thousands of nodes in a
+row, for seconds in which no admission request is answered and no lease renewed. Workers that pass a checkpoint before
+each piece of work use the event loop for one slice at a time, one after the other, and everything that has arrived
+meanwhile runs before the next slice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from koordinator.base.clock import Clock
 
 SLICE: Final = 0.001
-"""Seconds. What is being worked on at its end is finished first."""
+"""Seconds. A piece of work in progress at the end of the slice is finished first."""
 
 
 class CooperativeYielding:
@@ -29,7 +29,8 @@ class CooperativeYielding:
         self._giving = False
 
     async def checkpoint(self) -> None:
-        """Before each piece of work: go on at once within a slice, else wait for the next; first come, first served."""
+        """To be awaited before each piece of work: returns at once within a slice, else waits for the next slice
+        (FIFO)."""
         if self._clock.monotonic() < self._until:
             return
         loop = asyncio.get_running_loop()
@@ -42,7 +43,7 @@ class CooperativeYielding:
         self._until = self._clock.monotonic() + self._slice
 
     def _give(self) -> None:
-        """One turn in each round of the loop; whoever was cancelled meanwhile needs none."""
+        """Grant one slice per iteration of the event loop; waiters that were cancelled are skipped."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():

@@ -1,1 +1,1 @@
-"""All I/O with an API server: client, informers, work queues, leader election, events, and our own HTTP server."""
+"""All communication with an API server: client, informers, work queues, leader election, events, HTTP server."""

@@ -1,4 +1,4 @@
-"""The transport for API servers behind an HTTP proxy: aiohttp knows how to speak to one."""
+"""The transport for API servers behind an HTTP proxy, which aiohttp supports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _READ_BUFFER_BYTES = 1 << 18
 
 
 class AiohttpTransport:
-    """Transport over one aiohttp session with a pool of kept connections."""
+    """A transport over one aiohttp session with a pool of persistent connections."""
 
     def __init__(
         self, endpoint: Endpoint, tls: ssl.SSLContext | None, clock: Clock, *, max_connections: int = 256
@@ -116,7 +116,7 @@ class WholeResponse:
 
 
 class AiohttpStream:
-    """The body of an aiohttp answer, chunk by chunk."""
+    """The body of an aiohttp response, chunk by chunk."""
 
     def __init__(self, response: aiohttp.ClientResponse, what: str) -> None:
         self._response = response
@@ -142,7 +142,7 @@ class AiohttpStream:
 
 
 def _keepalive_socket(address: Any) -> socket.socket:
-    """A socket whose dead peer the kernel notices within a minute, also under a watch that is silent by nature."""
+    """Return a socket whose keepalive detects a dead peer within a minute, even if a watch is silent."""
     family, kind, protocol, _, _ = address
     created = socket.socket(family, kind, protocol)
     created.setblocking(False)

@@ -1,6 +1,6 @@
 """The client of a real API server: typed verbs over a transport, with credentials, limits and retries.
 
-How requests are repeated is in ``retry``; answers become objects in ``decoding`` and ``watch``.
+Retries are in ``sender``; responses are decoded in ``decoding`` and ``watch``.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _WATCH_MARGIN_SECONDS = 30.0
 class KubeClient:
     """``koordinator.kube.interface.Client`` over HTTP.
 
-    ``watch_stall_seconds`` is how long a watch may be silent before it counts as broken; with None, its own length and
-    half a minute. With ``lists_in_slices`` a long list does not keep the event loop to itself while it is read.
+    ``watch_stall_seconds`` is how long a watch may be silent before it counts as broken; None means its own duration
+    plus half a minute. With ``lists_in_slices``, decoding a long list yields to the event loop in between.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class KubeClient:
         self._lists_in_slices = lists_in_slices
 
     def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
-        """This client for work that only a leader may do: once ``may_write`` is false, what would change something is
-        not sent but raises FencedError. Close the client that it was made from."""
+        """Return a client for work that only a leader may do: while ``may_write`` returns false, writes raise
+        FencedError and are not sent. The caller closes the original client, not this one."""
         fenced = copy(self)
         fenced._sender = self._sender.fenced(may_write)
         return fenced
@@ -138,7 +138,7 @@ class KubeClient:
             raise
         finally:
             self._limits.remove(limit)
-            # Whatever ended the watch, the connection is in the middle of a response and cannot be used again.
+            # However the watch ended, the connection is in the middle of a response and cannot be reused.
             stream.abort()
         if limit.expired:
             raise _stalled(stall_seconds)
@@ -173,7 +173,7 @@ class KubeClient:
         query = query_string({"fieldManager": field_manager, "force": "true" if force else ""})
         where = target(kind, namespace, require_name(name), subresource, query)
         encoded = encode_object(kind, body) if patch_type is PatchType.APPLY else encode_body(body)
-        # A JSON patch may append to a list, and a second time would then append again.
+        # A JSON patch may append to a list, so that repeating it would append twice.
         request = Request("PATCH", where, encoded, patch_type.value, repeatable=patch_type is not PatchType.JSON)
         return decode_object(kind, await self._sender.call(request), f"PATCH {where}")
 
@@ -198,7 +198,7 @@ class KubeClient:
         await self._sender.call(Request("DELETE", target(kind, namespace, query=query)))
 
     async def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        """The response as it is. ``path`` is sent as given, so it has to be encoded, query included."""
+        """Return the response body. ``path`` is sent unchanged, so it must be URL-encoded, including the query."""
         return await self._sender.call(Request(method, path, body, repeatable=method in ("GET", "HEAD")))
 
     async def close(self) -> None:

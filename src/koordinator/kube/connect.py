@@ -1,4 +1,4 @@
-"""From options to a client that is ready to use; what a program calls once at its start."""
+"""Creates a ready client from options; a program calls this once at its start."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _GO_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": 
 
 
 def user_agent(program: str) -> str:
-    """``koord-scheduler/0.1.0 (linux/amd64) koordinator``, in the form that API servers see from Go programs."""
+    """Return ``koord-scheduler/0.1.0 (linux/amd64) koordinator``, in the format of Go clients."""
     machine = platform.machine()
     return (
         f"{program}/{koordinator.__version__} "
@@ -40,15 +40,15 @@ def user_agent(program: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """How to reach the API server, and how hard.
+    """How to reach the API server, and the limits of the client.
 
-    ``kubeconfig`` is a path, ``context`` one of its contexts, ``master`` an address that replaces the server's; empty
-    means what ``connection.resolve`` finds. With ``insecure`` the server's certificate is not verified: a kubelet's is
-    often signed by itself. ``qps`` (requests a second; zero or less: no limit) and ``burst`` are those of
-    ``--kube-api-qps`` and ``--kube-api-burst``. ``timeout_seconds`` bounds each call with its retries. With
-    ``lists_in_slices`` a long list does not keep the event loop to itself while it is read. ``metrics`` get what the
-    client counts. A request that never left this machine is sent again up to ``max_connection_retries`` times; programs
-    wait for their server, a command that a person has typed says at once that it is not there.
+    ``kubeconfig`` is a path, ``context`` one of its contexts, ``master`` an address that replaces the cluster's server;
+    if empty, ``connection.resolve`` decides. With ``insecure`` the server's certificate is not verified: a kubelet's is
+    often self-signed. ``qps`` (requests per second; zero or less: no limit) and ``burst`` are those of
+    ``--kube-api-qps`` and ``--kube-api-burst``. ``timeout_seconds`` bounds each call including its retries. With
+    ``lists_in_slices``, decoding a long list yields to the event loop in between. ``metrics`` is the registry of the
+    client's metrics. A request that never left this machine is retried up to ``max_connection_retries`` times: programs
+    wait for their server, an interactive command reports at once that the server is unreachable.
     """
 
     kubeconfig: str = ""
@@ -71,7 +71,7 @@ class ClientOptions:
 
 
 async def connect(options: ClientOptions) -> KubeClient:
-    """A client; nothing is sent yet. Raises KubeconfigError or CredentialError for what cannot work."""
+    """Return a client; nothing is sent yet. Raises KubeconfigError or CredentialError for an unusable configuration."""
     found = await asyncio.to_thread(
         connection.resolve,
         options.kubeconfig,
@@ -111,7 +111,7 @@ async def connect(options: ClientOptions) -> KubeClient:
 
 @asynccontextmanager
 async def connected(options: ClientOptions) -> AsyncIterator[KubeClient]:
-    """A client that is closed in the end; see ``connect``."""
+    """A context with a client, which is closed at the end; see ``connect``."""
     client = await connect(options)
     try:
         yield client
@@ -122,7 +122,7 @@ async def connected(options: ClientOptions) -> AsyncIterator[KubeClient]:
 def _transport(found: Connection, tls: RotatingContext | None, options: ClientOptions, limits: TimeLimits) -> Transport:
     context = tls.context if tls is not None else None
     if found.endpoint.proxy:
-        # Loaded only where it is needed: that takes a quarter of a second.
+        # Imported only if needed, because that takes a quarter of a second.
         from koordinator.kube.aiohttp_transport import AiohttpTransport
 
         return AiohttpTransport(found.endpoint, context, options.clock, max_connections=options.max_connections)
@@ -132,7 +132,7 @@ def _transport(found: Connection, tls: RotatingContext | None, options: ClientOp
 def _credentials(
     found: Connection, options: ClientOptions, tls: RotatingContext | None, transport: Transport
 ) -> Credentials:
-    """As client-go: a token file, a fixed token or a password; a plugin only for a user who has none of them."""
+    """As in client-go: a token file, a fixed token or a password; an exec plugin only if the user has none of them."""
     user = found.user
     if user.token_file:
         return TokenFile(Path(user.token_file), options.clock, user.token)

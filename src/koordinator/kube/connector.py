@@ -1,4 +1,4 @@
-"""Opens connections to an API server, and says in one line why one could not be opened."""
+"""Opens connections to an API server, and reports a failed connection attempt in one line."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ P = TypeVar("P", bound=asyncio.Protocol)
 
 @dataclass(slots=True)
 class Connector:
-    """Where the server is, and how it is spoken to. ``tls`` None is plain HTTP; ``server_name`` is what its certificate
-    has to say."""
+    """The address of the server and its TLS settings. ``tls`` None is plain HTTP; the server's certificate must be
+    valid for ``server_name``."""
 
     host: str
     port: int
@@ -29,7 +29,7 @@ class Connector:
     tls: ssl.SSLContext | None = None
 
     async def connect(self, protocol: Callable[[], P]) -> P:
-        """A new connection. Raises TransportError, nothing having been sent."""
+        """Return a new connection. Raises TransportError, in which case nothing was sent."""
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 transport, connected = await asyncio.get_running_loop().create_connection(
@@ -54,7 +54,7 @@ class Connector:
 
 
 def probe_when_silent(opened: socket.socket) -> None:
-    """Let the kernel notice a dead peer within a minute, also under a watch that is silent by nature."""
+    """Enable TCP keepalive, so that the kernel detects a dead peer within a minute, even if a watch is silent."""
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_SECONDS)

@@ -1,4 +1,4 @@
-"""Who we say we are on each request: nothing, a fixed token or password, or a token file that Kubernetes rotates.
+"""The credentials of each request: none, a fixed token or password, or a token file that Kubernetes rotates.
 
 Exec plugins are in ``exec_credentials``.
 """
@@ -17,24 +17,24 @@ from koordinator.kube.kubeconfig import User
 
 logger = logging.getLogger(__name__)
 
-# The kubelet replaces a projected token at 80 % of its life, which is 10 minutes at the least.
+# The kubelet replaces a projected token at 80 % of its lifetime, which is at least 10 minutes.
 _REREAD_SECONDS = 50.0
 
 
 class Credentials(Protocol):
-    """The value of the Authorization header, kept current."""
+    """The current value of the Authorization header."""
 
     async def authorization(self) -> str:
-        """Empty when requests carry none. Raises CredentialError when there should be one and there is not."""
+        """Return the header; empty without credentials. Raises CredentialError if those configured are unavailable."""
         ...
 
     async def renew(self, refused: str) -> bool:
-        """After a 401 for ``refused``: whether ``authorization`` is worth asking again."""
+        """After a 401 for the header ``refused``, return whether ``authorization`` may now return another one."""
         ...
 
 
 class FixedCredentials:
-    """A header that never changes; empty when a client certificate, or nobody, signs in."""
+    """A header that never changes; empty if the client authenticates by certificate or is anonymous."""
 
     def __init__(self, authorization: str = "") -> None:
         self._authorization = authorization
@@ -47,17 +47,17 @@ class FixedCredentials:
 
 
 def bearer(token: str) -> str:
-    """The header of a token."""
+    """Return the header for a token."""
     return f"Bearer {token}"
 
 
 def basic(username: str, password: str) -> str:
-    """The header of a user name and password."""
+    """Return the header for a user name and password."""
     return "Basic " + b64encode(f"{username}:{password}".encode()).decode()
 
 
 class TokenFile:
-    """A token that something else renews in a file. ``initial`` serves until the file has been read once."""
+    """A token in a file that another process rotates. ``initial`` is used until the file has been read once."""
 
     def __init__(self, path: Path, clock: Clock, initial: str = "") -> None:
         self._path = path
@@ -89,7 +89,7 @@ class TokenFile:
             self._keep_old(f"token file {self._path} is empty")
 
     def _keep_old(self, problem: str) -> None:
-        """A token that was good a minute ago most likely still is."""
+        """Keep the previous token, which most likely is still valid; CredentialError if there is none."""
         if not self._authorization:
             self._read_at = None
             raise CredentialError(problem)
@@ -97,7 +97,7 @@ class TokenFile:
 
 
 def fixed_credentials(user: User) -> FixedCredentials:
-    """The user's token or password, whichever is set."""
+    """Return the credentials of the user's token or password, whichever is set."""
     if user.token:
         return FixedCredentials(bearer(user.token.strip()))
     if user.username or user.password:
@@ -106,7 +106,7 @@ def fixed_credentials(user: User) -> FixedCredentials:
 
 
 def impersonation_headers(user: User) -> list[tuple[str, str]]:
-    """The headers of ``as``, ``as-uid``, ``as-groups`` and ``as-user-extra``."""
+    """Return the headers of ``as``, ``as-uid``, ``as-groups`` and ``as-user-extra``."""
     if not user.impersonate:
         return []
     headers = [("Impersonate-User", user.impersonate)]

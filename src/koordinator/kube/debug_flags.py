@@ -1,6 +1,6 @@
-"""``/debug/flags``: settings of a running program that are changed by PUT, with the original's responses.
+"""``/debug/flags``: settings of a running program that PUT requests change, with the original's responses.
 
-Loaded only where something is served."""
+Imported only if the program serves HTTP."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from koordinator.kube.serving import Handler, HealthServer
 _BASE: Final = "/debug/flags"
 _HEADERS: Final = {"Content-Type": "text/plain", "X-Content-Type-Options": "nosniff"}
 Setters = Mapping[str, Callable[[str], str]]
-"""By the flag's name; each returns what to answer, or raises ValueError with its words."""
+"""By flag name; each sets the flag and returns the response body, or raises ValueError with the error message."""
 
 
 def add_debug_flags(server: HealthServer, setters: Setters) -> None:
-    """Serve them, for leaders and followers alike; before the server starts."""
+    """Add the routes, for leaders and followers alike; before the server starts."""
     for name, setter in setters.items():
         server.add_route(f"{_BASE}/{name}", _set(setter), method="*")
     index = _index(sorted(setters))

@@ -1,8 +1,8 @@
-"""The exceptions of everything that speaks to an API server.
+"""The exceptions of all code that communicates with an API server.
 
-Callers decide by kind of failure, never by text: the server said no (``ApiStatusError``), nobody answered
-(``TransportError``), the response is not what the kind allows (``MalformedObjectError``), or we could not even start
-(``KubeconfigError``, ``CredentialError``).
+Callers distinguish failures by type, never by text: the server rejected the request (``ApiStatusError``), there was no
+complete response (``TransportError``), the response does not match the kind's schema (``MalformedObjectError``), or the
+client's configuration is unusable (``KubeconfigError``, ``CredentialError``).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from koordinator.base.errors import KoordinatorError
 
 
 class KubeError(KoordinatorError):
-    """Anything that went wrong between us and an API server."""
+    """Base class of all errors of requests to an API server."""
 
 
 class ApiStatusError(KubeError):
-    """The server answered with a failure; the fields are those of ``metav1.Status``.
+    """The server responded with a failure; the fields are those of ``metav1.Status``.
 
-    ``retry_after`` is in seconds, None when the server did not ask for a pause.
+    ``retry_after`` is in seconds; None without a Retry-After header.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class ApiStatusError(KubeError):
 
     @property
     def is_conflict(self) -> bool:
-        """The object changed since it was read, or a precondition does not hold; not that it already exists."""
+        """Whether the object changed since it was read, or a precondition failed; AlreadyExists is not a conflict."""
         return self.code == 409 and self.reason != "AlreadyExists"
 
     @property
     def is_expired(self) -> bool:
-        """410: the resource version or continue token is too old, so that one has to list anew."""
+        """410: the resource version or continue token is too old, so the caller has to list again."""
         return self.code == 410
 
     @property
@@ -80,9 +80,9 @@ class ApiStatusError(KubeError):
 
 
 class TransportError(KubeError):
-    """No response, or not a whole one.
+    """No response, or an incomplete one.
 
-    ``maybe_applied`` tells whether the server may have acted on the request: False when it never left this machine.
+    ``maybe_applied`` is whether the server may have acted on the request: False if it never left this machine.
     """
 
     def __init__(self, message: str, *, maybe_applied: bool = True, timed_out: bool = False) -> None:
@@ -92,16 +92,16 @@ class TransportError(KubeError):
 
 
 class FencedError(KubeError):
-    """The request was not sent: who wanted it may not change anything any more."""
+    """The request was not sent, because the caller is no longer allowed to write (it lost its lease)."""
 
 
 class MalformedObjectError(KubeError):
-    """The server did what was asked, but the object that it answered with is not what the kind allows."""
+    """The server performed the request, but the object in its response does not match the kind's schema."""
 
 
 class KubeconfigError(KubeError):
-    """A kubeconfig that cannot be used; the text names the file, the entry and the field."""
+    """An unusable kubeconfig; the message names the file, the entry and the field."""
 
 
 class CredentialError(KubeError):
-    """Credentials that cannot be had: an unreadable token file or certificate, an exec plugin that failed."""
+    """Unavailable credentials: an unreadable token file or certificate, or an exec plugin that failed."""

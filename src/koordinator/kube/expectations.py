@@ -1,5 +1,5 @@
-"""The expectations of a controller: what it wrote and its cache does not show yet, so that it is not decided on again
-and written twice."""
+"""The expectations of a controller: its writes that the informer's cache does not show yet, so that the controller does
+not decide and write twice."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from koordinator.base.clock import Clock
 from koordinator.kube.object_cache import is_older
 
 _PATIENCE: Final = 10.0
-"""Seconds by which the cache may be behind; later than that it has another history."""
+"""Seconds by which the cache may lag behind; then the expectation is void, as the server may have been restored."""
 _ABSENT: Final = "0"
 
 
 class Expectations:
-    """By the name of the object: the version that the last write has made, and when."""
+    """By object name: the resourceVersion of the controller's last write, and its time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._expected: dict[str, tuple[str, float]] = {}
 
     def expect(self, name: str, response: Object) -> None:
-        """``response`` is the server's to a write: the cache will show that version, or a later one."""
+        """Record ``response``, the server's response to a write: the cache will show that version or a later one."""
         self._expected[name] = response.metadata.resource_version, self._clock.monotonic()
 
     def are_satisfied(self, name: str, cached: Object | None) -> bool:
-        """Whether ``cached`` (None: absent) is not from before the last write."""
+        """Return whether ``cached`` (None: absent) is at least as recent as the last write."""
         expected = self._expected.get(name)
         if expected is None:
             return True
@@ -38,5 +38,5 @@ class Expectations:
         return True
 
     def forget(self, name: str) -> None:
-        """The object is gone, or nobody asks any more."""
+        """Remove the expectation, because the object is deleted or no longer reconciled."""
         self._expected.pop(name, None)

@@ -1,5 +1,5 @@
-"""Health checks by name and path, and what came of them: upstream's ``/healthz``, ``/livez``, ``/readyz`` and
-``/metrics/slis``, without the server that answers these (``koordinator.kube.serving``)."""
+"""Health checks by name and path, and their results: upstream's ``/healthz``, ``/livez``, ``/readyz`` and
+``/metrics/slis``, without the HTTP server (``koordinator.kube.serving``)."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import Final
 from koordinator.base.metrics import Metrics
 
 Check = Callable[[], str | Awaitable[str]]
-"""Returns what is wrong, or "" when all is well; an exception is a failure too."""
+"""Returns an error message, or "" if healthy; an exception is a failure too."""
 
 HEALTH_PATHS: Final = ("healthz", "livez", "readyz")
 
 
 @dataclass(slots=True)
 class HealthChecks:
-    """Named checks by path: ``livez`` (restart me), ``readyz`` (send me no work yet) and ``healthz`` (upstream's)."""
+    """Named checks by path: ``livez`` (for restarts), ``readyz`` (for traffic) and ``healthz`` (upstream's)."""
 
     checks: dict[str, dict[str, Check]] = field(
         default_factory=lambda: {path: {"ping": _ping} for path in HEALTH_PATHS}
     )
 
     def add(self, name: str, check: Check, *paths: str) -> None:
-        """Add a check to these paths (to all without any); ValueError when the name is taken there."""
+        """Add a check to these paths (without any: to all); ValueError if a path has a check of that name."""
         for path in paths or HEALTH_PATHS:
             if name in self.checks[path]:
                 raise ValueError(f"health check {name!r} exists on /{path}")
             self.checks[path][name] = check
 
     async def failure(self, path: str, name: str) -> str:
-        """What is wrong according to one check; "" when nothing is."""
+        """Return the error message of one check; "" if it passes."""
         try:
             result = self.checks[path][name]()
             return await result if inspect.isawaitable(result) else result
@@ -41,7 +41,7 @@ class HealthChecks:
 
 
 class HealthMetrics:
-    """In a registry of its own, which may be scraped often: it has a few series for each check."""
+    """In a registry of its own, which may be scraped often: it has only a few series per check."""
 
     def __init__(self) -> None:
         self.metrics = Metrics()
@@ -59,7 +59,7 @@ class HealthMetrics:
         )
 
     def checked(self, name: str, path: str, *, healthy: bool) -> None:
-        """One check was made, for one question to ``path``."""
+        """Record the result of one check for one request to ``path``."""
         self._last.labels(name, path).set(healthy)
         self._results.labels(name, path, "success" if healthy else "error").inc()
 

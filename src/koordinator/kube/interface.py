@@ -1,6 +1,7 @@
-"""What every loop asks of an API server, so that tests and simulations can hand it something else.
+"""The client interface to an API server, which tests and simulations implement in other ways.
 
-Errors are ``koordinator.kube.errors.ApiStatusError`` (the server answered no) and ``TransportError`` (no response).
+Errors are ``koordinator.kube.errors.ApiStatusError`` (the server rejected the request) and ``TransportError`` (no
+response).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ T = TypeVar("T", bound=Object)
 
 
 class PatchType(Enum):
-    """How a patch is written; the value is its media type."""
+    """The format of a patch; the value is its media type."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
@@ -29,7 +30,7 @@ class PatchType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """An object that could not be decoded; its reader skips it and says so where its author will look."""
+    """An object that could not be decoded; its reader skips it and reports it where the object's author will see it."""
 
     kind: Kind[Any]
     namespace: str
@@ -41,8 +42,6 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[T]):
-    """One page of a list. ``continue_token`` is empty on the last one."""
-
     items: Sequence[T]
     malformed: Sequence[Malformed]
     resource_version: str
@@ -59,7 +58,7 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class Client(Protocol):
-    """Typed verbs. Every call but a watch ends within a time limit of the client's, by a TransportError if need be.
+    """Typed verbs. Every call except a watch ends within the client's time limit, with a TransportError if necessary.
 
     ``body`` is a struct, a plain document or encoded JSON; unknown fields are never sent back."""
 
@@ -87,7 +86,7 @@ class Client(Protocol):
         resource_version: str = "",
         timeout_seconds: int = 0,
     ) -> AsyncIterator[WatchEvent[T]]:
-        """Events after ``resource_version`` until the server ends the watch.
+        """Yield the events after ``resource_version`` until the server ends the watch.
 
         Raises ApiStatusError (410 Expired among them) for an ERROR event, TransportError when the connection breaks or
         stalls: nothing, not even a bookmark, for longer than the client's watch stall limit.
@@ -97,11 +96,12 @@ class Client(Protocol):
     async def create(
         self, kind: Kind[T], body: Any, namespace: str = "", *, name: str = "", subresource: str = ""
     ) -> T:
-        """POST. With ``name`` and ``subresource``, say, a Binding or an Eviction (the response may be a Status)."""
+        """POST. With ``name`` and ``subresource``, e.g. a Binding or an Eviction (the response may be a
+        Status)."""
         ...
 
     async def update(self, kind: Kind[T], body: Any, name: str, namespace: str = "", *, subresource: str = "") -> T:
-        """PUT of a whole object that we own; it should carry the resourceVersion that it was read at."""
+        """PUT of a whole object that this program owns; it should carry the resourceVersion at which it was read."""
         ...
 
     async def patch(
@@ -134,7 +134,7 @@ class Client(Protocol):
     ) -> None: ...
 
     async def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        """Any other request, such as GET /version."""
+        """Send any other request, such as GET /version, and return the response body."""
         ...
 
     async def close(self) -> None: ...

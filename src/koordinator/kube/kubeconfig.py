@@ -22,7 +22,7 @@ from koordinator.kube.errors import KubeconfigError
 
 
 class _Entry(WireStruct, rename="kebab"):
-    """Base of what kubeconfig files hold; unknown fields are ignored, as client-go does."""
+    """Base of the entries of kubeconfig files; unknown fields are ignored, as in client-go."""
 
 
 class NamedExtension(_Entry):
@@ -40,7 +40,7 @@ class Cluster(_Entry):
     extensions: list[NamedExtension] = []
 
     def exec_config(self) -> Any:
-        """What the cluster's author wants exec plugins to know."""
+        """The cluster's extension for exec plugins (``client.authentication.k8s.io/exec``); None without one."""
         named = (item.extension for item in self.extensions if item.name == "client.authentication.k8s.io/exec")
         return next(named, None)
 
@@ -82,7 +82,7 @@ class User(_Entry):
     exec: ExecPlugin | None = None
 
     def __repr__(self) -> str:
-        """The names of the fields that are set: their values are secrets."""
+        """Only the names of the fields that are set: their values are secrets."""
         set_fields = [name for name in self.__struct_fields__ if getattr(self, name)]
         return f"User({', '.join(set_fields)})"
 
@@ -119,7 +119,7 @@ class _File(_Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kubeconfig:
-    """Files merged. ``sources`` names them, for messages."""
+    """The merged files. ``sources`` names them, for messages."""
 
     sources: tuple[str, ...]
     current_context: str
@@ -136,7 +136,7 @@ NamedT = TypeVar("NamedT", _NamedCluster, _NamedUser, _NamedContext)
 
 
 def search_paths(environment: Mapping[str, str]) -> list[Path]:
-    """The files of ``$KUBECONFIG`` in order, or the one in the home directory."""
+    """Return the files of ``$KUBECONFIG`` in order, or the one in the home directory."""
     listed = [Path(part) for part in environment.get("KUBECONFIG", "").split(":") if part]
     if listed:
         return list(dict.fromkeys(listed))
@@ -145,19 +145,19 @@ def search_paths(environment: Mapping[str, str]) -> list[Path]:
 
 
 def load(paths: Sequence[Path]) -> Kubeconfig:
-    """Merge the files that exist. Raises KubeconfigError for one that cannot be read or understood."""
+    """Merge the files that exist. Raises KubeconfigError for a file that is unreadable or invalid."""
     return merge([_load_file(path) for path in paths if path.exists()])
 
 
 def load_explicit(path: Path) -> Kubeconfig:
-    """Read one file that has to exist."""
+    """Read one file, which must exist."""
     if not path.exists():
         raise KubeconfigError(f"kubeconfig {path}: no such file")
     return _load_file(path)
 
 
 def merge(configs: Sequence[Kubeconfig]) -> Kubeconfig:
-    """First come, first served, for every name and for the current context."""
+    """Merge: for every name and for the current context, the first file that sets it takes precedence."""
     backwards = configs[::-1]
     return Kubeconfig(
         sources=tuple(source for config in configs for source in config.sources),
@@ -188,7 +188,7 @@ def _parse(path: Path) -> _File:
     except OSError as error:
         raise KubeconfigError(f"kubeconfig {path}: {error.strerror or error}") from error
     except yaml.YAMLError as error:
-        # PyYAML's own text quotes the file, which holds secrets; its position is enough.
+        # PyYAML's message quotes the file, which contains secrets; the position is enough.
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise KubeconfigError(
@@ -219,7 +219,7 @@ def _resolve_cluster(cluster: Cluster, base: Path) -> Cluster:
 
 def _resolve_user(user: User, base: Path) -> User:
     plugin = user.exec
-    # A bare command is looked up on PATH; one with a slash is a path like the others.
+    # As with a shell, a bare command is looked up in PATH; one with a slash is a path, resolved like the others.
     if plugin is not None and "/" in plugin.command:
         plugin = msgspec.structs.replace(plugin, command=_resolved(plugin.command, base))
     return msgspec.structs.replace(
@@ -236,7 +236,7 @@ def _resolved(path: str, base: Path) -> str:
 
 
 def decode_data(text: str, where: str) -> bytes:
-    """A ``-data`` field. Raises KubeconfigError naming ``where`` and not the value, which may be a key."""
+    """Decode a ``-data`` field. Raises KubeconfigError naming ``where``, but not the value, which may be a key."""
     try:
         return b64decode("".join(text.split()), validate=True)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What electors of one lease agree on, and the bounds within which that is safe."""
+"""The settings that candidates for one lease must agree on, and the bounds within which they are safe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ JITTER_FACTOR = 1.2
 
 
 def make_identity(hostname: str) -> str:
-    """A holder identity that no other process has: the host's name and a random part, as client-go programs do."""
+    """Return a unique holder identity: the host's name and a random part, as client-go programs use."""
     return f"{hostname}_{uuid4()}"
 
 
@@ -26,14 +26,14 @@ class LeaderElectionConfig:
     renew_deadline: float = 10.0
     retry_period: float = 2.0
     release_on_cancel: bool = False
-    """Give the lease up when ``run`` ends, so that another need not wait for it to expire."""
+    """Release the lease when ``run`` ends, so that another candidate need not wait for its expiry."""
 
     def __post_init__(self) -> None:
         for field, text in (("name", self.name), ("namespace", self.namespace), ("identity", self.identity)):
             if not text:
                 raise ConfigurationError(f"leaderElection.{field}", text, "it must not be empty")
         if int(self.lease_duration) <= self.renew_deadline:
-            # Whole seconds: that is all that the lease tells the others.
+            # The lease contains the duration in whole seconds only.
             allowed = f"its whole seconds must be more than renewDeadline ({self.renew_deadline:g}s)"
             raise ConfigurationError("leaderElection.leaseDuration", self.lease_duration, allowed)
         if self.retry_period <= 0:

@@ -1,10 +1,10 @@
-"""The kernel kills a leader whose lease ends while its work has not stopped, so that it can write nothing more.
+"""The kernel kills a leader whose lease ends before its work has stopped, so that it cannot write any more.
 
-Between the client's fence and the system call that sends a request there are always some instructions. A process that
-is stopped just there (SIGSTOP, a debugger, the freezer of a container runtime) and goes on after its lease has ended
-would send what it held, whatever it asks in Python: signal handlers of Python run between two bytecodes, and an event
-loop may write several requests without any. A timer of the kernel with SIGKILL has no such gap. It strikes at its time
-although the process stands still, or, in a frozen cgroup, before the first instruction that follows.
+Between the client's fencing check and the system call that sends a request there are always some instructions. A
+process that is stopped there (SIGSTOP, a debugger, the freezer of a container runtime) and continues after its lease
+has ended would send the request, whatever it checks in Python: Python runs signal handlers between two bytecodes, and
+an event loop may write several requests without any. A kernel timer that sends SIGKILL has no such gap. It fires in
+time even if the process is stopped, or, in a frozen cgroup, before the next instruction.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _TIMER_ABSTIME: Final = 1
 
 
 class LeaseWatchdog(Protocol):
-    """Ends the process at a time, unless it is given a later one or told to stop before."""
+    """Kills the process at a deadline, unless the deadline is extended or the watchdog is stopped before."""
 
     def end_at(self, deadline: float) -> None:
-        """``deadline`` is a time of ``SystemClock.monotonic``. It takes the place of the one before."""
+        """Set or replace the deadline, a time of ``SystemClock.monotonic``."""
         ...
 
     def stop(self) -> None:
-        """Nothing is written any more as a leader."""
+        """Disarm the watchdog: the program makes no more writes as a leader."""
         ...
 
 
@@ -59,14 +59,14 @@ class KernelWatchdog:
     """A POSIX timer on the clock of ``SystemClock.monotonic``. Children do not inherit it."""
 
     def __init__(self) -> None:
-        """Raises OSError when the kernel refuses one more timer (RLIMIT_SIGPENDING)."""
+        """Raises OSError if the kernel rejects another timer (RLIMIT_SIGPENDING)."""
         self._library = ctypes.CDLL(None, use_errno=True)
         self._timer = ctypes.c_void_p()
         event = _SignalEvent(signal_number=signal.SIGKILL, notify=_SIGEV_SIGNAL)
         self._call("timer_create", time.CLOCK_BOOTTIME, ctypes.byref(event), ctypes.byref(self._timer))
 
     def end_at(self, deadline: float) -> None:
-        # A time of zero would mean "never".
+        # A time of zero would disarm the timer.
         seconds, nanoseconds = divmod(max(1, int(deadline * 1e9)), 10**9)
         self._set(_TimeSpec(seconds, nanoseconds))
 
@@ -84,7 +84,7 @@ class KernelWatchdog:
 
 
 class NoWatchdog:
-    """For systems other than Linux, where the programs run for trying out only."""
+    """For systems other than Linux, on which the programs run for evaluation only."""
 
     def end_at(self, deadline: float) -> None:
         pass

@@ -1,8 +1,8 @@
-"""What is known of the objects of one selection: lists and events in, a consistent story to handlers out.
+"""The cached objects of one selection: it applies lists and watch events and notifies handlers consistently.
 
-An object is added once, updated while its uid stays the same, deleted once; one that was re-created under its name is
-deleted first. Late, repeated and reordered events change nothing, and what happened while the connection was down is
-told as the difference that the next list shows.
+An object is added once, updated while its uid stays the same, and deleted once; one that was recreated under its name
+is deleted first. Late, repeated and reordered events have no effect, and changes during a disconnection are reported as
+the difference to the next list.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from koordinator.kube.handlers import HandlerSet
 from koordinator.kube.interface import Malformed, WatchEvent
 from koordinator.kube.store import Store
 
-# The order of resourceVersions, and the memory of what was deleted at which of them.
+# The order of resourceVersions, and the tombstones of deleted objects.
 #
-# Kubernetes calls resourceVersions opaque, yet every server that we meet (and, since 1.35, the API's own contract)
-# writes decimal numbers that grow; what is not decimal has no order here and is trusted to come in order.
+# Kubernetes defines resourceVersions as opaque, yet all servers (and, since 1.35, the API's contract) use decimal
+# numbers that increase; others have no order here and are assumed to arrive in order.
 
 
 def is_older(version: str, than: str) -> bool:
-    """Whether ``version`` is certainly older than ``than``."""
+    """Return whether ``version`` is certainly older than ``than``."""
     if version == than:
         return False
     try:
@@ -37,7 +37,7 @@ def is_older(version: str, than: str) -> bool:
 
 
 def newest(one: str, other: str) -> str:
-    """The newer of two; ``other`` where they have no order."""
+    """Return the newer of the two; ``other`` if they have no order."""
     return one if is_older(other, one) else other
 
 
@@ -52,7 +52,7 @@ class Tombstones:
         self._versions: OrderedDict[str, str] = OrderedDict()
 
     def add(self, uid: str, version: str) -> None:
-        """Remember that the object with ``uid`` was gone at ``version``."""
+        """Record that the object with ``uid`` was deleted at ``version``."""
         if not uid:
             return
         self._versions[uid] = newest(self._versions.pop(uid, version), version)
@@ -60,12 +60,12 @@ class Tombstones:
             self._versions.popitem(last=False)
 
     def covers(self, uid: str, version: str) -> bool:
-        """Whether this version of the object was already gone."""
+        """Return whether the object had been deleted by ``version``."""
         gone = self._versions.get(uid) if self._versions else None
         return gone is not None and (version == gone or is_older(version, gone))
 
     def discard(self, uid: str) -> None:
-        """Forget a deletion: the object is back (it left a selector and entered it again)."""
+        """Remove a deletion, because the object is back (it stopped matching a selector and matches it again)."""
         if self._versions:
             self._versions.pop(uid, None)
 
@@ -86,7 +86,7 @@ class InformerStatistics:
     updated: int = 0
     deleted: int = 0
     ignored: int = 0
-    """Events that told nothing new: late, repeated or out of order."""
+    """Events without new information: late, repeated or out of order."""
     malformed: int = 0
 
 
@@ -98,9 +98,9 @@ class ObjectCache(Generic[T]):
         self.handlers: HandlerSet[T] = HandlerSet(kind.name)
         self.statistics = InformerStatistics()
         self.synced = asyncio.Event()
-        """Set when handlers have seen a whole list."""
+        """Set once handlers have been notified of a whole list."""
         self.malformed: dict[str, Malformed] = {}
-        """By key: the objects that exist in a form that cannot be read."""
+        """By key: the objects that exist but cannot be decoded."""
         self._kind = kind
         self._transform = transform
         self._tombstones = Tombstones()
@@ -183,7 +183,7 @@ class ObjectCache(Generic[T]):
         return broken is not None and not self._authoritative and is_older(version, broken.resource_version)
 
     def _stored(self, key: str, obj: T) -> T | None:
-        """Transform, index and keep the object; None when a function given by the program refuses it."""
+        """Transform, index and store the object; None if the program's transform or index function raises."""
         try:
             transformed = self._transform(obj) if self._transform is not None else obj
             self.store.put(key, transformed)

@@ -1,5 +1,5 @@
-"""Makes a pod leave: by the Eviction API, or by its deletion, which tells it why by a condition and is tried again for
-a while where that fails."""
+"""Removes a pod: by the Eviction API, or by a deletion that first sets a DisruptionTarget condition and is retried for
+a while."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _TRIES: Final = 8
 
 
 def delete_options(pod: ObjectMeta, options: Mapping[str, Any]) -> dict[str, Any]:
-    """DeleteOptions (meta/v1) for this very pod: no namesake is hit, whatever uid ``options`` name."""
+    """Return DeleteOptions (meta/v1) with the pod's uid as precondition, whatever uid ``options`` have."""
     preconditions = {**(options.get("preconditions") or {}), "uid": pod.uid}
     return {**options, "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
 
 
 async def evict(client: Client, pod: ObjectMeta, options: Mapping[str, Any]) -> None:
-    """Ask for the pod's eviction, which heeds disruption budgets; ``options`` are those of the deletion. Raises what
-    the client raises: 429 for a budget that allows none."""
+    """Evict the pod subject to its PodDisruptionBudgets; ``options`` are those of the deletion. Raises the client's
+    exceptions: 429 if a budget allows no disruption."""
     eviction = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -41,7 +41,7 @@ async def evict(client: Client, pod: ObjectMeta, options: Mapping[str, Any]) -> 
 
 
 class PodDeleter:
-    """Deletes pods by their uid, so that no namesake is hit."""
+    """Deletes pods by their uid, so that a new pod of the same name is not deleted."""
 
     def __init__(self, client: Client, *, clock: Clock, random: Random) -> None:
         self._client = client
@@ -49,9 +49,9 @@ class PodDeleter:
         self._random = random
 
     async def delete(self, pod: ObjectMeta, reason: str, message: str) -> bool:
-        """Whether the pod leaves now because of us; ``reason`` and ``message`` are those of its DisruptionTarget.
+        """Return whether the pod terminates because of this call; its DisruptionTarget has ``reason`` and ``message``.
 
-        False where it is gone or a namesake has taken its place, and where the API server has refused to the last.
+        False if it is gone, if another pod has its name, or if the API server has rejected all attempts.
         """
         backoff = Backoff(_RETRY, self._clock, self._random)
         for _ in range(_TRIES):
@@ -76,7 +76,7 @@ class PodDeleter:
 
 
 def _disruption_target(pod: ObjectMeta, reason: str, message: str, now: str) -> dict[str, Any]:
-    """A strategic merge patch of the one condition, bound to the uid."""
+    """Return a strategic merge patch of the one condition, with the uid as precondition."""
     condition: dict[str, Any] = {
         "type": "DisruptionTarget",
         "status": "True",

@@ -1,4 +1,4 @@
-"""Kept connections to one API server, each carrying one request at a time."""
+"""A pool of persistent connections to one API server, each of which carries one request at a time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from koordinator.kube.http1 import ResponseParser, read_success
 from koordinator.kube.time_limits import Limit, TimeLimits
 from koordinator.kube.transport import Response
 
-# Below the 90 s after which Go's server closes idle connections: a request is then seldom sent into a closing one.
+# Below the 90 s after which Go's server closes idle connections: requests are then rarely sent into a closing one.
 IDLE_SECONDS = 45.0
 
 
 class Connection(asyncio.Protocol):
-    """One connection. It belongs to whoever took it from the pool until its request ends, and goes back by itself."""
+    """One connection. It belongs to the request that took it from the pool until that ends, and returns by itself."""
 
     def __init__(self, pool: ConnectionPool, tls: ssl.SSLContext | None, limits: TimeLimits) -> None:
         self._pool = pool
@@ -40,9 +40,9 @@ class Connection(asyncio.Protocol):
     def send(
         self, request: bytes, now: float, give_up_at: float, *, bodyless: bool = False
     ) -> asyncio.Future[Response]:
-        """Send a request; the future gets the response, read to its end, or a TransportError; ``bodyless`` for a HEAD.
+        """Send a request; the future gets the complete response or a TransportError; ``bodyless`` for a HEAD.
 
-        Whoever stops waiting for it has to say so (``abandon``).
+        A caller that stops waiting for the future must call ``abandon``.
         """
         transport = self._transport
         if transport is None:
@@ -58,20 +58,20 @@ class Connection(asyncio.Protocol):
         return waiter
 
     def abandon(self, waiter: asyncio.Future[Response]) -> None:
-        """Nobody waits for this response any more, so that there is no use for the connection."""
+        """Close the connection, because the caller no longer waits for this response."""
         if self._waiter is waiter:
             self._waiter = None
             self._pool.discard(self)
         elif not waiter.cancelled():
-            # It ended just before. Looked at, or asyncio would report a failure that nobody has seen.
+            # The response ended just before. Retrieve the exception, or asyncio would log that it was never retrieved.
             waiter.exception()
 
     def close(self) -> None:
-        """Drop the connection and whatever is still to come on it."""
+        """Close the connection and discard any data still to arrive."""
         if self._transport is not None:
             self._transport.abort()
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         waiter = self._waiter
         if waiter is None:
-            # Nothing was asked: a farewell such as 408, after which the server closes.
+            # No request is in flight: a final response such as 408, after which the server closes.
             self.close()
             return
         parser = self._parser
@@ -111,7 +111,7 @@ class Connection(asyncio.Protocol):
 
     def _end(self, waiter: asyncio.Future[Response], response: Response, *, keep: bool) -> None:
         if waiter.cancelled():
-            # It is about to be abandoned, by a task that has not had its turn since.
+            # Its caller was cancelled and has not run since; it is about to abandon this connection.
             return
         self._waiter = self._parser = None
         self._limit.at = inf
@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
 
 
 class ConnectionPool:
-    """At most ``limit`` connections; the one used last is used next, and those who wait are served in turn."""
+    """At most ``limit`` connections; the most recently used one is used next, and waiters are served in FIFO order."""
 
     def __init__(self, connector: Connector, limit: int, limits: TimeLimits, monotonic: Callable[[], float]) -> None:
         self._connector = connector
@@ -147,12 +147,12 @@ class ConnectionPool:
         self._closed = False
 
     def use_tls(self, context: ssl.SSLContext) -> None:
-        """Connect with this from now on; idle connections of before are closed, busy ones when they are put back."""
+        """Use this context for new connections; idle ones are closed at once, busy ones when they are put back."""
         self._connector.tls = context
         self._discard_idle()
 
     def take(self, now: float) -> Connection | None:
-        """An idle connection, if there is one."""
+        """Return an idle connection; None if there is none."""
         idle = self._idle
         while idle:
             connection = idle.pop()
@@ -162,7 +162,7 @@ class ConnectionPool:
         return None
 
     async def acquire(self) -> Connection:
-        """A connection that is idle, opened, or handed on by somebody else. Raises TransportError."""
+        """Return a connection: an idle one, a new one, or one of a finished request. Raises TransportError."""
         while True:
             connection = self.take(self._monotonic())
             if connection is None and self._count < self._limit:
@@ -172,29 +172,29 @@ class ConnectionPool:
                 return connection
 
     def put_back(self, connection: Connection) -> None:
-        """Nothing is asked of the connection any more."""
+        """Return a connection whose request has ended to the pool."""
         if connection.tls is not self._connector.tls or self._closed or not connection.is_open:
             self.discard(connection)
         elif not self._waiters or not self._hand_over(connection):
             self._idle.append(connection)
 
     def discard(self, connection: Connection) -> None:
-        """The connection, which is not idle, cannot be used again."""
+        """Remove a busy connection that cannot be reused."""
         connection.close()
         self._count -= 1
         self._hand_over(None)
 
     def lost(self, connection: Connection) -> None:
-        """A connection closed of which nothing was asked."""
+        """Remove an idle connection that the server has closed."""
         if connection in self._idle:
             self._idle.remove(connection)
             self.discard(connection)
 
     async def close(self) -> None:
-        """Close what is idle; connections in use close when their responses are in."""
+        """Close idle connections; busy ones close once their responses are complete."""
         self._closed = True
         self._discard_idle()
-        # The loop closes a socket in its next round only.
+        # The event loop closes a socket only in its next iteration.
         await asyncio.sleep(0)
 
     async def _wait_for_turn(self) -> Connection | None:
@@ -204,7 +204,7 @@ class ConnectionPool:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                # The turn came with the cancellation: pass it on.
+                # The connection was handed over while the waiter was cancelled: pass it on.
                 handed = waiter.result()
                 if handed is not None:
                     self.put_back(handed)
@@ -225,7 +225,7 @@ class ConnectionPool:
         return connection
 
     def _hand_over(self, connection: Connection | None) -> bool:
-        """Give the first that waits a connection, or with None leave to open one."""
+        """Hand a connection to the first waiter; None permits it to open one."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():

@@ -1,8 +1,8 @@
-"""The transport that programs use: connections of our own, kept for requests, one for each stream.
+"""The transport that programs use: pooled connections for requests, a connection of its own for each stream.
 
-A request over an idle connection is one write and one future; only who has to wait for a connection needs a timer.
-aiohttp spends several times the processor time on a small request that our connections do, and loading it takes a
-quarter of a second; it is left to API servers behind an HTTP proxy.
+A request over an idle connection is one write and one future; a timer is needed only to wait for a connection. aiohttp
+spends several times more CPU time on a small request than this transport, and importing it takes a quarter of a second;
+it is used only for API servers behind an HTTP proxy.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from koordinator.kube.pool import Connection, ConnectionPool
 from koordinator.kube.time_limits import TimeLimits
 from koordinator.kube.transport import Endpoint, Response
 
-# A response that is read as it arrives, over a connection of its own: what a watch is.
+# A response that is read as it arrives, over a connection of its own, as for a watch.
 
 
 _HELD_BYTES: Final = 1 << 20
-"""So much may wait for the reader before the server is made to wait."""
+"""The bytes that may be buffered for the reader before reading from the socket is paused."""
 
 
 class ResponseStream(asyncio.Protocol):
-    """Sends ``request`` as soon as it is connected; ``what`` names it in errors. Implements ``transport.Stream``."""
+    """Sends ``request`` once connected; ``what`` names it in errors. Implements ``transport.Stream``."""
 
     def __init__(self, request: bytes, what: str) -> None:
         self.status = 0
@@ -54,7 +54,7 @@ class ResponseStream(asyncio.Protocol):
         self.status, self.headers = self._parser.status, self._parser.headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body piece by piece. Raises TransportError when it breaks off."""
+        """Yield the body piece by piece. Raises TransportError if it breaks off."""
         while True:
             arrived = self._parser.take()
             if arrived:
@@ -68,14 +68,14 @@ class ResponseStream(asyncio.Protocol):
                 await self._wait()
 
     async def read(self) -> bytes:
-        """All of the body, for answers that turn out to be failures."""
+        """Return the whole body, for responses that are failures."""
         return b"".join([chunk async for chunk in self.chunks()])
 
     def abort(self) -> None:
-        """Cut the connection: whoever waits for a chunk gets a TransportError."""
+        """Close the connection: a reader that waits for a chunk gets a TransportError."""
         self._end(TransportError("it was cut off"))
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -124,7 +124,7 @@ _CACHED_HEADERS = 32
 
 
 class PooledTransport:
-    """Transport without a proxy. ``limits`` ends requests that are not answered in time."""
+    """A transport without a proxy. ``limits`` ends requests without a timely response."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class PooledTransport:
         self._streams: WeakSet[ResponseStream] = WeakSet()
         self._prefix = parts.path
         self._host = f"Host: {parts.netloc.rpartition('@')[2]}\r\n"
-        # By identity: whoever sends builds each set of headers once and uses it for every request.
+        # By identity, because the sender builds each set of headers once and uses it for every request.
         self._blocks: dict[int, tuple[Mapping[str, str], str]] = {}
 
     def use_tls(self, context: ssl.SSLContext) -> None:
@@ -194,7 +194,7 @@ class PooledTransport:
         block = self._host + "".join(f"{line}\r\n" for line in lines)
         if len(self._blocks) >= _CACHED_HEADERS:
             self._blocks.clear()
-        # The headers are kept with their block, so that no others can get their identity.
+        # The headers are stored with their block, so that no other object can get their identity.
         self._blocks[id(headers)] = headers, block
         return block
 

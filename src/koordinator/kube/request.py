@@ -1,4 +1,4 @@
-"""What is sent for each verb: targets, query strings and bodies, encoded once."""
+"""The requests for each verb: targets, query strings and bodies, encoded once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9_~:-][A-Za-z0-9._~:-]*")
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """One call. ``repeatable``: doing it twice leaves the same state as doing it once."""
+    """One request. ``repeatable``: sending it twice has the same effect as sending it once."""
 
     method: str
     target: str
@@ -29,7 +29,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 def target(kind: Kind[Any], namespace: str = "", name: str = "", subresource: str = "", query: str = "") -> str:
-    """The path and query. Names that could change the path's meaning are escaped; ``.`` and ``..`` are refused."""
+    """Return the path and query. Names with reserved characters are escaped; ``.`` and ``..`` raise ValueError."""
     path = kind.path(_namespace_segment(namespace), _segment(name), subresource)
     return f"{path}?{query}" if query else path
 
@@ -46,24 +46,24 @@ _namespace_segment = lru_cache(maxsize=1024)(_segment)
 
 
 def require_name(name: str) -> str:
-    """Without a name a DELETE would be a request about the whole collection."""
+    """Return ``name``; ValueError if it is empty, which would turn a DELETE into one of the whole collection."""
     if not name:
         raise ValueError("a name is required")
     return name
 
 
 def query_string(values: Mapping[str, str | int]) -> str:
-    """The query without empty values; zero counts as empty."""
+    """Return the query without empty values; zero counts as empty."""
     return urlencode({key: value for key, value in values.items() if value})
 
 
 def encode_body(body: Any) -> bytes:
-    """Encoded JSON as it is; a struct or plain document encoded."""
+    """Return encoded JSON unchanged; encode a struct or plain document."""
     return bytes(body) if isinstance(body, _ENCODED) else codec.encode(body)
 
 
 def encode_object(kind: Kind[Any], body: Any) -> bytes:
-    """As ``encode_body``, with the apiVersion and kind that the API server insists on filled in where absent."""
+    """As ``encode_body``, with the required apiVersion and kind filled in if absent."""
     if isinstance(body, _ENCODED):
         return bytes(body)
     document = codec.to_document(body) if isinstance(body, msgspec.Struct) else body
@@ -75,7 +75,7 @@ def encode_object(kind: Kind[Any], body: Any) -> bytes:
 def delete_options(
     uid: str, resource_version: str, grace_period_seconds: int | None, propagation_policy: str
 ) -> bytes | None:
-    """The body of a DELETE; None when there is nothing to say."""
+    """Return the body of a DELETE; None without any options."""
     preconditions = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
     options: dict[str, Any] = {}
     if preconditions:

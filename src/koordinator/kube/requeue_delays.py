@@ -1,4 +1,4 @@
-"""How long a work queue lets a failing item wait: client-go's default limiters, for any hashable item."""
+"""How long a work queue delays a failing item: client-go's default rate limiters, for any hashable item."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 
 
 class ItemRateLimiter(Protocol[K_contra]):
-    """Decides on pauses per item."""
+    """Computes delays per item."""
 
     def when(self, item: K_contra, /) -> float:
-        """The seconds that this item has to wait now, counting one more failure of it."""
+        """Count a failure of the item and return the seconds that it has to wait."""
         ...
 
     def forget(self, item: K_contra, /) -> None:
-        """The item is fine (or given up): start anew with it."""
+        """Reset the item's failures, because it succeeded or was given up."""
         ...
 
     def retries(self, item: K_contra, /) -> int:
-        """How often the item has failed."""
+        """Return how often the item has failed."""
         ...
 
 
 class ExponentialFailureLimiter(Generic[K]):
-    """Doubles an item's pause with each of its failures: 5 ms to 1,000 s by default."""
+    """Doubles an item's delay with each failure: 5 ms to 1,000 s by default."""
 
     def __init__(self, base: float = 0.005, maximum: float = 1000.0) -> None:
         self._base = base
@@ -65,7 +65,7 @@ class BucketLimiter(Generic[K]):
         return max(0.0, -self._tokens / self._qps)
 
     def forget(self, item: K) -> None:
-        """Tokens are not given back."""
+        """Does nothing: tokens are not returned."""
 
     def retries(self, item: K) -> int:
         return 0
@@ -89,5 +89,5 @@ class MaxOfLimiter(Generic[K]):
 
 
 def default_controller_limiter(clock: Clock) -> MaxOfLimiter[K]:
-    """client-go's default: per-item exponential, and an overall bucket."""
+    """Return client-go's default: exponential per item, and an overall token bucket."""
     return MaxOfLimiter(ExponentialFailureLimiter[K](), BucketLimiter[K](clock))

@@ -1,4 +1,4 @@
-"""One request from its caller to a response: signed, limited, repeated where that is right, within a deadline."""
+"""Sends requests: authenticated, rate-limited, retried where that is safe, within a deadline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from koordinator.kube.request import JSON, Request
 from koordinator.kube.tls import RotatingContext
 from koordinator.kube.transport import Stream, Transport
 
-# What a client counts of its requests, under the names that every Kubernetes program in Go has for it.
+# The client's request metrics, under the names that Kubernetes programs in Go use.
 
 
 _DURATION_BUCKETS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
@@ -30,7 +30,7 @@ _NO_RESPONSE: Final = "<error>"
 
 
 class RequestMetrics:
-    """For one API server, whose ``host`` (with its port) all samples carry."""
+    """For one API server, whose ``host`` (with its port) is a label of all samples."""
 
     def __init__(self, metrics: Metrics, host: str) -> None:
         self._host = host
@@ -49,7 +49,7 @@ class RequestMetrics:
         self._samples: dict[str, HistogramSeries] = {}
 
     def attempted(self, method: str, status: int = 0) -> None:
-        """One request got a response of this status, or none (0). Each attempt counts."""
+        """Record one attempt, which got a response with this status, or none (0)."""
         count = self._counts.get((method, status))
         if count is None:
             code = str(status) if status else _NO_RESPONSE
@@ -57,32 +57,32 @@ class RequestMetrics:
         count.value += 1
 
     def took(self, method: str, seconds: float) -> None:
-        """One call ended, well or not, with all of its attempts and pauses."""
+        """Record one call, successful or not, including all attempts and pauses."""
         samples = self._samples.get(method)
         if samples is None:
             samples = self._samples[method] = self._durations.labels(method, self._host)
         samples.observe(seconds)
 
 
-# The client's own limit on requests: ``--kube-api-qps`` and ``--kube-api-burst`` with client-go's meaning.
+# The client-side rate limit: ``--kube-api-qps`` and ``--kube-api-burst`` with client-go's meaning.
 
 
 class RateLimiter:
-    """A token bucket: ``burst`` requests at once, ``qps`` a second after that, first come, first served.
+    """A token bucket: ``burst`` requests at once, then ``qps`` a second, first come, first served.
 
-    ``qps`` of zero or less means no limit. The bucket may go into debt: each request takes the next free moment, so
-    that order is kept without a queue and a waiter costs one sleep.
+    ``qps`` of zero or less means no limit. The bucket may go into debt: each request reserves the next free moment, so
+    that the order is kept without a queue and a waiter costs one sleep.
     """
 
     def __init__(self, clock: Clock, qps: float, burst: int) -> None:
         self._clock = clock
         self._interval = 1 / qps if qps > 0 else 0.0
         self._allowance = max(burst, 1) * self._interval
-        # The moment at which the bucket is full; a request moves it on by one interval.
+        # The time at which the bucket is full again; each request moves it by one interval.
         self._full_at = 0.0
 
     def reserve(self) -> float:
-        """Take a token; the seconds to wait before using it."""
+        """Take a token and return the seconds to wait before using it."""
         if not self._interval:
             return 0.0
         now = self._clock.monotonic()
@@ -90,25 +90,25 @@ class RateLimiter:
         return max(0.0, self._full_at - self._allowance - now)
 
     async def acquire(self) -> None:
-        """Wait for a token. A waiter that is cancelled has spent its token all the same."""
+        """Wait for a token. A waiter that is cancelled has consumed its token nevertheless."""
         delay = self.reserve()
         if delay > 0:
             await self._clock.sleep(delay)
 
 
-# Which failed requests are sent again, and when.
+# Which failed requests are retried, and when.
 #
-# - The server asked for it (429 or 5xx with Retry-After): always, whatever the verb; it says that it did not act.
+# - The server requested it (429 or 5xx with Retry-After): always, whatever the verb; the server has not acted.
 # - The request never left this machine (connection refused, no route, TLS failure): always.
-# - The connection broke after sending: only if repeating is harmless. A repeated update or delete may then be answered
+# - The connection broke after sending: only if repeating is harmless. A repeated update or delete may then result in
 #   409 or 404 although the first attempt succeeded, so callers re-read on those, as they must anyway.
-# - A create (or JSON patch) whose connection broke is not sent again: it may have been applied, and only its caller
-#   knows how to find out. The error says so (``TransportError.maybe_applied``).
+# - A create (or JSON patch) whose connection broke is not retried: it may have been applied, and only its caller
+#   knows how to find out. The error states so (``TransportError.maybe_applied``).
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Delays are seconds. ``attempts`` below count the failures before the one that is asked about."""
+    """Delays are in seconds. ``attempts`` below is the number of previous failures."""
 
     random: random.Random = field(repr=False)
     max_server_retries: int = 10
@@ -117,14 +117,14 @@ class RetryPolicy:
     max_backoff: float = 5.0
 
     def after_response(self, status: int, retry_after: float | None, attempts: int) -> float | None:
-        """The pause before asking again, or None when the response stands."""
+        """Return the delay before a retry, or None if the response is final."""
         if retry_after is None or not (status == 429 or status >= 500) or attempts >= self.max_server_retries:
             return None
-        # Spread over a tenth more: all whom an overloaded server sends away come back otherwise at the same moment.
+        # Spread over a tenth more, or all clients that an overloaded server rejects would come back at the same moment.
         return retry_after * self.random.uniform(1.0, 1.1)
 
     def after_error(self, error: TransportError, *, repeatable: bool, attempts: int) -> float | None:
-        """The pause before connecting again, or None when the error stands."""
+        """Return the delay before reconnecting, or None if the error is final."""
         if attempts >= self.max_connection_retries or (error.maybe_applied and not repeatable):
             return None
         ceiling = min(self.max_backoff, self.initial_backoff * float(2**attempts))
@@ -140,7 +140,7 @@ _READS: Final = ("GET", "HEAD")
 
 @dataclass(slots=True)
 class _RetryState:
-    """What one call has been through; most go through nothing and have none."""
+    """The retries of one call; most calls have none."""
 
     give_up_at: float
     responses: int = 0
@@ -179,8 +179,8 @@ class Sender:
         self._may_write: Callable[[], bool] | None = None
 
     def fenced(self, may_write: Callable[[], bool]) -> Sender:
-        """A sender over the same connections and limits that changes nothing unless ``may_write`` says so. It is asked
-        last of all, when a request has waited for its turn and nothing but sending it is left."""
+        """Return a sender over the same connections and limits that sends writes only while ``may_write`` returns true.
+        The check is made last, when the request has waited for its connection and only has to be sent."""
         fenced = copy(self)
         fenced._headers = {}
         fenced._headers_for = ""
@@ -188,7 +188,7 @@ class Sender:
         return fenced
 
     async def call(self, request: Request) -> bytes:
-        """The body of the response. Raises ApiStatusError or TransportError, CredentialError when we cannot sign in."""
+        """Return the body of the response. Raises ApiStatusError, TransportError or CredentialError."""
         started = self._monotonic()
         try:
             return await self._until_response(request, self._exchange, started)
@@ -196,7 +196,7 @@ class Sender:
             self._metrics.took(request.method, self._monotonic() - started)
 
     async def stream(self, request: Request) -> Stream:
-        """The response of a watch once it has begun; the deadline is that of its beginning."""
+        """Return the response of a watch once it has begun; the deadline applies to its beginning."""
         return await self._until_response(request, self._open, self._monotonic())
 
     async def close(self) -> None:
@@ -261,7 +261,7 @@ class Sender:
     async def _recover(
         self, request: Request, authorization: str, error: TransportError | ApiStatusError, retry_state: _RetryState
     ) -> None:
-        """Do what has to come before the next attempt, or raise ``error`` where there is to be none."""
+        """Prepare the next attempt (wait, renew credentials), or raise ``error`` if there is none."""
         if isinstance(error, TransportError):
             self._metrics.attempted(request.method)
             delay = self._retry.after_error(error, repeatable=request.repeatable, attempts=retry_state.errors)

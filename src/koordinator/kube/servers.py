@@ -1,7 +1,7 @@
-"""The HTTP servers of a program, by the addresses that it was told to serve at.
+"""The HTTP servers of a program, by listen address.
 
-Nothing that knows HTTP is loaded before the first of them starts: that takes a quarter of a second and 15 MiB, and a
-program that serves nothing, or has not come so far, does without.
+The HTTP modules are imported only when the first server starts: that takes a quarter of a second and 15 MiB, which a
+program that serves nothing, or fails before, does not need.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Routes = Callable[["HealthServer"], None]
-"""Adds routes to a server before it starts; the place to import what handles requests."""
+"""Adds routes to a server before it starts; the place to import the request handlers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class _Planned:
 
 
 class Servers:
-    """``add`` what is to be served, then enter this as a context: it serves within. Each server answers health and
-    metrics, beside the routes of its own."""
+    """The planned servers: ``add`` them, then enter this as a context, in which they serve. Each server serves health
+    and metrics, beside its own routes."""
 
     def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics = metrics
@@ -56,12 +56,12 @@ class Servers:
         profiles: bool = False,
         dispensable: str = "",
     ) -> None:
-        """Serve at ``address``, if it is one; over TLS where there is a ``certificate``. Its files are read at
-        the start; ``certificate.reload_if_changed`` is the body of a loop that notices newer ones.
+        """Serve at ``address`` unless it is empty; over TLS if there is a ``certificate``. Its files are read at the
+        start; ``certificate.reload_if_changed`` is the body of a loop that reloads changed files.
 
-        ``profiles`` adds ``/debug/pprof``. Where ``dispensable`` says what is served, such as ``profiles are not
-        served, see --pprof-addr``, an address that cannot be had costs a warning with these words; otherwise it is an
-        OSError at the start.
+        ``profiles`` adds ``/debug/pprof``. If ``dispensable`` is set, such as to ``profiles are not served, see
+        --pprof-addr``, an unavailable address is logged as a warning with this text; otherwise it is an OSError at the
+        start.
         """
         if address.port:
             self._planned.append(

@@ -1,7 +1,7 @@
 """The HTTP server of a program: health, readiness and metrics, plus the routes that the program adds.
 
-Health answers are upstream's to the letter, because probes and people read them: ``ok``, a line per check with
-``?verbose``, the failed ones without their reason (the endpoint is public; the reason is logged).
+Health responses are exactly upstream's, because probes and people read them: ``ok``, a line per check with
+``?verbose``, failed checks without their reason (the endpoint is public; the reason is logged).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TEXT = {"X-Content-Type-Options": "nosniff"}
 
 
 class HealthServer:
-    """Serves until ``stop``. ``port`` 0 takes a free one; ``bound_port`` tells which."""
+    """Serves until ``stop``. ``port`` 0 selects a free port, which ``bound_port`` returns."""
 
     def __init__(
         self,
@@ -51,15 +51,15 @@ class HealthServer:
         self.add_metrics("/metrics/slis", self._health_metrics.metrics)
 
     def add_route(self, path: str, handler: Handler, method: str = "GET") -> None:
-        """Serve one more path, such as ``/configz``; before ``start``."""
+        """Add a path, such as ``/configz``; before ``start``."""
         self._application.router.add_route(method, path, handler)
 
     def add_metrics(self, path: str, metrics: Metrics) -> None:
-        """Serve one more registry; before ``start``."""
+        """Serve the metrics of another registry at ``path``; before ``start``."""
         self.add_route(path, _metrics_handler(metrics))
 
     def add_configuration(self, document: Callable[[], Any]) -> None:
-        """Serve the configuration in force, defaults filled in, at ``/configz``; before ``start``."""
+        """Serve the effective configuration, including defaults, at ``/configz``; before ``start``."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             return json_response({"componentconfig": document()})
@@ -67,7 +67,7 @@ class HealthServer:
         self.add_route("/configz", handle)
 
     async def start(self) -> None:
-        """Listen. Raises OSError when the address cannot be had."""
+        """Start listening. Raises OSError if the address is unavailable."""
         runner = web.AppRunner(self._application, access_log=None, shutdown_timeout=2.0)
         await runner.setup()
         try:
@@ -82,7 +82,7 @@ class HealthServer:
         logger.info("serving health and metrics on %s://%s:%d", scheme, self._host, self.bound_port)
 
     async def stop(self) -> None:
-        """Stop listening; requests in hand get two seconds."""
+        """Stop listening; running requests get two seconds to finish."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -131,7 +131,7 @@ class HealthServer:
 
 
 def json_response(document: Any, status: int = 200) -> web.Response:
-    """A document, which may have structs, as JSON."""
+    """Return a JSON response with a document, which may contain structs."""
     return web.Response(
         status=status, body=encode(to_document(document)), content_type="application/json", charset="utf-8"
     )

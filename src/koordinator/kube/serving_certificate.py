@@ -1,7 +1,7 @@
-"""The TLS context of a server whose certificate changes while it runs.
+"""The TLS context of a server whose certificate is rotated while it runs.
 
-Each connection takes the newest certificate at its handshake; those that are open keep theirs until they end, so that
-nothing in hand is dropped.
+Each connection gets the newest certificate at its handshake; open connections keep theirs until they end, so that no
+running request is dropped.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _PROTOCOLS: Final = ("http/1.1",)
 
 
 class ServingCertificateError(KoordinatorError):
-    """The files of a certificate cannot be served; the text names them."""
+    """Unusable certificate files; the message names them."""
 
 
 class ServingCertificate:
-    """Serves the pair of a certificate's file and its key's. ``context`` is for the server; it stays the same."""
+    """Serves a certificate file with its key file. The server's ``context`` stays the same object."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._certificate = certificate
@@ -37,13 +37,13 @@ class ServingCertificate:
 
     @classmethod
     def in_folder(cls, folder: Path) -> Self:
-        """The pair under the names that it has in a mounted Secret."""
+        """Return the pair under the file names of a mounted Secret."""
         return cls(folder / "tls.crt", folder / "tls.key")
 
     def reload(self) -> bool:
-        """Take the files as they are now; True when they were not those in use.
+        """Load the files. Returns True if they differ from those in use.
 
-        Raises ServingCertificateError where they cannot be used; what was in use stays so.
+        Raises ServingCertificateError if they are unusable; the previous certificate then stays in use.
         """
         certificate, key = self._certificate, self._key
         try:
@@ -58,12 +58,12 @@ class ServingCertificate:
         return True
 
     async def reload_if_changed(self) -> None:
-        """Reload what somebody else has written; the body of a loop."""
+        """Reload if the files have changed; the body of a loop."""
         if self.reload():
             logger.info("serving the certificate that has appeared in %s", self._certificate)
 
     def _present(self, connection: ssl.SSLObject, server_name: str | None, context: ssl.SSLContext) -> int | None:
-        """Called by the TLS library at each handshake, also for clients that name no server."""
+        """Called by OpenSSL at each handshake, also for clients that send no server name."""
         if self._current is None:
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
         connection.context = self._current

@@ -14,7 +14,7 @@ from koordinator.api.meta import Object
 T = TypeVar("T", bound=Object)
 
 IndexFunction = Callable[[T], Iterable[str]]
-"""The values under which an object is found; none leaves it out of the index."""
+"""The values under which the index has an object; none excludes it from the index."""
 
 NAMESPACE_INDEX = "namespace"
 
@@ -58,7 +58,7 @@ class _Index(Generic[T]):
 
 
 class Store(Generic[T]):
-    """Objects by ``namespace/name``; written by the informer alone, read by anybody on the loop."""
+    """Objects by ``namespace/name``; written by the informer only, read by any code on the event loop."""
 
     def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
         self._objects: dict[str, T] = {}
@@ -74,24 +74,24 @@ class Store(Generic[T]):
         return iter(self._objects)
 
     def get(self, key: str) -> T | None:
-        """The object with this ``namespace/name`` (the name alone for cluster-scoped kinds)."""
+        """Return the object with this ``namespace/name`` (the name alone for cluster-scoped kinds); None if absent."""
         return self._objects.get(key)
 
     def find(self, name: str, namespace: str = "") -> T | None:
-        """The object with this name."""
+        """Return the object with this name; None if absent."""
         return self._objects.get(f"{namespace}/{name}" if namespace else name)
 
     def values(self) -> ValuesView[T]:
-        """A live view of all objects: do not await while iterating over it."""
+        """Return a live view of all objects: do not await while iterating over it."""
         return self._objects.values()
 
     def by_index(self, name: str, value: str) -> list[T]:
-        """The objects that index ``name`` files under ``value``; KeyError for an index that does not exist."""
+        """Return the objects that the index ``name`` has under ``value``; KeyError for an unknown index."""
         bucket = self._indexes[name].buckets.get(value)
         return list(bucket.values()) if bucket else []
 
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
-        """Index the objects in another way; ValueError when the name is taken by a different function."""
+        """Add an index; ValueError if an index of that name has a different function."""
         if name in self._indexes:
             if self._indexes[name].function is not function:
                 raise ValueError(f"index {name!r} exists with another function")
@@ -101,17 +101,17 @@ class Store(Generic[T]):
             index.replace(key, (), obj, index.values_of(obj))
 
     def put(self, key: str, obj: T) -> None:
-        """Add or replace. An index function that raises leaves the store as it was."""
+        """Add or replace an object. If an index function raises, the store is unchanged."""
         if self._indexes:
             old = self._objects.get(key)
-            # All functions first: one that raises must leave every index as it was.
+            # Call all index functions first: if one raises, every index must stay as it was.
             after = [index.values_of(obj) for index in self._indexes.values()]
             for index, values in zip(self._indexes.values(), after, strict=True):
                 index.replace(key, index.values_of(old), obj, values)
         self._objects[key] = obj
 
     def remove(self, key: str) -> T | None:
-        """Remove and return the object, if it is there."""
+        """Remove and return the object; None if absent."""
         old = self._objects.pop(key, None)
         if old is not None:
             for index in self._indexes.values():

@@ -1,7 +1,7 @@
-"""Time limits of what is there by the hundred: requests on their way, watches.
+"""Time limits for things that exist by the hundred: requests in flight, watches.
 
-One sweeper looks at all of them twice a second, so that to begin and to end one costs next to nothing. Whatever else
-has to end in time is awaited with a deadline of its own (``koordinator.base.deadline``).
+One task checks all limits twice a second, so that starting and ending one costs next to nothing. Other awaits have a
+deadline of their own (``koordinator.base.deadline``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SWEEP_SECONDS = 0.5
 
 
 class Limit:
-    """Ends at ``at``, in monotonic seconds: never, until somebody says when."""
+    """Expires at ``at``, in monotonic seconds; infinite until ``extend`` is called."""
 
     __slots__ = ("at", "expire", "expired")
 
@@ -27,7 +27,7 @@ class Limit:
 
 
 class TimeLimits:
-    """Calls ``expire`` of each limit that has passed, within half a second of the moment; that limit is over then."""
+    """Calls ``expire`` of each limit within half a second after it has passed, and removes the limit."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -35,13 +35,13 @@ class TimeLimits:
         self._sweeper: asyncio.Task[None] | None = None
 
     def add(self, limit: Limit) -> None:
-        """Watch over ``limit`` until it is removed."""
+        """Check ``limit`` until it is removed."""
         self._limits[limit] = None
         if self._sweeper is None:
             self._sweeper = asyncio.create_task(self._sweep(), name="kube-client-time-limits")
 
     def extend(self, limit: Limit, seconds: float) -> None:
-        """Let it end ``seconds`` from now."""
+        """Let ``limit`` expire ``seconds`` from now."""
         limit.at = self._clock.monotonic() + seconds
 
     def remove(self, limit: Limit) -> None:

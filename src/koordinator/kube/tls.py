@@ -27,7 +27,7 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class TLSSettings:
-    """Whom to trust and who we are. Without an authority the machine's own ones are trusted."""
+    """The trusted CA and the client's certificate. Without a CA, those of the machine are trusted."""
 
     authority_file: str = ""
     authority: bytes = field(default=b"", repr=False)
@@ -36,17 +36,17 @@ class TLSSettings:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that a context is made of."""
+        """The files from which a context is built."""
         pair = self.key_pair or KeyPair()
         return tuple(path for path in (self.authority_file, pair.certificate_file, pair.key_file) if path)
 
 
 def build_context(settings: TLSSettings, key_pair: KeyPair | None = None) -> ssl.SSLContext:
-    """A client context of TLS 1.2 or later. ``key_pair`` takes the place of the settings' own.
+    """Return a client context for TLS 1.2 or later. ``key_pair`` replaces that of the settings.
 
-    Raises CredentialError naming the certificate or key that cannot be used.
+    Raises CredentialError naming the unusable certificate or key.
     """
-    # Not ssl.create_default_context: newer Pythons make it refuse the authorities that kubeadm and k3s generate.
+    # Not ssl.create_default_context: with newer Pythons it rejects the CA certificates that kubeadm and k3s generate.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -89,13 +89,13 @@ def _present(context: ssl.SSLContext, pair: KeyPair) -> None:
 
 
 def _no_password() -> str:
-    """Without this OpenSSL would ask on the terminal, and a program would hang."""
+    """Without this callback, OpenSSL would prompt on the terminal, and a program would hang."""
     raise ValueError("the private key is encrypted")
 
 
 @contextmanager
 def _as_file(data: bytes, path: str) -> Iterator[str]:
-    """OpenSSL loads keys from files alone; data goes through one that never reaches a disk where that is possible."""
+    """Yield the path of a file with the data (in memory if possible), because OpenSSL loads keys from files only."""
     if not data:
         yield path
     elif hasattr(os, "memfd_create"):
@@ -117,7 +117,7 @@ def _reason(error: Exception) -> str:
 
 
 class RotatingContext:
-    """The current context; looks once a minute whether the files behind it have changed."""
+    """The current context; checks once a minute whether its files have changed."""
 
     def __init__(self, settings: TLSSettings, clock: Clock) -> None:
         self._settings = settings
@@ -133,9 +133,9 @@ class RotatingContext:
         self._key_pair = key_pair
 
     def refresh(self) -> bool:
-        """Rebuild the context if its files changed since the last look; True when it is a new one.
+        """Rebuild the context if its files have changed since the last check. Returns True if it is a new one.
 
-        Raises CredentialError while the files do not fit together; the old context remains.
+        Raises CredentialError while certificate and key do not match; the old context remains.
         """
         now = self._clock.monotonic()
         if now < self._check_at or not self._settings.files:

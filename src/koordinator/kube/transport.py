@@ -1,8 +1,8 @@
-"""HTTP to one API server: what everything above it hands over and gets back.
+"""The interface of HTTP transports to one API server.
 
-An encoded target and finished headers go in, a status, headers and bytes come out. What HTTP libraries offer beyond
-that (cookies, redirects, decompression, per-request time limits) has no place here: it costs more than the request
-itself when a scheduler binds a thousand pods a second.
+Callers pass an encoded target and complete headers, and get a status, headers and bytes. Further features of HTTP
+libraries (cookies, redirects, decompression, per-request time limits) are left out: they would cost more than the
+request itself when a scheduler binds a thousand pods a second.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the API server is, and how it is reached. ``url`` ends without a slash and may have a path."""
+    """The address of the API server and its proxy. ``url`` ends without a slash and may have a path."""
 
     url: str
     proxy: str = ""
@@ -23,7 +23,7 @@ class Endpoint:
 
 
 class Response(Protocol):
-    """A whole response."""
+    """A complete response."""
 
     @property
     def status(self) -> int: ...
@@ -42,20 +42,20 @@ class Stream(Protocol):
     headers: Mapping[str, str]
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body piece by piece. Raises TransportError when it breaks off."""
+        """Yield the body piece by piece. Raises TransportError if it breaks off."""
         ...
 
     async def read(self) -> bytes:
-        """All of the body, for answers that turn out to be failures."""
+        """Return the whole body, for responses that are failures."""
         ...
 
     def abort(self) -> None:
-        """Cut the connection: whoever waits for a chunk gets a TransportError."""
+        """Close the connection: a reader that waits for a chunk gets a TransportError."""
         ...
 
 
 class Transport(Protocol):
-    """One API server. Both verbs raise TransportError; any status is a response."""
+    """Requests to one API server. Both methods raise TransportError; a response with any status is returned."""
 
     async def request(
         self,
@@ -67,8 +67,8 @@ class Transport(Protocol):
         give_up_at: float,
         may_send: Callable[[], bool] | None = None,
     ) -> Response:
-        """Ask once, until ``give_up_at`` (monotonic seconds). ``may_send`` is called when nothing but sending is left
-        to do; where it says no, nothing is sent and FencedError raised."""
+        """Send one request; give up at ``give_up_at`` (monotonic seconds). ``may_send`` is called directly before
+        sending; if it returns false, nothing is sent and FencedError is raised."""
         ...
 
     async def stream(
@@ -76,7 +76,7 @@ class Transport(Protocol):
     ) -> Stream: ...
 
     def use_tls(self, context: ssl.SSLContext) -> None:
-        """Open connections with other certificates from now on; those that are open are used until they close."""
+        """Use another TLS context for new connections; open connections are used until they close."""
         ...
 
     async def close(self) -> None: ...

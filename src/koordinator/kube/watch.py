@@ -1,4 +1,4 @@
-"""A watch's bytes to events: lines of bounded length, each a typed change, an expiry or a failure."""
+"""Decodes a watch's bytes into events: lines of bounded length, each a change, an expiry or an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from koordinator.kube.errors import TransportError
 from koordinator.kube.interface import Malformed, WatchEvent
 
 T = TypeVar("T", bound=Object)
-# etcd refuses objects over 1.5 MiB; as JSON with managed fields they may be a few times that.
+# etcd rejects objects over 1.5 MiB; as JSON with managed fields they may be a few times larger.
 MAX_LINE_BYTES = 32 << 20
 _CHANGES: dict[str, Literal["ADDED", "MODIFIED", "DELETED"]] = {
     "ADDED": "ADDED",
@@ -35,7 +35,7 @@ class _RawEvent(WireStruct):
 
 
 class LineSplitter:
-    """Chunks in, whole lines out. Raises TransportError for a line over ``limit`` bytes."""
+    """Splits chunks into complete lines. Raises TransportError for a line over ``limit`` bytes."""
 
     def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
         self._limit = limit
@@ -43,7 +43,7 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that ``chunk`` completes."""
+        """Return the lines that ``chunk`` completes."""
         if self._size + len(chunk) > self._limit:
             self._check(chunk)
         lines = chunk.split(b"\n")
@@ -64,12 +64,12 @@ class LineSplitter:
 
     @property
     def pending(self) -> int:
-        """Bytes of a line that has not ended yet."""
+        """The number of bytes of the incomplete line."""
         return self._size
 
 
 class EventReader(Generic[T]):
-    """The events of one watch, as its bytes arrive."""
+    """Decodes the events of one watch as its bytes arrive."""
 
     def __init__(self, kind: Kind[T]) -> None:
         self._kind = kind
@@ -77,8 +77,8 @@ class EventReader(Generic[T]):
         self._decode: Callable[[bytes], _TypedEvent[T]] = codec.decoder(_TypedEvent[kind.type])  # type: ignore[name-defined]
 
     def feed(self, chunk: bytes) -> Iterator[WatchEvent[T]]:
-        """The events that ``chunk`` completes. Raises ApiStatusError for an ERROR event, TransportError for what is no
-        event, after those before it."""
+        """Yield the events that ``chunk`` completes. Raises ApiStatusError for an ERROR event, TransportError for a
+        line that is not an event, after the events before it."""
         for line in self._splitter.feed(chunk):
             try:
                 typed = self._decode(line)
@@ -92,13 +92,13 @@ class EventReader(Generic[T]):
                 yield _decode_slowly(self._kind, line)
 
     def end(self) -> None:
-        """There is nothing more. Raises TransportError when something is missing."""
+        """End of the stream. Raises TransportError if a line is incomplete."""
         if self._splitter.pending:
             raise TransportError(f"the watch ended in the middle of a line, after {self._splitter.pending} bytes of it")
 
 
 def _decode_slowly(kind: Kind[T], line: bytes) -> WatchEvent[T]:
-    """Events whose object is not of the kind: bookmarks, failures, malformed objects."""
+    """Decode events whose object is not of the kind: bookmarks, errors, malformed objects."""
     try:
         event = codec.decode(line, _RawEvent)
         if event.type == "ERROR":

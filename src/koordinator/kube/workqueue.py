@@ -1,8 +1,7 @@
-"""The work queue of controllers: an item is never worked on twice at once, and never forgotten.
+"""The work queue of controllers: an item is never processed twice concurrently, and never lost.
 
-client-go's semantics: an item that is added again while it waits is worked on once; one that is added while it is being
-worked on waits until ``done`` and then comes again. Items may be added after a pause, or after the pause that a rate
-limiter decides on.
+client-go's semantics: an item that is added again while it waits is processed once; one that is added while it is being
+processed is queued again after ``done``. Items may be added after a delay, or after the delay of a rate limiter.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ K = TypeVar("K", bound=Hashable)
 
 
 class QueueShutDown(KoordinatorError):
-    """``get`` on a queue that was shut down and has nothing left."""
+    """``get`` on a queue that was shut down and is empty."""
 
 
 class WorkQueue(Generic[K]):
-    """For one event loop. ``run_timers`` must run beside the workers for items that are added with a pause."""
+    """For one event loop. ``run_timers`` must run beside the workers for items that are added with a delay."""
 
     def __init__(self, clock: Clock, limiter: ItemRateLimiter[K] | None = None) -> None:
         self._clock = clock
@@ -42,16 +41,16 @@ class WorkQueue(Generic[K]):
         self._shutting_down = False
 
     def __len__(self) -> int:
-        """How many items are ready (not those that wait out a pause, nor those being worked on)."""
+        """The number of ready items (neither delayed nor being processed)."""
         return len(self._queue)
 
     @property
     def waiting(self) -> int:
-        """How many items wait out a pause."""
+        """The number of delayed items."""
         return len(self._due)
 
     def add(self, item: K) -> None:
-        """Make the item ready, unless it is already, or the queue was shut down."""
+        """Make the item ready, unless it already is, or the queue was shut down."""
         if self._shutting_down or item in self._dirty:
             return
         self._dirty.add(item)
@@ -59,7 +58,7 @@ class WorkQueue(Generic[K]):
             self._push(item)
 
     def add_after(self, item: K, seconds: float) -> None:
-        """Add the item when ``seconds`` have passed; of two pauses for one item the earlier end counts."""
+        """Add the item after ``seconds``; of two delays for one item the one that ends earlier counts."""
         if self._shutting_down:
             return
         if seconds <= 0:
@@ -73,18 +72,18 @@ class WorkQueue(Generic[K]):
         self._earlier.set()
 
     def add_rate_limited(self, item: K) -> None:
-        """Add the item after the pause that the rate limiter decides on."""
+        """Add the item after the delay of the rate limiter."""
         self.add_after(item, self._limiter.when(item))
 
     def forget(self, item: K) -> None:
-        """The item succeeded or was given up: its next failure is its first. It still has to be ``done``."""
+        """Reset the item's failures, because it succeeded or was given up. ``done`` must still be called."""
         self._limiter.forget(item)
 
     def retries(self, item: K) -> int:
         return self._limiter.retries(item)
 
     async def get(self) -> K:
-        """Wait for an item and take it; call ``done`` with it afterwards. Raises QueueShutDown at the end."""
+        """Wait for an item and take it; call ``done`` afterwards. Raises QueueShutDown if shut down and empty."""
         while not self._queue:
             if self._shutting_down:
                 raise QueueShutDown("the work queue was shut down")
@@ -93,7 +92,7 @@ class WorkQueue(Generic[K]):
             try:
                 await getter
             except asyncio.CancelledError:
-                # The wake-up that this getter may have had already belongs to another one now.
+                # If this getter had been woken already, pass the wake-up on to another one.
                 if getter.done() and not getter.cancelled():
                     self._wake_one()
                 raise
@@ -103,13 +102,13 @@ class WorkQueue(Generic[K]):
         return item
 
     def done(self, item: K) -> None:
-        """The work on the item ended, well or not; if it was added meanwhile, it is ready now."""
+        """Mark the item as processed, successfully or not; if it was added meanwhile, it is ready now."""
         self._processing.discard(item)
         if item in self._dirty:
             self._push(item)
 
     def shut_down(self) -> None:
-        """Accept no more; ``get`` hands out what is ready and then raises. Items in a pause are dropped."""
+        """Accept no more items; ``get`` returns the ready ones and then raises. Delayed items are dropped."""
         self._shutting_down = True
         self._waiting.clear()
         self._due.clear()
@@ -117,7 +116,7 @@ class WorkQueue(Generic[K]):
             self._wake_one()
 
     async def run_timers(self) -> None:
-        """Add the items whose pause is over; runs until cancelled."""
+        """Add the items whose delay is over; runs until cancelled."""
         while True:
             self._earlier.clear()
             self._add_due()
@@ -131,7 +130,7 @@ class WorkQueue(Generic[K]):
         now = self._clock.monotonic()
         while self._waiting and self._waiting[0][0] <= now:
             due, _, item = heapq.heappop(self._waiting)
-            # An entry that an earlier one replaced stays in the heap and means nothing any more.
+            # An entry that was replaced by an earlier one stays in the heap and is ignored.
             if self._due.get(item) == due:
                 del self._due[item]
                 self.add(item)
@@ -164,9 +163,9 @@ async def run_workers(
     workers: int,
     on_error: Callable[[K, Exception], None],
 ) -> None:
-    """Work on a queue with ``workers`` tasks until it is shut down.
+    """Process a queue with ``workers`` tasks until it is shut down.
 
-    An item whose work raises is given to ``on_error`` and comes again after its growing pause.
+    An item whose processing raises is passed to ``on_error`` and retried after a growing delay.
     """
 
     async def worker() -> None:

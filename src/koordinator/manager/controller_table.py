@@ -1,4 +1,4 @@
-"""Every controller that exists, by the name that ``--controllers`` knows it by."""
+"""All controllers, by the names that ``--controllers`` uses."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ BUILT: Final[Mapping[str, ControllerMaker]] = {
     QuotaProfileController.name: QuotaProfileController,
 }
 ALWAYS: Final[Mapping[str, ControllerMaker]] = {ProfileReview.name: ProfileReview}
-"""Those that no flag names, since the original has none: they run on the leader where there is something for them."""
+"""Controllers that the original does not have and no flag names: the leader runs them where they have work to do."""
 GATES: Final[Mapping[str, str]] = {ColocationProfileController.name: features.COLOCATION_PROFILE_CONTROLLER}
 """The feature gates of controllers that have one."""

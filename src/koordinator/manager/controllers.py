@@ -1,4 +1,4 @@
-"""What controllers are made of, which of them run here, and how they count what they write."""
+"""The dependencies of controllers, the choice of those that run, and the counters of their writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NO_GATES: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class ControllerContext:
-    """What controllers are made of. ``client`` refuses to write once this replica leads no more."""
+    """The dependencies of controllers. ``client`` refuses to write once this replica is no longer the leader."""
 
     client: Client
     informers: InformerSet
@@ -37,16 +37,16 @@ class ControllerContext:
     clock: Clock
     random: Random
     extensions: tuple[NodeSLOExtension, ...] = ()
-    """What other packages add to NodeSLOs."""
+    """The parts of NodeSLOs that other packages add."""
 
     @cached_property
     def slo_configuration(self) -> SLOConfigurationSource:
-        """The SLO ConfigMap, followed once for all controllers."""
+        """The SLO ConfigMap, watched once for all controllers."""
         return SLOConfigurationSource(self.informers, self.options, self.events, self.metrics, self.extensions)
 
     @cached_property
     def reconcilers(self) -> Reconcilers:
-        """One for all controllers."""
+        """The factory of reconcilers, shared by all controllers."""
         return Reconcilers(self.clock, self.metrics, "koordinator_manager_reconcile_total")
 
 
@@ -56,8 +56,8 @@ ControllerMaker = Callable[[ControllerContext], Controller]
 def make_controllers(
     context: ControllerContext, built: Mapping[str, ControllerMaker], gates: Mapping[str, str] = _NO_GATES
 ) -> dict[str, Controller]:
-    """Those of ``built``, which has all, that ``--controllers`` switches on; the others are said once. ``gates`` names
-    the feature gates that must be on as well."""
+    """The controllers of ``built``, a table of all, that ``--controllers`` enables; the disabled ones are logged.
+    ``gates`` maps a controller to the feature gate that must be enabled as well."""
     made: dict[str, Controller] = {}
     for name in CONTROLLERS:
         gate = gates.get(name)
@@ -71,7 +71,7 @@ def make_controllers(
 
 
 class Outcomes:
-    """How often something worked and how often it did not, by what was done.
+    """Counts successes and failures, by operation.
 
     The names are the original's (pkg/slo-controller/metrics). Its counters do not end in ``_total``, which ours must:
     they are gauges here that only grow.

@@ -1,4 +1,4 @@
-"""What the environment says about the webhooks: where they are served, under which name, and where certificates live.
+"""The webhook settings from environment variables: serving address, host name, and where certificates are kept.
 
 The original takes these from the environment, not from flags, so that manifests of it start this program unchanged.
 """
@@ -23,7 +23,7 @@ _WRITERS: Final = ("", FILE_WRITER, SECRET_WRITER)
 
 @dataclass(frozen=True, slots=True)
 class WebhookEnvironment:
-    """The variables with the original's defaults."""
+    """The variables, with the original's defaults."""
 
     port: int = installation.WEBHOOK_PORT
     host: str = ""
@@ -38,7 +38,7 @@ class WebhookEnvironment:
 
     @property
     def certified_name(self) -> str:
-        """The name that the serving certificate must be good for."""
+        """The DNS name or address that the serving certificate must be valid for."""
         return self.host or f"{self.service}.{self.namespace}.svc"
 
     @property
@@ -50,7 +50,7 @@ class WebhookEnvironment:
 
 
 def read_environment(variables: Mapping[str, str]) -> WebhookEnvironment:
-    """An empty variable counts as absent. Raises ConfigurationError naming the variable."""
+    """Parse the variables; an empty one counts as absent. Raises ConfigurationError naming the variable."""
     default = WebhookEnvironment()
 
     def text(name: str, otherwise: str) -> str:

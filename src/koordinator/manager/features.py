@@ -72,11 +72,11 @@ WITHOUT_EFFECT: Final = {
     "PriorityTransformer": Feature(default=False),
     "DisablePVCReservation": Feature(default=False, stage=Stage.BETA),
 }
-"""Gates that the original's manager takes since one table serves all of its programs, and never reads."""
+"""Gates that the original's manager accepts, since one table serves all of its programs, and never reads."""
 
 
 def make_features() -> FeatureGates:
-    """All gates that koord-manager takes, at their defaults."""
+    """All gates that koord-manager accepts, at their defaults."""
     gates = FeatureGates({name: Feature(default=True, stage=Stage.BETA) for name in _ON})
     gates.add({name: Feature(default=False) for name in _OFF})
     gates.add(WITHOUT_EFFECT)

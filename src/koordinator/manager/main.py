@@ -1,4 +1,4 @@
-"""The program koord-manager: flags and environment in, a running manager out."""
+"""The entry point of koord-manager: parses flags and environment, and runs the manager."""
 
 from __future__ import annotations
 

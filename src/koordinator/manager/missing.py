@@ -1,4 +1,4 @@
-"""What koord-manager needs and the cluster lacks: one sentence each, with the command that installs it."""
+"""Error messages for what koord-manager needs and the cluster lacks, each with the command that installs it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from koordinator.base.errors import KoordinatorError
 
 
 class NotInstalledError(KoordinatorError):
-    """The cluster lacks something; the text names it, and how it is installed."""
+    """An object or CRD that the cluster lacks; the message names it and the command that installs it."""
 
 
 def missing_namespace(namespace: str, holds: str) -> str:
-    """``holds`` is what is to be made there."""
+    """The message for a missing namespace; ``holds`` is what the manager would create there."""
     return f"namespace {namespace}, where {holds} is kept, does not exist: kubectl create namespace {namespace}"
 
 
 class WebhookConfigurationName(NamedTuple):
-    """``variable`` of the environment says ``name``, which is ``default`` where our manifests are installed."""
+    """The configuration's ``name`` from the environment ``variable``, and the ``default`` that our manifests
+    install."""
 
     kind: str
     name: str
@@ -47,6 +48,6 @@ def missing_slo_configuration(name: str, default: str, namespace: str) -> str:
 
 
 def install_command(part: str, namespace: str) -> str:
-    """What installs one part of our manifests."""
+    """The command that installs one part of our manifests."""
     elsewhere = "" if namespace == NAMESPACE else f" --namespace {namespace}"
     return f"koord manifests --only {part}{elsewhere} | kubectl apply -f -"

@@ -1,4 +1,4 @@
-"""The options of koord-manager from its command line, by the parts that read them."""
+"""The options of koord-manager, grouped by the part that reads them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROFILE_ADDRESS: Final = ListenAddress("127.0.0.1", 8090)
 
 @dataclass(frozen=True, slots=True)
 class PodEnhancedValidatorOptions:
-    """The ConfigMap of further rules for pods."""
+    """The ConfigMap of additional validation rules for pods."""
 
     config_namespace: str = NAMESPACE
     config_name: str = "pod-enhanced-validator-config"
@@ -33,7 +33,7 @@ class PodEnhancedValidatorOptions:
 
 @dataclass(frozen=True, slots=True)
 class QuotaUpdateOptions:
-    """How hard the pod webhook tries to write what a quota has used."""
+    """How often, and with which pauses, the pod webhook retries to write a quota's usage."""
 
     max_retries: int = 3
     retry_jitter: timedelta = timedelta(0)
@@ -43,7 +43,7 @@ class QuotaUpdateOptions:
 
 @dataclass(frozen=True, slots=True)
 class ColocationProfileOptions:
-    """How the colocation profile controller brings existing pods in line."""
+    """How the colocation profile controller updates existing pods."""
 
     reconcile_by_default: bool = False
     reconcile_interval: timedelta = timedelta(seconds=30)
@@ -55,13 +55,13 @@ class ColocationProfileOptions:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Everything, with the original's defaults but for the addresses, which are loopback here."""
+    """All options, with the original's defaults except for the addresses, which are loopback here."""
 
     kubeconfig: str = ""
     qps: int = 30
     burst: int = 50
     namespace: str = ""
-    """Of everything that is watched; empty is all."""
+    """The namespace of the watched pods, quotas and quota profiles; empty for all."""
     metrics_address: ListenAddress = METRICS_ADDRESS
     health_address: ListenAddress = HEALTH_ADDRESS
     profile_address: ListenAddress = PROFILE_ADDRESS
@@ -80,12 +80,12 @@ class Options:
     verbosity: int = 2
     environment: WebhookEnvironment = field(default_factory=WebhookEnvironment)
     remarks: tuple[str, ...] = ()
-    """A sentence for each thing that was given and will not have the expected effect."""
+    """A sentence for each flag that was given and will not have the expected effect."""
 
     def runs_controller(self, name: str) -> bool:
-        """Whether ``--controllers`` switches this one on."""
+        """Whether ``--controllers`` enables this controller."""
         return is_enabled(name, self.controllers)
 
     def runs_node_resource_plugin(self, name: str) -> bool:
-        """Whether ``--noderesource-plugins`` switches this one on."""
+        """Whether ``--noderesource-plugins`` enables this plugin."""
         return is_enabled(name, self.node_resource_plugins)

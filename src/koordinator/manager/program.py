@@ -1,4 +1,4 @@
-"""koord-manager put together: webhooks on every replica, controllers on the one that leads, from start to stop."""
+"""Assembles koord-manager: webhooks on every replica, controllers on the leader, from start to stop."""
 
 from __future__ import annotations
 
@@ -47,30 +47,31 @@ logger = logging.getLogger(__name__)
 IS_LEADER_METRIC: Final = "koordinator_manager_is_leader"
 READY_CHECK: Final = "webhook-ready"
 _METRICS_PATHS: Final = ("/internal-metrics", "/external-metrics", "/all-metrics")
-"""The original keeps registries apart that are one here; each path gives everything."""
+"""The original keeps several registries, which are one here; each of these paths serves all metrics."""
 _RELEASE_SECONDS: Final = 1.5
 _FLUSH_SECONDS: Final = 2.0
-"""With what the webhooks take to stop this stays below ten seconds, the grace of the original's Deployment."""
+"""Together with the time that the webhooks take to stop, this stays below ten seconds, the grace period of the
+original's Deployment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What a manager is given."""
+    """The dependencies of a manager."""
 
     client: Client
     leader_client: Client
-    """Refuses to write unless this replica leads."""
+    """Refuses to write unless this replica is the leader."""
     clock: Clock
     random: Random
     metrics: Metrics
     instance: str
-    """Who writes events: the program and the host that it runs on."""
+    """The reporting instance of events: the program and the host that it runs on."""
     extensions: tuple[NodeSLOExtension, ...] = ()
-    """What other packages add to NodeSLOs."""
+    """The parts of NodeSLOs that other packages add."""
 
 
 class Manager:
-    """One replica. ``run`` once."""
+    """One replica. Call ``run`` once."""
 
     def __init__(self, options: Options, leadership: Leadership, given: Dependencies) -> None:
         self._leadership = leadership
@@ -103,7 +104,7 @@ class Manager:
         self._servers = self._make_servers(options, given)
 
     def _make_servers(self, options: Options, given: Dependencies) -> Servers:
-        """Metrics, and what people may ask, on one address; health for kubelets on another; profiles on a third."""
+        """Metrics and the explanation endpoints on one address; health for kubelets on another; profiles on a third."""
         servers, health = Servers(given.metrics, given.clock), HealthChecks()
         if self.webhooks is not None:
             health.add(READY_CHECK, self.webhooks.readiness.check, "readyz")
@@ -142,7 +143,7 @@ class Manager:
         return webhooks
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until ``stop``. Raises an ExceptionGroup when a part cannot go on."""
+        """Run until ``stop`` is set. Raises an ExceptionGroup when a part fails for good."""
         lifecycle = Lifecycle(self._clock)
         lifecycle.serve(self._servers)
         lifecycle.background("events", self._events.run)
@@ -150,7 +151,7 @@ class Manager:
         lifecycle.background(
             "collector", lambda: spare_initial_lists(self._informers.wait_synced, self._clock, BRIEFLY)
         )
-        # An API server that answers takes the lease back within milliseconds; from one that is away it expires.
+        # A reachable API server releases the lease within milliseconds; with an unreachable one the lease expires.
         lifecycle.work("controllers", lambda: self._leadership.run(self._control), grace=_RELEASE_SECONDS)
         if self.webhooks is not None:
             lifecycle.work("webhooks", self.webhooks.run)
@@ -159,13 +160,15 @@ class Manager:
 
     async def _control(self) -> None:
         if self.webhooks is not None:
-            # What controllers write passes the webhooks: before these answer, API servers would refuse it.
+            # API servers call the webhooks for what controllers write, and would reject it before the webhooks are
+            # served.
             await self.webhooks.sync.succeeded.wait()
         await run_controllers(self._informers, self._controllers)
 
 
 def export_unreadable(informers: Iterable[Informer[Any]], metrics: Metrics) -> None:
-    """How many objects of each kind exist in a form that cannot be read, counted at a scrape. They are passed over."""
+    """Export how many objects of each kind exist in a form that cannot be decoded, counted at a scrape. They are
+    skipped."""
     gauge = metrics.gauge(
         "koord_manager_unreadable_objects",
         "Objects that cannot be read as they are now, so that what was known of them before counts",

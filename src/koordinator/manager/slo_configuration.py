@@ -1,4 +1,4 @@
-"""The SLO ConfigMap as the controllers see it: the last configuration that could be used, followed as it changes."""
+"""The SLO ConfigMap as controllers see it: the last valid configuration, updated as the ConfigMap changes."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _SOURCES: Final = {
     CPU_NORMALIZATION_UNMARSHAL_FAILED: "noderesource",
     RESOURCE_AMPLIFICATION_UNMARSHAL_FAILED: "noderesource",
 }
-"""By the reason of an event, the component that writes it in the original."""
+"""The component that writes an event in the original, by the event's reason."""
 
 
 class SLOConfigurationSource:
-    """``current`` is the configuration in force. Whoever deletes the ConfigMap leaves the last one in force."""
+    """``current`` is the configuration in force. Deleting the ConfigMap leaves the last one in force."""
 
     def __init__(
         self,
@@ -70,13 +70,13 @@ class SLOConfigurationSource:
         )
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Have ``changed`` called whenever the configuration has become another."""
+        """Register ``changed``, called whenever the configuration has changed."""
         self._listeners.append(changed)
 
     @contextmanager
     def in_charge(self) -> Iterator[None]:
-        """Around the work of a controller. All replicas follow the ConfigMap, and the one that leads writes the events
-        about it."""
+        """The context in which a controller works. All replicas watch the ConfigMap, but only the leader, which is in
+        this context, writes the events about it."""
         self.mark_synced()
         self._in_charge += 1
         self._write_events()
@@ -86,7 +86,7 @@ class SLOConfigurationSource:
             self._in_charge -= 1
 
     def mark_synced(self) -> None:
-        """The informers are in sync: without a ConfigMap by now, the defaults are in force."""
+        """Called when the informers are in sync: without a ConfigMap by now, the defaults are in force."""
         if not self._seen:
             self._seen = True
             logger.warning("%s", self._missing)
@@ -102,7 +102,8 @@ class SLOConfigurationSource:
         self._take(configuration, problems)
 
     def _write_events(self) -> None:
-        """One for each key: several that agree in all but their text would become a series of the first."""
+        """Write one event per key: several that agree in all but their text would be aggregated under the text of the
+        first."""
         if not self._in_charge or self._unreported is None:
             return
         (config_map, problems), self._unreported = self._unreported, None

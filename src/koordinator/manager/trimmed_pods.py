@@ -1,4 +1,4 @@
-"""Pods as the manager keeps them: trimmed to the tenth of a pod that its controllers and webhooks read.
+"""Trimmed pods: the manager keeps only the tenth of a pod that its controllers and webhooks read.
 
 A large cluster has a hundred thousand pods, and each takes several kilobytes as it is decoded.
 """
@@ -20,24 +20,25 @@ _NO_STATUS: Final = PodStatus()
 
 
 class TrimmedPod(Pod):
-    """The whole metadata, of the spec only the node, and no status; ``facts`` were computed when the pod arrived."""
+    """Has the whole metadata, only the node name of the spec, and no status; ``facts`` were computed when the pod
+    arrived."""
 
     facts: PodFacts | None = None
 
 
 def trimmed(pod: Pod) -> Pod:
-    """As a TrimmedPod."""
+    """The pod as a TrimmedPod."""
     return TrimmedPod(metadata=pod.metadata, spec=_on_node(pod.spec.node_name), status=_NO_STATUS, facts=pod_facts(pod))
 
 
 def trimmed_pods(
     informers: InformerSet, namespace: str, indexes: Mapping[str, IndexFunction[Pod]] | None = None
 ) -> Informer[Pod]:
-    """The informer of all pods, which all controllers and webhooks share: its objects are TrimmedPods."""
+    """The informer of all pods, which all controllers and webhooks share; its objects are TrimmedPods."""
     return informers.informer(PODS, namespace=namespace, indexes=indexes, transform=trimmed)
 
 
 @lru_cache(maxsize=16_384)
 def _on_node(name: str) -> PodSpec:
-    """One object for all pods of a node, since nobody changes it."""
+    """The spec with this node name, one object for all pods of a node, since specs are never modified."""
     return PodSpec(node_name=name)

@@ -1,1 +1,1 @@
-"""koord-runtime-proxy: between kubelet and the container runtime, to let hooks change what containers get."""
+"""koord-runtime-proxy: a proxy between the kubelet and the container runtime, in which hooks change containers."""

@@ -1,4 +1,4 @@
-"""A bound for what the proxy keeps of requests: 16 MiB are fine for one call, and the end of a node for a thousand."""
+"""A bound on the request bytes that the proxy buffers: 16 MiB are fine for one call, but not for a thousand at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST_BUFFERED: Final = 64 << 20
 
 
 class BufferBudget:
-    """Shared by all connections of the proxy. What is taken must be given back."""
+    """A limit shared by all connections of a server. Bytes that are taken must be given back."""
 
     def __init__(self, limit: int = MOST_BUFFERED) -> None:
         """``limit`` is in bytes."""
@@ -18,19 +18,19 @@ class BufferBudget:
         self.used = 0
 
     def take(self, length: int) -> bool:
-        """Whether that many bytes more may be kept; if so, they are counted."""
+        """Whether that many more bytes may be buffered; if so, they are counted."""
         if self.used + length > self._limit:
             return False
         self.used += length
         return True
 
     def give_back(self, length: int) -> None:
-        """Bytes that are kept no more."""
+        """Return bytes that are buffered no more to the budget."""
         self.used -= length
 
 
 class BufferLease:
-    """What one request takes of a budget, until the end of a ``with`` block."""
+    """The bytes that one request takes from a budget, until the end of a ``with`` block."""
 
     def __init__(self, budget: BufferBudget) -> None:
         self._budget = budget

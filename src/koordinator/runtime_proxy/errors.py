@@ -1,4 +1,4 @@
-"""What can go wrong in koord-runtime-proxy."""
+"""The exceptions of koord-runtime-proxy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class RuntimeProxyError(KoordinatorError):
 
 
 class ListenError(RuntimeProxyError):
-    """The proxy's own socket cannot be had."""
+    """The proxy cannot listen on its own socket."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         super().__init__(f"--koord-runtimeproxy-endpoint={path}: cannot listen: {error.strerror or error}")

@@ -1,4 +1,4 @@
-"""The program koord-runtime-proxy: flags in, a running proxy out."""
+"""The main function of koord-runtime-proxy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parse_options(sys.argv[1:] if arguments is None else arguments)
         logs.configure(options.verbosity)
         greet(_PROGRAM, f"for {options.runtime}", options.remarks)
-        # What is loaded by now stays: the collector need not look at it again, which is felt in the slowest calls.
+        # Objects loaded by now live for ever: without them, garbage collections delay calls less.
         gc.freeze()
         return partial(_run, options)
 

@@ -1,7 +1,7 @@
-"""The proxy's socket: each connection of a client gets a connection of its own to the container runtime.
+"""The proxy's socket for CRI: each connection of a client gets a connection of its own to the container runtime.
 
-Windows, limits and the end of a connection are then the runtime's own: a runtime that is gone is a connection that
-closes, as if kubelet had been connected to it.
+Windows, limits and the end of a connection are then the runtime's own: if the runtime stops, the client's connection
+closes, as if the kubelet had been connected to the runtime directly.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from koordinator.runtime_proxy.relay import Interceptor, Relay
 logger = logging.getLogger(__name__)
 
 _MOST_UNSENT: Final = 256 << 10
-"""Bytes that may wait for a slow reader before nothing more is read for it."""
+"""Bytes that may wait for a slow reader before the proxy stops reading from its peer."""
 
 
 def prepare_socket(path: Path) -> None:
-    """Make the folder of a socket and remove the socket that an earlier run has left there; ListenError if not so."""
+    """Create the folder of a socket and remove the socket of an earlier run. ListenError if that fails."""
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
@@ -37,11 +37,11 @@ def prepare_socket(path: Path) -> None:
 
 
 async def listen(path: Path, accept: Callable[[], asyncio.Protocol]) -> asyncio.Server:
-    """Serve at a socket for root alone. ListenError if that fails."""
+    """Listen on a socket that only root may use. ListenError if that fails."""
     prepare_socket(path)
     try:
         server = await asyncio.get_running_loop().create_unix_server(accept, str(path), backlog=128)
-        # As containerd's and docker's: whoever may speak to it is root on the node.
+        # As containerd's and docker's: a client of it has the rights of root on the node.
         os.chmod(path, 0o600)
     except OSError as error:
         raise ListenError(path, error) from error
@@ -49,7 +49,7 @@ async def listen(path: Path, accept: Callable[[], asyncio.Protocol]) -> asyncio.
 
 
 class RelayServer:
-    """Listens on a unix socket from ``start`` to ``stop``."""
+    """Relays the CRI clients of a unix socket from ``start`` to ``stop``."""
 
     def __init__(self, interceptor: Interceptor, runtime: Path, tasks: asyncio.TaskGroup) -> None:
         """``runtime`` is the runtime's socket; ``tasks`` must outlive ``stop``."""
@@ -67,7 +67,7 @@ class RelayServer:
         logger.info("serving the container runtime at %s on %s", self._runtime, path)
 
     async def stop(self, path: Path, grace: float) -> None:
-        """Accept no more, let calls in flight finish for ``grace`` seconds, and close all connections."""
+        """Stop accepting, let calls in flight finish for ``grace`` seconds, and close all connections."""
         if self._server is not None:
             self._server.close()
         with suppress(FileNotFoundError):
@@ -104,7 +104,7 @@ class _End(asyncio.Protocol):
         self.receive: Callable[[bytes], None] = self._keep
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Those of uvloop do not derive from it.
+        # uvloop's transports do not derive from asyncio.Transport.
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(_MOST_UNSENT)
 
@@ -123,14 +123,14 @@ class _End(asyncio.Protocol):
             self.other.transport.resume_reading()
 
     def _keep(self, data: bytes) -> None:
-        """What arrives before the pair stands: this once, then nothing more is read until it does."""
+        """Keep the first bytes that arrive before the relay exists, and pause reading until it does."""
         self.early.append(data)
         assert self.transport is not None
         self.transport.pause_reading()
 
 
 class _Pair:
-    """The connection of a client and the one to the runtime."""
+    """The connection of a client and its connection to the runtime."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class _Pair:
             self.close()
 
     def close(self) -> None:
-        """Close both connections when they have got what was written to them."""
+        """Close both connections after flushing what was written to them."""
         if self._closed:
             return
         self._closed = True

@@ -1,1 +1,1 @@
-"""The controller ``colocationprofile``: profiles also reach pods that were there before them."""
+"""The controller ``colocationprofile``: applies profiles to pods that existed before the profile."""

@@ -1,4 +1,4 @@
-"""The controller ``colocationprofile``: applies each managed profile to the pods that wait for a node."""
+"""The controller ``colocationprofile``: applies each managed profile to the pending pods that it selects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _AFTER_CONFLICT: Final = 2.0
 
 
 class HandledPods:
-    """Forgets a pod ``keep`` seconds after it was handled (0: never), one that is gone within ``clean`` seconds."""
+    """Pods that a profile has been handled for. An entry expires after ``keep`` seconds (0: never), and that of a
+    deleted pod within ``clean`` seconds."""
 
     def __init__(self, clock: Clock, keep: float, clean: float) -> None:
         self._clock = clock
@@ -39,7 +40,7 @@ class HandledPods:
         return len(self._handled_at)
 
     def add(self, profile_version: str, uid: str) -> None:
-        """This version of a profile has been applied to the pod, or cannot be."""
+        """Record that this version of the profile has been applied to the pod, or cannot be."""
         self._handled_at[profile_version, uid] = self._clock.monotonic()
 
     def has(self, profile_version: str, uid: str) -> bool:
@@ -47,7 +48,7 @@ class HandledPods:
         return handled_at is not None and self._is_fresh(handled_at)
 
     def clean(self, known: Collection[str]) -> None:
-        """Drop what is not needed, if it is time; ``known`` are the uids of all pods that are there."""
+        """Drop expired entries if ``clean`` seconds have passed; ``known`` are the uids of all pending pods."""
         now = self._clock.monotonic()
         if now - self._cleaned_at < self._clean:
             return
@@ -63,7 +64,7 @@ class HandledPods:
 
 
 class ColocationProfileController:
-    """Looks at a profile when it changes, and again every interval."""
+    """Reconciles a profile when it changes, and again after every interval."""
 
     name = "colocationprofile"
 
@@ -103,7 +104,7 @@ class ColocationProfileController:
         )
 
     async def run(self) -> None:
-        """Work until cancelled; may be called again afterwards."""
+        """Work until cancelled; may be called again when this replica is elected again."""
         await self._reconciler.run()
 
     async def _reconcile(self, name: str) -> float | None:
@@ -119,7 +120,7 @@ class ColocationProfileController:
         return _AFTER_CONFLICT if conflicts else self._interval or None
 
     async def _go_round(self, profile: CompiledProfile) -> bool:
-        """Whether somebody else was faster with a pod."""
+        """Apply the profile to its pods. Returns whether a pod was changed by another client in the meantime."""
         outcomes: Counter[Outcome] = Counter()
         problem = ""
         for pod in self._matching(profile):
@@ -140,7 +141,7 @@ class ColocationProfileController:
         return outcomes[Outcome.CONFLICT] > 0
 
     def _matching(self, profile: CompiledProfile) -> Iterator[Pod]:
-        """Those that the profile is for and that have not been seen to lately, in the order of their names."""
+        """Yield the pods that the profile selects and that have not been handled recently, sorted by name."""
         version = profile.source.metadata.resource_version
         for pod in sorted(self._pods.list(), key=lambda pod: pod.metadata.key):
             metadata = pod.metadata

@@ -1,12 +1,13 @@
-"""What a profile makes of a pod that exists already, and which pods it is for.
+"""Which existing pods a profile applies to, and how it changes them.
 
-The same as at a pod's creation, but for what cannot be changed any more or would not mean the same again: scheduler,
-priority class and resources stay. A profile may come to a pod many times, and only the first must make a difference:
+A profile changes an existing pod as it would have at creation, except for fields that are immutable by now or that
+would be translated twice: scheduler name, priority class and resources stay. A profile may be applied to a pod many
+times, and only the first time may make a difference:
 
-- A suffix that a label ends with is there already, unless the profile gives the label its value anew each time.
-- A value is copied to another key for as long as it is the pod's own. One that the profile replaces afterwards, or that
-  is gone, is copied only to a key that is not there yet.
-- Whether a pod is one of those that ``probability`` means depends on the pod and the profile, not on when it is asked.
+- A label suffix that is present already is not added again, unless the profile sets the label's value anew each time.
+- A value is copied to another key as long as it is the pod's own. A value that the profile replaces afterwards, or that
+  no longer exists, is copied only to a key that does not exist yet.
+- Whether ``probability`` selects a pod depends on the pod's uid and the profile's name, not on the time of the call.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _MANAGED: Final = "true"
 
 
 def is_managed(profile: ClusterColocationProfile, by_default: bool) -> bool:
-    """Whether existing pods are to follow the profile."""
+    """Whether the controller applies the profile to existing pods."""
     metadata = profile.metadata
     if metadata.deletion_timestamp is not None:
         return False
@@ -40,8 +41,8 @@ def compile_for_pods(profile: ClusterColocationProfile) -> CompiledProfile:
 
 
 def is_for(profile: CompiledProfile, labels: Mapping[str, str], namespace_labels: Mapping[str, str] | None) -> bool:
-    """Whether a pod matches; ``namespace_labels`` None is a namespace that is not known. Without a selector a profile
-    is for no pod that exists, unlike for new ones."""
+    """Whether the profile selects a pod. ``namespace_labels`` is None for an unknown namespace. Without a selector a
+    profile selects no existing pod, although it selects every new one."""
     if profile.spec.selector is None or not profile.objects.matches(labels):
         return False
     if profile.namespaces.empty:
@@ -50,7 +51,7 @@ def is_for(profile: CompiledProfile, labels: Mapping[str, str], namespace_labels
 
 
 def is_drawn(profile: CompiledProfile, uid: str) -> bool:
-    """Whether the pod is one of the share that the profile changes."""
+    """Whether the profile's ``probability`` selects the pod."""
     if profile.percent >= ALWAYS:
         return True
     digest = hashlib.sha256(f"{profile.name}/{uid}".encode()).digest()
@@ -58,7 +59,7 @@ def is_drawn(profile: CompiledProfile, uid: str) -> bool:
 
 
 def reads_whole_pod(profile: CompiledProfile) -> bool:
-    """Whether more than a pod's labels and annotations has to be known to tell what the profile makes of it."""
+    """Whether the profile's patch reads or writes more of a pod than its labels and annotations."""
     patch = profile.patch
     if not patch:
         return False
@@ -67,7 +68,7 @@ def reads_whole_pod(profile: CompiledProfile) -> bool:
 
 
 def changed_pod(profile: CompiledProfile, pod: Document) -> Document:
-    """The pod as the profile wants it; ``pod`` stays. Raises ProfileError where the profile's patch does not fit."""
+    """A copy of the pod with the profile applied. Raises ProfileError where the profile's patch does not fit."""
     spec = profile.spec
     changed: Document = copied(pod)
     metadata = changed.setdefault("metadata", {})
@@ -99,10 +100,11 @@ def _labels(spec: ClusterColocationProfileSpec, own: Mapping[str, str], patched:
 def _copied_values(
     texts: Mapping[str, str], constant: Mapping[str, str], mapping: Mapping[str, str], replaced: Set[str]
 ) -> tuple[dict[str, str], Set[str]]:
-    """``texts`` with values copied to other keys, and the keys whose value does not depend on what they had before.
+    """``texts`` with values copied to other keys, and the keys whose value does not depend on the value that they had
+    before.
 
-    Every value is read before any is written. ``constant`` are those of ``texts`` that the profile says, ``replaced``
-    the keys that it writes after this."""
+    Every value is read before any is written. ``constant`` are the entries of ``texts`` that the profile sets,
+    ``replaced`` the keys that it overwrites after this step."""
     replaced = replaced | set(mapping.values())
     written: dict[str, str] = {}
     for old, new in sorted(mapping.items()):

@@ -1,8 +1,8 @@
-"""One profile applied to one pod, by a patch that holds only if the pod has not changed since it was read.
+"""Applies one profile to one pod, by a patch that succeeds only if the pod has not changed since it was read.
 
 Otherwise a pod that was bound a moment ago could get another quality of service than the one that its node has capacity
-for. A token bucket limits the writes: a burst at once, and then so many a second. Nobody waits for a token; a pod that
-gets none is written later.
+for. A token bucket limits the writes: a burst, then a rate per second. Without a token the writer does not wait; the
+controller retries such a pod later.
 """
 
 from __future__ import annotations
@@ -23,38 +23,39 @@ from koordinator.manager.webhook.colocation_profile.compiled import CompiledProf
 from koordinator.model.patch.difference import merge_difference
 
 WAITING: Final = "spec.nodeName=,status.phase=Pending"
-"""Selects the pods that no node has been found for."""
+"""Field selector of the pods without a node."""
 
 
 class Outcome(StrEnum):
-    """What became of a pod."""
+    """The outcome of applying a profile to a pod."""
 
     CHANGED = "changed"
     UNCHANGED = "unchanged"
     GONE = "gone"
-    """It is no longer there, or no longer waits for a node."""
+    """The pod no longer exists, or no longer waits for a node."""
     CONFLICT = "conflict"
-    """Somebody else changed it meanwhile."""
+    """Another client changed the pod meanwhile."""
     REFUSED = "refused"
-    """It would be refused again."""
+    """The API server rejected the patch, and would reject it again."""
     FAILED = "failed"
     RATE_LIMITED = "rate_limited"
 
     @property
     def is_final(self) -> bool:
-        """Whether there is nothing to do for the pod until its profile changes."""
+        """Whether the pod needs no further work until its profile changes."""
         return self in (Outcome.CHANGED, Outcome.UNCHANGED, Outcome.REFUSED)
 
 
 class PodWriter:
-    """Takes a token for each pod that costs requests."""
+    """Patches pods, taking one token for each pod that costs requests."""
 
     def __init__(self, client: Client, bucket: TokenBucket) -> None:
         self._client = client
         self._bucket = bucket
 
     async def apply(self, profile: CompiledProfile, pod: Pod) -> tuple[Outcome, str]:
-        """The outcome, and why it is none. Raises KubeError other than what the server says of this one pod."""
+        """Apply the profile. Returns the outcome, and the reason where it failed. Raises KubeError for any error that
+        is not about this one pod."""
         try:
             return await self._apply(profile, pod), ""
         except ProfileError as error:
@@ -85,7 +86,7 @@ class PodWriter:
         return Outcome.CHANGED
 
     async def _read(self, pod: Pod) -> Document | None:
-        """All of the pod; None if it does not wait any more."""
+        """The whole pod from the API server; None if it no longer waits for a node."""
         body = await self._client.raw("GET", PODS.path(pod.metadata.namespace, pod.metadata.name))
         found: Document = decode_any(body)
         waits = not found.get("spec", {}).get("nodeName") and found.get("status", {}).get("phase") == "Pending"
@@ -93,7 +94,7 @@ class PodWriter:
 
 
 def _texts(pod: Pod) -> Document:
-    """What most profiles are about, as far as the cache knows it."""
+    """The labels and annotations from the cache, which are all that most profiles read and write."""
     metadata: dict[str, Any] = {"resourceVersion": pod.metadata.resource_version}
     if pod.metadata.labels:
         metadata["labels"] = pod.metadata.labels

@@ -1,6 +1,6 @@
-"""Names every ClusterColocationProfile that cannot be used where its author looks: by an event on it and by a metric.
+"""Reports every ClusterColocationProfile that cannot be used, by an event on the profile and by a metric.
 
-Whoever creates a pod is warned by the webhook; but pods are mostly created by controllers, which show no warnings.
+The webhook warns the client that creates a pod; but most pods are created by controllers, which show no warnings.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ does not go on."""
 
 
 def are_profiles_read(options: Options) -> bool:
-    """Whether anything applies profiles: a webhook, or the controller for existing pods."""
+    """Whether this process applies profiles: in a webhook, or in the controller for existing pods."""
     enabled = options.features.enabled
     at_admission = enabled(features.POD_MUTATING_WEBHOOK) or enabled(features.RESERVATION_MUTATING_WEBHOOK)
     return (enabled(features.WEBHOOK_FRAMEWORK) and at_admission) or enabled(features.COLOCATION_PROFILE_CONTROLLER)
 
 
 class ProfileReview:
-    """Every replica has the metric, the leader writes the events."""
+    """Every replica exports the metric; the leader writes the events."""
 
     name = "colocationprofile-review"
 
     def __init__(self, context: ControllerContext) -> None:
-        # The same source as that of the controller that applies profiles: what both say about a profile is one series.
+        # The same event source as the controller that applies profiles, so that events of both on a profile form one
+        # series.
         self._recorder = context.events.recorder("colocationprofile")
         self._unusable = context.metrics.gauge(
             "koord_manager_colocation_profile_unusable",
@@ -55,7 +56,7 @@ class ProfileReview:
         )
 
     async def run(self) -> None:
-        """Work until cancelled; may be called again afterwards."""
+        """Work until cancelled; may be called again when this replica is elected again."""
         await self._reconciler.run()
 
     def _review(self, profile: ClusterColocationProfile) -> None:

@@ -1,1 +1,1 @@
-"""NodeMetric and NodeSLO: one object for each node that tells its agent what to measure and what to enforce."""
+"""NodeMetric and NodeSLO: one object of each per node, which configure what koordlet measures and enforces."""

@@ -1,5 +1,5 @@
 """NodeMetric and NodeSLO: each node has one object of each, which is created with the node, kept current, and deleted
-after it. The controller ``nodemetric`` writes what the node agent measures, ``nodeslo`` what it enforces.
+after it. The controller ``nodemetric`` writes what koordlet measures, ``nodeslo`` what it enforces.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PARTS: Final = (
 
 
 class NodePolicyController(Generic[T]):
-    """Subclasses say what the spec of a node's object is."""
+    """Reconciles one object per node; subclasses compute its spec."""
 
     name: ClassVar[str]
     kind: ClassVar[Kind[Any]]
@@ -80,11 +80,11 @@ class NodePolicyController(Generic[T]):
 
     @abstractmethod
     def spec(self, node: Node, stored: T | None) -> WireStruct | None:
-        """What the node's object is to say; None to leave everything as it is."""
+        """The wanted spec of the node's object; None to leave the object as it is."""
 
     @abstractmethod
     def is_same(self, stored: T, wanted: Any) -> bool:
-        """Whether ``wanted``, a spec, says nothing that is not there."""
+        """Whether the stored object already has everything in ``wanted``, a spec."""
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -122,7 +122,7 @@ class NodePolicyController(Generic[T]):
             await request
         except KubeError as error:
             if isinstance(error, ApiStatusError) and (error.is_already_exists or error.is_not_found):
-                # The cache lags behind: its next event brings this node again.
+                # The cache is stale; its next event requeues this node.
                 return
             self._written.failed(reason)
             raise
@@ -143,7 +143,7 @@ class NodePolicyController(Generic[T]):
 
 
 def _matters(old: Node, new: Node) -> bool:
-    """Whether what specs are made of may have changed."""
+    """Whether anything of the node that specs depend on may have changed."""
     before, now = old.metadata, new.metadata
     return (
         before.labels != now.labels
@@ -157,7 +157,7 @@ def _rewritten(old: Object, new: Object) -> bool:
 
 
 class NodeMetricController(NodePolicyController[NodeMetric]):
-    """Every node has a NodeMetric, also where colocation is off."""
+    """Keeps a NodeMetric for every node, also where colocation is off."""
 
     name = "nodemetric"
     kind = NODE_METRICS
@@ -176,7 +176,7 @@ class NodeMetricController(NodePolicyController[NodeMetric]):
 
 
 class NodeSLOController(NodePolicyController[NodeSLO]):
-    """One merged policy for each node."""
+    """Keeps the merged policy of each node in its NodeSLO."""
 
     name = "nodeslo"
     kind = NODE_SLOS
@@ -198,7 +198,7 @@ class NodeSLOController(NodePolicyController[NodeSLO]):
         return spec
 
     def _log(self, node: str, problems: tuple[str, ...]) -> None:
-        """Log the problems of a node once, until they are others."""
+        """Log the problems of a node once, until they change."""
         if problems and self._logged.get(node) != problems:
             logger.warning("NodeSLO of node %s: %s", node, "; ".join(problems))
         if problems:

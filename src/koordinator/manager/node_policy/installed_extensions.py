@@ -1,12 +1,12 @@
-"""What other packages add to NodeSLOs, found by their entry points.
+"""The parts of NodeSLOs that other packages add, found by their entry points.
 
-A package that offers a part declares it in its pyproject.toml:
+A package that provides such a part declares it in its pyproject.toml:
 
     [project.entry-points."koordinator.manager.node_slo_extensions"]
     "example.com/disk-limits" = "disk_limits:DiskLimits"
 
-Who installs such a package beside koord-manager wants the part, so each is loaded. Whatever is wrong with one is said
-at the start, in one line that names the distribution and the entry point.
+Installing such a package beside koord-manager enables it: each is loaded at start. One that cannot be used fails the
+start, with one line that names the distribution and the entry point.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EXPECTED: Final = "expected is a class, made without arguments, with key, defau
 def installed_extensions(
     list_entry_points: Callable[[], Iterable[EntryPoint]] = lambda: entry_points(group=GROUP),
 ) -> tuple[NodeSLOExtension, ...]:
-    """All of this environment, by key. Raises ConfigurationError for one that cannot be used."""
+    """All extensions installed in this environment, by key. Raises ConfigurationError for one that cannot be used."""
     found: dict[str, tuple[EntryPoint, NodeSLOExtension]] = {}
     for entry in list_entry_points():
         if entry.name in found:

@@ -1,4 +1,4 @@
-"""Why the amounts of each node are what they are: the last plan of every node, and the HTTP endpoint that answers."""
+"""How the amounts of each node were computed: the last plan of every node, and the HTTP endpoint that serves it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ PATH: Final = "/explain/node/{name}"
 
 @dataclass(frozen=True, slots=True)
 class NodeExplanation:
-    """One node at the time of its last plan."""
+    """The explanation of one node's last plan."""
 
     at: datetime
     amounts: tuple[ExplainedAmount, ...]
     health: NodeHealth | None = None
-    """What makes the node abnormal, and since when; None while it is normal."""
+    """Why and since when the node is abnormal; None while it is normal."""
     problems: tuple[str, ...] = ()
-    """What of the node's configuration could not be used."""
+    """The parts of the node's configuration that could not be used."""
     written: str = ""
-    """Why the status of the node was due to be written then; empty when it was not."""
+    """Why the node's status was due to be written with this plan; empty when it was not due."""
     zones: tuple[ExplainedAmount, ...] = ()
-    """Batch amounts of each zone; computed when somebody asks, since they are many."""
+    """Batch amounts of each zone; computed for each request of the endpoint, since they are many."""
 
 
 class Explanations:
-    """The last explanation of every node that exists."""
+    """The last explanation of every existing node."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, NodeExplanation] = {}
@@ -57,8 +57,8 @@ class Explanations:
 
 
 def explain_handler(explain: Callable[[str], NodeExplanation | None]) -> Handler:
-    """Answers PATH with JSON; 404 with a message where nothing is known. ``explain``: a node's name -> why its
-    amounts are what they are."""
+    """The handler of PATH: responds with JSON, or 404 with a message where the node has no explanation. ``explain``
+    maps a node's name to its explanation."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
@@ -72,7 +72,7 @@ def explain_handler(explain: Callable[[str], NodeExplanation | None]) -> Handler
 
 
 def explanation_document(name: str, explanation: NodeExplanation) -> dict[str, Any]:
-    """For JSON."""
+    """The explanation as a JSON document."""
     return {
         "node": name,
         "at": format_time(explanation.at),
@@ -85,7 +85,7 @@ def explanation_document(name: str, explanation: NodeExplanation) -> dict[str, A
 
 
 def _health(health: NodeHealth | None) -> dict[str, Any]:
-    """What is wrong, since when, and since when nothing has been any more."""
+    """The findings, since when the node is abnormal, and since when the findings are over."""
     if health is None:
         return {"abnormal": []}
     found = [{"reason": each.code, "message": each.message} for each in health.findings]

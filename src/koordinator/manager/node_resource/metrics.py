@@ -1,4 +1,4 @@
-"""What the controller ``noderesource`` counts and measures, under the original's names where it has them."""
+"""The metrics of the controller ``noderesource``, under the original's names where it has them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from koordinator.model.overcommit.abnormality import REASONS
 from koordinator.model.overcommit.amounts import ExplainedAmount
 
 OTHER: Final = "Other"
-"""The label for a reason that another version gave."""
+"""The label value for a condition reason that another version of this program wrote."""
 _BYTES: Final = frozenset({BATCH_MEMORY, MID_MEMORY})
 _MILLI: Final = 1000
 
 
 class NodeResourceMetrics:
-    """Of all nodes."""
+    """Metrics over all nodes."""
 
     def __init__(self, metrics: Metrics, explanations: Explanations) -> None:
         self.reconciled = Outcomes(metrics, "node_resource_reconcile_count", "writes of node resources, by the write")
@@ -40,13 +40,14 @@ class NodeResourceMetrics:
         metrics.register(_Abnormal(explanations))
 
     def ran(self, plugins: Iterable[str], failed: Iterable[str]) -> None:
-        """Each of ``plugins`` was run, and something was wrong with those of ``failed``."""
+        """Count a run of each of ``plugins``, as failed for those in ``failed``."""
         wrong = set(failed)
         for plugin in plugins:
             self._plugins.labels(plugin, "failed" if plugin in wrong else "succeeded", "ResourceCalculate").inc()
 
     def condition_changed(self, before: str, after: str) -> None:
-        """Of one node; each is the reason that the node was or is abnormal for, empty for none."""
+        """Count a transition of one node. ``before`` and ``after`` are the condition's reasons, empty for a normal
+        node."""
         if before:
             self._transitions.labels(_reason_label(before), "normal").inc()
         if after:
@@ -54,7 +55,7 @@ class NodeResourceMetrics:
 
 
 class _Amounts(Collector):
-    """Batch and mid capacity, and the terms of the sums that it comes from, over all nodes; read when scraped."""
+    """Batch and mid capacity over all nodes, with the terms they are computed from; collected at each scrape."""
 
     def __init__(self, explanations: Explanations) -> None:
         self._explanations = explanations
@@ -80,7 +81,7 @@ class _Amounts(Collector):
 
 
 class _Sums:
-    """Over all nodes."""
+    """Totals over all nodes."""
 
     def __init__(self) -> None:
         self._terms: defaultdict[tuple[str, str], int] = defaultdict(int)
@@ -127,7 +128,7 @@ class _Sums:
 
 
 class _Abnormal(Collector):
-    """How many nodes are abnormal; each counts once, for the reason that its condition names."""
+    """The number of abnormal nodes, by the reason of their condition."""
 
     def __init__(self, explanations: Explanations) -> None:
         self._explanations = explanations

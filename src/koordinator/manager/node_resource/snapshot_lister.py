@@ -1,4 +1,4 @@
-"""Snapshots of nodes, which informers keep current: facts are computed once for each version of an object."""
+"""Lists node snapshots from informers: facts are computed once for each version of an object."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ F = TypeVar("F")
 
 
 class _Facts(Generic[T, F]):
-    """The facts of the objects of one informer, computed when they are first read."""
+    """The facts of the objects of one informer, computed on first use."""
 
     def __init__(self, informer: Informer[T], make: Callable[[T], F]) -> None:
         self.informer = informer
@@ -35,7 +35,7 @@ class _Facts(Generic[T, F]):
         self._known: dict[str, tuple[T, F]] = {}
 
     def of(self, name: str) -> F | None:
-        """None when there is no such object."""
+        """The facts of the named object; None when it does not exist."""
         found = self.informer.get(name)
         if found is None:
             self._known.pop(name, None)
@@ -46,7 +46,7 @@ class _Facts(Generic[T, F]):
         return known[1]
 
     def unreadable(self, name: str) -> str:
-        """Why the object cannot be read as it is now; empty when it can be, or is not there."""
+        """Why the object cannot be decoded in its current form; empty when it can be, or does not exist."""
         broken = self.informer.cache.malformed.get(name)
         if broken is None:
             return ""
@@ -60,16 +60,16 @@ class StoredNode(NamedTuple):
     topology: NodeResourceTopology | None
     facts: NodeSnapshot
     unreadable: tuple[str, ...]
-    """Sentences on what of the node's objects cannot be read as it is now."""
+    """Sentences about the node's objects that cannot be decoded in their current form."""
 
 
 class SnapshotLister:
-    """``changed`` is called with the name of a node when something changed that its plan depends on."""
+    """Calls ``changed`` with the name of a node when something changed that the node's plan depends on."""
 
     def __init__(
         self, informers: InformerSet, changed: Callable[[str], None], *, namespace: str = "", sync_shared: bool = False
     ) -> None:
-        """``namespace``: pods of others are not seen. ``sync_shared``: GPU shares are counted too."""
+        """``namespace``: only its pods are counted; empty for all. ``sync_shared``: GPU shares are counted too."""
         self._nodes = _Facts(informers.informer(NODES), node_facts)
         self._metrics = _Facts(informers.informer(NODE_METRICS, absent_is_empty=True), metric_facts)
         self._topologies = _Facts(informers.informer(NODE_RESOURCE_TOPOLOGIES, absent_is_empty=True), topology_facts)
@@ -77,7 +77,7 @@ class SnapshotLister:
         self._devices = _Facts(devices, lambda device: device_facts(device, sync_shared))
         self._no_devices = device_facts(None, sync_shared)
         self._pods: dict[str, dict[str, PodFacts]] = {}
-        """By node and uid."""
+        """The pods by node and uid."""
         self._changed = changed
         self._watch(self._nodes.informer, lambda old, new: True)
         self._watch(self._metrics.informer, lambda old, new: True)
@@ -94,7 +94,7 @@ class SnapshotLister:
         return [node.metadata.name for node in self._nodes.informer.list()]
 
     def get(self, name: str) -> StoredNode | None:
-        """Everything of one node at this moment; None when there is no such node."""
+        """The current objects and facts of one node; None when the node does not exist."""
         node, facts = self._nodes.informer.get(name), self._nodes.of(name)
         if node is None or facts is None:
             return None

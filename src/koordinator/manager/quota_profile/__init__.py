@@ -1,1 +1,1 @@
-"""ElasticQuotaProfile: the root quota of a tree is kept as large as a group of nodes."""
+"""ElasticQuotaProfile: keeps the root quota of a tree as large as a group of nodes."""

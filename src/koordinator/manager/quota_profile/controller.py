@@ -1,4 +1,4 @@
-"""The controller ``quotaprofile``: looks at every profile when it changes and every ten seconds."""
+"""The controller ``quotaprofile``: reconciles every profile when it changes and every ten seconds."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ class QuotaProfileController:
         return await self._keep_quota(profile, plan)
 
     async def _keep_quota(self, profile: ElasticQuotaProfile, plan: Plan) -> float:
-        """In how many seconds to look again."""
+        """Write the plan of one profile. Returns the seconds until it is to be reconciled again."""
         try:
             await self._write_quota(profile, plan)
         except KubeError as error:
             if isinstance(error, ApiStatusError) and error.is_already_exists:
-                # Made a moment ago, by this controller too; the cache will know it soon.
+                # Created a moment ago, perhaps by this controller; the cache will show it soon.
                 return _AFTER_FAILURE
             verb = "Create" if plan.create_quota is not None else "Update"
             self._warn(profile, f"{verb}QuotaFailed", f"failed to {verb.lower()} quota, err: {error}")

@@ -1,7 +1,7 @@
-"""What the quota of a profile has to look like, and the smallest writes that bring it there.
+"""The quota that a profile wants, and the smallest writes that bring the stored quota there.
 
-The quota guarantees what the profile's nodes have, times a ratio, and its maximum is without limit in practice: it is
-the root of a tree, whose other quotas share it out. How much of it is on nodes that take no pods is noted beside it.
+The quota's min is the allocatable of the profile's nodes, times a ratio, and its max is practically unlimited: it is
+the root of a tree, whose other quotas share it out. An annotation notes how much of it is on unschedulable nodes.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _FNV_PRIME: Final = 0x100000001B3
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to write; None is nothing. Patches are JSON merge patches."""
+    """The writes for one profile; None where nothing is to be written. Patches are JSON merge patches."""
 
     profile_patch: Document | None = None
     create_quota: Document | None = None
     quota_patch: Document | None = None
     remarks: tuple[str, ...] = ()
-    """What of the profile is not usable and is left out: field, value and what is allowed."""
+    """The parts of the profile that cannot be used and are ignored: field, value and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What of the quota is the profile's."""
+    """The parts of the quota that the profile owns."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -55,7 +55,8 @@ class _Wanted:
 
 
 def decide(profile: ElasticQuotaProfile, quota: ElasticQuota | None, nodes: Iterable[Node]) -> Plan:
-    """``quota`` is the profile's as stored. Raises SelectorError for a node selector that cannot be used."""
+    """The plan for a profile. ``quota`` is the profile's stored quota, None without one. Raises SelectorError for a
+    node selector that cannot be used."""
     metadata = profile.metadata
     remarks: list[str] = []
     own_tree = metadata.labels.get(labels.QUOTA_TREE_ID, "")
@@ -92,7 +93,7 @@ def _wanted(profile: ElasticQuotaProfile, tree: str, nodes: Iterable[Node], rema
 
 
 def tree_id(namespace: str, name: str) -> str:
-    """The tree of a profile that names none: FNV-1a, 64 bits, of its key, in decimal."""
+    """The tree of a profile that names none: the 64-bit FNV-1a hash of its key, in decimal."""
     value = _FNV_OFFSET
     for byte in f"{namespace}/{name}".encode():
         value = (value ^ byte) * _FNV_PRIME % 2**64
@@ -105,7 +106,7 @@ def _takes_pods(node: Node) -> bool:
 
 
 def _sum(nodes: Iterable[Node]) -> ResourceList:
-    """Of everything that is allocatable."""
+    """The sum of the nodes' allocatable."""
     parts: dict[str, list[Quantity]] = {}
     for node in nodes:
         for name, amount in node.status.allocatable.items():
@@ -114,7 +115,7 @@ def _sum(nodes: Iterable[Node]) -> ResourceList:
 
 
 def _total(amounts: Sequence[Quantity]) -> Quantity:
-    """One alone as it is; a sum prints like its first part that is not zero."""
+    """A single amount as it is; a sum in the format of its first amount that is not zero."""
     if len(amounts) == 1:
         return amounts[0]
     printed = next((amount.format for amount in amounts if amount), Format.DECIMAL_SI)
@@ -122,7 +123,8 @@ def _total(amounts: Sequence[Quantity]) -> Quantity:
 
 
 def _scaled(total: ResourceList, ratio: float | None) -> ResourceList:
-    """CPU in thousandths, everything else in whole units, cut off; without a ratio everything as it is."""
+    """The amounts times ``ratio``: CPU in milli-CPU, everything else in whole units, truncated; unchanged without a
+    ratio."""
     if ratio is None:
         return total
     return {name: _times(name, amount, ratio) for name, amount in total.items()}
@@ -177,7 +179,8 @@ def _created(profile: ElasticQuotaProfile, wanted: _Wanted) -> Document:
 
 
 def _changes(quota: ElasticQuota, wanted: _Wanted) -> Document:
-    """Labels and annotations of others stay; amounts that are not wanted any more are removed."""
+    """The patch of the quota. Labels and annotations of other owners stay; amounts that are no longer wanted are
+    removed."""
     known = quota.metadata
     document: Document = to_document(
         merge_difference(

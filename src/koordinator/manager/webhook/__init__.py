@@ -1,1 +1,1 @@
-"""Admission webhooks: what the API server asks the manager before it stores an object."""
+"""Admission webhooks: the API server calls them before it stores an object."""

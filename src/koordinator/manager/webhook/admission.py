@@ -1,8 +1,8 @@
-"""What an admission handler is asked and what it answers, without the wire around it.
+"""The requests and responses of admission handlers, without the wire around them.
 
-Handlers see objects as the API server sent them, as plain documents, so that what this project does not know of an
-object survives; a handler that wants typed fields converts them. They are pure: all that they need to know of the
-cluster is handed to them when they are made. A handler names its steps, so that its caller can measure each.
+Handlers get objects as the API server sent them, as plain documents, so that fields unknown to this project survive; a
+handler that wants typed fields converts them. Handlers are pure: their view of the cluster is injected when they are
+made. A handler names its steps, so that its caller can measure each.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRequest:
-    """One question of the API server. Handlers change neither ``object`` nor ``old_object``."""
+    """One admission request of the API server. Handlers modify neither ``object`` nor ``old_object``."""
 
     operation: Operation
     group: str
@@ -41,7 +41,7 @@ class AdmissionRequest:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionResponse:
-    """Allowed, with the changed object if it was changed, or refused with a code and a text for the user."""
+    """Allowed, with the modified object if it was modified, or denied with a code and a message for the user."""
 
     allowed: bool = True
     code: int = 200
@@ -49,7 +49,7 @@ class AdmissionResponse:
     reason: str = ""
     """As in a Status: ``Forbidden``, ``BadRequest``, …"""
     changed: Document | None = None
-    """The object as it is to be stored; None leaves it as it is."""
+    """The object to store; None leaves the request's object as it is."""
     warnings: Sequence[str] = field(default=())
 
 
@@ -57,40 +57,41 @@ ALLOWED = AdmissionResponse()
 
 
 def content(document: Document | None) -> Document:
-    """An object that a question has to come with. Raises DecodeError where there is none."""
+    """The object that a request must carry. Raises DecodeError where it is missing."""
     if not document:
         raise DecodeError("there is no content to decode")
     return document
 
 
 class AdmissionHandler(Protocol):
-    """Answers everything that arrives at one path."""
+    """Handles all admission requests of one path."""
 
     path: str
     """Such as ``/mutate-pod``."""
 
     def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """May raise KoordinatorError; that and any other error is answered with a code by the server."""
+        """Handle one request. May raise KoordinatorError; the server responds to that and to any other error with a
+        code."""
         ...
 
 
 @runtime_checkable
 class CommittingHandler(AdmissionHandler, Protocol):
-    """One that has to write down what it allows before it may be answered."""
+    """A handler that has to persist something before its "allowed" response may be sent."""
 
     async def commit(self, request: AdmissionRequest) -> None:
-        """After ``handle`` has allowed; to refuse after all, raise as there."""
+        """Called after ``handle`` has allowed the request; denies it after all by raising as ``handle`` does."""
         ...
 
 
 class Steps(Protocol):
-    """Around every step of an admission; a step that raises has refused the request."""
+    """A context around every step of an admission; a step that raises has denied the request."""
 
     def step(self, operation: Operation, plugin: str) -> AbstractContextManager[None]: ...
 
 
 class Unmeasured:
-    """For those who do not measure."""
+    """Steps for callers that do not measure."""
 
     def step(self, operation: Operation, plugin: str) -> AbstractContextManager[None]:
         return nullcontext()

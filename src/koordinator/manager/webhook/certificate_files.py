@@ -1,4 +1,4 @@
-"""Certificates as files that change all at once, in the layout that kubelet uses for mounted Secrets.
+"""Certificate files that are replaced atomically, in the layout that kubelet uses for mounted Secrets.
 
 The files lie in a folder named after its time of writing, ``..data`` links to that folder, and the visible names link
 through ``..data``; replacing one link replaces all files. Keys are readable by their owner alone.
@@ -48,7 +48,7 @@ def to_files(certificates: Certificates) -> dict[str, bytes]:
 
 
 def from_files(files: Mapping[str, bytes]) -> Certificates:
-    """The certificates of such contents; what is absent is empty."""
+    """The certificates in files of these contents; a missing file becomes empty PEM data."""
     return Certificates(
         authority_key=files.get(AUTHORITY_KEY, b""),
         authority=files.get(AUTHORITY, b""),
@@ -58,7 +58,7 @@ def from_files(files: Mapping[str, bytes]) -> Certificates:
 
 
 def read_files(folder: Path) -> Certificates | None:
-    """What the folder holds; None unless all six files are there. Raises CertificateFilesError."""
+    """The certificates in the folder; None unless all six files exist. Raises CertificateFilesError."""
     try:
         return from_files({name: (folder / name).read_bytes() for name in NAMES})
     except (FileNotFoundError, NotADirectoryError):
@@ -68,7 +68,7 @@ def read_files(folder: Path) -> Certificates | None:
 
 
 def write_files(folder: Path, certificates: Certificates, now: datetime) -> bool:
-    """Have the folder show these certificates, all at once; False if it does already. Raises CertificateFilesError."""
+    """Make the folder show these certificates, atomically; False if it already does. Raises CertificateFilesError."""
     files = to_files(certificates)
     try:
         _prepare(folder)
@@ -82,13 +82,14 @@ def write_files(folder: Path, certificates: Certificates, now: datetime) -> bool
 
 def _prepare(folder: Path) -> None:
     folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-    # A folder that was mounted belongs to somebody else, who has decided on who may enter.
+    # A mounted folder belongs to another owner, who has set its permissions.
     with suppress(PermissionError):
         folder.chmod(_FOLDER_MODE)
 
 
 def _shown(folder: Path) -> dict[str, bytes] | None:
-    """What the folder shows through links; None where a name is absent, or a plain file that would not follow."""
+    """The file contents that the folder shows through links; None where a name is absent, or a plain file that would
+    not follow the links."""
     try:
         if any((folder / name).readlink() != Path(_DATA, name) for name in NAMES):
             return None
@@ -119,7 +120,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _link(path: Path, target: str) -> None:
-    """Make ``path`` a link to ``target`` in one step, whatever it was before."""
+    """Make ``path`` a link to ``target`` atomically, whatever it was before."""
     with suppress(OSError):
         if path.readlink() == Path(target):
             return
@@ -133,7 +134,7 @@ def _link(path: Path, target: str) -> None:
 
 
 def _remove_old_versions(folder: Path, current: str) -> None:
-    """Also of a process that was ended between writing and linking."""
+    """Remove versions that are no longer linked, also those of a process that ended between writing and linking."""
     for entry in folder.glob("..2*"):
         if entry.name != current and entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""Where the certificates are kept: in a Secret that all replicas share, or in the folder alone.
+"""Storage of the certificates: in a Secret that all replicas share, or in the folder alone.
 
-Replicas agree by the Secret: the first to create it wins and the others take what it holds; one that is to be replaced
-is replaced on the version that was read, so that of several who find it invalid one succeeds.
+Replicas agree through the Secret: the first to create it wins and the others use its content. An invalid one is
+replaced with the resource version that was read, so that only one of several replicas succeeds.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ logger = logging.getLogger(__name__)
 
 
 class CertificateWriter(Protocol):
-    """Keeps the certificates of one name."""
+    """Stores the certificates of one name."""
 
     async def ensure(self) -> Certificates:
-        """Those that are valid now, made or renewed if need be. Raises KoordinatorError."""
+        """Return valid certificates, made or renewed if necessary. Raises KoordinatorError."""
         ...
 
 
 class FileWriter:
-    """Keeps them in the folder that they are served from; each process that does so has an authority of its own.
+    """Uses the certificates in the serving folder; each process that makes its own has its own authority.
 
-    What it makes is written by whoever serves it, when API servers have been told to trust it.
+    New certificates are not written here but by ConfigurationSync, once API servers trust their authority.
     """
 
     def __init__(self, folder: Path, name: str, clock: Clock) -> None:
@@ -61,7 +61,7 @@ class FileWriter:
 
 
 class SecretWriter:
-    """Keeps them in one Secret."""
+    """Stores the certificates in one Secret."""
 
     def __init__(self, client: Client, namespace: str, secret: str, name: str, clock: Clock) -> None:
         self._client = client
@@ -89,7 +89,7 @@ class SecretWriter:
             raise
 
     async def _create(self) -> Secret:
-        """Make the Secret, or take the one that another replica has made meanwhile."""
+        """Create the Secret, or return the one that another replica has created in the meantime."""
         made = await asyncio.to_thread(make_certificates, self._name, self._clock.now())
         document = {
             "apiVersion": "v1",
@@ -109,7 +109,7 @@ class SecretWriter:
         return secret
 
     async def _renew(self, secret: Secret, found: Certificates) -> Certificates:
-        """Replace what is there, unless another replica has done so since it was read: then theirs is taken."""
+        """Replace the certificates, unless another replica has done so since they were read: then use theirs."""
         made = await asyncio.to_thread(make_certificates, self._name, self._clock.now(), found)
         version = secret.metadata.resource_version
         patch = {"metadata": {"resourceVersion": version}, "data": _data(made)}

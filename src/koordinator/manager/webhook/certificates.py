@@ -1,8 +1,8 @@
-"""The authority and the serving certificate of the webhooks: making them, and telling whether they still will do.
+"""The authority and the serving certificate of the webhooks: making and checking them.
 
-What is made here is what the original makes, so that either program takes over the other's certificates: RSA keys as
-PKCS #1, an authority named ``webhook-cert-ca``, ten years for both. A certificate counts as valid only while it has
-another half a year, so that replacing it is never urgent.
+The certificates are like those of the original, so that either program can take over the other's: RSA keys as PKCS #1,
+an authority named ``webhook-cert-ca``, ten years for both. A certificate counts as valid only while it has another half
+a year left, so that replacing it is never urgent.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _VALID_FOR_MONTHS: Final = 6
 _AUTHORITY_VALID_FOR_MONTHS: Final = 12
 _AUTHORITY_NAME: Final = "webhook-cert-ca"
 _BROKEN: Final = (ValueError, TypeError, UnsupportedAlgorithm)
-"""What the library raises for PEM that is no certificate or key, or none that it knows."""
+"""The exceptions of the library for PEM that is no certificate or key, or one of an unsupported kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """PEM data; empty where there is none."""
+    """PEM data; empty where it does not exist."""
 
     authority_key: bytes = field(default=b"", repr=False)
     authority: bytes = b""
@@ -41,7 +41,8 @@ class Certificates:
 
 
 def make_certificates(name: str, now: datetime, reusable: Certificates | None = None) -> Certificates:
-    """A serving certificate for ``name``, by the authority of ``reusable`` where that has a year left, else a new one.
+    """A serving certificate for ``name``, issued by the authority of ``reusable`` where that has a year left, else by a
+    new one.
 
     Takes a quarter of a second: two RSA keys.
     """
@@ -58,7 +59,7 @@ def make_certificates(name: str, now: datetime, reusable: Certificates | None = 
 
 
 def fault(certificates: Certificates, name: str, now: datetime) -> str:
-    """Why these certificates have to be made anew, or "" while they are good for ``name`` for another six months."""
+    """Why these certificates must be replaced, or "" if they are valid for ``name`` for another six months."""
     try:
         leaf = x509.load_pem_x509_certificates(certificates.certificate)[0]
         key = _public_key(certificates.key)
@@ -83,13 +84,13 @@ def fault(certificates: Certificates, name: str, now: datetime) -> str:
 
 @lru_cache(maxsize=2)
 def _public_key(pem: bytes) -> PublicKeyTypes:
-    """Of a private key. Once for each, since proving an RSA key takes a tenth of a second in which nothing else runs,
-    and certificates are looked at every minute."""
+    """The public key of a private key. Cached, since checking an RSA key takes a tenth of a second in which nothing
+    else runs, and certificates are checked every minute."""
     return serialization.load_pem_private_key(pem, None).public_key()
 
 
 def _out_of_time(certificate: x509.Certificate, now: datetime) -> str:
-    """Whether it will not do for the next six months, as the end of a sentence."""
+    """The end of a sentence on why the certificate is not valid for the next six months, or "" if it is."""
     if now < certificate.not_valid_before_utc:
         return f"is not valid yet: it begins {certificate.not_valid_before_utc:%Y-%m-%d %H:%M}"
     if add_months(now, _VALID_FOR_MONTHS) > certificate.not_valid_after_utc:
@@ -98,7 +99,8 @@ def _out_of_time(certificate: x509.Certificate, now: datetime) -> str:
 
 
 def add_months(moment: datetime, months: int) -> datetime:
-    """The same day so many months later; one that the month does not have runs over into the next, as in Go."""
+    """The same day that many months later; a day that the month does not have overflows into the next month, as in
+    Go."""
     years, month = divmod(moment.month - 1 + months, 12)
     first = moment.replace(year=moment.year + years, month=month + 1, day=1)
     return first + timedelta(days=moment.day - 1)
@@ -195,10 +197,10 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-# These three rules are not asked of ``cryptography.x509.verification``. It rejects authorities of X.509 version 1
+# These three rules are not left to ``cryptography.x509.verification``. It rejects authorities of X.509 version 1
 # (``openssl x509 -req -signkey``) and host names with an underscore. Its default policy also rejects authorities
 # without keyUsage (``openssl req -x509``), and serving certificates for any extended key usage. Go's clients, such as
-# the API server, accept all of these: certificates that work would be replaced.
+# the API server, accept all of these: working certificates would be replaced.
 
 
 def _is_for(certificate: x509.Certificate, name: str) -> bool:

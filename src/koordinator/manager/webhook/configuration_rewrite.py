@@ -1,7 +1,7 @@
-"""What the webhook configurations must say: decided from what they say now, without I/O.
+"""Decides how to rewrite the webhook configurations, from their current content, without I/O.
 
-An installed configuration is a template: it is kept in an annotation the first time that it is seen, and the entries
-are made from it ever after, so that a webhook that was left out while its feature was off comes back with it. Only
+An installed configuration is a template: it is saved in an annotation the first time that it is seen, and the entries
+are always made from that, so that a webhook that was omitted while its feature was off returns with the feature. Only
 ``clientConfig`` is rewritten; rules, selectors and failure policies are the installer's.
 """
 
@@ -30,27 +30,27 @@ _MOST_AUTHORITIES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where API servers find the webhooks, how they verify them, and which of them there are."""
+    """How API servers reach and verify the webhooks, and which webhooks exist."""
 
     namespace: str
     service: str
     host: str
-    """Empty: through the Service; else the name or address in the URLs."""
+    """Empty: reached through the Service; else the name or address in the URLs."""
     port: int
     paths: Collection[str]
     authority: bytes
     """PEM."""
     keep_trusted: bool = False
-    """Go on trusting the authorities that are trusted now: some replica may still be serving under one of them."""
+    """Keep trusting the authorities that are trusted now: some replica may still serve a certificate of one of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """``patch`` is a merge patch on the version that was read, None where nothing has to change."""
+    """``patch`` is a merge patch for the version that was read, None where nothing has to change."""
 
     patch: Document | None
     left_out: Sequence[str]
-    """The paths that nothing here answers."""
+    """The paths in the configuration without an active handler."""
 
 
 def rewrite(configuration: WebhookConfiguration, target: Target) -> Rewrite:
@@ -79,7 +79,7 @@ def rewrite(configuration: WebhookConfiguration, target: Target) -> Rewrite:
 
 
 def _template(configuration: WebhookConfiguration) -> tuple[list[Document], str | None]:
-    """The entries as they were installed, and the annotation that has to be written, if any."""
+    """The entries as they were installed, and the annotation that has to be written, None if it exists."""
     text = configuration.metadata.annotations.get(WEBHOOK_TEMPLATE, "")
     if not text:
         return configuration.webhooks, msgspec.json.encode(configuration.webhooks).decode()
@@ -103,14 +103,14 @@ def _path(entry: Document, where: str) -> str:
 
 
 def _check_rules(entry: Document, where: str) -> None:
-    """As far as they are read here; the rest is for API servers to judge."""
+    """Check the fields that are read here; the API server validates the rest."""
     rules = entry.get("rules")
     if rules is not None and not (isinstance(rules, list) and all(isinstance(rule, dict) for rule in rules)):
         raise ConfigurationError(f"{where}: rules", rules, "a list of rules")
 
 
 def _bundle(configuration: WebhookConfiguration, target: Target) -> str:
-    """The authorities to trust, ours first, as the field has them."""
+    """The authorities to trust, ours first, as base64 for ``caBundle``."""
     trusted = [target.authority]
     if target.keep_trusted:
         for entry in configuration.webhooks:

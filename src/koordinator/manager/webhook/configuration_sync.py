@@ -1,10 +1,10 @@
-"""Keeps certificates, the files that they are served from, and the webhook configurations in line with each other.
+"""Keeps certificates, the files they are served from, and the webhook configurations consistent with each other.
 
-One round ensures the certificates, projects them into the folder, has the server take them, and only then tells API
-servers to come: a configuration never points at a server that does not answer. Where another authority takes the place
-of the one that is served under, API servers are told to trust both before the first certificate of the new one is
-served, and go on trusting the old one for three minutes, in which all replicas change over. A round follows every
-change of the Secret and of either configuration, and every minute.
+One round ensures the certificates, writes them into the folder, makes the server load them, and only then writes the
+webhook configurations: a configuration never points at a server that does not respond. Where a new authority replaces
+the one in use, the configurations trust both before the first certificate of the new one is served, and keep trusting
+the old one for three minutes, in which all replicas change over. A round follows every change of the Secret and of
+either configuration, and every minute.
 """
 
 from __future__ import annotations
@@ -47,11 +47,12 @@ logger = logging.getLogger(__name__)
 
 _PERIOD: Final = 60.0
 _SHORTEST_PAUSE: Final = 1.0
-"""Between two rounds: replicas that disagree, as during an upgrade, must not write against each other at full speed."""
+"""The least pause between rounds: replicas that disagree, as during an upgrade, must not rewrite each other's
+configuration at full speed."""
 _ANNOUNCE_SECONDS: Final = 1.0
-"""For API servers to see that a configuration has changed, which they watch."""
+"""The time in which API servers notice a change of a configuration, which they watch."""
 _CHANGE_OVER_SECONDS: Final = 3 * _PERIOD
-"""For all replicas to notice: one whose watch is just being made anew only does after a period, if all goes well."""
+"""The time in which all replicas notice: one whose watch is just being re-established notices only after a period."""
 _ROUND_SECONDS: Final = 60.0
 _RETRIES: Final = BackoffPolicy(initial=0.5, maximum=30.0, jitter=0.25)
 
@@ -60,19 +61,19 @@ _NAMED_BY: Final = {
     MUTATING_WEBHOOK_CONFIGURATIONS.name: (MUTATING_VARIABLE, installation.MUTATING_CONFIGURATION),
     VALIDATING_WEBHOOK_CONFIGURATIONS.name: (VALIDATING_VARIABLE, installation.VALIDATING_CONFIGURATION),
 }
-"""By kind, the variable of the environment that says the name of the object, and its default."""
+"""By kind, the environment variable with the name of the object, and its default."""
 
 
 class WebhookSetupError(KoordinatorError):
-    """The webhooks cannot be installed as things are; the text says what is missing."""
+    """The webhooks cannot be set up; the message names what is missing."""
 
 
 class OvertakenError(KoordinatorError):
-    """Another replica has changed what a round went by; the next one sees it."""
+    """Another replica has changed the certificates that a round used; the next round uses the new ones."""
 
 
 class ConfigurationSync:
-    """One per process. ``serve`` is awaited in every round, before any configuration is written."""
+    """One per process. Every round awaits ``serve`` before it writes any configuration."""
 
     def __init__(
         self,
@@ -95,13 +96,13 @@ class ConfigurationSync:
         self._backoff = Backoff(_RETRIES, clock, random)
         self._wanted = asyncio.Event()
         self._authority = b""
-        """That of the certificate which is served; empty before there is one."""
+        """The authority of the certificate that is being served; empty before there is one."""
         self._change_over_until = float("-inf")
         self._said: dict[str, tuple[str, ...]] = {}
         self.succeeded = asyncio.Event()
-        """Set by the first round that went well."""
+        """Set after the first successful round."""
         self.last_error = "not tried yet"
-        """Why the last round failed; empty when it went well."""
+        """Why the last round failed; empty after a successful one."""
         self._heartbeat = LoopMetrics(clock, metrics).loop("webhook-configurations", _ROUND_SECONDS)
         self._results = metrics.counter(
             "koord_manager_webhook_configuration_sync_total",
@@ -110,7 +111,7 @@ class ConfigurationSync:
         )
 
     def watch(self, informers: InformerSet) -> None:
-        """Have every change of what a round looks at start one."""
+        """Start a round after every change of the Secret and of the configurations."""
         environment = self._environment
         if not environment.writes_files_only:
             self._watch(informers, SECRETS, environment.secret, environment.namespace)
@@ -127,7 +128,7 @@ class ConfigurationSync:
         )
 
     async def run(self) -> None:
-        """Round after round until cancelled."""
+        """Run rounds until cancelled."""
         while True:
             self._wanted.clear()
             pause = await self.attempt()
@@ -138,7 +139,7 @@ class ConfigurationSync:
                 continue
 
     async def round(self) -> None:
-        """Bring everything in line once. Raises KoordinatorError."""
+        """Make everything consistent once. Raises KoordinatorError."""
         certificates = await self._writer.ensure()
         if certificates.authority != self._authority:
             self._change_over_until = self._clock.monotonic() + _CHANGE_OVER_SECONDS
@@ -151,12 +152,12 @@ class ConfigurationSync:
         await self._serve()
         self._authority = certificates.authority
         if (await self._writer.ensure()).authority != certificates.authority:
-            # It has told API servers so, which must not be taken back.
+            # That replica has written its authority into the configurations, which must not be undone.
             raise OvertakenError("the certificates have been changed since this round began")
         await self._configure(certificates)
 
     async def attempt(self) -> float:
-        """One round; the seconds until the next if nothing happens."""
+        """Run one round. Returns the seconds until the next one if nothing changes."""
         try:
             await self._heartbeat.iterate(self.round())
         except Exception as error:
@@ -168,7 +169,7 @@ class ConfigurationSync:
         return _PERIOD
 
     def _pause_after(self, error: Exception) -> float:
-        """Whatever went wrong, webhooks go on with the certificates that they have."""
+        """Record the error; the webhooks keep their current certificates. Returns the seconds until the next round."""
         before, self.last_error = self.last_error, _reason(error)
         if isinstance(error, OvertakenError) or (isinstance(error, ApiStatusError) and error.is_conflict):
             self._results.labels("conflict").inc()
@@ -176,7 +177,7 @@ class ConfigurationSync:
             return 0.0
         self._results.labels("failed").inc()
         unforeseen = None if isinstance(error, KoordinatorError | OSError) else error
-        # Once, not with every attempt: the metric counts them.
+        # Logged once, not for every attempt: the metric counts them.
         level = logging.DEBUG if self.last_error == before else logging.WARNING
         logger.log(
             level, "webhook certificates and configurations are not in line: %s", self.last_error, exc_info=unforeseen
@@ -194,7 +195,8 @@ class ConfigurationSync:
             authority=certificates.authority,
             keep_trusted=self._clock.monotonic() < self._change_over_until,
         )
-        # Both are read and decided on before either is written, so that a bad one does not leave half of the work.
+        # Both are read and decided on before either is written, so that an invalid one does not leave the work half
+        # done.
         decisions = [
             (kind, configuration.metadata.name, rewrite(configuration, target))
             for kind, configuration in await self._configurations()
@@ -206,7 +208,7 @@ class ConfigurationSync:
                 logger.info("rewrote %s %s", kind.name, name)
 
     async def _configurations(self) -> list[tuple[Kind[WebhookConfiguration], WebhookConfiguration]]:
-        """Both. Raises NotInstalledError naming those that do not exist."""
+        """Both configurations. Raises NotInstalledError naming those that do not exist."""
         environment = self._environment
         names = (
             (MUTATING_WEBHOOK_CONFIGURATIONS, environment.mutating_configuration),
@@ -231,7 +233,7 @@ class ConfigurationSync:
             raise
 
     def _say(self, name: str, decision: Rewrite) -> None:
-        """Once, not every minute: which webhooks are installed that nothing here answers."""
+        """Log once, not every minute, which installed webhooks have no active handler."""
         left_out = tuple(decision.left_out)
         if left_out and self._said.get(name) != left_out:
             logger.warning("%s: left out, since no handler is active for them: %s", name, ", ".join(left_out))

@@ -1,6 +1,6 @@
-"""Every admission handler: its path, the gate that switches it on, and how it is made.
+"""All admission handlers: their paths, their feature gates, and how they are made.
 
-A path whose gate is off is neither served nor installed: the API server is told to leave it out.
+A path whose gate is off is neither served nor installed: its entry is left out of the webhook configurations.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ _BINDING_LOG: Final = {
 
 @dataclass(frozen=True, slots=True)
 class HandlerContext:
-    """What handlers are made of."""
+    """The dependencies of handlers."""
 
     client: Client
-    """Of this replica, whether it leads or not."""
+    """The client of this replica, whether it is the leader or not."""
     informers: InformerSet
     options: Options
     metrics: WebhookMetrics
     clock: Clock
     random: Random
     quotas: QuotaAssumeCache
-    """One for all handlers: what one accepts, the others go by."""
+    """One for all handlers: what one of them admits, the others see."""
 
     def draw(self) -> int:
-        """A whole number from 0 to 99."""
+        """A random whole number from 0 to 99."""
         return self.random.randrange(100)
 
     def timer(self, webhook_type: str, object_type: str) -> StepTimer:
@@ -77,7 +77,7 @@ class HandlerContext:
 
 @dataclass(frozen=True, slots=True)
 class HandlerEntry:
-    """``gate`` is the feature without which the handler is not there."""
+    """The handler exists only if the feature ``gate`` is enabled."""
 
     gate: str
     make: Callable[[HandlerContext], AdmissionHandler]
@@ -184,5 +184,5 @@ HANDLERS: Final[Sequence[HandlerEntry]] = (
 
 
 def make_handlers(context: HandlerContext, entries: Sequence[HandlerEntry] = HANDLERS) -> list[AdmissionHandler]:
-    """Those whose gates are on; they ask for their informers here."""
+    """The handlers whose gates are enabled; they request their informers here."""
     return [entry.make(context) for entry in entries if context.options.features.enabled(entry.gate)]

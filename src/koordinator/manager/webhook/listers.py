@@ -57,8 +57,8 @@ class ProfileLister:
 
 
 class QuotaTreeLister:
-    """``QuotaTrees`` over an informer, of one namespace or of all, and the quotas that pods are accounted in: which of
-    several quotas a name stands for is decided there and nowhere else."""
+    """``QuotaTrees`` over an informer, of one namespace or of all, and the quotas that pods are accounted in. This is
+    the only place that decides which of several quotas of the same name counts."""
 
     def __init__(self, informers: InformerSet, namespace: str, quotas: QuotaAssumeCache) -> None:
         self._quotas = quotas
@@ -76,7 +76,7 @@ class QuotaTreeLister:
 
 
 def watch_quotas(informers: InformerSet, namespace: str, quotas: QuotaAssumeCache) -> None:
-    """Keep ``quotas`` at what is stored, of one namespace or of all."""
+    """Feed the stored quotas, of one namespace or of all, to the assume cache ``quotas``."""
     informers.informer(ELASTIC_QUOTAS, namespace=namespace, absent_is_empty=True).add_handlers(
         name="elastic-quota-tree",
         on_add=lambda quota, initial: quotas.observe(quota),
@@ -86,7 +86,7 @@ def watch_quotas(informers: InformerSet, namespace: str, quotas: QuotaAssumeCach
 
 
 def forget_weights(informers: InformerSet, namespace: str, weights: RecordedWeights) -> None:
-    """Drop the weights of quotas that are deleted."""
+    """Remove the weight metrics of deleted quotas."""
     informers.informer(ELASTIC_QUOTAS, namespace=namespace, absent_is_empty=True).add_handlers(
         name="quota-shared-weight", on_delete=lambda quota: weights.forget(quota.metadata.name)
     )
@@ -138,7 +138,7 @@ def _namespace_without_quota(pod: Pod) -> tuple[str, ...]:
 
 
 class ConfiguredRules:
-    """Call it for the rules that are in force."""
+    """A callable that returns the rules in force."""
 
     def __init__(self, informers: InformerSet, options: PodEnhancedValidatorOptions, clock: Clock) -> None:
         self._key = f"{options.config_namespace}/{options.config_name}"
@@ -159,7 +159,7 @@ class ConfiguredRules:
         return self._rules.in_force
 
     def _load(self, config_map: ConfigMap | None) -> None:
-        """Where it cannot be used, the rules that were in force stay."""
+        """An invalid ConfigMap leaves the previous rules in force."""
         if config_map is self._read:
             return
         self._read = config_map
@@ -170,13 +170,13 @@ class ConfiguredRules:
 
 
 class NodeLister:
-    """All nodes, as far as selectors can tell them apart."""
+    """The metadata of all nodes, which is what selectors read."""
 
     def __init__(self, informers: InformerSet) -> None:
         self._nodes = informers.informer(NODES)
 
     def metadata(self) -> Iterable[ObjectMeta]:
-        """In the order of their names, so that the same node is the example every time."""
+        """The metadata of the nodes, sorted by name, so that error messages always name the same example."""
         return (node.metadata for node in sorted(self._nodes.list(), key=lambda node: node.metadata.name))
 
 
@@ -190,6 +190,6 @@ class SLOConfigurationLister:
         )
 
     def data(self) -> Mapping[str, str] | None:
-        """None while there is no such ConfigMap."""
+        """The data of the ConfigMap; None while it does not exist."""
         found = self._config_maps.get(self._key)
         return found.data if found is not None else None

@@ -1,4 +1,4 @@
-"""What the webhooks count and measure, under the names of the original and of the library that serves it."""
+"""The metrics of the webhooks, under the names of the original and of controller-runtime."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ class StepTimer:
         self._type = webhook_type, object_type
 
     def step(self, operation: str, plugin: str) -> AbstractContextManager[None]:
-        """Around one step; one that raises counts as rejected."""
+        """The context of one step; a step that raises counts as rejected."""
         return _Step(self._steps, self._clock, (*self._type, operation, plugin))
 
 
 class _Step(AbstractContextManager[None]):
-    """A class, since a generator that stands for one takes several times longer, and a pod has four steps."""
+    """A class, since a generator-based context manager takes several times longer, and a pod has four steps."""
 
     __slots__ = ("_clock", "_labels", "_started", "_steps")
 

@@ -1,6 +1,6 @@
 """The webhooks of one replica: handlers, server, certificates, configurations, and the readiness check.
 
-The check asks the webhooks as an API server does: over TLS, verified by the certificate authority on disk.
+The check calls the webhooks as an API server does: over TLS, verified by the certificate authority on disk.
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ _SECONDS: Final = 5.0
 logger = logging.getLogger(__name__)
 
 SETUP_SECONDS: Final = 20.0
-"""For the first certificates and configurations, as the original; a process that cannot is better started anew."""
+"""The time limit of the first certificates and configurations, as in the original; a process that exceeds it is better
+restarted."""
 SYNC_SECONDS: Final = 120.0
-"""For each kind of object that handlers have to know before they can answer."""
+"""The time limit of the initial list of each kind of object that handlers depend on."""
 LINGER_SECONDS: Final = 3.0
-"""Of a replica behind a Service: until nobody is led here any more."""
+"""Delay for a replica behind a Service: until the Service routes no more requests here."""
 _FILE_PERIOD: Final = 10.0
 _READY_PERIOD: Final = 2.0
 _READY_LATE: Final = 5.0
 
 
 class Readiness:
-    """The check ``webhook-ready``. ``name`` is the one that the serving certificate must be good for."""
+    """The check ``webhook-ready``. ``name`` is the host name that the serving certificate must be valid for."""
 
     def __init__(self, sync: ConfigurationSync, folder: Path, name: str, address: str, port: int) -> None:
         self._sync = sync
@@ -60,11 +61,12 @@ class Readiness:
         self._withdrawn = False
 
     def withdraw(self) -> None:
-        """Not ready any more, though the server goes on for a moment: no new work is to be sent here."""
+        """Report "not ready" from now on, though the server still serves for a moment: no new requests should be routed
+        here."""
         self._withdrawn = True
 
     async def check(self) -> str:
-        """What is wrong; "" when all is well."""
+        """The error message; "" when the webhooks are ready."""
         if self._withdrawn:
             return "webhooks are about to stop"
         if not self._sync.succeeded.is_set():
@@ -81,7 +83,7 @@ class Readiness:
 
 
 class Webhooks:
-    """Made after the handlers and before the informers run; ``run`` serves until cancelled."""
+    """Create it after the handlers and before the informers run; ``run`` serves until cancelled."""
 
     def __init__(
         self,
@@ -123,13 +125,14 @@ class Webhooks:
         )
 
     def check_loops(self) -> str:
-        """For health checks: the loops without success for too long."""
+        """For health checks: the loops that have had no success for too long."""
         return self._loops.check()
 
     async def run(self) -> None:
-        """Serve once what handlers need is known, until cancelled: then not ready at first, and only then not there.
+        """Serve once the handlers' informers are in sync, until cancelled: then report "not ready" first, and stop
+        serving later.
 
-        Raises WebhookSetupError when the first setup does not come about.
+        Raises WebhookSetupError when the first setup fails.
         """
         await self._wait_synced()
         try:
@@ -170,7 +173,7 @@ class Webhooks:
 
 
 def make_writer(client: Client, environment: WebhookEnvironment, clock: Clock) -> CertificateWriter:
-    """Where certificates are kept, as the environment says."""
+    """The certificate storage that the environment selects."""
     if environment.writes_files_only:
         return FileWriter(environment.certificate_folder, environment.certified_name, clock)
     return SecretWriter(client, environment.namespace, environment.secret, environment.certified_name, clock)

@@ -1,10 +1,10 @@
 """AdmissionReview, v1 and v1beta1: decoded into requests for handlers, encoded with their responses and patches.
 
-The two versions differ in their name alone; the response has the version of the request.
+The two versions differ only in their names; the response has the version of the request.
 
-The JSON patch (RFC 6902) is made here, since one is made for every pod that is created: the library that applies
-patches elsewhere needs 5 ms for a pod of four containers, all of the time that an admission may take, and this a
-fiftieth of that.
+The JSON patch (RFC 6902) is made here, since every pod creation needs one: the library that applies patches elsewhere
+needs 5 ms for a pod of four containers, which is the whole time budget of an admission, and this code a fiftieth of
+that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ReviewError(KoordinatorError):
-    """What arrived is not an AdmissionReview that can be answered."""
+    """The body is not an AdmissionReview that can be responded to."""
 
 
 class _Resource(WireStruct):
@@ -67,14 +67,14 @@ _decode_review = codec.decoder(_Review)
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A question, and the version that its response has to be written in."""
+    """A request, and the version that its response must have."""
 
     request: AdmissionRequest
     api_version: str
 
 
 def decode_review(body: bytes) -> Review:
-    """Read one question. Raises ReviewError saying what is wrong with it."""
+    """Decode one request. Raises ReviewError saying what is wrong with it."""
     if not body:
         raise ReviewError("request body is empty")
     try:
@@ -110,7 +110,7 @@ def _admission_request(request: _Request, operation: Operation) -> AdmissionRequ
 
 
 def encode_response(response: AdmissionResponse, request: AdmissionRequest | None, api_version: str = V1) -> bytes:
-    """The bytes of a response. ``request`` is None where it could not be read."""
+    """Encode a response. ``request`` is None where it could not be decoded."""
     status: Document = {"metadata": {}, "code": response.code}
     if response.message:
         status["message"] = response.message
@@ -135,7 +135,7 @@ def _changeable(request: AdmissionRequest) -> Document:
 
 
 def make_patch(old: Any, new: Any) -> Patch:
-    """The operations that turn ``old`` into ``new``; none when they are the same."""
+    """The operations that turn ``old`` into ``new``; empty when they are equal."""
     patch: Patch = []
     _compare(old, new, "", patch)
     return patch
@@ -166,7 +166,7 @@ def _compare_objects(old: dict[str, Any], new: dict[str, Any], path: str, patch:
 
 
 def _compare_lists(old: list[Any], new: list[Any], path: str, patch: Patch) -> None:
-    """What is the same at both ends stays; between, items are compared in pairs and the rest is removed or added."""
+    """Common items at both ends stay; between them, items are compared in pairs and the rest is removed or added."""
     shorter = min(len(old), len(new))
     start = 0
     while start < shorter and _same(old[start], new[start]):
@@ -184,7 +184,7 @@ def _compare_lists(old: list[Any], new: list[Any], path: str, patch: Patch) -> N
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Compared as text, which is many times faster than walking through the items, and true is not 1 there."""
+    """Compared as JSON text, which is many times faster than recursion, and where true differs from 1."""
     return old is new or _encode(old) == _encode(new)
 
 

@@ -1,4 +1,4 @@
-"""The TLS server that API servers ask: one path for each handler, and ``/healthz``."""
+"""The TLS server that API servers call: one path for each handler, and ``/healthz``."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from koordinator.manager.webhook.metrics import WebhookMetrics
 logger = logging.getLogger(__name__)
 
 LARGEST_REQUEST: Final = 7 << 20
-"""Bytes: two objects of the largest size that an API server stores, and room around them; as the original's library."""
+"""Bytes: two objects of the largest size that an API server stores, plus overhead; as in the original's library."""
 _IDLE_SECONDS: Final = 120.0
 """Longer than API servers keep an idle connection (90 s), so that it is never closed under a request of theirs."""
 _HANDSHAKE_SECONDS: Final = 10.0
 _BODY_SECONDS: Final = 30.0
-"""For what has not come along with the head of a request; no API server waits longer for a response."""
+"""The time limit of a body that did not arrive with its headers; no API server waits longer for a response."""
 MOST_CONNECTIONS: Final = 2000
-"""Each API server has one for every request that it is about to ask about, a few hundred at most."""
+"""Each API server has one connection for every request in admission, a few hundred at most."""
 _STOP_SECONDS: Final = 3.0
 _CLOSE_SECONDS: Final = 1.0
 _JSON: Final = "application/json"
@@ -37,7 +37,7 @@ RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class WebhookServer:
-    """Answers until ``stop``. ``port`` 0 takes a free one; ``bound_port`` tells which. ``host`` "" is every address."""
+    """Serves until ``stop``. ``port`` 0 binds a free port, see ``bound_port``. ``host`` "" binds every address."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class WebhookServer:
             self.add_route(handler.path, self._admission(Webhook(handler, metrics, clock)), "POST")
 
     def add_route(self, path: str, handler: RequestHandler, method: str = "GET") -> None:
-        """Serve one more path, such as ``/elasticQuota``; before ``start``."""
+        """Serve one more path, such as ``/elasticQuota``; call before ``start``."""
         self._application.router.add_route(method, path, handler)
 
     async def start(self) -> None:
-        """Take the certificate as it is now and listen, unless both is so already.
+        """Load the certificate as it is now and listen, unless both is done already.
 
-        Raises ServingCertificateError, or OSError when the address cannot be had.
+        Raises ServingCertificateError, or OSError when the address cannot be bound.
         """
         self._certificate.reload()
         if self._runner is not None:
@@ -113,10 +113,10 @@ class WebhookServer:
         )
 
     async def stop(self, linger: float = 0.0) -> None:
-        """Stop listening, let what is in hand be answered for up to three seconds, and close all connections.
+        """Stop listening, let requests in flight finish for up to three seconds, and close all connections.
 
-        For ``linger`` seconds before that everybody is still answered, but on connections that end with the response:
-        for a Service to lead elsewhere.
+        Before that, requests are still served for ``linger`` seconds, but each connection is closed with its response,
+        so that a Service can route clients elsewhere.
         """
         runner, listener, self._runner = self._runner, self._listener, None
         if runner is None or listener is None:
@@ -124,7 +124,8 @@ class WebhookServer:
         self._stopping = True
         try:
             await self._clock.sleep(linger)
-            # Only the listening sockets: the library would no longer read from connections, and drop half a request.
+            # Close only the listening sockets: the library would stop reading from its connections, and drop half-sent
+            # requests.
             listener.close()
             with suppress(TimeoutError):
                 await within(self._clock, _STOP_SECONDS, self._idle.wait())
@@ -163,14 +164,14 @@ class WebhookServer:
 
 
 class _Refused(asyncio.Protocol):
-    """What becomes of a connection too many."""
+    """Closes a connection above the limit."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
 
 
 def listening_address(webhook_host: str) -> str:
-    """Where to listen: on every address, but for a host that only this machine can reach."""
+    """The address to listen on: every address, but only loopback for a host that only this machine can reach."""
     if webhook_host == "localhost":
         return "127.0.0.1"
     try:

@@ -1,4 +1,4 @@
-"""Columns as they might be: a little more or less taken of some nodes, for as long as a question is asked."""
+"""Hypothetical node columns: what some nodes would look like with pods added or removed, for the length of a block."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from koordinator.scheduler.engine.resource_index import PODS
 
 
 class Change(Protocol):
-    """``apply`` and ``revert`` by turns; ``revert`` also after an ``apply`` that has failed."""
+    """A hypothetical change of one node. ``apply`` and ``revert`` alternate; ``revert`` is also called after a failed
+    ``apply``."""
 
     def apply(self) -> None: ...
     def revert(self) -> None: ...
@@ -22,21 +23,21 @@ class Change(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """What is to be thought taken of a node (negative: free) beyond what is."""
+    """What a simulation adds to the requested resources of a node (negative: frees)."""
 
     amounts: Mapping[int, int] = field(default_factory=dict)
     """Column -> amount; the column of pods counts pods."""
     non_zero: tuple[int, int] = (0, 0)
     removed: tuple[PodInfo, ...] = ()
-    """Pods of the node that are to be thought gone: with what they request, their ports and their allocations."""
+    """Pods of the node that count as removed: with what they request, their ports and their allocations."""
     added: tuple[PodInfo, ...] = ()
-    """Pods that are to be thought there."""
+    """Pods that count as being on the node."""
     changes: tuple[Change, ...] = ()
-    """What else is to be otherwise on the row, made before pods go and come, and taken back when they are back."""
+    """Further changes of the row, applied before pods are removed and added, and reverted after these are restored."""
 
 
 def difference(removed: Iterable[PodInfo], added: Iterable[PodInfo]) -> Adjustment:
-    """What changes on a node when pods leave it and others come."""
+    """The adjustment of a node when the pods ``removed`` leave it and the pods ``added`` come."""
     amounts: dict[int, int] = {}
     cpu = memory = 0
     for pods, sign in ((removed, -1), (added, 1)):
@@ -50,8 +51,8 @@ def difference(removed: Iterable[PodInfo], added: Iterable[PodInfo]) -> Adjustme
 
 
 class adjusted:
-    """``requested`` is as ``adjustments`` (row -> adjustment) say, until the end of the block. Nobody is notified: what
-    is computed meanwhile belongs to whoever asked.
+    """Within the block, ``requested`` includes ``adjustments`` (row -> adjustment). Event handlers are not notified:
+    what is computed in the block is valid only for its caller.
 
     A class, and not a generator: a plugin that uses it may be interrupted between the block and its end, and a
     generator would not be resumed then.
@@ -73,8 +74,8 @@ class adjusted:
 
 
 def checked(columns: NodeColumns, adjustments: Mapping[int, Adjustment], plugin: str) -> Mapping[int, Adjustment]:
-    """``adjustments`` that a plugin has made, if the columns can be shifted by them; raises PluginError otherwise. A
-    mistake that showed only in the middle of the shift would leave the columns half shifted for all decisions."""
+    """Return the ``adjustments`` of a plugin if the columns can be shifted by them; raises PluginError otherwise. An
+    error that showed only in the middle of the shift would leave the columns half shifted for all decisions."""
     for row, adjustment in adjustments.items():
         amounts = adjustment.amounts
         if not 0 <= row < columns.size:
@@ -92,7 +93,7 @@ def checked(columns: NodeColumns, adjustments: Mapping[int, Adjustment], plugin:
 
 
 def shift(columns: NodeColumns, row: int, pod: PodInfo, sign: int) -> None:
-    """Inside such a block: think the pod there, too (1), or take that back (-1)."""
+    """Within an ``adjusted`` block: count the pod on the row (``sign`` 1), or undo that (-1)."""
     columns.shift(row, pod.request.counted, pod.request.non_zero, sign)
 
 

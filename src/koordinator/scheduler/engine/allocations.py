@@ -1,8 +1,8 @@
 """The allocation ledger: what pods on nodes hold beyond amounts, such as CPU sets, device minors or a reservation.
 
-A plugin says what a pod would get (``allocate``) and what an allocation means for its columns (``on_allocated``,
-``on_released``; see AllocatorPlugin). The ledger remembers who holds what. It sees to it that each allocation counts
-once while its pod is on a node that exists, and is released once: when the pod is gone, its binding has failed, or its
+A plugin computes what a pod would get (``allocate``) and what an allocation means for its columns (``on_allocated``,
+``on_released``; see AllocatorPlugin). The ledger records which pod holds what. It ensures that each allocation counts
+once while its pod is on an existing node, and is released once: when the pod is gone, its binding has failed, or its
 node is removed. A simulation takes pods off and puts them back with the very same allocations, whether the API knows of
 them yet or not.
 
@@ -19,12 +19,12 @@ from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 Allocation = Any
-"""A value of the plugin's own, not None and not a Reason. Equal ones are the same allocation."""
+"""A value that only the plugin interprets, not None and not a Reason. Equal values are the same allocation."""
 _NOTHING: Final[Mapping[str, Allocation]] = {}
 
 
 class AllocationLedger:
-    """Who holds what, by pod and plugin. Plugins read it; the cluster state writes it."""
+    """Allocations by pod and plugin. Plugins read it; the cluster state writes it."""
 
     def __init__(self) -> None:
         self._of_pod: dict[str, dict[str, Allocation]] = {}
@@ -33,29 +33,30 @@ class AllocationLedger:
         """Whether any plugin allocates; otherwise there is nothing to attach, detach or restore."""
 
     def register(self, plugin: str, listener: Callable[..., Any]) -> None:
-        """``listener(point, *arguments)`` calls a method of an instance of the plugin; it returns what that returns, or
-        None if the instance fails, which is not for the ledger to deal with."""
+        """``listener(point, *arguments)`` calls a method of an instance of the plugin; it returns what that method
+        returns, or None if the instance fails; the listener reports that failure, not the ledger."""
         self._listeners.setdefault(plugin, []).append(listener)
         self.has_plugins = True
 
     def __len__(self) -> int:
-        """How many pods hold something."""
+        """The number of pods that hold an allocation."""
         return len(self._of_pod)
 
     def of(self, plugin: str, uid: str) -> Allocation | None:
-        """What the pod holds of the plugin."""
+        """The pod's allocation of the plugin; None if there is none."""
         return self._of_pod.get(uid, _NOTHING).get(plugin)
 
     # For the cluster state.
 
     def take(self, row: int, pod: PodInfo, plugin: str, allocation: Allocation) -> None:
-        """The pod, which is on ``row``, holds this from now on, instead of what it may have held of the plugin."""
+        """Record that the pod, which is on ``row``, holds ``allocation``, in place of its previous allocation of the
+        plugin."""
         self.release(row, pod, plugin)
         self._of_pod.setdefault(pod.uid, {})[plugin] = allocation
         self._notify("on_allocated", row, pod, plugin, allocation)
 
     def release(self, row: int, pod: PodInfo, plugin: str) -> None:
-        """The pod, which is on ``row``, holds nothing of the plugin any more."""
+        """Release the plugin's allocation of the pod, which is on ``row``."""
         held = self._of_pod.get(pod.uid, {})
         allocation = held.pop(plugin, None)
         if allocation is None:
@@ -65,17 +66,17 @@ class AllocationLedger:
         self._notify("on_released", row, pod, plugin, allocation)
 
     def attach(self, row: int, pod: PodInfo) -> None:
-        """The pod counts on ``row`` from now on, with all that it holds."""
+        """Count the pod on ``row``, with all that it holds."""
         for plugin, allocation in list(self._of_pod.get(pod.uid, _NOTHING).items()):
             self._notify("on_allocated", row, pod, plugin, allocation)
 
     def detach(self, row: int, pod: PodInfo) -> None:
-        """The pod does not count on ``row`` any more, but holds what it holds: its node may come back."""
+        """Stop counting the pod on ``row``; its allocations stay in the ledger, since its node may come back."""
         for plugin, allocation in reversed(list(self._of_pod.get(pod.uid, _NOTHING).items())):
             self._notify("on_released", row, pod, plugin, allocation)
 
     def forget(self, uid: str) -> Mapping[str, Allocation]:
-        """The pod, which does not count anywhere, is gone; returns what it held."""
+        """Remove a pod that does not count anywhere and is gone; returns what it held."""
         return self._of_pod.pop(uid, _NOTHING)
 
     def remember(self, uid: str, held: Mapping[str, Allocation]) -> None:
@@ -84,8 +85,8 @@ class AllocationLedger:
             self._of_pod[uid] = dict(held)
 
     def restore(self, row: int, pod: PodInfo, node: NodeReference) -> None:
-        """Read what the pod holds by its annotations. Where they say nothing, what is known stays: a plugin may have
-        allocated it a moment ago."""
+        """Restore the pod's allocations from its annotations. Where these have none, the recorded allocation stays: a
+        plugin may have made it a moment ago."""
         for name, listeners in self._listeners.items():
             allocation = listeners[0]("restore", pod, node)
             if allocation is not None and allocation != self.of(name, pod.uid):

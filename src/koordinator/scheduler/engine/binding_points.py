@@ -1,6 +1,6 @@
 """The extension points of a pod that has got its node: Reserve, Permit, PreBind, Bind, PostBind.
 
-What plugins do here that takes time or needs the API goes through ClusterWriter, so that they hold no client.
+Plugins do here what takes time or needs the API through ClusterWriter, so that they hold no client.
 """
 
 from __future__ import annotations
@@ -24,38 +24,39 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 class ReservePlugin(Plugin):
     @abstractmethod
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
-        """The pod will go to ``node``. A reason refuses: the pod waits for ``events_to_register``. An error is tried
-        again after a back-off. Then, as after any later failure, all reserve plugins' ``unreserve`` run in reverse
-        order."""
+        """Reserve for the pod on ``node``, which was chosen. A returned reason rejects the node: the pod waits for
+        ``events_to_register``. After an error the pod is retried after a back-off. Then, as after any later failure,
+        all reserve plugins' ``unreserve`` run in reverse order."""
 
     @abstractmethod
     def unreserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
-        """Undo ``reserve``; must also work when it never ran. The node may be gone and its row another node's, see
+        """Undo ``reserve``; must also work when ``reserve`` never ran. The node may be gone and its row reused, see
         ``NodeColumns.is_current``."""
 
 
 class AllocatorPlugin(Plugin, EventHandler):
-    """Takes part at Reserve. The ledger keeps what it allocates."""
+    """A plugin that allocates at Reserve. The ledger keeps its allocations."""
 
     allocates_as_filtered: ClassVar[bool] = True
-    """Whether ``allocate`` sees the node as Filter does, without what is reserved there for the pod; False for one that
-    does not need that, which saves work."""
+    """Whether ``allocate`` sees the node as Filter does, without what is reserved there for the pod; False for a plugin
+    that does not need that, which saves work."""
 
     @abstractmethod
     def allocate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Allocation | Reason | None:
-        """What the pod gets on the node; None if it needs nothing of this plugin; a reason if it cannot have it, for
-        which the pod waits as for a filter's. Changes nothing: ``on_allocated`` is called if the allocation is made,
-        after all allocators have been asked. Also asked in simulations, of nodes as they might be."""
+        """The pod's allocation on the node; None if it needs nothing of this plugin; a reason if the allocation is
+        impossible, for which the pod waits as after a Filter rejection. Changes nothing: ``on_allocated`` is called if
+        the allocation is made, after ``allocate`` of all allocators. Also called in simulations, for hypothetical
+        nodes."""
 
     def nominated_allocation(self, pod: PodInfo, node_name: str) -> Allocation | None:
-        """What a pod that is nominated to the node is going to hold there, counted while others are looked at; None,
-        the default, if what it requests is all that counts."""
+        """The allocation that a nominated pod is expected to hold on the node, counted while other pods are filtered;
+        None, the default, if what the pod requests is all that counts."""
         return None
 
     @abstractmethod
     def restore(self, pod: PodInfo, node: NodeReference) -> Allocation | None:
-        """What the annotations of a pod that the API has on the node say that it holds; None for nothing. Asked when
-        the API first shows the pod there, as after a restart, and when its annotations change."""
+        """The allocation recorded in the annotations of a pod that the API shows on the node; None if there is none.
+        Called when the API first shows the pod there, as after a restart, and when its annotations change."""
 
     @abstractmethod
     def on_allocated(self, row: int, pod: PodInfo, allocation: Allocation) -> None:
@@ -63,12 +64,12 @@ class AllocatorPlugin(Plugin, EventHandler):
 
     @abstractmethod
     def on_released(self, row: int, pod: PodInfo, allocation: Allocation) -> None:
-        """The opposite: once for each ``on_allocated``, with the same arguments."""
+        """The reverse of ``on_allocated``: called once for each of its calls, with the same arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The pod has its room and waits to be allowed, at most so many seconds."""
+    """The pod is assumed on its node and waits for a plugin's permission, at most ``seconds``."""
 
     seconds: float
 
@@ -76,14 +77,14 @@ class Wait:
 class PermitPlugin(Plugin):
     @abstractmethod
     def permit(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | Wait | None:
-        """The pod is about to be bound to ``node``: None lets it, a reason refuses, Wait holds it back until this
-        plugin allows it by ``handle.waiting``."""
+        """Called before the pod is bound to ``node``: None permits, a reason rejects, Wait delays the binding until
+        this plugin allows it through ``handle.waiting``."""
 
 
 @dataclass(slots=True)
 class PodChanges:
-    """What plugins want written to a pod, or a reservation, before it is bound; None removes a key. One patch writes
-    them all."""
+    """What plugins want written to a pod, or a reservation, before it is bound; None removes a key. All are written in
+    one patch."""
 
     labels: dict[str, str | None] = field(default_factory=dict)
     annotations: dict[str, str | None] = field(default_factory=dict)
@@ -93,12 +94,12 @@ class PodChanges:
 
 
 class ClusterWriter(Protocol):
-    """I/O for the plugins that work while a pod is being bound. Raises KoordinatorError with what the server said."""
+    """I/O for the plugins that work while a pod is being bound. Raises KoordinatorError with the server's error."""
 
     async def patch(
         self, kind: Kind[Any], name: str, namespace: str, patch: Mapping[str, Any], subresource: str = ""
     ) -> None:
-        """A JSON merge patch; with ``metadata.resourceVersion`` in it, only of that version."""
+        """Apply a JSON merge patch; with ``metadata.resourceVersion`` in it, only to that version."""
 
     async def until(
         self,
@@ -106,9 +107,10 @@ class ClusterWriter(Protocol):
         seconds: float,
         objects: Callable[[], Iterable[tuple[Kind[Any], str]]] | None = None,
     ) -> bool:
-        """Wait until ``condition`` holds; False when the time is up first. It is asked after each event about one of
-        ``objects`` (kind and ``namespace/name``; asked for anew whenever ``condition`` does not hold), which may be
-        nodes, pods and what plugins watch; without them after any event, ten times a second at most."""
+        """Wait until ``condition`` holds; False on timeout. ``condition`` is evaluated after each event about one of
+        ``objects`` (kind and ``namespace/name``; ``objects`` is called again whenever ``condition`` does not hold),
+        which may be nodes, pods and what plugins watch; without ``objects``, after any event, ten times a second at
+        most."""
 
     def now(self) -> datetime:
         """The wall time."""
@@ -123,45 +125,46 @@ class ObjectPatch(NamedTuple):
 
 
 class ControllerWriter(ClusterWriter, Protocol):
-    """The same and more for plugins' controllers."""
+    """ClusterWriter with what plugins' controllers need in addition."""
 
     async def create(self, kind: Kind[Any], body: Mapping[str, Any], namespace: str) -> None:
         """Create an object."""
 
     async def delete(self, kind: Kind[Any], obj: ObjectMeta) -> None:
-        """Delete this very object; that it is gone, or another one by now, is as good."""
+        """Delete this very object; if it is gone, or another object has its name by now, that counts as success."""
 
     async def patch_each(self, kind: Kind[Any], patches: Iterable[ObjectPatch]) -> None:
-        """Several at a time, each taken from ``patches`` when its turn comes. What fails is logged; a controller that
-        looks again later needs to know no more."""
+        """Apply several patches concurrently, each taken from ``patches`` when its turn comes. Failures are logged; a
+        controller that reconciles again later needs no more."""
 
     async def evict(self, pod: ObjectMeta) -> None:
-        """Ask for the pod's eviction, which heeds disruption budgets."""
+        """Evict the pod by the Eviction API, which respects disruption budgets."""
 
     def warn(self, text: str) -> None:
-        """Log what went wrong."""
+        """Log a warning."""
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Sleep for ``seconds``."""
 
     def monotonic(self) -> float:
-        """Seconds of a clock that only goes forwards."""
+        """A monotonic clock, in seconds."""
 
 
 class PreBindPlugin(Plugin):
     time_limit: float = 60.0
-    """Seconds after which ``pre_bind`` is given up."""
+    """Timeout of ``pre_bind`` in seconds."""
 
     def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
-        """Whether there is anything to do for this pod; most pods then go the short way. Asked before every binding,
-        so it must be quick (upstream: PreBindPreFlight)."""
+        """Whether there is anything to do for this pod; if not, as for most pods, PreBind is skipped. Called before
+        every binding, so it must be quick (upstream: PreBindPreFlight)."""
         return True
 
     @abstractmethod
     async def pre_bind(
         self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
     ) -> None:
-        """I/O that must be done before the binding, and what is to be written to the pod. Raises to fail it."""
+        """Do the I/O that must precede the binding, and add to ``changes`` what must be written to the pod. An error
+        fails the binding."""
 
 
 class BindOutcome(Enum):
@@ -169,25 +172,25 @@ class BindOutcome(Enum):
 
     BOUND = "bound"
     SKIPPED = "skipped"
-    """The next Bind plugin is asked."""
+    """The next Bind plugin is called."""
     BY_API = "by API"
-    """The pod shall be bound by its binding subresource, with all care for lost answers."""
+    """The pod shall be bound by its binding subresource, which copes with lost responses."""
 
 
 class BindPlugin(Plugin):
     time_limit: float = 60.0
-    """Seconds after which ``bind`` is given up."""
+    """Timeout of ``bind`` in seconds."""
 
     def binds(self, pod: PodInfo) -> bool:
-        """Whether ``bind`` may do anything for the pod but leave it to the next plugin, or to the API."""
+        """Whether ``bind`` may do anything for the pod other than leave it to the next plugin, or to the API."""
         return True
 
     @abstractmethod
     async def bind(self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter) -> BindOutcome:
-        """Bind the pod, or leave it to the next plugin. Raises to fail it."""
+        """Bind the pod, or leave it to the next plugin. An error fails the binding."""
 
 
 class PostBindPlugin(Plugin):
     @abstractmethod
     def post_bind(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
-        """The pod is bound."""
+        """Called after the pod was bound."""

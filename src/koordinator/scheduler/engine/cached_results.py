@@ -1,10 +1,10 @@
-"""The filter results or the scores of one plugin for all nodes, cached for pods that are alike to it.
+"""The filter results or the scores of one plugin for all nodes, cached for pods that the plugin treats alike.
 
 Classes of pods often differ in a single respect: one keeps to a zone, another does not, and both request the same. So
-the results of a plugin are cached apart from the classes, and shared by all classes of pods for which the plugin's
-keys are equal. The cache refreshes itself from the dirty nodes whenever a class asks. Only what depends on more than
-the pod and the row (a plugin that looks across nodes, a class that looks at some nodes only) belongs to one class,
-which then says what to evaluate and when.
+the results of a plugin are cached apart from the classes, and shared by all classes of pods for which the plugin's keys
+are equal. The cache refreshes itself from the dirty nodes whenever a class uses it. Only what depends on more than the
+pod and the row (a plugin that looks across nodes, a class that considers some nodes only) belongs to one class, which
+then decides what to evaluate and when.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from koordinator.scheduler.engine.framework import (
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 FEW_CHANGES: Final = 24
-"""So many are looked through faster than the versions of all rows are compared."""
+"""Up to so many changes are looked through faster than the versions of all rows are compared."""
 ONE_BY_ONE: Final = 6
-"""So many rows are done faster in plain integers, one after the other, than as arrays; also to put them together."""
+"""Up to so many rows are faster in plain integers, one after the other, than as arrays; also when results are
+combined."""
 _SPARE_ROWS: Final = 64
 _OF_NODE: Final = 1 << Aspect.NODE
 
@@ -50,21 +51,21 @@ class BatchRefresher(Protocol):
     """Refreshes cached results together with others."""
 
     version: int
-    """What it carries is current for at least this version of the columns."""
+    """The cached results that it refreshes are current for at least this version of the columns."""
 
     def refresh(self) -> None:
-        """Go on to the present version if that is far."""
+        """Refresh to the present version if that is far ahead."""
 
 
 class BatchHandle(Protocol):
-    """What cached results of one origin are refreshed with."""
+    """The batch evaluation that refreshes cached results of one origin."""
 
     evaluate: Callable[[Rows], Ints]
     """See BatchKernel.evaluate."""
 
 
 class CachedResults(ABC):
-    """``values`` has one number a row. Those of freed rows mean nothing."""
+    """``values`` has one number for each row. Those of freed rows are meaningless."""
 
     def __init__(self, columns: NodeColumns, pod: PodInfo, state: Any, reads: int, *, is_cross_node: bool) -> None:
         self._columns = columns
@@ -74,24 +75,24 @@ class CachedResults(ABC):
         """Bit mask of the aspects on which a row's value depends."""
         self._aspects = _aspects_of(reads)
         self.is_cross_node = is_cross_node
-        """It depends on other rows as well."""
+        """Whether values depend on other rows as well."""
         self.is_shared = not is_cross_node
-        """Whether ``refresh`` is all that has to be called. Otherwise ``evaluate`` is, by the class that has it."""
+        """Whether calling ``refresh`` is enough. Otherwise the class that owns the results calls ``evaluate``."""
         self.is_pod_dependent = bool(reads & ~columns.static_aspects)
-        """Whether values change as pods come and go, and not with the nodes alone."""
+        """Whether values change as pods come and go, and not only with the nodes."""
         self.refresher: BatchRefresher | None = None
         self.in_batch: BatchHandle | None = None
-        """Where there is a carrier."""
+        """Set where a batch evaluator refreshes these results."""
         self._few = 1
-        """So many rows are done faster one by one than as arrays."""
+        """Up to so many rows are evaluated faster one by one than as arrays."""
         self.values: NDArray[np.signedinteger[Any]] = np.zeros(0, dtype=np.int64)
         self.version = -1
-        """The version of the columns that all values are current for, if they are shared."""
+        """The version of the columns that all values are current for, if the results are shared."""
         self.changed_at = -1
-        """At what version of the columns a value last became another."""
+        """The version of the columns at which a value last changed."""
 
     def refresh(self) -> None:
-        """Bring all rows up to the present version of the columns."""
+        """Refresh all rows to the present version of the columns."""
         columns = self._columns
         if self.version == columns.version:
             return
@@ -113,14 +114,15 @@ class CachedResults(ABC):
         self.version = columns.version
 
     def adopt(self) -> None:
-        """Take note of how far the carrier has come."""
+        """Adopt the version up to which the batch evaluator has refreshed these results."""
         if self.refresher is not None and self.refresher.version > self.version:
             self.version = self.refresher.version
 
     def _touched(self) -> Rows:
         touched = self._columns.touched_since(self.version)
         if self.reads == _OF_NODE:
-            # Few nodes change as nodes; of the other aspects it is cheaper to compute a little more than to sort out.
+            # Few Node objects change; for the other aspects, computing a little too much is cheaper than selecting
+            # rows.
             return touched.alive[self._columns.touched_in(Aspect.NODE, touched.alive, self.version)]
         return touched.alive
 
@@ -136,7 +138,7 @@ class CachedResults(ABC):
             for row in rows.tolist():
                 self.evaluate_one(row)
         else:
-            # When all rows are meant, a slice is several times as fast.
+            # When these are all rows, a slice is several times as fast.
             self._evaluate(rows, slice(count) if rows[-1] == count - 1 else rows)
 
     def evaluate_few(self, rows: Collection[int]) -> None:
@@ -154,7 +156,8 @@ class CachedResults(ABC):
 
     @abstractmethod
     def batch_kernel(self) -> BatchKernel | None:
-        """What evaluates many of the same origin at once; none has been put in yet."""
+        """The kernel that evaluates many results of the same origin at once; new and empty. None if the plugin has
+        none."""
 
     @abstractmethod
     def _evaluate(self, rows: Rows, where: Any) -> None:
@@ -175,7 +178,7 @@ class CachedFilterResults(CachedResults):
         self.plugin = plugin
         self._few = ONE_BY_ONE if type(plugin).filter_one is not FilterPlugin.filter_one else 1
         self.has_rejected = False
-        """Whether any row ever has been; until then there is nothing to compare with."""
+        """Whether any row has ever been rejected; until then there is nothing to compare with."""
 
     @property
     def origin(self) -> Hashable:
@@ -200,13 +203,13 @@ class CachedFilterResults(CachedResults):
             self.note_news()
 
     def note_news(self) -> None:
-        """Some value has become another."""
+        """Record that a value has changed."""
         self.has_rejected = True
         self.changed_at = self._columns.version
 
 
 class CachedScores(CachedResults):
-    """Weighted scores; what ``normalize`` starts from where the plugin has one."""
+    """Weighted scores; the input of ``normalize`` where the plugin has one."""
 
     def __init__(
         self,
@@ -251,14 +254,14 @@ class CachedScores(CachedResults):
             self.changed_at = self._columns.version
 
     def score_of(self, pod: PodInfo, row: int) -> int:
-        """What the value of ``row`` would be by now for a pod that is like ours."""
+        """What the value of ``row`` would be now for a pod of the same class."""
         score = self.plugin.score_one(pod, self.state, row)
         if not self.scales and not 0 <= score <= MAX_NODE_SCORE:
             raise self._out_of_range(score)
         return score * self.factor
 
     def evaluate_one(self, row: int) -> None:
-        # ``score_of``, without its call: each decision comes by here for each plugin.
+        # ``score_of``, inlined: each decision runs this for each plugin.
         score = self.plugin.score_one(self.pod, self.state, row)
         if not self.scales and not 0 <= score <= MAX_NODE_SCORE:
             raise self._out_of_range(score)
@@ -268,8 +271,8 @@ class CachedScores(CachedResults):
             self.changed_at = self._columns.version
 
     def check(self, scores: Ints, meant: Mask | None = None) -> None:
-        """Raises PluginError if a final score, of those that are meant, is out of range. Plugins of this package are
-        trusted, since to look costs a tenth of what it takes them to compute a few scores."""
+        """Raise PluginError if a final score, of those that ``meant`` selects, is out of range. Plugins of this package
+        are trusted, since the check costs a tenth of what it takes them to compute a few scores."""
         if self._is_foreign:
             for score in (scores if meant is None else scores[meant]).tolist():
                 if not 0 <= score <= MAX_NODE_SCORE:
@@ -283,7 +286,7 @@ F = TypeVar("F", bound=CachedResults)
 
 
 class SharedResults:
-    """Cached results by what the pods have in common for the plugin, as long as some class of pods uses them."""
+    """Cached results by the plugin's keys of the pods, as long as some class of pods uses them."""
 
     def __init__(self) -> None:
         self._known: MutableMapping[Hashable, CachedResults] = WeakValueDictionary()
@@ -292,7 +295,7 @@ class SharedResults:
         return len(self._known)
 
     def of(self, kind: type[F], plugin: Plugin, pod: PodInfo, make: Callable[[], F]) -> F:
-        """Those that are known, or what ``make`` makes."""
+        """The cached results that exist already, or else what ``make`` returns."""
         key = kind, plugin.name, plugin.class_key(pod), plugin.context_key(pod)
         found = self._known.get(key)
         if not isinstance(found, kind):

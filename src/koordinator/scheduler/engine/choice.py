@@ -1,6 +1,6 @@
-"""Which of the nodes that passed a pod goes to: the best, unless it is nominated to one or a plugin prefers some.
+"""Selects one of the nodes that passed: the best, unless the pod is nominated to one or a plugin prefers some.
 
-A node that pods of at least the same importance are nominated to is taken only if the pod fits beside them.
+A node that pods of at least the same priority are nominated to is taken only if the pod fits beside them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from koordinator.scheduler.engine.simulation import nominated_before
 
 
 class RandomSource(Protocol):
-    """What is needed of ``random.Random``."""
+    """The part of ``random.Random`` that the chooser uses."""
 
     def randrange(self, stop: int, /) -> int: ...
 
@@ -29,12 +29,12 @@ class Chooser:
         self._state = state
         self._random = random
         self.tied = 0
-        """Of the last row that was taken: how many rows shared its total, itself among them; 0 when it was not taken
-        for its total."""
+        """For the last chosen row: how many rows shared its total, itself included; 0 when it was not chosen for its
+        total."""
 
     def choose(self, evaluation: Evaluation, pod: PodInfo, attempt: Attempt, preferred: Iterable[str]) -> int | None:
-        """The row to take; None if there is none, then ``attempt.nominated_to_others`` has those that others wait
-        for."""
+        """The chosen row; None if there is none, then ``attempt.nominated_to_others`` has the rows that are nominated
+        to other pods."""
         view = self._state.view
         self.tied = 0
         for name in (view.nominations.node_of(pod.uid), *preferred):
@@ -49,7 +49,7 @@ class Chooser:
                 if self._has_capacity(pod, row, attempt):
                     self.tied = tied
                     return row
-                # Asking may have brought others back that were passed over before.
+                # The check may have restored the totals of rows that were passed over before.
                 for other in (*passed_over, row):
                     if evaluation.totals[other] != INFEASIBLE:
                         passed_over[other] = evaluation.hide(other)
@@ -60,7 +60,7 @@ class Chooser:
         return None
 
     def take(self, evaluation: Evaluation, pod: PodInfo, attempt: Attempt, name: str) -> int | None:
-        """The row of the node ``name`` if the pod can go there."""
+        """The row of the node ``name`` if the pod can go there, else None."""
         self.tied = 0
         row = self._state.view.columns.row_of.get(name)
         if row is None or not evaluation.feasible[row]:

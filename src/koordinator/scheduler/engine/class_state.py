@@ -16,17 +16,17 @@ from koordinator.scheduler.engine.framework import FEASIBLE, ScoreType
 from koordinator.scheduler.engine.row_overlays import OverlaidNode
 
 INFEASIBLE: Final = -1
-"""The total of a row that no pod of the class may go to."""
+"""The total of a row that is infeasible for the class."""
 
 
 class BestNodes(Sequence[int]):
-    """Node indices, ascending; none where they would have to be looked for. ``find`` does so; ``apply_delta`` and
-    ``forget`` say what has changed since."""
+    """The indices of the nodes with the highest total, ascending; empty if not known, until ``find`` computes them.
+    ``apply_delta`` and ``forget`` report changes."""
 
     def __init__(self) -> None:
         self._rows: list[int] | None = None
         self._found: NDArray[np.intp] | None = None
-        """In place of ``_rows`` as long as none has changed: many are found and never looked at."""
+        """In place of ``_rows`` until one changes: most results of ``find`` are never looked at."""
         self._highest = INFEASIBLE
 
     def __len__(self) -> int:
@@ -45,7 +45,7 @@ class BestNodes(Sequence[int]):
         return found
 
     def find(self, totals: NDArray[np.signedinteger[Any]]) -> None:
-        """Look for the feasible rows with the highest of ``totals``; there may be none."""
+        """Find the feasible rows with the highest of ``totals``; there may be none."""
         self.forget()
         highest = totals.item(totals.argmax()) if totals.shape[0] else INFEASIBLE
         if highest != INFEASIBLE:
@@ -54,7 +54,7 @@ class BestNodes(Sequence[int]):
             self._found = (totals == highest).nonzero()[0]
 
     def apply_delta(self, row: int, total: int) -> None:
-        """The total of one row may be another now."""
+        """The total of one row may have changed."""
         if self._found is not None:
             self._rows, self._found = self._found.tolist(), None
         rows = self._rows
@@ -94,65 +94,65 @@ class ClassState:
         self._scores_and_scaled: list[tuple[CachedScores, Scores | None]] = [
             (score, np.zeros(0, dtype=score_type) if score.scales else None) for score in self._scores
         ]
-        """With the weighted scores of plugins that scale them: in each class by other rows."""
+        """Each with its weighted scores after scaling, where the plugin scales them: these differ by class, since the
+        feasible rows do."""
         self.feasible: Mask = np.zeros(0, dtype=np.bool_)
         self.totals: Scores = np.zeros(0, dtype=score_type)
         """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
         self._best_nodes = BestNodes()
-        """Current between two changes of ``totals``, which tell it."""
+        """Current between two changes of ``totals``; each change is reported to it."""
         self.feasible_count = 0
-        """How many nodes pods of the class may go to."""
+        """How many nodes are feasible for pods of the class."""
         self._first: NDArray[np.int16] = np.zeros(0, dtype=np.int16)
         """The index of the first filter that rejects a row; one more than the last where none does."""
         self._first_counts: Ints = np.zeros(len(self._filters) + 1, dtype=np.int64)
         """How many rows each filter is the first to reject."""
         self._first_names: tuple[str, ...] | None = ()
-        """The names of those; None when they have to be made anew."""
+        """The names of those filters; None when they have to be recomputed."""
         self.version = -1
         """The version of the columns that everything here is current for."""
         self.number: int | None = None
-        """In the batch evaluator, for those who have joined one."""
+        """The member number in the batch evaluator; None for classes that have not joined it."""
         self.pod_dependent = tuple(cached for cached in (*self._filters, *self._scores) if cached.is_pod_dependent)
         """Those that change as pods come and go."""
         self._overlaid: dict[int, OverlaidNode] = {}
-        """What is to be taken in place of the values of shared cached results, of rows that this class sees
-        otherwise."""
+        """What replaces the values of shared cached results, on rows that this class sees adjusted."""
         self.has_news = False
-        """Something of ``static_totals`` has changed since the batch evaluator was notified last."""
+        """Something of ``static_totals`` has changed since the batch evaluator was last notified."""
 
     @property
     def has_no_overlays(self) -> bool:
-        """Whether no row looks to this class otherwise than it is."""
+        """Whether this class sees every row unadjusted."""
         return not self._overlaid
 
     @property
     def width(self) -> int:
-        """Numbers that are kept for each row, without cached results that are shared."""
+        """How many numbers are stored for each row, without shared cached results."""
         own = sum(1 for cached in (*self._filters, *self._scores) if not cached.is_shared)
         return own + sum(1 for score in self._scores if score.scales) + 3
 
     def keep_totals_in(self, totals: Scores) -> None:
-        """In an array that the batch evaluator writes to as well."""
+        """Keep the totals in an array that the batch evaluator writes to as well."""
         size = self._columns.size
         totals[:size], totals[size:] = self.totals[:size], INFEASIBLE
         self.totals = totals
 
     def dismiss(self, version: int | None) -> None:
-        """The batch evaluator gives its members up; it has brought this one to ``version``, if that is given."""
+        """Leave the batch evaluator, which has refreshed this class to ``version``, if that is given."""
         self.number = None
         self.totals = self.totals.copy()
         if version is not None:
             self.adopt(version)
 
     def adopt(self, version: int) -> None:
-        """The batch evaluator has written totals that hold for ``version``."""
+        """Adopt ``version``, for which the batch evaluator has written totals."""
         if version > self.version:
             self.version = version
             self._best_nodes.forget()
 
     def static_totals(self, undecided: int) -> Scores:
-        """By row, what of the total stays the same while pods come and go; INFEASIBLE where the node itself rejects the
-        row, and ``undecided`` where the result depends on the pods there are."""
+        """By row, the part of the total that stays the same while pods come and go; INFEASIBLE where the node itself
+        makes the row infeasible, and ``undecided`` where feasibility depends on the pods there."""
         size = self._columns.size
         first = self._first_of(slice(size), size, only_static=True)
         totals = np.zeros(size, dtype=self.totals.dtype)
@@ -164,7 +164,8 @@ class ClassState:
         return totals
 
     def best(self) -> Sequence[int]:
-        """The feasible rows that share the highest total, ascending; empty when there is none. To be read at once."""
+        """The feasible rows that share the highest total, ascending; empty when there is none. To be read before
+        anything changes."""
         best_nodes = self._best_nodes
         if not best_nodes:
             best_nodes.find(self.totals[: self._columns.size])
@@ -196,14 +197,14 @@ class ClassState:
         ]
 
     def hide(self, row: int) -> int:
-        """Take ``row`` out of the choice until ``show``; returns its total."""
+        """Exclude ``row`` from the choice until ``show``; returns its total."""
         total = int(self.totals[row])
         self.totals[row] = INFEASIBLE
         self._best_nodes.forget()
         return total
 
     def show(self, hidden: Iterable[tuple[int, int]]) -> None:
-        """Put hidden rows (row, total) back."""
+        """Restore hidden rows (row, total)."""
         self._best_nodes.forget()
         for row, total in hidden:
             self.totals[row] = total
@@ -214,14 +215,14 @@ class ClassState:
         return found[0] if found else None
 
     def first_rejecting_plugins(self) -> tuple[str, ...]:
-        """The plugins that are the first to reject some node that was looked at, in the order of the profile."""
+        """The plugins that are the first to reject some considered node, in the order of the profile."""
         if self._first_names is None:
             counts = zip(self._filters, self._first_counts.tolist(), strict=False)
             self._first_names = tuple(entry.plugin.name for entry, count in counts if count)
         return self._first_names
 
     def failures(self) -> list[Failure]:
-        """The infeasible rows that were looked at, grouped by the first plugin that rejects them and its code."""
+        """The infeasible rows that were considered, grouped by the first plugin that rejects them and its code."""
         return self._failures(self._rejected_rows())
 
     def _failures(self, rows: Rows) -> list[Failure]:
@@ -239,8 +240,8 @@ class ClassState:
         return rows[~self.feasible[rows]]
 
     def filters_to_run(self, row: int, *, added: bool) -> list[CachedFilterResults] | None:
-        """The filters that have to run again about ``row`` if pods were taken off it (and, with ``added``, others
-        put there); None when another one rejects the row whoever is on it. Current only after ``refresh``."""
+        """The filters that have to run again for ``row`` if pods were taken off it (and, with ``added``, others put
+        there); None when another one rejects the row whichever pods are on it. Current only after ``refresh``."""
         if self.plan.rejection is not None or not self._present(np.array((row,), dtype=np.intp)).shape[0]:
             return None
         filters = []
@@ -255,22 +256,23 @@ class ClassState:
 
     @property
     def rows(self) -> Rows:
-        """Those that are looked at for this class, ascending."""
+        """The rows that are considered for this class, ascending."""
         return self._present(self._columns.alive_rows)
 
     def _present(self, rows: Rows) -> Rows:
-        """Those of ``rows`` that are looked at for this class."""
+        """Those of ``rows`` that are considered for this class."""
         if self.plan.restricted_to is None:
             return rows
         names = self._columns.names
         return np.array([row for row in rows.tolist() if names[row] in self.plan.restricted_to], dtype=np.intp)
 
     def _where(self, rows: Rows) -> Any:
-        """What to index with: where all rows are meant, views are several times as fast as copies by index."""
+        """What to index with: for all rows, views are several times as fast as copies by index."""
         return slice(rows.shape[0]) if rows.shape[0] == self._columns.size else rows
 
     def _refresh_feasible(self, rows: Rows) -> bool:
-        """Results from what the filters said of each row; returns whether one has changed. Totals are as they were."""
+        """Recompute feasibility from the cached filter results; returns whether it has changed anywhere. Totals are
+        left as they are."""
         where = self._where(rows)
         first = self._first_of(where, rows.shape[0])
         feasible = first == len(self._filters)
@@ -284,13 +286,13 @@ class ClassState:
         return changed
 
     def _conclude_overlaid(self) -> None:
-        """Results and totals of the rows that this class sees otherwise."""
+        """Recompute feasibility and totals of the rows that this class sees adjusted."""
         for row in self._overlaid:
             self._conclude(row)
 
     def _first_of(self, where: Any, count: int, *, only_static: bool = False) -> NDArray[np.int16]:
-        """The index of the first filter that rejects each of ``count`` rows, as ``_first`` has it; with
-        ``only_static``, of those that go by the node alone."""
+        """The index of the first filter that rejects each of ``count`` rows, as in ``_first``; with ``only_static``, of
+        the filters that depend on the node alone."""
         passed = len(self._filters)
         first = np.full(count, passed, dtype=np.int16)
         for index in range(passed - 1, -1, -1):
@@ -305,7 +307,7 @@ class ClassState:
         return first
 
     def _add_up(self, rows: Rows | None = None) -> None:
-        """Totals from scores and results: of ``rows``, or of all that there are."""
+        """Compute totals from scores and feasibility: of ``rows``, or of all rows."""
         where = slice(self._columns.size) if rows is None else self._where(rows)
         totals, feasible = self._sums(where), self.feasible[where]
         if np.count_nonzero(feasible) < feasible.shape[0]:
@@ -326,7 +328,7 @@ class ClassState:
         return total
 
     def _conclude(self, row: int) -> bool:
-        """The result and the total of one row; returns whether the result has changed."""
+        """Recompute feasibility and the total of one row; returns whether feasibility has changed."""
         first = 0
         if row in self._overlaid:
             first = next((index for index, code in enumerate(self._overlaid[row].codes) if code), len(self._filters))
@@ -351,7 +353,7 @@ class ClassState:
         return bool(feasible != before)
 
     def _count_first(self, where: Any, first: NDArray[np.int16]) -> None:
-        """``first`` holds for the rows ``where`` from now on."""
+        """Store ``first`` for the rows ``where``, and update the counts."""
         self.has_news = True
         length = self._first_counts.shape[0]
         counts = np.bincount(first, minlength=length)
@@ -363,7 +365,7 @@ class ClassState:
         self._first[where] = first
 
     def _drop_rows(self, rows: Rows) -> None:
-        """No plugin evaluates these rows any more."""
+        """Make rows infeasible that no plugin evaluates any more."""
         for row in rows.tolist() if self._overlaid else ():
             self._overlaid.pop(row, None)
         self._count_first(rows, np.full(rows.shape[0], len(self._filters), dtype=np.int16))

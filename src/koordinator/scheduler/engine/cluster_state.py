@@ -1,7 +1,7 @@
 """The cluster as decisions see it, kept current by events: which node has which pods, assumed ones included.
 
 Events may come in any order between kinds: a pod may show up on a node that is not known yet, a node may go while pods
-are on it and come back, and the API may bind a pod elsewhere than we assumed. The API has the last word each time.
+are on it and come back, and the API may bind a pod elsewhere than assumed. In each case the API's state wins.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from koordinator.scheduler.engine.view import ClusterView
 
 
 def node_changes(old: Node, new: Node) -> frozenset[str]:
-    """The event kinds that turn ``old`` into ``new``; heartbeats alone are none."""
+    """The event kinds that turn ``old`` into ``new``; empty if only heartbeats differ."""
     kinds: set[str] = set()
     before, after = old.status, new.status
     if before.allocatable != after.allocatable or before.capacity != after.capacity:
@@ -35,7 +35,7 @@ def node_changes(old: Node, new: Node) -> frozenset[str]:
     if old.metadata.labels != new.metadata.labels:
         kinds.add(EventKind.NODE_LABEL)
     if old.metadata.annotations != new.metadata.annotations:
-        # What annotations say about a node is about its capacity or its thresholds.
+        # Annotations of a node concern its capacity or its thresholds.
         kinds.add(EventKind.NODE_ALLOCATABLE)
     if old.spec != new.spec:
         kinds.add(EventKind.NODE_TAINT)
@@ -62,7 +62,7 @@ class PlacedPod:
 
 
 class ClusterState:
-    """Turns events into columns and tells the event handlers."""
+    """Applies events to the columns and notifies the event handlers."""
 
     def __init__(self, view: ClusterView, on_error: OnError | None = None) -> None:
         self.view = view
@@ -75,10 +75,10 @@ class ClusterState:
         self._node_objects: dict[str, dict[str, Object]] = {}
         self._priorities: Counter[int] = Counter()
         self._shown: dict[str, tuple[PodInfo, str]] = {}
-        """Pods that the API has, with the names of their nodes; kept only if somebody wants to be notified of them."""
+        """Pods that the API has, with the names of their nodes; kept only if some event handler wants them."""
 
     def add_event_handlers(self, event_handlers: Iterable[EventHandler]) -> None:
-        """Whom to tell; to be called before the first event."""
+        """Register who is notified; to be called before the first event."""
         for handler in event_handlers:
             self._event_handlers.add([handler])
             if isinstance(handler, AllocatorPlugin):
@@ -91,12 +91,12 @@ class ClusterState:
 
     @property
     def pod_count(self) -> int:
-        """Pods on nodes, assumed ones included."""
+        """The number of pods on nodes, assumed ones included."""
         return len(self._placed)
 
     @property
     def assumed_count(self) -> int:
-        """Pods whose binding the API has not shown yet."""
+        """The number of pods whose binding the API has not confirmed yet."""
         return sum(1 for placed in self._placed.values() if placed.assumed)
 
     @property
@@ -112,7 +112,7 @@ class ClusterState:
         return self._columns.nodes[row] if row is not None else None
 
     def node_of(self, uid: str) -> str | None:
-        """Where the pod is, or is assumed to be."""
+        """The name of the node that the pod is on, or is assumed on; None if there is none."""
         placed = self._placed.get(uid)
         return placed.node_name if placed else None
 
@@ -121,14 +121,14 @@ class ClusterState:
         return placed is not None and placed.assumed
 
     def pod(self, uid: str) -> PodInfo | None:
-        """A pod that is on a node."""
+        """The pod if it is on a node, else None."""
         placed = self._placed.get(uid)
         return placed.pod if placed else None
 
     # Nodes.
 
     def set_node(self, node: Node) -> frozenset[str]:
-        """A node is new or has changed; returns the kinds of event that this is, none when nothing matters."""
+        """Apply a new or changed node; returns the kinds of event that this is, empty when nothing relevant changed."""
         name = node.metadata.name
         row = self._columns.row_of.get(name)
         if row is None:
@@ -154,7 +154,7 @@ class ClusterState:
             self._occupy(placed, row)
 
     def remove_node(self, name: str) -> bool:
-        """The node is gone; what is on it waits for the node to come back or for its own deletion."""
+        """Remove a node; its pods and their allocations are kept until the node comes back or they are deleted."""
         row = self._columns.row_of.get(name)
         if row is None:
             return False
@@ -173,7 +173,7 @@ class ClusterState:
         return True
 
     def set_node_object(self, kind: str, name: str, obj: Object | None) -> None:
-        """An object of ``kind`` that bears a node's name is new, changed or (None) gone."""
+        """Apply an object of ``kind`` that bears a node's name, new or changed; None if it is gone."""
         objects = self._node_objects.setdefault(name, {})
         if obj is not None:
             objects[kind] = obj
@@ -192,7 +192,7 @@ class ClusterState:
     # Other objects.
 
     def set_object(self, kind: Kind[Any], key: str, obj: Object | None) -> Object | None:
-        """An object of a kind that plugins watch is new, changed or (None) gone; returns what it was before."""
+        """Apply an object of a kind that plugins watch, new or changed, or (None) gone; returns its previous state."""
         objects = self.view.objects.setdefault(kind.name, {})
         old = objects.get(key)
         if obj is not None:
@@ -207,15 +207,15 @@ class ClusterState:
     # Pods.
 
     def set_pod(self, pod: PodInfo, node_name: str) -> None:
-        """The API says that the pod is on ``node_name``: confirms what was assumed, or corrects it."""
+        """The API shows the pod on ``node_name``: confirms or corrects an assumption."""
         self._place(pod, node_name, assumed=False)
 
     def assume(self, pod: PodInfo, node_name: str) -> None:
-        """Count the pod on the node that was chosen for it; set_pod confirms, forget takes it back."""
+        """Count the pod on its chosen node; ``set_pod`` confirms, ``forget`` undoes it."""
         self._place(pod, node_name, assumed=True)
 
     def forget(self, uid: str) -> bool:
-        """Take back an assumption. A pod that the API has on a node stays; False then."""
+        """Undo an assumption. A pod that the API has on a node stays; False then."""
         placed = self._placed.get(uid)
         if placed is None or not placed.assumed:
             return False
@@ -224,11 +224,11 @@ class ClusterState:
 
     @property
     def shows_pods(self) -> bool:
-        """Whether some plugin wants to know of pods that are on no node, too."""
+        """Whether some plugin handles pods that are on no node, too."""
         return self._event_handlers.has("on_pod") or self._event_handlers.has("on_pod_gone")
 
     def show_pod(self, pod: PodInfo, node_name: str) -> None:
-        """The API has the pod, which has not finished, on ``node_name``, or with "" on no node."""
+        """The API has the pod, which has not finished, on ``node_name``; "" for no node."""
         if not self.shows_pods:
             return
         known = self._shown.get(pod.uid)
@@ -249,15 +249,15 @@ class ClusterState:
     # For simulations, see ``Journal``.
 
     def placed(self, uid: str) -> PlacedPod | None:
-        """Where the pod is, in full; to be read only."""
+        """The pod's placement; to be read only."""
         return self._placed.get(uid)
 
     def take_off(self, placed: PlacedPod) -> None:
-        """As if the pod were not on its node, which is known."""
+        """Take the pod off its node, which is known, in a simulation."""
         self._take_out(placed)
 
     def put_back(self, placed: PlacedPod) -> None:
-        """Undo ``take_off``, or nothing if that never came to anything."""
+        """Undo ``take_off``; does nothing if ``take_off`` failed before it began."""
         if placed.pod.uid not in self._placed:
             self._placed[placed.pod.uid] = placed
             self._priorities[placed.pod.priority] += 1
@@ -299,7 +299,7 @@ class ClusterState:
                 self._allocations.restore(row, pod, self._columns.reference(row))
 
     def restore(self, uid: str) -> None:
-        """Read anew what the annotations of a pod on a node say that it holds."""
+        """Read again from the annotations of a pod on a node what it holds."""
         placed = self._placed.get(uid)
         if placed is not None and placed.row >= 0:
             self._allocations.restore(placed.row, placed.pod, self._columns.reference(placed.row))
@@ -319,7 +319,7 @@ class ClusterState:
         if old.request is not pod.request and old.request != pod.request:
             self._count(placed.row, old.request, -1)
             self._count(placed.row, pod.request, 1)
-        # Who shares the memo of a pod has the same spec, labels, annotations and owners.
+        # Pods that share a memo have the same spec, labels, annotations and owners.
         is_alike = old.memo is pod.memo
         self._event_handlers.notify(STATUS if is_alike else "on_pod_assigned", placed.row, pod, assumed)
         if not is_alike and not assumed and self._allocations.has_plugins:
@@ -338,7 +338,7 @@ class ClusterState:
         self._allocations.forget(placed.pod.uid)
 
     def _take_out(self, placed: PlacedPod) -> None:
-        """The pod does not count on its row any more; what it holds is remembered."""
+        """Stop counting the pod on its row; its allocations stay in the ledger."""
         pod = placed.pod
         del self._placed[pod.uid]
         self._change_priority(pod.priority, None)
@@ -367,6 +367,6 @@ def _is_unchanged(old: PodInfo, new: PodInfo) -> bool:
 
 
 def _counts_otherwise(old: Pod, new: Pod) -> bool:
-    """Whether the pod belongs to another group of labels now, as far as selectors can see."""
+    """Whether the pod has moved to another label group, which is what selectors see."""
     before, after = old.metadata, new.metadata
     return before.labels != after.labels or (before.deletion_timestamp is None) != (after.deletion_timestamp is None)

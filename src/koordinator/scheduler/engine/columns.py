@@ -1,7 +1,7 @@
-"""Nodes as columns: one row a node, kept current by events, never rebuilt for a decision.
+"""Nodes as columns: one row for each node, kept current by events, never rebuilt for a decision.
 
-Each row carries a version for each aspect of it that can change. Whoever caches something computed from rows
-remembers the version up to which it is current and recomputes only the rows that have moved on since.
+Each row carries a version for each of its aspects that can change. A cache of something computed from rows stores the
+version up to which it is current and recomputes only the rows that have changed since.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ _CHANGES_KEPT: Final = 8192
 
 
 class Aspect(IntEnum):
-    """What of a node can change by itself; a plugin names the aspects that it reads."""
+    """The independently changing parts of a node; a plugin names the aspects that it reads."""
 
     NODE = 0
     """The Node object: labels, taints, allocatable, spec.unschedulable."""
     PODS = 1
-    """The pods that are on the node or assumed to be: requested resources, host ports."""
+    """The pods that are on the node or assumed on it: requested resources, host ports."""
     LOAD = 2
     """Measured or expected usage."""
     LABELS = 3
-    """The labels of a pod that is on the node; also when it is being deleted now."""
+    """The labels of pods on the node; also changes when one of them begins to be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedAspect:
-    """A kind of change that a plugin brings along: it names it in ``reads``, and notes it by ``NodeColumns.touch`` with
-    the number that ``NodeColumns.aspect`` gives. Equal names are the same aspect, whoever uses them."""
+    """A kind of change that a plugin defines: the plugin names it in ``reads``, and reports it by ``NodeColumns.touch``
+    with the number that ``NodeColumns.aspect`` returns. Equal names are the same aspect in all plugins."""
 
     name: str
     is_static: bool = False
-    """It does not change as pods come and go."""
+    """Whether it stays the same as pods come and go."""
 
     @classmethod
     def of_objects(cls, kind: Kind[Any]) -> NamedAspect:
-        """What objects of ``kind`` that bear a node's name say of the node, as Device and CSINode do."""
+        """The aspect of objects of ``kind`` that bear a node's name, as Device and CSINode do."""
         return cls(kind.name, is_static=True)
 
 
@@ -62,8 +62,8 @@ AnyAspect = Aspect | NamedAspect
 
 
 class NodeReference(msgspec.Struct, frozen=True):
-    """A node that was chosen for a pod. The index is that of its row, which another node may have by now: then the
-    generation of the row is another one, see ``NodeColumns.is_current``."""
+    """A node that was chosen for a pod. ``index`` is that of its row, which another node may have by now: then the
+    generation of the row differs, see ``NodeColumns.is_current``."""
 
     name: str
     index: int
@@ -71,7 +71,7 @@ class NodeReference(msgspec.Struct, frozen=True):
 
 
 class _BeforeSimulation:
-    """The versions of rows that were touched since a simulation began, as they were then."""
+    """The versions, at the beginning of a simulation, of the rows that were touched since."""
 
     __slots__ = ("began_at", "latest", "of_rows")
 
@@ -85,8 +85,8 @@ Item = TypeVar("Item", bound=np.generic)
 
 
 def at(column: NDArray[Item], rows: Rows) -> NDArray[Item]:
-    """``column[rows]``, to be read only: when all rows are meant this is a view, several times as fast as a copy.
-    ``rows`` ascend."""
+    """``column[rows]``, to be read only: for all rows this is a view, several times as fast as a copy. ``rows``
+    ascend."""
     count = rows.shape[0]
     return column[:count] if count and rows[-1] == count - 1 else column.take(rows)
 
@@ -96,14 +96,14 @@ class Touched:
     """The nodes that are dirty since some version, ascending."""
 
     rows: Rows
-    """Freed ones among them."""
+    """Including freed ones."""
     alive: Rows
     aspects: int
-    """Bit mask (``1 << aspect``) of all that changed on any of them."""
+    """Bit mask (``1 << aspect``) of all that changed on any of the rows."""
 
 
 class NodeColumns:
-    """The nodes of a cluster. Rows of deleted nodes are free (``alive`` False) and are used again."""
+    """The nodes of a cluster. Rows of deleted nodes are free (``alive`` False) and are reused."""
 
     def __init__(self, resources: ResourceIndex | None = None) -> None:
         self.resources = resources or ResourceIndex()
@@ -111,36 +111,37 @@ class NodeColumns:
         self.nodes: list[Node | None] = []
         self.names: list[str] = []
         self.size = 0
-        """Rows in use or freed; every array below has at least this many rows, and ``[:size]`` is what counts."""
+        """Rows in use or freed; every array below has at least this many rows, of which ``[:size]`` are valid."""
         self._free: list[int] = []
         self._capacity = 0
         self._clock = 0
         self.alive: Mask = np.zeros(0, dtype=np.bool_)
         self.unschedulable: Mask = np.zeros(0, dtype=np.bool_)
         self.allocatable: Ints = np.zeros((0, len(self.resources)), dtype=np.int64, order="F")
-        """(rows, resources), as is ``requested``. One resource of all rows lies together: that is what plugins read."""
+        """(rows, resources), as is ``requested``. One resource of all rows is contiguous, since plugins read it so."""
         self.requested: Ints = np.zeros((0, len(self.resources)), dtype=np.int64, order="F")
         self.non_zero_requested: Ints = np.zeros((0, 2), dtype=np.int64, order="F")
-        """CPU and memory, pods without a request counted with 100 milli-CPU and 200 MiB."""
+        """CPU and memory; pods without a request count with 100 milli-CPU and 200 MiB."""
         self._unused: Ints = np.zeros((0, len(self.resources)), dtype=np.int64, order="F")
-        """``allocatable`` without ``requested``, for ``amounts``."""
+        """``allocatable`` minus ``requested``, for ``amounts``."""
         self.numbers: list[RowIntegers] = []
-        """The same row by row."""
+        """The same as integers, row by row."""
         self.discounts: dict[int, int] = {}
-        """Row -> how often ``discount`` counts there. Pods that leave such a row do not free just what they request."""
+        """Row -> the number of discounts that count there. Pods that leave such a row free other amounts than they
+        request."""
         self._machines = Machines()
         self.largest_amount = 0
-        """No node has had more of any resource."""
+        """The largest amount of any resource that any node has had."""
         self._gathered: tuple[Rows, int, RowAmounts] | None = None
-        """The rows, the version and the answer of the last call of ``amounts``."""
+        """The rows, the version and the result of the last call of ``amounts``."""
         self._aspects: dict[str, int] = {}
-        """The numbers of the named ones."""
+        """The numbers of the named aspects."""
         self._masks: dict[tuple[AnyAspect, ...], int] = {}
         self.static_aspects = 1 << Aspect.NODE
         """Bit mask (``1 << aspect``) of those that do not change as pods come and go."""
         self._generations: list[int] = []
         self._simulations: list[_BeforeSimulation] = []
-        """Those that are under way, the outer one first."""
+        """The simulations in progress, the outermost first."""
         self._versions: Ints = np.zeros((len(Aspect), 0), dtype=np.int64)
         self._row_versions: Ints = np.zeros(0, dtype=np.int64)
         """The latest of ``_versions`` of each row."""
@@ -159,7 +160,7 @@ class NodeColumns:
         return range(len(self._latest))
 
     def aspect(self, aspect: AnyAspect) -> int:
-        """The number of an aspect; that of a named one is given to it when it is first asked for."""
+        """The number of an aspect; a named one gets its number on the first call."""
         if isinstance(aspect, Aspect):
             return int(aspect)
         number = self._aspects.get(aspect.name)
@@ -173,24 +174,24 @@ class NodeColumns:
         return number
 
     def mask(self, aspects: tuple[AnyAspect, ...]) -> int:
-        """Bit mask (``1 << aspect``) of ``aspects``. What reads nothing that changes still has to see a row once: with
-        its node."""
+        """Bit mask (``1 << aspect``) of ``aspects``. A plugin that reads no aspect still has to evaluate each new row
+        once: with its node."""
         found = self._masks.get(aspects)
         if found is None:
             found = self._masks[aspects] = sum({1 << self.aspect(each) for each in aspects}) or 1 << Aspect.NODE
         return found
 
     def reference(self, row: int) -> NodeReference:
-        """The node that has ``row`` now."""
+        """A reference to the node that has ``row`` now."""
         return NodeReference(self.names[row], row, self._generations[row])
 
     def is_current(self, node: NodeReference) -> bool:
-        """Whether its row still belongs to the node."""
+        """Whether the row still belongs to the node."""
         return bool(self.alive[node.index]) and self._generations[node.index] == node.generation
 
     @property
     def alive_rows(self) -> Rows:
-        """The rows of all nodes, ascending; the same array for all who ask."""
+        """The rows of all nodes, ascending; all callers share the array."""
         if self._alive_rows is None:
             self._alive_rows = np.flatnonzero(self.alive[: self.size])
         return self._alive_rows
@@ -201,8 +202,8 @@ class NodeColumns:
         return self._clock
 
     def changes_since(self, version: int, at_most: int) -> dict[int, int] | None:
-        """Row -> bit mask (``1 << aspect``) of what changed after ``version``; None when that is too long ago or
-        more than ``at_most`` changes, where ``touched_since`` is the better question."""
+        """Row -> bit mask (``1 << aspect``) of what changed after ``version``; None when that is too long ago or more
+        than ``at_most`` changes, for which ``touched_since`` is faster."""
         first = version - self._changes_after
         if first < 0 or self._clock - version > at_most:
             return None
@@ -217,7 +218,7 @@ class NodeColumns:
         return max(map(self._latest.__getitem__, aspects)) > version
 
     def touched_since(self, version: int) -> Touched:
-        """What changed after ``version``. Whoever asks about the same version gets the same arrays."""
+        """The rows that changed after ``version``. Calls with the same version share the arrays."""
         if self._touched_at != self._clock:
             self._touched.clear()
             self._touched_at = self._clock
@@ -230,12 +231,12 @@ class NodeColumns:
         return found
 
     def touched_in(self, aspect: int, rows: Rows, version: int) -> Mask:
-        """Of which of ``rows`` the aspect changed after ``version``."""
+        """For each of ``rows``, whether the aspect changed after ``version``."""
         touched: Mask = self._versions[aspect].take(rows) > version
         return touched
 
     def amounts(self, rows: Rows) -> RowAmounts:
-        """The resources of ``rows``, which ascend. Plugins that are asked about the same rows share the answer."""
+        """The resources of ``rows``, which ascend. Plugins that pass the same array share the result."""
         known = self._gathered
         if known is not None and known[0] is rows and known[1] == self._clock:
             return known[2]
@@ -248,11 +249,11 @@ class NodeColumns:
         return int(self._row_versions[row])
 
     def versions(self, aspect: int) -> Ints:
-        """When ``aspect`` of each row last changed; shape (size,), to be read only."""
+        """The version at which ``aspect`` of each row last changed; shape (size,), to be read only."""
         return self._versions[aspect, : self.size]
 
     def touch(self, row: int, aspect: int) -> None:
-        """Note that ``aspect`` of ``row`` has changed."""
+        """Record that ``aspect`` of ``row`` has changed."""
         if self._simulations:
             self._simulations[-1].of_rows.setdefault(row, (self._versions[:, row].copy(), int(self._row_versions[row])))
         self._clock += 1
@@ -264,15 +265,16 @@ class NodeColumns:
             self._changes_after += half
 
     def begin_simulation(self) -> None:
-        """Changes up to ``end_simulation`` are going to be taken back before that."""
+        """Begin a block whose changes are all undone before ``end_simulation``."""
         self._simulations.append(_BeforeSimulation(self._clock, list(self._latest)))
 
     def end_simulation(self) -> None:
-        """All changes since ``begin_simulation`` have been taken back: nobody who has not looked meanwhile has to look
-        at these rows again. ``version`` goes on, so that what was computed meanwhile is taken for nothing else."""
+        """End the block; all changes since ``begin_simulation`` have been undone, so that caches that were not
+        refreshed meanwhile need not recompute these rows. ``version`` is not reset, so that what was computed meanwhile
+        cannot pass for current."""
         before = self._simulations.pop()
         for row, (versions, row_version) in before.of_rows.items():
-            # A plugin may have brought an aspect along meanwhile.
+            # A plugin may have registered an aspect meanwhile.
             self._versions[: versions.shape[0], row] = versions
             self._row_versions[row] = row_version
         self._latest[: len(before.latest)] = before.latest
@@ -318,19 +320,19 @@ class NodeColumns:
         return row
 
     def add_request(self, row: int, request: Mapping[int, int], non_zero: tuple[int, int], sign: int = 1) -> None:
-        """Count a pod on ``row`` (``sign`` 1) or take it off again (-1). ``request`` includes the pod itself."""
+        """Count a pod on ``row`` (``sign`` 1) or remove it again (-1). ``request`` includes the pod itself."""
         self.shift(row, request, non_zero, sign)
         self.touch(row, Aspect.PODS)
 
     def discount(self, row: int, amounts: Mapping[int, int], non_zero: tuple[int, int], sign: int = 1) -> None:
-        """Count less on ``row`` than its pods request (``sign`` 1), or so much again (-1)."""
+        """Count less on ``row`` than its pods request (``sign`` 1), or undo that (-1)."""
         count = self.discounts.pop(row, 0) + sign
         if count:
             self.discounts[row] = count
         self.add_request(row, amounts, non_zero, -sign)
 
     def shift(self, row: int, request: Mapping[int, int], non_zero: tuple[int, int], sign: int) -> None:
-        """As add_request, but nobody is notified: for a simulation that undoes it at once."""
+        """As add_request, but without touching the row: for a simulation that undoes it at once."""
         self.fit_resources()
         numbers = self.numbers[row]
         numbers.shift(request, non_zero, sign)

@@ -1,8 +1,8 @@
 """The state of one attempt to place one pod (upstream: CycleState), and PreFilter for the attempt, not the class.
 
-What PreFilter and PreScore prepare is kept for a class of like pods. What holds for one attempt alone, such as whether
-the pod's gang is complete or how much of its quota is left, is asked anew each time, and what plugins note here for one
-another lasts until the pod is bound or the attempt fails.
+What PreFilter and PreScore prepare is kept for a class of identical pods. What holds for one attempt alone, such as
+whether the pod's gang is complete or how much of its quota is left, is computed in each attempt, and what plugins write
+here for each other lasts until the pod is bound or the attempt fails.
 """
 
 from __future__ import annotations
@@ -27,35 +27,36 @@ class CycleState:
         self._data: dict[Hashable, Any] | None = None
 
     def write(self, key: Hashable, value: Any) -> None:
-        """Keep ``value`` for whoever reads ``key`` later in this attempt."""
+        """Store ``value`` for plugins that read ``key`` later in this attempt."""
         if self._data is None:
             self._data = {}
         self._data[key] = value
 
     def read(self, key: Hashable, default: Any = None) -> Any:
-        """What was written last, else ``default``."""
+        """The value last written to ``key``, else ``default``."""
         return default if self._data is None else self._data.get(key, default)
 
 
 class CyclePreFilterPlugin(Plugin):
-    """Takes part where it is listed at PreFilter, before the plugins that are asked once for each class."""
+    """A plugin that is called where it is listed at PreFilter, in every attempt, before the plugins that are called
+    once for each class."""
 
     sees_all_attempts: ClassVar[bool] = False
-    """Whether it is asked before those that do not say so, wherever it is listed, so that none of these can end an
-    attempt of which it does not know (upstream: a PreFilterTransformer)."""
+    """Whether it is called before plugins without this flag, wherever it is listed, so that none of these can end an
+    attempt that it has not seen (upstream: a PreFilterTransformer)."""
 
     @abstractmethod
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
-        """Why this attempt must not go on; None lets it. Asked in every attempt, so it must be quick. The class of the
-        pod keeps its filter results: PostFilter plugins are asked as if this plugin had rejected every node, and may
-        simulate. The pod waits for ``events_to_register``."""
+        """The reason to end this attempt; None to continue. Called in every attempt, so it must be quick. The class of
+        the pod keeps its filter results: PostFilter plugins are called as if this plugin had rejected every node, and
+        may simulate. The pod waits for ``events_to_register``."""
 
     def refusal_if_tried(self, pod: PodInfo) -> Reason | None:
-        """Why it would end an attempt of the pod as things are, or would be in a simulation, in which plugins that plan
-        for several pods ask. Changes nothing. The default never knows."""
+        """The reason for which an attempt of the pod would be ended at present, or within a simulation; called by
+        plugins that plan for several pods. Changes nothing. The default is None."""
         return None
 
     def waits_as(self, pod: PodInfo) -> Hashable:
-        """If not None: the pods that this plugin has rejected and that have equal keys wait for the same, so that
-        ``queueing_hint`` is asked once for all of them. The default asks for every pod."""
+        """If not None: pods that this plugin has rejected and whose keys are equal wait for the same events, so that
+        ``queueing_hint`` is called once for all of them. By default it is called for every pod."""
         return None

@@ -1,4 +1,4 @@
-"""What was decided about a pod and why: the result of an attempt, and the bounded memory of recent ones."""
+"""What was decided about a pod and why: the result of an attempt, and the bounded log of recent ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RejectedNodes:
 
 @dataclass(frozen=True, slots=True)
 class ScoredNode:
-    """A node that was good enough, with the weighted score of each plugin."""
+    """A feasible node, with the weighted score of each plugin."""
 
     node: str
     total: int
@@ -46,7 +46,8 @@ class Placement(msgspec.Struct, frozen=True):
     best_nodes: tuple[str, ...]
     """The chosen node first, then the next best."""
     best_scores: tuple[list[int], ...]
-    """Weighted scores of each of ``best_nodes`` by ``plugins``. Kept apart from names: hardly anyone ever looks."""
+    """Weighted scores of each of ``best_nodes`` by ``plugins``. Not combined with the names here, since they are rarely
+    read."""
     plugins: tuple[str, ...]
     rejecting_plugins: tuple[str, ...] = ()
     """The plugins that were the first to reject some other node."""
@@ -69,7 +70,7 @@ class Placement(msgspec.Struct, frozen=True):
 
     @property
     def top(self) -> tuple[ScoredNode, ...]:
-        """The best nodes with what each plugin gave them."""
+        """The best nodes with the weighted score of each plugin."""
         return tuple(
             ScoredNode(node, sum(scores), dict(zip(self.plugins, scores, strict=True)))
             for node, scores in zip(self.best_nodes, self.best_scores, strict=True)
@@ -78,25 +79,25 @@ class Placement(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """No node fits."""
+    """No node is feasible."""
 
     message: str
-    """As the event and the condition on the pod say it."""
+    """The text of the event and of the pod's condition."""
     evaluated: int
     rejected: tuple[RejectedNodes, ...]
     plugins: frozenset[str]
     events_to_register: frozenset[str]
-    """The kinds of event that may change this."""
+    """The kinds of event that may make a node feasible."""
     pod_class: int = 0
     """The number of the class of pods that this holds for; 0 when it holds for this pod alone."""
     waits_as: Hashable = None
-    """What pods of other classes, too, have in common that wait for the same, see CyclePreFilterPlugin.waits_as."""
+    """Shared by pods, also of other classes, that wait for the same events, see CyclePreFilterPlugin.waits_as."""
     after: PostFilterResult = NO_PLAN
-    """What PostFilter plugins made of it."""
+    """The result of the PostFilter plugins."""
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One entry of the memory. Exactly one of ``placement``, ``rejection`` and ``error`` is set."""
+    """One entry of the log. Exactly one of ``placement``, ``rejection`` and ``error`` is set."""
 
     at: datetime
     number: int
@@ -106,7 +107,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class DecisionLog:
-    """The last attempts of the pods that were tried last; the oldest pod makes room for a new one."""
+    """The last attempts of the pods that were tried last; a new pod evicts the one that was tried longest ago."""
 
     def __init__(self, pods: int = 2048, attempts: int = 5) -> None:
         self._pods = pods
@@ -114,7 +115,7 @@ class DecisionLog:
         self._by_pod: OrderedDict[str, list[Attempt]] = OrderedDict()
 
     def add(self, key: str, attempt: Attempt) -> None:
-        """Remember an attempt of the pod ``namespace/name``."""
+        """Log an attempt of the pod ``namespace/name``."""
         attempts = self._by_pod.get(key)
         if attempts is None:
             self._by_pod[key] = [attempt]
@@ -126,7 +127,7 @@ class DecisionLog:
         del attempts[: -self._attempts]
 
     def attempts(self, key: str) -> Sequence[Attempt]:
-        """What is remembered of the pod, oldest first."""
+        """The logged attempts of the pod, oldest first."""
         return tuple(self._by_pod.get(key, ()))
 
     def latest(self) -> Iterator[tuple[str, Attempt]]:

@@ -1,4 +1,4 @@
-"""``decide``: which node a pod goes to, or why it goes nowhere. One engine serves one profile."""
+"""The engine of one profile: ``decide`` chooses a node for a pod, or explains why there is none."""
 
 from __future__ import annotations
 
@@ -42,14 +42,15 @@ class _PodClass:
     evaluation: Evaluation
     number: int
     row_cache: RowCache = field(default_factory=RowCache)
-    """What PostFilter plugins have found out about rows, for all pods of the class."""
+    """Results of PostFilter plugins by row, for all pods of the class."""
     rejections: dict[Hashable, Rejection] = field(default_factory=dict)
-    """By what PostFilter plugins go by, valid for ``rejected_at``."""
+    """By the result keys of the PostFilter plugins; valid for ``rejected_at``."""
     rejected_at: int = -1
 
 
 class Engine:
-    """Evaluations by class of pods, the least recently used given up beyond ``cells`` matrix cells."""
+    """Schedules pods of one profile. Holds the evaluations of classes of pods; beyond ``cells`` matrix cells, the least
+    recently used are evicted."""
 
     def __init__(
         self,
@@ -66,11 +67,13 @@ class Engine:
         self._chooser = Chooser(state, random)
         self._cells = cells
         self.refresh: Callable[[Evaluation], None] = Evaluation.refresh
-        """Refreshes an evaluation before it decides; may be replaced by one that measures what that takes."""
+        """Refreshes an evaluation before it is used; may be replaced by a function that measures how long that
+        takes."""
         self.check_time: Callable[[], None] = lambda: None
-        """Called where a decision may take long, and nothing is half done; raises PluginError to end it."""
+        """Called at points where a decision may take long and nothing is half done; raises PluginError to end the
+        decision."""
         self.on_error: OnError = _raise
-        """Is notified of what a plugin raises where the attempt goes on all the same."""
+        """Called with each plugin error that does not end the attempt."""
         self.times: PointTimes = UNTIMED
         """Is notified of how long the other extension points take."""
         self._classes: OrderedDict[Hashable, _PodClass] = OrderedDict()
@@ -123,14 +126,14 @@ class Engine:
         try:
             return self._evaluate(pod_class, key, state, only, refusal)
         except Exception as error:
-            # Half of its rows may be current: nobody may use it again.
+            # Some of its rows may be half refreshed, so it must not be used again.
             if self._classes.pop(key, None) is not None:
                 self._width -= pod_class.evaluation.width
             _raise_as_plugin_error(error)
 
     def assume(self, placement: Placement) -> Rejection | None:
-        """Count the pod on its node and let plugins reserve what it needs there. With a rejection, when one of them
-        refuses, as with PluginError, all is undone."""
+        """Count the pod on its node and run Reserve. If a plugin rejects the node (the rejection is returned) or fails
+        (PluginError), everything is undone."""
         state = placement.state
         assert state.node is not None, "a placement has a node"
         self._state.assume(state.pod, state.node.name)
@@ -148,7 +151,7 @@ class Engine:
         return None
 
     def _reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> tuple[str, Reason] | None:
-        """The plugin that refuses, and why."""
+        """The plugin that rejects the node and its reason; None if none does."""
         for name, result in self._allocators.allocate(state, pod, node):
             if isinstance(result, Reason):
                 return name, result
@@ -160,8 +163,8 @@ class Engine:
         return None
 
     def permit(self, placement: Placement) -> dict[str, float] | Rejection:
-        """Ask the Permit plugins about an assumed pod: those that want it to wait, and for how many seconds at most
-        (none: it may be bound), or a refusal. Raises PluginError. Undoing ``assume`` is the caller's part."""
+        """Run the Permit plugins for an assumed pod. Returns the plugins that delay the binding with their timeouts in
+        seconds (none: the pod may be bound), or a rejection. Raises PluginError. The caller has to undo ``assume``."""
         waits: dict[str, float] = {}
         if not self.profile.permit:
             return waits
@@ -181,8 +184,8 @@ class Engine:
         return waits
 
     def forget(self, placement: Placement) -> None:
-        """Undo ``assume``; nothing but the plugins' reservation when the API has the pod on a node by now. A plugin
-        that fails keeps nothing else from being undone."""
+        """Undo ``assume``; only the plugins' reservations if the API has the pod on a node by now. A failing plugin
+        does not prevent the rest from being undone."""
         for plugin in reversed(self._reserving):
             self._notify(plugin.name, plugin.unreserve, placement.state, placement.pod, placement.node)
         self._state.forget(placement.pod.uid)
@@ -190,7 +193,7 @@ class Engine:
             self._notify(handler.name, handler.forget_pod, placement.pod)
 
     def post_bind(self, placement: Placement) -> None:
-        """Tell the PostBind plugins: the pod is bound, whatever they make of it."""
+        """Run the PostBind plugins after the binding; their errors are reported and change nothing."""
         if self.profile.post_bind:
             begun = self.times.begin()
             for plugin in self.profile.post_bind:
@@ -198,16 +201,16 @@ class Engine:
             self.times.end("PostBind", begun)
 
     def before_failure(self, pod: PodInfo, message: str) -> bool:
-        """Whether a plugin has taken care of the failed attempt; one that fails has not."""
+        """Whether a plugin has handled the failed attempt; a plugin that raises has not."""
         return any(self._notify(each.name, each.before_failure, pod, message) for each in self.profile.failure_handlers)
 
     def after_failure(self, pod: PodInfo, message: str) -> None:
-        """Tell the plugins that the pod waits again."""
+        """Notify the plugins that the pod is back in the queue."""
         for handler in self.profile.failure_handlers:
             self._notify(handler.name, handler.after_failure, pod, message)
 
     def _notify(self, plugin: str, method: Callable[..., T], *arguments: object) -> T | None:
-        """Call a plugin whose error ends nothing; None is its result then."""
+        """Call a plugin whose error must not end the attempt; the error is reported, and the result is None."""
         try:
             return method(*arguments)
         except Exception as error:
@@ -215,7 +218,7 @@ class Engine:
             return None
 
     def _pre_filter(self, state: CycleState) -> tuple[str, Reason] | None:
-        """The plugin that ends this attempt, and why."""
+        """The plugin that ends this attempt and its reason; None if none does."""
         for plugin in self.profile.pre_filter_cycle:
             reason = plugin.pre_filter_cycle(state, state.pod)
             if reason is not None:
@@ -256,14 +259,14 @@ class Engine:
         return self._placement(state, evaluation, row)
 
     def _current(self, pod: PodInfo) -> tuple[Hashable, Evaluation]:
-        """The key of the pod's class and its evaluation, for plugins that plan."""
+        """The key of the pod's class and its current evaluation, for plugins that plan."""
         key = self.profile.class_key(pod)
         pod_class = self._class_of(key, pod)
         pod_class.evaluation.incoming = pod
         try:
             self.refresh(pod_class.evaluation)
         except Exception:
-            # Half of its rows may be current: nobody may use it again.
+            # Some of its rows may be half refreshed, so it must not be used again.
             if self._classes.pop(key, None) is not None:
                 self._width -= pod_class.evaluation.width
             raise
@@ -280,8 +283,8 @@ class Engine:
         return pod_class
 
     def _evict_classes(self, evaluation: Evaluation) -> None:
-        """Give classes up, the least recently used first, if all would be more than the limit with one more like this.
-        What is shared is counted once; it goes with the last class that uses it."""
+        """Evict classes, the least recently used first, if the limit would be exceeded with one more like this. Shared
+        results are counted once; they are freed with the last class that uses them."""
         limit = self._cells // max(1, self._state.view.columns.size)
         while self._classes and self._width + evaluation.width + len(self._shared) > limit:
             _, oldest = self._classes.popitem(last=False)
@@ -289,7 +292,7 @@ class Engine:
         self._width += evaluation.width
 
     def _reject(self, pod_class: _PodClass, pod: PodInfo, attempt: Attempt) -> Rejection:
-        """The explanation, kept for like pods that are tried before anything has changed."""
+        """The explanation, cached for pods of the class that are tried before anything has changed."""
         view = self._state.view
         if pod_class.rejected_at != view.columns.version:
             pod_class.rejected_at = view.columns.version
@@ -304,7 +307,7 @@ class Engine:
             else:
                 rejection = replace(rejection, waits_as=self._waits_as(attempt.refusal[0], pod))
             if alike and not rejection.after.found:
-                # Asking what if leaves the columns as they were, at a later version.
+                # A simulation leaves the columns as they were, at a later version.
                 pod_class.evaluation.refresh()
                 pod_class.rejected_at = view.columns.version
                 pod_class.rejections[variant] = rejection
@@ -313,7 +316,8 @@ class Engine:
         return rejection
 
     def _waits_as(self, plugin_name: str, pod: PodInfo) -> Hashable:
-        """With whom the pod waits that a plugin has rejected in this attempt."""
+        """The key shared by pods that wait for the same events as this one, which the plugin rejected in this attempt;
+        None if the pod waits alone."""
         plugin = self.profile.plugins[plugin_name]
         key = plugin.waits_as(pod) if isinstance(plugin, CyclePreFilterPlugin) else None
         return (plugin_name, key) if key is not None else None
@@ -340,8 +344,8 @@ def _raise(plugin: str, method: str, error: Exception) -> None:
 
 
 def _raise_as_plugin_error(error: Exception) -> NoReturn:
-    """Whatever a plugin raises ends the attempt of its pod, not the program. For ``except``, which costs nothing where
-    nothing is raised; a context manager costs a decision several times a microsecond."""
+    """Reraise ``error`` as PluginError, which ends the attempt of the pod, not the program. For ``except`` clauses,
+    which cost nothing where nothing is raised; a context manager costs a decision several times a microsecond."""
     if isinstance(error, PluginError):
         raise error
     raise PluginError(f"{type(error).__name__}: {error}") from error

@@ -1,8 +1,9 @@
 """One class of pods against all nodes: its state, refreshed from the dirty nodes.
 
-What each plugin says is kept as CachedResults, most of them shared with other classes; here it is put together. The
-first look concerns every node; later ones only those that an aspect that a plugin reads has made dirty. One,
-as is usual while like pods are placed one after the other, costs one call a plugin and no pass over all nodes.
+The results of each plugin are kept as CachedResults, most of them shared with other classes; here they are combined.
+The first refresh evaluates every node; later ones only those on which an aspect that a plugin reads has changed. A
+single dirty node, the usual case while identical pods are placed one after the other, costs one call for each plugin
+and no pass over all nodes.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from koordinator.scheduler.engine.row_overlays import RowOverlays
 
 _SPARE_ROWS: Final = 64
 _PART: Final = 8
-"""Where one row of so many has to be evaluated again, all are."""
+"""If more than one row in so many has to be evaluated again, all rows are."""
 _EVERYTHING: Final = -1
 _OF_NODE: Final = 1 << Aspect.NODE
 
 
 class Evaluation(ClassState):
-    """Results and totals of all rows for one class of pods, represented by ``pod``."""
+    """Feasibility and totals of all rows for one class of pods, represented by ``pod``."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Evaluation(ClassState):
         plan = plan_class(profile, columns, pod, times, shared)
         super().__init__(plan, columns, profile.score_type)
         self.incoming = pod
-        """The pod of the class that was asked about last."""
+        """The pod of the class that was evaluated last."""
         self.pod = plan.pod or pod
         overlays = RowOverlays(profile, self.pod)
         self._overlays = overlays if overlays else None
@@ -60,18 +61,18 @@ class Evaluation(ClassState):
         """By bit mask of aspects: the cached results that read any of them."""
         self._scaling = tuple(score for score in self._scores if score.scales)
         self._flat: dict[int, int] = {}
-        """Scores, by index, that were all 0 when they were scaled last, with the number of rows then."""
+        """The indices of scores that were all 0 when last scaled, with the number of rows at that time."""
         self._is_cross_node = any(cached.is_cross_node for cached in self._cached)
         self._is_simple = plan.restricted_to is None
         """Whether a single row can be evaluated by itself."""
         self._batch = batch if self._may_join() else None
-        # A node that comes or goes concerns every class; what transformers read is known to them alone.
+        # A node that comes or goes concerns every class; only transformers know what they read.
         self._reads = reduce(or_, (cached.reads for cached in self._cached), _OF_NODE)
         if self._overlays is not None:
             self._reads = _EVERYTHING
 
     def refresh(self) -> None:
-        """Bring all rows up to the present version of the columns."""
+        """Refresh all rows to the present version of the columns."""
         columns = self._columns
         if self.plan.rejection is not None or self.version == columns.version:
             return
@@ -92,7 +93,8 @@ class Evaluation(ClassState):
             self._batch = None
 
     def _may_join(self) -> bool:
-        """Whether all that is said of a row follows from it alone, and scores are scaled by what nodes have."""
+        """Whether all results of a row follow from that row alone, and scores are scaled by values of the Node
+        objects."""
         return (
             self._is_simple
             and self._overlays is None
@@ -121,7 +123,7 @@ class Evaluation(ClassState):
         self._apply_rows(aspects, rows, rows[columns.alive[rows]])
 
     def _apply_few(self, aspects: int, changed: Collection[int]) -> None:
-        """``aspects`` of a few rows are all that changed, and none of them is new."""
+        """Apply changes of ``aspects`` of a few rows, none of which is new."""
         stale = False
         if self._is_cross_node:
             rows = np.array(sorted(changed), dtype=np.intp)
@@ -131,7 +133,7 @@ class Evaluation(ClassState):
                 return
         version = self._columns.version
         for cached in self._readers_of(aspects):
-            # What changed before is known there: this class asked for it then, or it does not matter there.
+            # Earlier changes are included there: this class refreshed it then, or they do not matter to it.
             if cached.version != version:
                 cached.evaluate_few(changed)
                 cached.version = version
@@ -143,21 +145,20 @@ class Evaluation(ClassState):
             self._add_up()
 
     def _readers_of(self, aspects: int) -> tuple[CachedResults, ...]:
-        """The cached results that depend on any of ``aspects``; to the others it does not matter that they are
-        behind."""
+        """The cached results that depend on any of ``aspects``; the others are not affected by these changes."""
         readers = self._readers.get(aspects)
         if readers is None:
             readers = self._readers[aspects] = tuple(each for each in self._cached if each.reads & aspects)
         return readers
 
     def _apply_rows(self, aspects: int, rows: Rows, alive: Rows) -> None:
-        """Something of ``rows`` changed; ``alive`` are those of them that are in use."""
+        """Apply changes of ``aspects`` of ``rows``; ``alive`` are those of them that are in use."""
         gone = rows[~self._columns.alive[rows]] if alive.shape[0] < rows.shape[0] else rows[:0]
         if not aspects & self._reads:
             return
         reached, stale = self._reached(aspects, alive, gone) if self._is_cross_node else ([], False)
         if self.plan.restricted_to is not None:
-            # A freed row may have been given to a node that this class does not look at.
+            # A freed row may have been given to a node that this class does not consider.
             alive = self._present(alive)
             gone = np.setdiff1d(rows, alive, assume_unique=True)
         if gone.shape[0]:
@@ -166,8 +167,8 @@ class Evaluation(ClassState):
         self._update(aspects, alive, stale=stale, further=self._evaluate_reached(reached) if reached else None)
 
     def _update(self, aspects: int, rows: Rows, *, stale: bool, further: Rows | None = None) -> None:
-        """``aspects`` changed of ``rows``. ``stale``: scores that depend on other rows are out of date already.
-        ``further``: the rows to put together anew, if they are more than ``rows``."""
+        """``aspects`` of ``rows`` changed. ``stale``: scores that depend on other rows are out of date already.
+        ``further``: the rows to combine again, if they are more than ``rows``."""
         self._evaluate(self._readers_of(aspects), aspects, rows)
         if self._overlays is not None:
             stale |= self._look_again(rows)
@@ -195,8 +196,8 @@ class Evaluation(ClassState):
                 each.evaluate(rows)
 
     def _look_again(self, rows: Rows) -> bool:
-        """Evaluate those of ``rows`` that this class sees otherwise than they are; returns whether there are or were
-        any, so that scores of others may be out of date."""
+        """Evaluate those of ``rows`` that transformers adjust for this class; returns whether there are or were any, so
+        that scores of others may be out of date."""
         if self._is_cross_node:
             rows = np.union1d(rows, np.array(list(self._overlaid), dtype=np.intp))
         before = [row for row in rows.tolist() if self._overlaid.pop(row, None) is not None]
@@ -208,8 +209,8 @@ class Evaluation(ClassState):
         return bool(before or found)
 
     def _reached(self, aspects: int, alive: Rows, gone: Rows) -> tuple[list[tuple[CachedFilterResults, Rows]], bool]:
-        """Tell the plugins that look across nodes what has changed. Returns (cached results, the further rows that have
-        to be evaluated again), and whether scores of other rows are out of date."""
+        """Notify the plugins that look across nodes of the changes. Returns (cached results, the further rows to be
+        evaluated again), and whether scores of other rows are out of date."""
         rows = alive if not gone.shape[0] else np.union1d(alive, gone)
         reached, stale = [], False
         for entry in self._filters:
@@ -223,15 +224,15 @@ class Evaluation(ClassState):
         return reached, stale
 
     def _evaluate_reached(self, reached: Iterable[tuple[CachedFilterResults, Rows]]) -> Rows:
-        """Rows on which nothing changed, but of which a filter has to think again. Returns all rows of the class: to
-        put all together anew is cheaper than to pick out many."""
+        """Evaluate unchanged rows whose filter results depend on changed ones. Returns all rows of the class: combining
+        all again is cheaper than selecting many."""
         columns = self._columns
         for entry, rows in reached:
             if rows.shape[0] * _PART > columns.size:
-                # To evaluate all is faster than to find out which are meant.
+                # Evaluating all is faster than selecting these.
                 entry.evaluate(self._present(columns.alive_rows))
                 continue
-            # Several times as fast as sorting, whatever order they come in.
+            # Several times as fast as sorting, in whatever order they come.
             meant = np.zeros(columns.size, dtype=np.bool_)
             meant[rows] = True
             entry.evaluate(self._present(np.flatnonzero(meant & columns.alive[: columns.size])))
@@ -263,7 +264,7 @@ class Evaluation(ClassState):
         return changed
 
     def _raw(self, index: int, size: int) -> Scores:
-        """What ``normalize`` starts from, with the rows that this class sees otherwise."""
+        """The input of ``normalize``, with the rows that this class sees adjusted."""
         raw = self._scores[index].values[:size].copy()
         for row, seen in self._overlaid.items():
             raw[row] = seen.scores[index]
@@ -271,5 +272,5 @@ class Evaluation(ClassState):
 
 
 def _last_change(cached: Iterable[CachedResults]) -> int:
-    """The version of the columns at which a value last became another."""
+    """The version of the columns at which a value of ``cached`` last changed."""
     return max([each.changed_at for each in cached], default=-1)

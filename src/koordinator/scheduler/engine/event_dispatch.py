@@ -1,7 +1,6 @@
-"""The plugins that keep columns of their own, notified of every event; one that fails keeps nobody else from noting it.
+"""Notifies the plugins that keep columns of their own of every event; a failing plugin does not keep others from it.
 
-What an event handler failed to take note of is remembered, so that it can be brought to the truth later (see
-``resync``).
+Events that an event handler failed to process are recorded, so that it can be resynchronised later (see ``resync``).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from koordinator.scheduler.engine.framework import EventHandler, Plugin
 OnError = Callable[[str, str, Exception], None]
 """(plugin, method, error)."""
 STATUS: Final = "on_pod_status"
-"""Stands for ``on_pod_assigned`` when nothing but the status of a pod has changed."""
+"""Used in place of ``on_pod_assigned`` when nothing but the status of a pod has changed."""
 _POINTS: Final = (
     "on_node",
     "on_node_removed",
@@ -30,16 +29,16 @@ _POINTS: Final = (
 
 @dataclass(slots=True)
 class Missed:
-    """A call of ``point`` that an event handler failed in, the last one about its subject."""
+    """A call of ``point`` in which an event handler failed, the last one about its subject."""
 
     point: str
     arguments: tuple[object, ...]
     tries: int = 0
-    """How often it was in vain to tell it anew."""
+    """The number of failed resynchronisations."""
 
 
 class Stale:
-    """What one event handler has missed, by subject: a row, a pod on it, an object."""
+    """The events that one event handler has missed, by subject: a row, a pod on it, an object."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -49,13 +48,13 @@ class Stale:
         subject = _subject(point, arguments)
         known = self.missed.get(subject)
         if known is not None and point == "on_object":
-            # Of the earlier events, the event handler knows what was there before the first event that it missed.
+            # The handler's state precedes the first missed event, so that event's old object is kept.
             arguments = (*arguments[:2], known.arguments[2], arguments[3])
         self.missed[subject] = Missed(point, arguments, known.tries if known is not None else 0)
 
 
 class EventDispatcher:
-    """Only methods that a plugin has of its own are called. Without ``on_error``, errors are the caller's."""
+    """Calls only the methods that a plugin overrides. Without ``on_error``, errors are raised to the caller."""
 
     def __init__(self, on_error: OnError | None = None) -> None:
         self._on_error = on_error
@@ -64,7 +63,7 @@ class EventDispatcher:
             point: [] for point in (*_POINTS, STATUS)
         }
         self.stale: dict[EventHandler, Stale] = {}
-        """Those that have missed something."""
+        """Event handlers that have missed an event."""
 
     def add(self, event_handlers: Iterable[EventHandler]) -> None:
         for handler in (each.event_handler for each in event_handlers):
@@ -79,11 +78,11 @@ class EventDispatcher:
                 self._listeners[STATUS].append((name, handler, handler.on_pod_assigned))
 
     def has(self, point: str) -> bool:
-        """Whether anybody wants to be told."""
+        """Whether any event handler implements ``point``."""
         return bool(self._listeners[point])
 
     def notify(self, point: str, *arguments: object) -> None:
-        """Call the method ``point`` of all who have it."""
+        """Call the method ``point`` of all event handlers that implement it."""
         for name, handler, listener in self._listeners[point]:
             try:
                 listener(*arguments)
@@ -91,7 +90,7 @@ class EventDispatcher:
                 self._missed(name, handler, listener.__name__, arguments, error)
 
     def notify_one(self, handler: EventHandler, point: str, *arguments: object) -> Any:
-        """Call the method ``point`` of ``handler``; returns what it returns, None if it fails."""
+        """Call the method ``point`` of ``handler``; returns its result, None if it fails."""
         try:
             return getattr(handler, point)(*arguments)
         except Exception as error:
@@ -114,7 +113,7 @@ def _name_of(handler: EventHandler) -> str:
 
 
 def _subject(point: str, arguments: tuple[object, ...]) -> Hashable:
-    """Equal for calls of which the later one says all that the earlier one did."""
+    """The subject of a call: of two calls with equal subjects, the later one supersedes the earlier."""
     match point, arguments:
         case "on_node_removed", (row, name):
             return point, row, name

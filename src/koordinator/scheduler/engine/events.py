@@ -1,4 +1,4 @@
-"""What happens in a cluster that may free an unschedulable pod."""
+"""Cluster events that may make an unschedulable pod schedulable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from koordinator.api.meta import Object
 
 
 class EventKind:
-    """Names of what may free an unschedulable pod, as plugins list them (upstream: resource/action)."""
+    """Kinds of cluster event, as plugins register for them (upstream: resource/action)."""
 
     NODE_ADD: Final = "Node/Add"
     NODE_ALLOCATABLE: Final = "Node/UpdateNodeAllocatable"
@@ -19,9 +19,9 @@ class EventKind:
     NODE_CONDITION: Final = "Node/UpdateNodeCondition"
     NODE_DELETE: Final = "Node/Delete"
     POD_DELETE: Final = "Pod/Delete"
-    """An assigned pod went away or finished."""
+    """An assigned pod was deleted or finished."""
     POD_SCALE_DOWN: Final = "Pod/UpdatePodScaleDown"
-    """An assigned pod asks for less."""
+    """An assigned pod requests less."""
     POD_ADD: Final = "Pod/Add"
     """An assigned pod appeared."""
     POD_LABEL: Final = "Pod/UpdatePodLabel"
@@ -29,7 +29,7 @@ class EventKind:
     POD_UPDATE: Final = "Pod/Update"
     """The unschedulable pod itself changed."""
     POD_FINISHED: Final = "FinishedPod/Update"
-    """Something is said of a pod that has finished; frees no pod."""
+    """A pod that has finished was shown or changed; makes no pod schedulable."""
 
 
 def object_events(*kinds: Kind[Any]) -> frozenset[str]:
@@ -38,14 +38,14 @@ def object_events(*kinds: Kind[Any]) -> frozenset[str]:
 
 
 def object_event(kind: Kind[Any], old: Object | None, new: Object | None) -> str:
-    """The kind of event that turns ``old`` into ``new``."""
+    """The kind of event for the change of ``old`` into ``new``; None is a missing object."""
     return f"{kind.name}/{'Add' if old is None else 'Delete' if new is None else 'Update'}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """Something that happened. ``old`` and ``new`` are the object before and after: a Node, a PodInfo, or what the kind
-    of event is about; None where there is none, or where it is unknown."""
+    """A cluster event. ``old`` and ``new`` are the object before and after: a Node, a PodInfo, or an object of the kind
+    that the event is about; None where there is none, or where it is unknown."""
 
     kind: str
     old: Any = None

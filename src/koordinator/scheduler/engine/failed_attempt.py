@@ -1,4 +1,4 @@
-"""An attempt for which no node passed, as PostFilter plugins see it: why, and what would be if pods were not there."""
+"""An attempt for which no node passed, as PostFilter plugins see it: the reasons, and simulations without some pods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.simulation import Simulation, allocators, nominated_allocations, nominated_before
 
 _MAX_KEYS: Final = 16
-"""Identical pods use few different keys at a time, but each new version of what a result depends on makes a new one."""
+"""Identical pods use few different keys at a time, but each new version of a result's input makes a new key."""
 
 
 class RowCache:
@@ -34,7 +34,8 @@ class RowCache:
         self._version = -1
 
     def results(self, key: Hashable, columns: NodeColumns) -> dict[int, Any]:
-        """What is known at the present version; to be added to. Valid until something changes."""
+        """The cached results under ``key`` at the present version; the caller adds to them. Valid until something
+        changes."""
         self._forget_changed(columns)
         known = self._results.setdefault(key, {})
         self._results.move_to_end(key)
@@ -71,19 +72,19 @@ class Attempt:
         row_cache: RowCache,
         check_time: Callable[[], None] = lambda: None,
     ) -> None:
-        """``key`` is that of the class. ``check_time`` raises when the decision has taken too long: to look for room on
-        thousands of nodes may."""
+        """``key`` is that of the class. ``check_time`` raises when the decision has taken too long, as searching
+        thousands of nodes for victims may."""
         self.nominated_to_others: list[int] = []
-        """The rows where the pod would fit if nobody were nominated there."""
+        """The rows where the pod would fit if no other pod were nominated there."""
         self.only: str | None = None
-        """The only node that was looked at, if a plugin had settled on one."""
+        """The only node that was considered, if a FindOneNode plugin chose it."""
         self.chosen_by = ""
-        """That plugin."""
+        """The name of that plugin."""
         self.involved: Collection[str] = ()
-        """The plugins that had a part in ``refusal`` beside the one that it is of."""
+        """Plugins that contributed to ``refusal`` beside the one that it names."""
         self.state = cycle
         self.refusal: tuple[str, Reason] | None = None
-        """The plugin that ends the attempt although nodes may pass, and why."""
+        """The plugin that ends the attempt although nodes may pass, and its reason."""
         self._profile = profile
         self._state = state
         self._evaluation = evaluation
@@ -166,7 +167,8 @@ class Attempt:
         added: Sequence[PodInfo],
         filters: Sequence[CachedFilterResults] | None,
     ) -> Failure | Reason | None:
-        """Who would reject ``row`` if pods were gone and others were there; None if nobody would."""
+        """What would reject ``row`` if the pods ``without`` were gone and ``added`` were there; None if nothing
+        would."""
         if filters is None or not self._goes_by_columns(row, added, filters):
             with self.simulate() as simulation:
                 for pod in without:
@@ -180,7 +182,8 @@ class Attempt:
         return None
 
     def _goes_by_columns(self, row: int, added: Iterable[PodInfo], filters: Sequence[CachedFilterResults]) -> bool:
-        """Whether it is enough to change columns by what pods request to ask these filters what would be."""
+        """Whether it is enough to shift columns by the requests of pods to run these filters on the hypothetical
+        node."""
         if not self._evaluation.has_no_overlays or row in self._state.view.columns.discounts:
             return False
         if any(nominated_allocations(self._allocators, self._state, pod) for pod in added):
@@ -216,7 +219,7 @@ class Attempt:
         return not any(entry.plugin.filter_one(self._evaluation.pod, entry.state, row) for entry in filters)
 
     def remember(self, key: Hashable, compute: Callable[[int], T]) -> Callable[[int], T]:
-        """See FailedAttempt. Computes anew each time when the result for a node depends on other nodes, too."""
+        """See FailedAttempt. Does not cache if the result for a node depends on other nodes, too."""
         if not self._evaluation.is_local:
             return compute
         known: dict[int, tuple[tuple[str, ...], T]] = self._row_cache.results(key, self._state.view.columns)

@@ -1,4 +1,4 @@
-"""Why no node fits, in the words of kube-scheduler: people and programs search events for these texts."""
+"""Why no node fits, in kube-scheduler's wording: people and programs search events for these texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 def fit_error(node_count: int, reasons: Mapping[str, int], after: str = "") -> str:
     """``0/5 nodes are available: 2 Insufficient cpu, 3 node(s) were unschedulable. <after>``.
 
-    ``reasons`` maps the text of a reason to the nodes that give it; the phrases are sorted as strings, like upstream.
+    ``reasons`` maps the text of a reason to the number of nodes with it; the phrases are sorted as strings, as upstream
+    does.
     """
     text = f"0/{node_count} nodes are available:"
     if reasons:
@@ -23,17 +24,17 @@ def fit_error(node_count: int, reasons: Mapping[str, int], after: str = "") -> s
 
 
 def pre_filter_error(node_count: int, reason: str, after: str = "") -> str:
-    """The text when a plugin rejects all nodes at once: its reason, without a count."""
+    """The text when PreFilter rejects all nodes at once: the plugin's reason, without a count."""
     text = f"0/{node_count} nodes are available: {reason}."
     return f"{text} {after}" if after else text
 
 
 def preemption_error(node_count: int, reasons: Mapping[str, int], not_helpful: int) -> str:
-    """What DefaultPreemption adds when it finds no node to make room on: ``reasons`` (text -> nodes) for those where it
-    tried, ``not_helpful`` for those where eviction would not have helped anyway."""
+    """The text that DefaultPreemption adds when it finds no node to preempt on: ``reasons`` (text -> nodes) for those
+    where it tried, ``not_helpful`` for those where preemption would not have helped."""
     return f"preemption: {fit_error(node_count, +Counter({**reasons, _NOT_HELPFUL: not_helpful}))}"
 
 
 def restricted_text(plugins: Iterable[str]) -> str:
-    """The reason of the nodes that PreFilter plugins left out of consideration."""
+    """The reason of the nodes that PreFilter plugins excluded."""
     return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]"

@@ -1,13 +1,13 @@
-"""The extension points of the scheduling framework, with the vectorised ones over columns of nodes.
+"""The extension points of the scheduling framework; Filter and Score are vectorised over columns of nodes.
 
 The names and the order are the upstream framework's: QueueSort, PreEnqueue, PreFilter, Filter, PostFilter, PreScore,
 Score, NormalizeScore, Reserve, Permit, PreBind, Bind, PostBind. A plugin is a class that derives from ``Plugin`` and
 from the protocols of the points that it implements. One instance belongs to one profile.
 
-Filter and Score work on many rows at once: they get an array of node indices and answer with an array of the same
-length. The engine calls them with all rows when it meets a class of pods for the first time, and afterwards only
-with the rows of which something that the plugin ``reads`` has changed. A plugin whose result for one node depends on
-others (topology spread, pod affinity) says which further rows a change reaches, see FilterPlugin.apply_delta.
+Filter and Score work on many rows at once: they take an array of node indices and return an array of the same length.
+The engine calls them with all rows when it meets a class of pods for the first time, and afterwards only with the rows
+of which something that the plugin ``reads`` has changed. A plugin whose result for one node depends on others (topology
+spread, pod affinity) returns the further rows that a change affects, see FilterPlugin.apply_delta.
 
 PostFilter is in ``post_filter``, Reserve to PostBind in ``binding_points``, and Koordinator's own points, around and
 between these, are in ``framework_hooks``.
@@ -44,7 +44,7 @@ FEASIBLE: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a node was rejected, in the words that the user reads."""
+    """Why a node was rejected, in the text shown to the user."""
 
     text: str
     unresolvable: bool = False
@@ -52,7 +52,7 @@ class Reason:
 
 
 class PluginError(Exception):
-    """A plugin could not decide; ends the attempt of this pod, not the program."""
+    """A plugin failed to decide; ends the attempt of this pod, not the program."""
 
 
 class Plugin(ABC):
@@ -62,14 +62,15 @@ class Plugin(ABC):
     watches: ClassVar[tuple[Kind[Any], ...]] = ()
     """The kinds, beside pods and nodes, that the plugin reads from ``view.objects``."""
     node_objects: ClassVar[tuple[Kind[Any], ...]] = ()
-    """The kinds whose objects bear a node's name; they arrive by EventHandler.on_node_object."""
+    """The kinds whose objects bear a node's name; the plugin gets them by EventHandler.on_node_object."""
     args_type: ClassVar[type[Any] | None] = None
-    """What the ``args`` of a plugin of another package are decoded into, a msgspec.Struct or a dataclass; without it
-    they are the mapping that was written. Built-in plugins have theirs in the configuration's own table."""
+    """The type that the ``args`` of a plugin of another package are decoded into, a msgspec.Struct or a dataclass;
+    without it they are the mapping from the configuration file. Those of built-in plugins are in the configuration's
+    own table."""
 
     handle: Handle
-    """What the plugin may do beside deciding, and the other plugins of its profile. There once all of these have been
-    made, so not yet in ``__init__``."""
+    """The plugin's access to the scheduler and to the other plugins of its profile (upstream: framework.Handle). Set
+    once all plugins of the profile exist, so not yet in ``__init__``."""
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         self.args = args
@@ -81,21 +82,22 @@ class Plugin(ABC):
         return self.watches
 
     def watch_scope(self, kind: Kind[Any]) -> tuple[str, str]:
-        """The namespace and the field selector of the objects of a kind that the plugin ``watches``; "" for all, the
-        default. Worth having for a kind of which there are many and one is read, as of ConfigMaps."""
+        """The namespace and the field selector that restrict the watch of a kind in ``watches``; "" for all, the
+        default. Worth implementing for a kind with many objects of which one is read, such as ConfigMaps."""
         return "", ""
 
     def class_key(self, pod: PodInfo) -> Hashable:
-        """All of the pod itself that this plugin reads in PreFilter, Filter, PreScore and Score.
+        """Everything of the pod itself that this plugin reads in PreFilter, Filter, PreScore and Score.
 
-        Pods with equal keys share what this plugin finds out about nodes, however they differ otherwise. The default
-        shares nothing. Asked once for each pod (as long as its spec, labels and annotations stay the same).
+        Pods with equal keys share this plugin's results for nodes, however they differ otherwise. By default, nothing
+        is shared. Called once for each pod (as long as its spec, labels and annotations stay the same).
         """
         return pod.uid
 
     def context_key(self, pod: PodInfo) -> Hashable:
-        """All else that decides about the pod and does not come as an event about a row: the state of its volume
-        claims, whether pods elsewhere mind its labels. Asked before every decision, so it must be quick."""
+        """Everything else that the results for the pod depend on and that is not reported as an event about a row: the
+        state of its volume claims, whether pods elsewhere have anti-affinity to its labels. Called before every
+        decision, so it must be quick."""
         return None
 
     def events_to_register(self) -> frozenset[str]:
@@ -104,7 +106,7 @@ class Plugin(ABC):
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether ``event``, of a kind that ``events_to_register`` names, may make a node pass for ``pod`` that this
-        plugin rejected (upstream: a QueueingHint). In doubt True. Like pods share the answer."""
+        plugin rejected (upstream: a QueueingHint). If uncertain, True. Identical pods share the result."""
         return True
 
 
@@ -113,24 +115,24 @@ class EventHandler:
 
     @property
     def event_handler(self) -> EventHandler:
-        """Who is notified of events in its place: what several plugins derive from them may be derived once, for
-        all."""
+        """The object that is notified of events in its place: what several plugins derive from events may be derived
+        once, for all of them."""
         return self
 
     handles_status_updates: ClassVar[bool] = True
-    """Whether it wants to be notified, too, of pods on nodes of which neither spec nor labels, annotations and owners
-    have changed: that a binding is confirmed, what the kubelet reports. There are many such changes."""
+    """Whether it is notified, too, of pods on nodes of which neither spec nor labels, annotations and owners have
+    changed: confirmed bindings, status reports of the kubelet. There are many such changes."""
 
     def on_node(self, row: int, node: Node) -> None:
         """The node of ``row`` is new or changed."""
         return
 
     def on_node_removed(self, row: int, name: str) -> None:
-        """``row`` is free now; what was kept for it must go."""
+        """``row`` is free now; drop what was kept for it."""
         return
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
-        """The pod counts on ``row`` from now on; called again (assumed False) when its binding is confirmed and
+        """The pod counts on ``row`` from now on; called again (``assumed`` False) when its binding is confirmed and
         whenever a pod on the row has changed, see ``handles_status_updates``."""
         return
 
@@ -139,32 +141,33 @@ class EventHandler:
         return
 
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
-        """The API has a pod that has not finished, on a node (known or not) or with "" on none, whoever schedules it:
-        it is new, has moved, or has changed in more than its status. What is only assumed is told by
-        ``on_pod_assigned`` alone. Pseudo-pods are told, too; ``view.pseudo_pods`` knows them."""
+        """The API has a pod that has not finished, on a node (known or not) or with "" on none, whichever scheduler
+        handles it: it is new, has moved, or has changed in more than its status. Pods that are only assumed are
+        reported by ``on_pod_assigned`` alone. Also called for pseudo-pods, whose uids are in ``view.pseudo_pods``."""
         return
 
     def on_pod_gone(self, pod: PodInfo) -> None:
-        """The pod of an ``on_pod`` is deleted or has finished; what is notified of its node is told before."""
+        """The pod of an ``on_pod`` is deleted or has finished; handlers of its node's events are called before."""
         return
 
     def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
         """An object that bears the node's name (kind ``NodeMetric``, later ``Device``, ``NodeResourceTopology``) is
-        new, changed or, with None, gone. Also called for a new node whose object was there first."""
+        new, changed or, with None, gone. Also called for a new node whose object arrived first."""
         return
 
     def on_time(self, now: datetime) -> None:
-        """A decision is about to be made at ``now``: touch the rows that time alone has changed (a measurement that
-        has expired). Called before every decision, so it must be quick when nothing is due."""
+        """Called before every decision with its time: touch the rows that the passing of time alone has changed (an
+        expired measurement). Must be quick when nothing is due."""
         return
 
     def next_time_event(self) -> float | None:
-        """When time alone may next let a node pass that was rejected, in seconds since the epoch; None for never. May
-        be too early. Asked often."""
+        """When the passing of time alone may next make a rejected node pass, in seconds since the epoch; None for
+        never. May be too early. Called often."""
         return None
 
     def time_events(self, now: datetime) -> Sequence[ClusterEvent]:
-        """The nodes that time alone may have let pass until ``now``, as events for unschedulable pods; each once."""
+        """The nodes that the passing of time alone may have made pass until ``now``, as events for unschedulable pods;
+        each once."""
         return ()
 
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
@@ -176,68 +179,69 @@ class EventHandler:
 class QueueSortPlugin(Plugin):
     @abstractmethod
     def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[Any, ...]:
-        """Smaller is scheduled first. ``queued_at`` is in seconds of the queue's clock."""
+        """The sort key: the smallest is scheduled first. ``queued_at`` is in seconds of the queue's clock."""
 
 
 class PreEnqueuePlugin(Plugin):
     @abstractmethod
     def pre_enqueue(self, pod: Pod) -> Reason | None:
-        """Why the pod must not be queued yet; None lets it in."""
+        """The reason to keep the pod out of the queue for now; None admits it."""
 
 
 class PreFilterPlugin(Plugin):
     @abstractmethod
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
-        """Once for each class of pods, before its rows are filtered."""
+        """Called once for each class of pods, before its rows are filtered."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """``state`` is handed to Filter. ``skip``: the plugin's Filter has nothing to say about this class of pods."""
+    """``state`` is passed to Filter. ``skip``: the plugin's Filter is not run for this class of pods."""
 
     state: Any = None
     skip: bool = False
     rejection: Reason | None = None
-    """Rules out every node, with this reason."""
+    """Rejects every node, with this reason."""
     node_names: frozenset[str] | None = None
     """If set, only these nodes are considered at all."""
 
 
 SKIP_FILTER: Final = PreFilterResult(skip=True)
-"""The plugin's Filter has nothing to say about this class of pods."""
+"""The plugin's Filter is not run for this class of pods."""
 
 
 class FilterPlugin(Plugin):
     reads: ClassVar[tuple[AnyAspect, ...]]
     monotone: ClassVar[bool] = False
-    """Taking pods off a node never makes it fail here. What reads neither pods nor load is so anyway."""
+    """Whether taking pods off a node never makes it fail here. Always so if the plugin reads neither pods nor load."""
     from_columns: ClassVar[bool] = False
-    """Judges by the pod and NodeColumns alone, so that it can be asked about columns as they might be."""
+    """Whether the result depends on the pod and NodeColumns alone, so that Filter can run on hypothetical columns."""
 
     @abstractmethod
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         """A reason code for each of ``rows``, which ascend: FEASIBLE (0), or a number that ``reasons`` explains."""
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        """The same for a single row: what most decisions ask for, since a placement changes one row. Plain integers
-        are several times as fast here as arrays of one; worth writing where it is measured to matter."""
+        """The same for a single row, the most frequent call, since a placement changes one row. Plain integers are
+        several times as fast here as arrays of one; worth implementing where measurements show that it matters."""
         return int(self.filter(pod, state, np.array((row,), dtype=np.intp))[0])
 
     def filter_last(self, pod: PodInfo, state: Any, rows: Rows, numbers: Ints) -> Ints:
-        """``filter`` for the last of ``numbers`` like pods on each of ``rows``, when the others are there already. Only
-        for plugins with which more pods never make a row pass. Worth having for gangs; without it (and without
-        ``from_columns``) the pods are placed in a simulation."""
+        """``filter`` for the last of ``numbers`` identical pods on each of ``rows``, when the others are there already.
+        Only for plugins with which more pods never make a row pass. Worth implementing for gangs; without it (and
+        without ``from_columns``) the pods are placed in a simulation."""
         raise NotImplementedError
 
     def batch_filter(self) -> BatchKernel | None:
-        """``filter`` for many kinds of pods at once; worth having where many kinds take turns, and the result follows
-        from the class key, the row and what is read of it alone. Without it (None) each kind is evaluated by itself."""
+        """``filter`` for many kinds of pods at once; worth implementing where many kinds alternate, and the result
+        follows from the class key and the aspects that are read of the row. Without it (None) each kind is evaluated by
+        itself."""
         return None
 
     def apply_delta(self, pod: PodInfo, state: Any, rows: Rows) -> Rows | None:
-        """Something that the plugin ``reads`` has changed on ``rows`` (freed rows among them): bring ``state`` up to
-        date, and return the *other* rows whose result this changes; None for none. Called before ``filter`` for
-        ``rows``. Only for plugins whose result for a node depends on other nodes."""
+        """Something that the plugin ``reads`` has changed on ``rows`` (freed rows among them): refresh ``state``, and
+        return the *other* rows whose result this changes; None for none. Called before ``filter`` for ``rows``. Only
+        for plugins whose result for a node depends on other nodes."""
         return None
 
     @abstractmethod
@@ -248,10 +252,11 @@ class FilterPlugin(Plugin):
 class ScorePlugin(Plugin):
     score_reads: ClassVar[tuple[AnyAspect, ...]]
     scales_zeros_alike: ClassVar[bool] = False
-    """``normalize`` makes the same of scores that are all 0, whatever nodes are feasible and whatever ``state`` is."""
+    """Whether ``normalize`` maps scores that are all 0 to the same result, whatever nodes are feasible and whatever
+    ``state`` is."""
 
     def pre_score(self, pod: PodInfo) -> Any:
-        """State for ``score``; None (the default) when there is nothing to prepare, SKIP_SCORE to be left out."""
+        """State for ``score``; None (the default) when there is nothing to prepare, SKIP_SCORE to be skipped."""
         return None
 
     @abstractmethod
@@ -272,13 +277,13 @@ class ScorePlugin(Plugin):
         return False
 
     def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
-        """Scores of all rows (only the feasible ones count) brought to 0..100; None (default): they already are. Called
+        """Scores of all rows (only the feasible ones count) scaled to 0..100; None (default): they already are. Called
         whenever ``raw`` or ``feasible`` or, by ``apply_score_delta``, ``state`` has changed."""
         return None
 
 
 def is_built_in(plugin: Plugin) -> bool:
-    """Whether it comes with this package, so that its habits are known."""
+    """Whether the plugin comes with this package, so that its results need no checks."""
     return type(plugin).__module__.startswith("koordinator.")
 
 
@@ -287,7 +292,7 @@ class SkipScore:
 
 
 SKIP_SCORE: Final = SkipScore()
-"""Returned by pre_score when the plugin has no preference about this class of pods."""
+"""Returned by pre_score when the plugin has no preference for this class of pods."""
 
 
 def default_normalize(raw: Ints, feasible: Mask, *, reverse: bool) -> Ints:
@@ -295,7 +300,7 @@ def default_normalize(raw: Ints, feasible: Mask, *, reverse: bool) -> Ints:
 
     All zero stays zero, or is 100 everywhere when reversed.
     """
-    # Mostly no node has any. A product is several times as fast as picking out what is feasible.
+    # Mostly all scores are 0. A product is several times as fast as selecting what is feasible.
     largest = int((raw * feasible).max()) if np.count_nonzero(raw) else 0
     if largest == 0:
         return np.full_like(raw, MAX_NODE_SCORE) if reverse else raw

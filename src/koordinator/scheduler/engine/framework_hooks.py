@@ -1,7 +1,7 @@
 """Koordinator's extension points around upstream's: hooks before and after a point, and points about reservations.
 
-A hook takes part where its plugin is listed: transformers of PreFilter, Filter, Score and PostFilter at that point, all
-others wherever their plugin is in the profile. The order is the profile's.
+The transformers of PreFilter, Filter, Score and PostFilter are called where their plugin is listed at that point, all
+other hooks wherever their plugin is in the profile. The order is the profile's.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from koordinator.scheduler.engine.post_filter import NodeStatus
 
 
 class PreFilterTransformer(Plugin):
-    """Around PreFilter, once for each class of pods."""
+    """Hooks before and after PreFilter, called once for each class of pods."""
 
     def before_pre_filter(self, pod: PodInfo) -> PodInfo | Reason | None:
-        """Another pod to evaluate nodes for instead, a reason that rejects every node, or None to go on as it is."""
+        """Another pod to evaluate nodes for instead, a reason that rejects every node, or None to continue with
+        ``pod``."""
         return None
 
     def after_pre_filter(self, pod: PodInfo, node_names: frozenset[str] | None) -> Reason | None:
@@ -40,21 +41,21 @@ class PreFilterTransformer(Plugin):
 
 
 class FilterTransformer(Plugin):
-    """Lets some classes of pods see some nodes otherwise than they are. All other classes, and all other nodes, are
-    evaluated as if there were no such plugin.
+    """Adjusts how some classes of pods see some nodes. All other classes, and all other nodes, are evaluated as if
+    there were no such plugin.
 
-    Other plugins' ``queueing_hint`` looks at nodes as they are, so this one is asked for its own about every pod that
-    waits, whoever has rejected the nodes: whether the pod may see a node otherwise now."""
+    Other plugins' ``queueing_hint`` considers unadjusted nodes, so this plugin's own is called for every unschedulable
+    pod, whichever plugins have rejected the nodes: whether the pod may now see a node adjusted differently."""
 
     def transforms(self, pod: PodInfo) -> bool:
-        """Whether it may have anything to say for pods of this class, for which ``class_key`` and ``context_key`` hold
-        all that the answer depends on."""
+        """Whether the plugin may adjust nodes for pods of this class; ``class_key`` and ``context_key`` must cover all
+        that the result depends on."""
         return True
 
     @abstractmethod
     def before_filter(self, pod: PodInfo, rows: Rows) -> Mapping[int, Adjustment]:
-        """Row -> how Filter and Score shall see it for this class of pods; rows that are left out are seen as they are.
-        Asked whenever rows are evaluated; call ``view.columns.touch`` when the answer for a row has changed."""
+        """Row -> the adjustment with which Filter and Score see it for this class of pods; other rows are unadjusted.
+        Called whenever rows are evaluated; call ``view.columns.touch`` when the result for a row has changed."""
 
 
 class ScoreTransformer(Plugin):
@@ -70,79 +71,81 @@ class ScoreTransformer(Plugin):
 class PostFilterTransformer(Plugin):
     @abstractmethod
     def after_post_filter(self, pod: PodInfo, rejection: Rejection) -> None:
-        """No node passed, and PostFilter has been asked."""
+        """Called when no node passed, after PostFilter."""
 
 
 class FindOneNodePlugin(Plugin):
     @property
     def finds_nodes(self) -> bool:
-        """Whether this instance, with its arguments, is to be asked at all."""
+        """Whether this instance, with its arguments, takes part at all."""
         return True
 
     @abstractmethod
     def find_one_node(self, pod: PodInfo) -> str | Reason | None:
-        """The only node that may be considered, a reason why the pod has to wait, or None for no opinion. The first
-        such plugin of a profile is asked, once an attempt. With a reason, PostFilter plugins are asked as if this
-        plugin had rejected every node."""
+        """The only node that may be considered, a reason why the pod has to wait, or None to consider all. Only the
+        first such plugin of a profile is called, once for each attempt. With a reason, PostFilter plugins are called as
+        if this plugin had rejected every node."""
 
     def rejected_by(self, pod: PodInfo) -> Collection[str]:
-        """After a reason: the plugins whose filters had a part in it, so that what may make a node pass with them wakes
-        the pod, too."""
+        """The plugins whose filters contributed to a returned reason, so that events that may make a node pass their
+        filters retry the pod, too."""
         return ()
 
 
 class PreferNodesPlugin(Plugin):
     @abstractmethod
     def prefer_nodes(self, pod: PodInfo) -> Sequence[str]:
-        """Nodes to take before all others, whatever their scores: the first that passes all filters. The first such
-        plugin of a profile is asked, once an attempt."""
+        """Nodes that win over all others, whatever their scores: the first that passes all filters is taken. Only the
+        first such plugin of a profile is called, once for each attempt."""
 
 
 class NextPodPlugin(Plugin):
     @abstractmethod
     def next_pod(self) -> str | None:
-        """The uid of the queued pod to try next, or None for the queue's own order. The first such plugin of the
-        process is asked."""
+        """The uid of the queued pod to try next, or None for the queue's own order. Only the first such plugin of the
+        process is called."""
 
     def keeps_back_off(self, pod: PodInfo) -> bool:
-        """Whether the pod, once its attempt has failed, is not tried before its back-off is over even when there is
-        nothing else to do: since many others would be tried with it, and with each other give up what they need."""
+        """Whether the pod, once its attempt has failed, is not retried before its back-off is over even when the active
+        queue is empty: for pods whose retry would retry many others, which would release each other's resources
+        again."""
         return False
 
     def not_freed_by(self, pod: PodInfo) -> Collection[str]:
-        """``pod`` gives up the node that it was assumed on: the uids of unschedulable pods that are not to be tried
-        again for that, whatever plugins say of the room."""
+        """Called when ``pod`` is removed from the node that it was assumed on: the uids of unschedulable pods that are
+        not retried for that, whatever queueing hints say."""
         return ()
 
 
 class ResizePodPlugin(Plugin):
     @abstractmethod
     def resize_pod(self, pod: PodInfo, row: int) -> PodInfo | Reason | None:
-        """The node is chosen: the pod with what it really takes there, a reason to fail, or None for no change."""
+        """Called when the node is chosen: the pod with the resources that it takes there, a reason to fail, or None for
+        no change."""
 
 
 RESERVED: Final = NamedAspect("Reservation")
-"""What is said of the Reservations on a node, and who takes from them. For plugins of which the results depend on what
-``ReservationRestorePlugin`` gives."""
+"""The Reservations on a node, and the pods that take from them. For plugins whose results depend on those of
+``ReservationRestorePlugin``."""
 
 
 class ReservationInfo(Protocol):
-    """A Reservation, or a pod in operating mode that stands for one, as other plugins see it."""
+    """A Reservation, or a pod in operating mode that represents one, as other plugins see it."""
 
     @property
     def uid(self) -> str:
-        """Also of the pod that stands for it, by which ``view.allocations`` knows what it holds."""
+        """Also the uid of its reserve pod, by which ``view.allocations`` has what it holds."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def node_name(self) -> str:
-        """Empty while it has none."""
+        """Empty while it is on no node."""
 
     @property
     def reservation(self) -> Reservation:
-        """For a pod in operating mode: what it would be as a Reservation."""
+        """The Reservation; one derived from the pod for a pod in operating mode."""
 
     @property
     def users(self) -> Mapping[str, PodInfo]:
@@ -150,19 +153,20 @@ class ReservationInfo(Protocol):
 
 
 class ReservationNominator(Plugin):
-    """Says which Reservation a pod takes from. Plugins of the points about Reservations ask it, as
+    """Decides which Reservation a pod takes from. Plugins of the points about Reservations call it through
     ``handle.plugin(ReservationNominator)``."""
 
     @abstractmethod
     def nominated_reservation(self, pod: PodInfo, row: int, *, assumed: bool = False) -> ReservationInfo | None:
         """The Reservation that the pod takes from on ``row``, for Filter, Score and ``allocate``; None if it takes from
-        the node alone, and where the row is seen as any pod sees it, since that result is shared with pods that may
-        take from none. ``assumed``: the pod counts on the row, as in ``allocate``. Not to be asked in
-        ``filter_reservation`` or ``score_reservation``."""
+        the node alone, and where the row is unadjusted, since that result is shared with pods that may take from none.
+        ``assumed``: the pod counts on the row, as in ``allocate``. Must not be called in ``filter_reservation`` or
+        ``score_reservation``."""
 
     @abstractmethod
     def nominated_pods(self, pod: PodInfo, row: int) -> tuple[PodInfo, ...]:
-        """The running pods that the Reservation takes over on ``row`` for which ``pod`` stands; otherwise as above."""
+        """The running pods that the Reservation of the reserve pod ``pod`` takes over on ``row``; otherwise as
+        above."""
 
     @abstractmethod
     def allocated_reservation(self, pod: PodInfo) -> ReservationInfo | None:
@@ -170,26 +174,27 @@ class ReservationNominator(Plugin):
 
 
 class ReservationRestorePlugin(Plugin):
-    """Holds something in Reservations beyond amounts: it allocates, and the pod that stands for a Reservation has its
-    entry in ``view.allocations`` as any other.
+    """A plugin with allocations in Reservations beyond amounts: it allocates, and the reserve pod of a Reservation has
+    its entry in ``view.allocations`` as any other pod.
 
-    A pod that may take from Reservations sees their nodes without the pods that stand for these, and so does this
-    plugin in its Filter, Score and ``allocate``: ``on_released`` has been called for them, and what owners have taken
-    stays taken. What it needs to know about them beyond that is asked for just before."""
+    A pod that may take from Reservations sees their nodes without the reserve pods, and so does this plugin in its
+    Filter, Score and ``allocate``: ``on_released`` has been called for them, and what owners have taken stays taken.
+    For what it needs to know about them beyond that, ``restore_reservations`` is called before."""
 
     @abstractmethod
     def restore_reservations(
         self, matched: Sequence[ReservationInfo], unmatched: Sequence[ReservationInfo], row: int
     ) -> Any:
-        """What the plugin gives back on ``row`` to a pod that may take from ``matched``. ``unmatched`` are of others:
-        what their owners have taken of them counts twice there, and once of it is to be given back. The pods that stand
-        for them still hold what they hold in ``view.allocations``. Never None; depends on nothing but the arguments and
-        the row."""
+        """What the plugin restores on ``row`` for a pod that may take from ``matched``. ``unmatched`` are those of
+        other owners: what these have taken of them counts twice there, of which one is to be restored. The reserve pods
+        still hold their allocations in ``view.allocations``. Never None; depends on nothing but the arguments and the
+        row."""
 
     def restored(self, row: int) -> Any | None:
-        """What ``restore_reservations`` says for the pod for which ``row`` is seen just now. To most pods all
-        Reservations are unmatched: then it is asked when this is, and what it says is the same for all of them. So
-        whoever calls this in Filter or Score ``reads`` RESERVED. None where nobody takes from any Reservation."""
+        """The result of ``restore_reservations`` for the pod for which ``row`` is being adjusted. For most pods all
+        Reservations are unmatched: then ``restore_reservations`` is called now, with the same result for all of them.
+        So a plugin that calls this in Filter or Score ``reads`` RESERVED. None where no pod takes from any
+        Reservation."""
         seen = self.view.restored.get((ReservationRestorePlugin, self.name, row))
         if seen is not None:
             return seen
@@ -198,41 +203,42 @@ class ReservationRestorePlugin(Plugin):
 
 
 class ReservationPreAllocationRestorePlugin(Plugin):
-    """The same for Reservations that take over running pods: the pod that stands for one sees nodes without the pods
-    that it may take over."""
+    """The same for Reservations that take over running pods: the reserve pod sees nodes without the pods that its
+    Reservation may take over."""
 
     @abstractmethod
     def restore_pre_allocatable(self, reservation: ReservationInfo, pods: Sequence[PodInfo], row: int) -> Any:
-        """What the plugin gives back on ``row`` so that ``reservation`` may use what the running ``pods`` hold, some of
+        """What the plugin restores on ``row`` so that ``reservation`` may use what the running ``pods`` hold, some of
         which it would take over. Never None."""
 
     def restored_pre_allocatable(self, row: int) -> Any | None:
-        """What that says for the Reservation for which ``row`` is seen just now; None for all other pods."""
+        """The result of ``restore_pre_allocatable`` for the Reservation for which ``row`` is being adjusted; None for
+        all other pods."""
         return self.view.restored.get((ReservationPreAllocationRestorePlugin, self.name, row))
 
 
 class ReservationFilterPlugin(Plugin):
     @abstractmethod
     def filter_reservation(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> Reason | None:
-        """Why the pod cannot take from ``reservation``, or, being one that runs on ``row``, cannot be taken over by it.
-        The row is seen as in Filter. Asked in Filter and when a Reservation is nominated, so that both agree: the
-        plugin's own Filter need only judge by ``ReservationNominator`` whether the pod takes from one at all."""
+        """Why the pod cannot take from ``reservation``, or, if it runs on ``row``, cannot be taken over by it. The row
+        is seen as in Filter. Called in Filter and when a Reservation is nominated, so that both agree: the plugin's own
+        Filter only has to check with ``ReservationNominator`` whether the pod takes from one at all."""
 
 
 class ReservationScorePlugin(Plugin):
     @abstractmethod
     def score_reservation(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> int:
-        """How good ``reservation`` is for the pod, on any scale from 0; brought to 0..100 by the largest of the
+        """How good ``reservation`` is for the pod, on any scale from 0; scaled to 0..100 by the largest score of the
         candidates. The row is seen as in Filter."""
 
 
 class ReservationPreBindPlugin(Plugin):
-    """Takes part where it is listed at PreBind. A reservation goes through the queue as a pod that stands for it; of
-    that pod no PreBind plugin is asked. A profile without such a plugin knows no reservations."""
+    """Called where it is listed at PreBind. A reservation goes through the queue as its reserve pod; for that pod no
+    PreBind plugin is called. A profile without such a plugin does not schedule reservations."""
 
     watches: ClassVar[tuple[Kind[Any], ...]] = (RESERVATIONS,)
     time_limit: float = 60.0
-    """Seconds after which ``pre_bind_reservation`` is given up."""
+    """Timeout of ``pre_bind_reservation`` in seconds."""
 
     @abstractmethod
     async def pre_bind_reservation(
@@ -243,116 +249,117 @@ class ReservationPreBindPlugin(Plugin):
         changes: PodChanges,
         writer: ClusterWriter,
     ) -> None:
-        """I/O that must be done before the reservation gets its node, and what is to be written to it. Raises to fail
-        it."""
+        """Do the I/O that must precede the reservation's binding to its node, and add to ``changes`` what must be
+        written to it. An error fails the binding."""
 
 
 class PodPatcher(Plugin):
-    """Upstream has no such point; the original calls it PreBindExtensions."""
+    """Writes the changes of PreBind plugins. Upstream has no such point; the original calls it PreBindExtensions."""
 
     @abstractmethod
     async def apply_changes(self, pod: PodInfo, changes: PodChanges, writer: ClusterWriter) -> bool:
-        """Write what PreBind plugins want of the pod; False leaves it to the next such plugin."""
+        """Write the changes that PreBind plugins want of the pod; False leaves it to the next such plugin."""
 
     def binding_annotations(self, pod: PodInfo, changes: PodChanges) -> Mapping[str, str] | None:
-        """``changes`` as annotations of the Binding, which the API server copies to the pod in the moment in which the
-        pod gets its node; then nothing is written before. None when that does not do, and by default."""
+        """``changes`` as annotations of the Binding, which the API server copies to the pod at the moment of binding;
+        then nothing is written before. None, the default, if that is not possible."""
         return None
 
     async def apply_reservation_changes(
         self, reservation: Reservation, changes: PodChanges, writer: ClusterWriter
     ) -> bool:
-        """The same for what ReservationPreBind plugins want of a reservation."""
+        """The same for the changes that ReservationPreBind plugins want of a reservation."""
         return False
 
 
 class Controller(Protocol):
-    """Work beside scheduling that runs while this instance leads."""
+    """A control loop that runs beside scheduling while this instance is the leader."""
 
     name: str
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
 
 
 class ControllerProvider(Plugin):
     @abstractmethod
     def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
-        """The plugin's controllers; asked of one profile's instance only."""
+        """The plugin's controllers; called for one profile's instance only."""
 
 
 class MetricsProvider(Plugin):
     @abstractmethod
     def collectors(self) -> Sequence[Collector]:
-        """What makes the plugin's metrics when they are scraped; asked of one profile's instance only."""
+        """The collectors that produce the plugin's metrics at each scrape; called for one profile's instance only."""
 
 
 class FinishedPodHandler(Plugin):
-    """Is shown the pods that have finished, which hold nothing any more and are in nobody's cluster state. Asked of one
-    profile's instance only."""
+    """Is notified of pods that have finished, which hold nothing any more and are not in the cluster state. Called for
+    one profile's instance only."""
 
     @abstractmethod
     def reads_finished(self, pod: Pod) -> bool:
-        """Whether the plugin wants to know of the pod. Its metadata count alone."""
+        """Whether the plugin is notified of the pod. Only its metadata may be read."""
 
     @abstractmethod
     def on_finished(self, pod: Pod) -> None:
-        """The pod has finished, or has changed since. Of its spec there is nothing but its node, of its status nothing
-        but its phase. It may be shown before what is told of its end as a deletion, or after."""
+        """The pod has finished, or has changed since. Its spec has only the node name, its status only the phase. May
+        be called before or after the events by which handlers see the pod's end as a deletion."""
 
     @abstractmethod
     def on_finished_gone(self, pod: Pod) -> None:
-        """The pod of an ``on_finished`` is gone."""
+        """The pod of an ``on_finished`` is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobDiagnosis:
-    """Why there is no plan for a job. ``topology_layer``: one domain of it has to take all pods; empty for any."""
+    """Why there is no plan for a job. ``topology_layer``: all pods have to be in one domain of it; empty for no such
+    constraint."""
 
     message: str
     topology_layer: str
     slots: Mapping[str, int]
-    """Node -> for how many pods there is room."""
+    """Node -> how many pods of the job fit."""
     statuses: Sequence[NodeStatus]
-    """Why no more."""
+    """Why no more fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionedJob:
-    """The job of a pod that no node can take, for its diagnosis (``--debug-diagnosis``)."""
+    """The job of a pod that no node fits, for its diagnosis (``--debug-diagnosis``)."""
 
     key: str
-    """What the job is called."""
+    """The job's name."""
     waiting: Mapping[str, int]
     """Node -> how many pods of the job wait there for the others."""
     cause: str = ""
-    """Why the pod was not even tried: another pod of the job has failed. Empty for that one."""
+    """The failure of another pod of the job, for which this pod was not even tried. Empty for the pod that failed."""
     preemption: Mapping[str, Any] | None = None
-    """How room for the job was looked for by preemption in this attempt; None if nobody has looked."""
+    """The course of the preemption for the job in this attempt; None if there was none."""
     plan: JobDiagnosis | None = None
-    """What was found out for all pods of the job at once, and why that is too little."""
+    """The result of planning for all pods of the job at once, and why it is insufficient."""
 
 
 class DiagnosisPlugin(Plugin):
     @abstractmethod
     def questioned_job(self, pod: PodInfo) -> QuestionedJob | None:
-        """The job in whose attempt the pod has just failed; None for a pod by itself. The first such plugin of the
-        profile is asked."""
+        """The job in whose attempt the pod has just failed; None for a single pod. Only the first such plugin of the
+        profile is called."""
 
 
 class QuotaHookPlugin(Plugin):
-    """Has a say in quotas, wherever it is in the profile. What it wants to know of quotas beside this it learns as an
-    EventHandler that watches them, and by ``handle.plugin(QuotaReader)``."""
+    """Extends the check and the status of quotas, wherever it is in the profile. It gets further facts about quotas as
+    an EventHandler that watches them, and by ``handle.plugin(QuotaReader)``."""
 
     @abstractmethod
     def check_pod(self, quota: str, pod: PodInfo) -> str | None:
-        """Why the pod must not use the quota of this name at present; None if it may. Asked once the quota itself has
-        room for it, in attempts, when a plan would evict others for it, and when an event may have freed it, of which
-        kinds ``events_to_register`` adds to ElasticQuota's own."""
+        """Why the pod must not use the quota of this name at present; None if it may. Called once the quota itself
+        admits the pod: in attempts, when a plan would evict others for it, and after events of the kinds that this
+        plugin's ``events_to_register`` adds to ElasticQuota's own."""
 
     def quota_patch(self, quota: ElasticQuota) -> Mapping[str, Any]:
-        """What is to be written to the object beside what ElasticQuota writes, as a JSON merge patch; empty if it says
-        that already. Asked each second."""
+        """A JSON merge patch of the object in addition to what ElasticQuota writes; empty if the object is up to date.
+        Called each second."""
         return {}
 
 
@@ -364,22 +371,23 @@ class QuotaReader(Plugin):
     @abstractmethod
     def quota_amounts(self, quota: str) -> Mapping[str, Mapping[str, int]]:
         """``min``, ``max``, ``used``, ``request`` and ``runtime`` of the quota by resource, CPUs in thousandths; empty
-        for one that nobody knows."""
+        for an unknown quota."""
 
 
 class ForgetHandler(Plugin):
     @abstractmethod
     def forget_pod(self, pod: PodInfo) -> None:
-        """The pod was assumed on a node and is not any more."""
+        """Called when the pod was assumed on a node and is not any more."""
 
 
 class FailureHandler(Plugin):
-    """Around the usual handling of a failed attempt: the pod waits, and its owner is notified."""
+    """Hooks before and after the usual handling of a failed attempt: the pod is requeued, and the failure reported on
+    it."""
 
     def before_failure(self, pod: PodInfo, message: str) -> bool:
-        """True: the plugin has taken care of everything, the pod's place in the queue included."""
+        """True if the plugin has handled the failure completely, the pod's place in the queue included."""
         return False
 
     def after_failure(self, pod: PodInfo, message: str) -> None:
-        """The pod waits again, and its owner has been notified."""
+        """Called when the pod is requeued and the failure has been reported on it."""
         return

@@ -1,4 +1,4 @@
-"""What a plugin may do beside deciding (upstream: framework.Handle): one for each profile.
+"""The API of the scheduler for a plugin (upstream: framework.Handle): one for each profile.
 
 A plugin has it as ``self.handle`` once its profile is complete.
 """
@@ -27,7 +27,7 @@ P = TypeVar("P", bound=Plugin)
 
 
 class SchedulerServices(Protocol):
-    """What the scheduler around the engine does for plugins."""
+    """What the scheduler around the engine provides to plugins."""
 
     def activate(self, uids: Iterable[str]) -> None: ...
     def monotonic(self) -> float: ...
@@ -59,7 +59,7 @@ class Handle:
         check_time: Callable[[], None],
         evaluate: Callable[[PodInfo], tuple[Hashable, Evaluation]],
     ) -> None:
-        """``evaluate`` has the key of a pod's class, and its evaluation, which is current."""
+        """``evaluate`` returns the key of a pod's class, and its current evaluation."""
         self.profile = profile
         self._state = state
         self._check_time = check_time
@@ -67,31 +67,32 @@ class Handle:
         self._services: SchedulerServices | None = None
 
     def connect(self, services: SchedulerServices) -> None:
-        """There is a queue from now on. An engine alone, as in tests and in what-if questions, has none."""
+        """Attach the services of the scheduler. An engine alone, as in tests and in what-if simulations, has none."""
         self._services = services
 
     def plugin(self, kind: type[P]) -> P | None:
-        """The first plugin of the profile that is a ``kind``, a class or a protocol of an extension point."""
+        """The first plugin of the profile that is a ``kind``, a class or a protocol of an extension point; None if
+        there is none."""
         return self.profile.first(kind)
 
     @cached_property
     def numa_topology(self) -> NUMATopologyManager:
-        """What keeps the plugins that allocate to the same NUMA nodes."""
+        """The manager by which the plugins that allocate keep to the same NUMA nodes."""
         return NUMATopologyManager(self.profile, self._state.view)
 
     @property
     def waiting(self) -> WaitingPods:
-        """The pods of all profiles that wait at Permit: to iterate over, to allow and to reject. What becomes of a pod
-        that is allowed or rejected happens soon, and never before the present call of the plugin has returned."""
+        """The pods of all profiles that wait at Permit: to iterate over, to allow and to reject. An allowed or rejected
+        pod is processed soon, and never before the present call of the plugin has returned."""
         return self._state.view.waiting
 
     def simulate(self) -> Simulation:
-        """A block in which pods come and go as they would; at its end all is as it was."""
+        """A block in which pods are hypothetically removed and placed; at its end all changes are undone."""
         return Simulation(self.profile, self._state, self._check_time)
 
     def slots(self, pods: Sequence[PodInfo]) -> Slots | None:
-        """For how many of ``pods``, from the front, each node has room, if all of them went to that node. Nominations
-        of these pods do not count. None when PreFilter rejects the first one wherever it would go."""
+        """How many of ``pods``, from the front, fit on each node, if all of them went to that node. Nominations of
+        these pods do not count. None when PreFilter rejects the first one on every node."""
         key, evaluation = self._evaluate(pods[0])
         if evaluation.plan.rejection is not None:
             return None
@@ -100,38 +101,38 @@ class Handle:
         return count_slots(self._state, evaluation, simulation, pods, alike=alike)
 
     def monotonic(self) -> float:
-        """Seconds of a clock that never goes back, to measure how long the plugin's own work takes; decisions do not
-        depend on it. Always 0 where there is no scheduler around the engine."""
+        """A monotonic clock, in seconds, to measure the run time of the plugin's own work; decisions do not depend on
+        it. Always 0 where there is no scheduler around the engine."""
         return self._services.monotonic() if self._services is not None else 0.0
 
     def activate(self, uids: Iterable[str]) -> None:
-        """Try these pods soon, whatever they wait for: back-off, an event, or a PreEnqueue plugin, which is asked
-        again. Those that are being tried are tried again if that fails."""
+        """Retry these pods soon, whatever they wait for: back-off, an event, or a PreEnqueue plugin, which is called
+        again. Those that are being tried are retried if the attempt fails."""
         if self._services is not None:
             self._services.activate(uids)
 
     def announce(self, event: ClusterEvent) -> None:
-        """Something has happened that only the plugin knows of: unschedulable pods whose plugins register this kind of
-        event are asked about, see ``Plugin.events_to_register``."""
+        """Report an event that only the plugin knows of: for unschedulable pods whose plugins register this kind of
+        event, ``queueing_hint`` is called, see ``Plugin.events_to_register``."""
         if self._services is not None:
             self._services.announce(event)
 
     def set_pseudo_pod(self, pod: Pod) -> None:
-        """A pod that no API server has, such as the one that stands for a reservation, is new or has changed. Without a
-        node it is scheduled like any other; with one it counts there. Done when the present decision, or event, is
-        over. Nobody writes a status or records an event of it: see FailureHandler and BindPlugin."""
+        """Add or update a pod that no API server has, such as the reserve pod of a reservation. Without a node it is
+        scheduled like any other; with one it counts there. Takes effect after the present decision, or event. No status
+        is written and no event is recorded for it: see FailureHandler and BindPlugin."""
         if self._services is not None:
             self._services.set_pseudo_pod(pod)
 
     def remove_pseudo_pod(self, pod: Pod) -> None:
-        """The pod is there no more, as if it had been deleted."""
+        """Remove the pseudo-pod, as if it had been deleted."""
         if self._services is not None:
             self._services.remove_pseudo_pod(pod)
 
     def pod_event(
         self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, action: str, note: str
     ) -> None:
-        """Record an event about a pod in the name of the profile that handles it."""
+        """Record an event about a pod under the scheduler name of the profile that handles it."""
         if self._services is not None:
             self._services.pod_event(pod, event_type, reason, action, note)
 
@@ -144,6 +145,6 @@ class Handle:
         action: str,
         note: str,
     ) -> None:
-        """Record an event about an object of another kind in the name of this profile."""
+        """Record an event about an object of another kind under the scheduler name of this profile."""
         if self._services is not None:
             self._services.object_event(self.profile.scheduler_name, kind, obj, event_type, reason, action, note)

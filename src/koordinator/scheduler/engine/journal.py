@@ -1,8 +1,8 @@
-"""Changes of the cluster state that are all taken back: a simulation in which some pods are gone and others are there.
+"""Changes of the cluster state that are all undone: a simulation in which some pods are removed and others are placed.
 
-Every event handler is notified, so that each plugin can be asked about nodes as they might be; allocations go and come
-with their pods. At the end everything is as before, the order of pods and the versions of rows included, whatever was
-raised in between: who has computed something from these rows before need not do so again.
+Every event handler is notified, so that each plugin can be called for hypothetical nodes; allocations are attached and
+detached with their pods. At the end everything is as before, the order of pods and the versions of rows included,
+whatever was raised in between: caches of something computed from these rows stay valid.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _Shift:
 
 
 class Journal:
-    """A block in which changes are made and at the end of which they are taken back, the last one first.
+    """A block in which changes are made and at the end of which they are undone, the last one first.
 
     Not a generator: a plugin that uses it may be interrupted at any place, and a generator would not be resumed then.
     """
@@ -97,11 +97,11 @@ class Journal:
         self._state = state
         self._changes: list[Change] = []
         self._pods_on: dict[int, dict[str, PodInfo]] = {}
-        """By row that was changed, its pods in the order in which they were at first."""
+        """For each changed row, its pods in their original order."""
         self.count = 0
-        """Grows with every change, and with every one that is taken back."""
+        """Grows with every change, and with every one that is undone."""
         self.has_added = False
-        """Whether there has been any change but that pods were removed."""
+        """Whether there has been any change other than the removal of pods."""
 
     def __enter__(self) -> Self:
         self._state.view.columns.begin_simulation()
@@ -118,16 +118,17 @@ class Journal:
 
     @property
     def rows(self) -> Iterable[int]:
-        """The rows that have been changed, those of changes that were undone included."""
+        """The rows that have been changed, those of undone changes included."""
         return self._pods_on.keys()
 
     @property
     def mark(self) -> int:
-        """To ``undo`` all that is done from now on."""
+        """The present position, to ``undo`` all later changes."""
         return len(self._changes)
 
     def undo(self, mark: int) -> None:
-        """Take back what was done since, the last first. What an event handler raises comes out when all is done."""
+        """Undo the changes since ``mark``, the last first. The first error of an event handler is raised when all is
+        done."""
         failed: Exception | None = None
         while len(self._changes) > mark:
             self.count += 1
@@ -147,7 +148,7 @@ class Journal:
         return True
 
     def put_back(self, uid: str) -> bool:
-        """Put a pod that was removed back, with all that it held; False if it was not removed."""
+        """Put a removed pod back, with all that it held; False if it was not removed."""
         if self._state.placed(uid) is not None:
             return False
         for change in reversed(self._changes):
@@ -164,11 +165,11 @@ class Journal:
         return True
 
     def allocate(self, row: int, pod: PodInfo, plugin: str, allocation: Allocation) -> None:
-        """Let a pod that was placed on ``row`` hold this."""
+        """Give a pod that was placed on ``row`` the allocation."""
         self._do(row, _Allocating(self._state, row, pod, plugin, allocation))
 
     def adjust(self, row: int, adjustment: Adjustment) -> None:
-        """All that an adjustment says."""
+        """Apply all parts of an adjustment."""
         for change in adjustment.changes:
             self._do(row, change)
         for pod in adjustment.removed:

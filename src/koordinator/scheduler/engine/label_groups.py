@@ -1,8 +1,9 @@
-"""Pods on nodes grouped by namespace and labels, so that a selector looks at each distinct set of labels once.
+"""Pods on nodes grouped by namespace and labels, so that a selector is matched once against each distinct set of
+labels.
 
-Replicas have equal labels: thousands of pods are a handful of groups. A group knows how many of its pods are on which
-row, a row knows how many pods of which groups it has, and an index from label to groups finds the candidates of a
-selector without looking at the others.
+Replicas have equal labels: thousands of pods are a handful of groups. A group has the number of its pods by row, a row
+has the number of pods by group, and an index from label to groups finds the candidates of a selector without matching
+the others.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _Key = tuple[str, bool, tuple[tuple[str, str], ...]]
 
 @dataclass(slots=True, eq=False)
 class LabelGroup:
-    """Pods of one namespace with equal labels. ``number`` is never used again for another group."""
+    """Pods of one namespace with equal labels. ``number`` is never reused for another group."""
 
     number: int
     namespace: str
@@ -53,8 +54,8 @@ class LabelGroups:
         return self._on_row.get(row, {})
 
     def candidates(self, namespaces: Collection[str] | None, required: Mapping[str, str]) -> Iterable[LabelGroup]:
-        """Groups in ``namespaces`` (None: in all) that have the labels ``required`` with these values. What else a
-        selector asks for is for the caller to check."""
+        """Groups in ``namespaces`` (None: in all) that have the labels ``required`` with these values. The caller
+        checks the other requirements of its selector."""
         found: list[LabelGroup] = []
         for namespace in self._by_namespace if namespaces is None else namespaces:
             pools = [self._by_label.get((namespace, key, value), {}) for key, value in required.items()]

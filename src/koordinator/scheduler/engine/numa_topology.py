@@ -1,14 +1,14 @@
 """The NUMA topology manager: what a pod gets on a node, of all plugins that allocate, comes from the same NUMA nodes.
 
-Plugins that allocate what belongs to NUMA nodes say by hints which sets of these would do; the manager merges the hints
-by the node's or the pod's policy into one affinity, which those plugins then keep to. Nothing of it is remembered from
-one point to the next: the affinity follows from the pod and the row as it is seen, so that Filter, Score and Reserve
-find the same as long as nothing on the row has changed.
+Plugins that allocate resources of NUMA nodes return hints: sets of NUMA nodes that would suffice. The manager merges
+the hints by the node's or the pod's policy into one affinity, which those plugins then keep to. No state is kept
+between extension points: the affinity follows from the pod and the row as it is seen, so that Filter, Score and Reserve
+compute the same as long as nothing on the row has changed.
 
     affinity = self.handle.numa_topology.affinity(pod, row)                     # in Filter and Score
     affinity = self.handle.numa_topology.affinity(pod, row, reserving=True)     # in AllocatorPlugin.allocate
 
-Whoever asks in Filter or Score ``reads`` TOPOLOGY_HINTS, Aspect.NODE and the NodeResourceTopology, and has
+A plugin that calls it in Filter or Score ``reads`` TOPOLOGY_HINTS, Aspect.NODE and the NodeResourceTopology, and has
 ``handle.numa_topology.key(pod)`` in its ``class_key``.
 """
 
@@ -33,48 +33,50 @@ _KEPT: Final = 1 << 16
 
 
 class NUMATopologyHintProvider(Plugin):
-    """Allocates something that belongs to NUMA nodes. Its hints follow from the pod's ``topology_key`` and the row as
-    Filter sees it, Reservations included; they are asked for in Filter, in Score and in ``allocate``."""
+    """A plugin that allocates resources of NUMA nodes. Its hints follow from the pod's ``topology_key`` and the row as
+    Filter sees it, Reservations included; they are computed in Filter, in Score and in ``allocate``."""
 
     @abstractmethod
     def topology_key(self, pod: PodInfo) -> Hashable:
-        """All of the pod itself that its hints depend on; None if it has none on any node."""
+        """Everything of the pod itself that its hints depend on; None if it has no hints on any node."""
 
     @abstractmethod
     def get_pod_topology_hints(self, pod: PodInfo, row: int) -> Hints | Reason:
-        """Which sets of NUMA nodes would do for the pod, for each resource of this plugin; a reason if none would, of
-        which the user reads the text. Empty if the pod requests nothing of this plugin. In the order of ``Hints``."""
+        """The sets of NUMA nodes that would suffice for the pod, for each resource of this plugin, in the order of
+        ``Hints``; empty if the pod requests nothing of this plugin; a reason, whose text the user sees, if none would
+        suffice."""
 
     @abstractmethod
     def filter_affinity(self, pod: PodInfo, affinity: NUMATopologyHint, row: int) -> Sequence[Reason]:
-        """Why the pod cannot be given what it requests from the NUMA nodes of ``affinity``, which fits the hints of all
-        providers together; empty if it can. (Allocate in the original, where nothing is allocated either.)"""
+        """Why the pod cannot be given what it requests from the NUMA nodes of ``affinity``, which is the merged hint of
+        all providers; empty if it can. (Allocate in the original, where nothing is allocated either.)"""
 
 
 @dataclass(frozen=True, slots=True)
 class NUMAAlignment:
-    """How a pod is to be aligned on a node."""
+    """How a pod is aligned on a node."""
 
     policy: NUMATopologyPolicy
     """Not NONE."""
     numa_nodes: tuple[int, ...]
-    """Of the node, ascending; at least one."""
+    """The IDs of the node's NUMA nodes, ascending; at least one."""
     states: Mapping[int, NUMANodeState] | None = None
-    """Given if the pod must not share NUMA nodes with pods of other sizes."""
+    """Set if the pod must not share NUMA nodes with pods that need another number of NUMA nodes."""
 
 
 class NUMATopologyPolicySource(NUMATopologyHintProvider):
-    """Says which pods are aligned on which nodes, and has hints of its own; the first one of a profile is asked."""
+    """Decides which pods are aligned on which nodes, and has hints of its own; only the first one of a profile is
+    called."""
 
     @abstractmethod
     def numa_alignment(self, pod: PodInfo, row: int) -> NUMAAlignment | Reason | None:
-        """None if the pod is not aligned on the row; a reason if it ought to be and cannot."""
+        """The alignment of the pod on the row; None if it is not aligned; a reason if it ought to be and cannot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """``affinity`` is what the pod is to keep to, None if it need not keep to anything. With ``reasons`` it is
-    rejected."""
+    """``affinity`` is the set of NUMA nodes that the pod has to keep to, None if it need not keep to any. With
+    ``reasons``, the pod is rejected."""
 
     affinity: NUMATopologyHint | None = None
     reasons: tuple[Reason, ...] = ()
@@ -101,13 +103,13 @@ class NUMATopologyManager:
         return all(other is provider or other.topology_key(pod) is None for other in self._providers)
 
     def affinity(self, pod: PodInfo, row: int, *, reserving: bool = False) -> NUMATopologyHint | None:
-        """The NUMA nodes that the pod has to keep to on ``row``: None if there is no policy, or none that says so at
-        this point, or if the pod is rejected. A hint without a mask leaves the choice open."""
+        """The NUMA nodes that the pod has to keep to on ``row``: None if there is no policy, or none that applies at
+        this point, or if the pod is rejected. A hint without a mask allows all NUMA nodes."""
         return self.admit(pod, row, reserving=reserving).affinity
 
     def admit(self, pod: PodInfo, row: int, *, reserving: bool = False) -> Admission:
-        """The same with the reasons why the pod is rejected. The policy BestEffort, which rejects nobody, has a say
-        with ``reserving``, in ``allocate``, alone."""
+        """The same with the reasons why the pod is rejected. The policy BestEffort, which rejects no pod, applies only
+        with ``reserving``, in ``allocate``."""
         if self._source is None:
             return _UNALIGNED
         alignment = self._source.numa_alignment(pod, row)
@@ -121,7 +123,7 @@ class NUMATopologyManager:
 
     def _remembered(self, pod: PodInfo, row: int, alignment: NUMAAlignment) -> Admission:
         if any(seen == row for _, _, seen in self._view.restored):
-            # The row is seen otherwise than it is.
+            # The row is seen adjusted.
             return self._admit(pod, row, alignment)
         key = row, self.key(pod)
         version = self._view.columns.row_version(row)

@@ -13,7 +13,7 @@ from koordinator.scheduler.engine.resource_index import CPU, MEMORY, PODS, Resou
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """What a pod takes of a node. Columns are those of NodeColumns.resources."""
+    """The requested resources of a pod. Columns are those of NodeColumns.resources."""
 
     amounts: Mapping[int, int]
     """Column -> amount, without zeros, without the pod itself."""
@@ -37,12 +37,12 @@ class PodInfo:
     uid: str
     priority: int
     memo: dict[str, Any] = field(default_factory=dict)
-    """What plugins have derived from the pod, by names of their own. It lives as long as spec (but for the node's
+    """What plugins have derived from the pod, by keys that they choose. It is kept as long as spec (but for the node's
     name), labels, annotations and owners stay the same, so through assuming and binding."""
 
 
 def make_pod_info(pod: Pod, resources: ResourceIndex) -> PodInfo:
-    """Derive the facts; resources that are new to the cluster get a column."""
+    """Compute a pod's PodInfo; resources that are new to the cluster get a column."""
     exact = pod_requests(pod)
     column = resources.column
     amounts = {column(name): canonical(name, nanos) for name, nanos in exact.items() if nanos}
@@ -62,8 +62,8 @@ def make_pod_info(pod: Pod, resources: ResourceIndex) -> PodInfo:
 
 
 def _names_cpu_and_memory(pod: Pod) -> bool:
-    """Whether no container leaves either out, so that no default counts; true for most pods. Of one that cannot be
-    resized, what its node has granted counts instead, which may leave something out."""
+    """Whether every container requests both, so that no default counts; true for most pods. False for a pod whose
+    resize is infeasible: there, what its node has granted counts instead, which may leave something out."""
     if is_resize_infeasible(pod):
         return False
     spec = pod.spec

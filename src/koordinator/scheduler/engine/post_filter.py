@@ -1,4 +1,4 @@
-"""PostFilter: what is done about a pod for which no node passed."""
+"""PostFilter: what is done for a pod for which no node passed, usually preemption."""
 
 from __future__ import annotations
 
@@ -19,39 +19,41 @@ T = TypeVar("T")
 
 
 class FailedAttempt(Protocol):
-    """What PostFilter can ask about an attempt for which no node passed, or which a plugin has ended before."""
+    """What PostFilter plugins see of an attempt for which no node passed, or which a plugin has ended before Filter."""
 
     @property
     def state(self) -> CycleState:
-        """What plugins have noted in this attempt."""
+        """The state in which plugins keep data of this attempt."""
 
     def simulate(self) -> Simulation:
-        """What would be if pods were gone, or there, on any nodes: a block at the end of which all is as it was."""
+        """A block in which pods can hypothetically be removed from and placed on any nodes; all is undone at its
+        end."""
 
     @property
     def statuses(self) -> Sequence[NodeStatus]:
-        """Every node that was rejected, grouped by the plugin that did it first and its reasons."""
+        """Every node that was rejected, grouped by the first plugin that rejected it and its reasons."""
 
     def fits(self, row: int, without: Sequence[PodInfo]) -> bool:
         """Whether the pod would pass all filters on ``row`` if the pods ``without`` were not there. Nominated pods of
         at least its priority count as being there."""
 
     def reprieve(self, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
-        """Those of ``candidates`` that have to leave ``row`` for the pod to pass: all are taken off, then each is let
-        back, from the front, if the pod still passes. None when it does not even pass without all of them."""
+        """Those of ``candidates`` that have to leave ``row`` for the pod to pass: all are removed, then each is put
+        back (reprieved), from the front, if the pod still passes. None when the pod does not pass even without all of
+        them."""
 
     def reasons(self, row: int, without: Sequence[PodInfo]) -> Sequence[Reason]:
         """Why the pod would not pass on ``row`` even if the pods ``without`` were not there; empty if it would."""
 
     def remember(self, key: Hashable, compute: Callable[[int], T]) -> Callable[[int], T]:
-        """A function of a row: what ``compute`` returns for it, cached under ``key`` for identical pods until the row
-        changes."""
+        """Return a function of a row: the result of ``compute`` for it, cached under ``key`` for identical pods until
+        the row changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
     """Rows that one plugin was the first to reject, for the same reasons. ``plugin`` is empty for rows that PreFilter
-    left out."""
+    excluded."""
 
     plugin: str
     reasons: tuple[Reason, ...]
@@ -64,7 +66,7 @@ class NodeStatus:
 
 
 class Nomination(NamedTuple):
-    """The pod waits for the node; an empty name takes its nomination back."""
+    """Nominates the pod to the node; an empty name clears its nomination."""
 
     pod: PodInfo
     node_name: str
@@ -72,20 +74,20 @@ class Nomination(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """A plan: who goes where, and who has to leave for that."""
+    """A plan: the nominated nodes, and the pods that must be evicted first."""
 
     message: str = ""
-    """What is added to the message of the failure."""
+    """Text appended to the message of the failed attempt."""
     nominated_node: str | None = None
-    """The node that the pod waits for; empty takes a nomination back, None leaves it as it is."""
+    """The node that the pod is nominated to; empty clears a nomination, None leaves it as it is."""
     victims: tuple[PodInfo, ...] = ()
-    """To be evicted, from whatever nodes they are on."""
+    """The pods to evict, on whatever nodes they are."""
     plugin: str = ""
-    """Who made the plan."""
+    """The plugin that made the plan."""
     nominations: tuple[Nomination, ...] = ()
-    """Of other pods, such as the members of the pod's gang."""
+    """Nominations of other pods, such as the members of the pod's gang."""
     cause: str = "preempting to accommodate a higher priority pod"
-    """What the condition DisruptionTarget of the victims says after the scheduler's name."""
+    """The text of the condition DisruptionTarget of the victims after the scheduler's name."""
 
     @property
     def found(self) -> bool:
@@ -93,7 +95,7 @@ class PostFilterResult:
 
 
 BY_SCHEDULER: Final = "PreemptionByScheduler"
-"""The reason of the condition that an evicted pod gets."""
+"""The reason of the condition DisruptionTarget of a preempted pod."""
 
 
 def is_preempted(pod: PodInfo) -> bool:
@@ -110,9 +112,10 @@ NO_PLAN: Final = PostFilterResult()
 class PostFilterPlugin(Plugin):
     @abstractmethod
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
-        """No node passed: make room, or say why not. The first plugin with a node wins, the others do not run."""
+        """Called when no node passed: return a plan of preemption, or a message why there is none. The first plugin
+        with a node wins, the others do not run."""
 
     def result_key(self, pod: PodInfo) -> Hashable:
-        """If not None: pods of one class with equal keys get the same result until something changes, and the plugin is
-        run once for all of them. The default runs it for every attempt."""
+        """If not None: pods of one class with equal keys get the same result until something changes, and the plugin
+        runs once for all of them. By default it runs for every attempt."""
         return None

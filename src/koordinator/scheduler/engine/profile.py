@@ -45,7 +45,8 @@ from koordinator.scheduler.engine.post_filter import PostFilterPlugin
 
 
 class PointTimes(Protocol):
-    """``begin`` before the plugins of a point run, ``end`` afterwards, with the status ``Error`` if one has raised."""
+    """Measures extension points: ``begin`` before the plugins of a point run, ``end`` afterwards, with the status
+    ``Error`` if one has raised."""
 
     def begin(self) -> float: ...
 
@@ -67,8 +68,8 @@ P = TypeVar("P", bound=Plugin)
 
 
 class _HashedOnce:
-    """A key of many parts. A tuple computes its hash each time that it is looked up, which takes longer than the rest
-    of the look-up."""
+    """A key of many parts. A tuple computes its hash at each look-up, which takes longer than the rest of the
+    look-up."""
 
     __slots__ = ("_hash", "parts")
 
@@ -104,7 +105,7 @@ class PluginOrder:
 
 @dataclass(frozen=True)
 class Profile:
-    """Instances by name, and where each takes part."""
+    """The plugin instances by name, and the order in which each extension point calls them."""
 
     scheduler_name: str
     plugins: Mapping[str, Plugin]
@@ -116,13 +117,13 @@ class Profile:
 
     @cached_property
     def pre_filter(self) -> tuple[PreFilterPlugin, ...]:
-        """Those that are listed, then the filters that prepare themselves there without being listed."""
+        """The listed plugins, then the filters that implement PreFilter without being listed there."""
         plugins = (*self._named(self.order.pre_filter), *self.filter)
         return tuple(dict.fromkeys(plugin for plugin in plugins if isinstance(plugin, PreFilterPlugin)))
 
     @cached_property
     def pre_filter_cycle(self) -> tuple[CyclePreFilterPlugin, ...]:
-        """Those that are asked in each attempt."""
+        """The plugins whose PreFilter runs in each attempt."""
         listed = self._at(self.order.pre_filter, CyclePreFilterPlugin)
         return tuple(sorted(listed, key=lambda plugin: not plugin.sees_all_attempts))
 
@@ -136,7 +137,8 @@ class Profile:
 
     @cached_property
     def score_type(self) -> ScoreType:
-        """What holds the sum of all weighted scores: rather 16 bits, since fewer bytes are looked through faster."""
+        """The integer type of the sum of all weighted scores: 16 bits if possible, since smaller arrays are searched
+        faster."""
         highest = MAX_NODE_SCORE * sum(weight for _, weight in self.score)
         if highest <= np.iinfo(np.int16).max:
             return np.int16
@@ -200,7 +202,7 @@ class Profile:
         return self.all(FailureHandler)
 
     def all(self, point: type[P]) -> tuple[P, ...]:
-        """The plugins of the profile that implement ``point`` wherever they are listed, in its order."""
+        """The plugins of the profile that implement ``point`` wherever they are listed, in the profile's order."""
         found = self._by_point.get(point)
         if found is None:
             found = self._by_point[point] = self._at(self.plugins, point)
@@ -208,7 +210,8 @@ class Profile:
 
     @cached_property
     def _by_point(self) -> dict[type[Any], tuple[Plugin, ...]]:
-        """What ``all`` has found: some are asked for once a pod, and abstract classes are slow to compare with."""
+        """Cached results of ``all``: some points are looked up once for each pod, and isinstance is slow for abstract
+        classes."""
         return {}
 
     def first(self, point: type[P]) -> P | None:
@@ -232,8 +235,8 @@ class Profile:
 
     @cached_property
     def treats_equals_alike(self) -> bool:
-        """Whether no plugin looks at the name or the uid of a pod, so that equal pods may share what it derives. Known
-        of the plugins that come with this package alone."""
+        """Whether no plugin reads the name or the uid of a pod, so that equal pods may share what is derived from them.
+        Known only of the plugins that come with this package."""
         return all(is_built_in(plugin) for plugin in self._deciding)
 
     def class_key(self, pod: PodInfo) -> Hashable:
@@ -247,8 +250,8 @@ class Profile:
         return own, tuple([plugin.context_key(pod) for plugin in self._with_context])
 
     def gate(self, pod: Pod) -> tuple[str, str] | None:
-        """The plugin that keeps the pod out of the queue, and why; None lets it in. Raises PluginError when a plugin
-        cannot tell."""
+        """The PreEnqueue plugin that keeps the pod out of the queue, and its reason; None admits the pod. Raises
+        PluginError when a plugin fails."""
         for plugin in self.pre_enqueue:
             try:
                 reason = plugin.pre_enqueue(pod)

@@ -1,10 +1,10 @@
-"""How the points about Reservations are run, by the plugin that keeps these.
+"""Runs the extension points about Reservations, for the plugin that manages these.
 
-All filters must agree, and scores are brought to a common scale. Plugins are asked what they restore on a row before
-the row is seen without the pods that stand for Reservations.
+All filters must agree, and scores are scaled to a common range. Restore plugins are called for a row before the row is
+adjusted to be seen without reserve pods.
 
-A reservation is placed as a pod is: a pod that exists in no API stands for it in the queue, with two annotations that
-say so.
+A reservation is scheduled as a pod is: its reserve pod, which exists in no API, goes through the queue; two annotations
+mark it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from koordinator.scheduler.engine.view import ClusterView
 
 
 class ReservationPoints:
-    """The plugins of a profile that have a say about Reservations beside the one that keeps them; falsy without any."""
+    """The plugins of a profile that implement points about Reservations, beside the plugin that manages them; falsy
+    without any."""
 
     def __init__(self, profile: Profile) -> None:
         self._restoring = profile.all(ReservationRestorePlugin)
@@ -49,7 +50,7 @@ class ReservationPoints:
         return tuple([(plugin.class_key(pod), plugin.context_key(pod)) for plugin in self._plugins])
 
     def is_seen(self, row: int) -> bool:
-        """Whether the row is seen just now as by a pod that may take from Reservations there, or take over pods."""
+        """Whether the row is currently adjusted for a pod that may take from Reservations there, or take over pods."""
         return row in self._seen
 
     def restoration(self, view: ClusterView, matched: Sequence[ReservationInfo], row: int) -> Change:
@@ -68,7 +69,7 @@ class ReservationPoints:
     def pre_allocation(
         self, view: ClusterView, reservation: ReservationInfo, pods: Sequence[PodInfo], row: int
     ) -> Change:
-        """The same for the pod that stands for ``reservation``, which may take over ``pods``."""
+        """The same for the reserve pod of ``reservation``, which may take over ``pods``."""
 
         def values() -> dict[tuple[type, str, int], Any]:
             point = ReservationPreAllocationRestorePlugin
@@ -80,7 +81,7 @@ class ReservationPoints:
         return _Restoration(view, row, self._seen, values)
 
     def refusal(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> Reason | None:
-        """Why the pod cannot take from the Reservation; None when every plugin lets it."""
+        """The first reason why the pod cannot take from the Reservation; None when every plugin permits it."""
         for plugin in self._filtering:
             reason = plugin.filter_reservation(pod, reservation, row)
             if reason is not None:
@@ -88,10 +89,10 @@ class ReservationPoints:
         return None
 
     def scores(self, pairs: Sequence[tuple[PodInfo, ReservationInfo]], row: int) -> list[int]:
-        """The sum over all plugins for each of ``pairs``, which are one pod with Reservations, or one Reservation with
-        pods; each plugin's scores are scaled by its largest to 0..100.
+        """The sum of all plugins' scores for each of ``pairs``, which are one pod with several Reservations, or one
+        Reservation with several pods; each plugin's scores are scaled by its largest to 0..100.
 
-        Raises PluginError for a score that is negative.
+        Raises PluginError for a negative score.
         """
         totals = [0] * len(pairs)
         for plugin in self._scoring:
@@ -105,7 +106,7 @@ class ReservationPoints:
 
 
 class _Restoration:
-    """A Change: what plugins restore on a row can be read as long as it lasts."""
+    """A Change during which the results of restore plugins for a row can be read."""
 
     def __init__(
         self, view: ClusterView, row: int, seen: set[int], values: Callable[[], dict[tuple[type, str, int], Any]]
@@ -138,14 +139,14 @@ class _Restoration:
 
 
 def stands_for_a_reservation(profile: Profile, pod: PodInfo) -> bool:
-    """Whether it is a reservation that gets its node with this pod; never in a profile that knows no reservations."""
+    """Whether the pod is the reserve pod of a reservation; never in a profile that does not schedule reservations."""
     return bool(profile.reservation_pre_bind) and pod.pod.metadata.annotations.get(RESERVE_POD) == "true"
 
 
 def reservation_of(profile: Profile, pod: PodInfo) -> Reservation:
-    """The reservation that the pod stands for, as the API has it now.
+    """The reservation of a reserve pod, as the API has it now.
 
-    Raises PluginError if there is none any more, or one of the same name that was created since.
+    Raises PluginError if it does not exist any more, or was recreated under the same name.
     """
     name = pod.pod.metadata.annotations.get(RESERVATION_NAME, "")
     found = profile.reservation_pre_bind[0].view.objects_of(RESERVATIONS).get(name)

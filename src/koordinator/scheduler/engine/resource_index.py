@@ -1,4 +1,4 @@
-"""Which column of NodeColumns holds which resource."""
+"""Maps resource names to columns of NodeColumns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ResourceIndex:
         return len(self._names)
 
     def column(self, name: str) -> int:
-        """The column of ``name``, made when it is new; NodeColumns grows to it on its next write."""
+        """The column of ``name``, allocated if it is new; NodeColumns grows to it on its next write."""
         column = self._columns.get(name)
         if column is None:
             column = self._columns[name] = len(self._names)

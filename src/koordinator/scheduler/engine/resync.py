@@ -1,9 +1,9 @@
-"""Brings an event handler that failed on an event to the truth: it is notified again how the subject of that event
-looks now.
+"""Resynchronises an event handler that failed on an event: it is notified again of the present state of that event's
+subject.
 
-Event handlers are notified of a change by how things look after it, so that telling the present state again does no
-harm where they know it, and mends what they have missed where they do not. A node whose event was missed is notified
-with all that is on it: who did not know the node may have passed over its pods without an error.
+Event handlers are passed the state after a change, so that repeating the present state is harmless where they have it,
+and repairs what they have missed where they do not. A node whose event was missed is notified with everything on it: a
+handler that did not have the node may have skipped its pods without an error.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 TRIES: Final = 8
-"""After so many the event handler is left as it is, until the next event of the same subject."""
+"""After so many failures the event handler is not resynchronised until the next event of the same subject."""
 _REMOVALS_FIRST: Final = ("on_node_removed", "on_node")
 
 
 class Resync:
-    """``run`` tells all stale event handlers what they have missed."""
+    """``run`` notifies all stale event handlers of the events that they have missed."""
 
     def __init__(self, state: ClusterState, on_error: OnError) -> None:
         self._state = state
@@ -33,12 +33,12 @@ class Resync:
 
     @property
     def is_needed(self) -> bool:
-        """Whether some event handler has missed something."""
+        """Whether some event handler has missed an event."""
         return bool(self._state.stale_handlers)
 
     def run(self) -> tuple[list[str], list[str]]:
-        """Tell them once; returns the names of the event handlers that know all again, and of those that will not be
-        told something any more as they have failed too often."""
+        """Notify each stale handler once; returns the names of the event handlers that are in sync again, and of those
+        that have failed too often on some event, which is dropped."""
         recovered, given_up = [], []
         for handler, stale in list(self._state.stale_handlers.items()):
             if not self._notify(handler, stale):
@@ -46,14 +46,14 @@ class Resync:
             if not stale.missed:
                 del self._state.stale_handlers[handler]
                 recovered.append(stale.name)
-        # What was evaluated meanwhile was evaluated by an event handler that did not know better.
+        # Meanwhile, rows were evaluated with the event handler's stale state.
         for row in list(self._state.view.columns.row_of.values()):
             for aspect in self._state.view.columns.aspects:
                 self._state.view.columns.touch(row, aspect)
         return [name for name in recovered if name not in given_up], given_up
 
     def _notify(self, handler: EventHandler, stale: Stale) -> bool:
-        """Whether everything is still worth another try."""
+        """Whether no missed event was dropped."""
         missed, stale.missed = stale.missed, {}
         given_up = False
         for subject, call in sorted(missed.items(), key=_order):
@@ -127,6 +127,6 @@ class Resync:
 
 
 def _order(item: tuple[object, Missed]) -> int:
-    """Nodes that are gone before nodes that are there, these before what is on them."""
+    """Removed nodes first, then nodes, then what is on them."""
     point = item[1].point
     return _REMOVALS_FIRST.index(point) if point in _REMOVALS_FIRST else len(_REMOVALS_FIRST)

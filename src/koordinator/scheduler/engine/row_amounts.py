@@ -32,7 +32,7 @@ class Machines:
         self.non_zero_requested = _wider(self.non_zero_requested, rows)
 
     def write(self, row: int, allocatable: Ints, requested: Ints, non_zero_requested: Ints) -> None:
-        """A row of NodeColumns, in the order of its resources."""
+        """Store a row of NodeColumns, in the order of its resources."""
         self.allocatable[:, row] = allocatable[:_CPU_AND_MEMORY]
         self.write_requested(row, requested, non_zero_requested)
 
@@ -44,8 +44,8 @@ class Machines:
 
 
 class RowAmounts:
-    """The resources of some rows side by side, gathered when they are first asked for, once for all plugins that ask
-    about these rows. Matrices of shape (resources, rows), to be read only."""
+    """The resources of some rows, gathered on first access, once for all plugins that evaluate these rows. Matrices of
+    shape (resources, rows), to be read only."""
 
     __slots__ = ("_allocatable", "_complete", "_free", "_machines", "_non_zero", "_requested", "_rows", "_unused")
 
@@ -62,7 +62,7 @@ class RowAmounts:
 
     @property
     def free(self) -> Ints:
-        """Of every resource, what no pod has requested."""
+        """Of every resource, allocatable minus requested."""
         if self._free is None:
             self._free = self._at(self._unused)
         return self._free
@@ -98,7 +98,7 @@ class RowAmounts:
     def _at(self, matrix: NDArray[Number]) -> NDArray[Number]:
         count = self._rows.shape[0]
         if count and self._rows[-1] == count - 1:
-            # All rows are meant: a view, which costs nothing.
+            # All rows: a view, which costs nothing.
             return matrix[:, :count]
         return matrix.take(self._rows, axis=1)
 
@@ -122,12 +122,12 @@ class RowIntegers:
         self.allocatable = [0] * width
         self.requested = [0] * width
         self.counted = [0] * width
-        """``requested``, but pods without a request for CPU or memory counted with a default."""
+        """``requested``, but pods without a request for CPU or memory count with a default."""
         self.unused = [0] * width
-        """``allocatable`` without ``requested``."""
+        """``allocatable`` minus ``requested``."""
 
     def widen(self, more: int) -> None:
-        """There are ``more`` resources now."""
+        """Append ``more`` resources."""
         for numbers in (self.allocatable, self.requested, self.counted, self.unused):
             numbers.extend([0] * more)
 
@@ -136,7 +136,7 @@ class RowIntegers:
         self.unused = [whole - taken for whole, taken in zip(self.allocatable, self.requested, strict=True)]
 
     def shift(self, request: Mapping[int, int], non_zero: tuple[int, int], sign: int) -> None:
-        """A pod comes (``sign`` 1) or goes (-1)."""
+        """Add a pod (``sign`` 1) or remove it (-1)."""
         requested, counted, unused = self.requested, self.counted, self.unused
         for column, amount in request.items():
             more = sign * amount

@@ -1,7 +1,7 @@
-"""Nodes that one class of pods sees otherwise than they are: those where a reservation holds something for its pods.
+"""Nodes that one class of pods sees adjusted: those where a reservation holds something for its pods.
 
-What plugins find out about nodes is shared by all classes; of the few rows that transformers adjust for a class, the
-class keeps codes and scores of its own, beside and in place of the shared ones.
+Filter results and scores are shared by all classes; for the few rows that transformers adjust for a class, the class
+keeps codes and scores of its own, in place of the shared ones.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class OverlaidNode:
-    """What plugins say of a row as the class sees it."""
+    """Filter and Score results for a row as the class sees it."""
 
     codes: tuple[int, ...]
     """In the order of the class's filters."""
     scores: tuple[int, ...]
-    """Weighted; what ``normalize`` starts from where the plugin has one."""
+    """Weighted; the input of ``normalize`` where the plugin has one."""
 
 
 class RowOverlays:
-    """What transformers make of rows for the class of ``pod``; falsy where none has anything to say for it."""
+    """The transformers' adjustments of rows for the class of ``pod``; falsy where no transformer applies to it."""
 
     def __init__(self, profile: Profile, pod: PodInfo) -> None:
         self._pod = pod
@@ -51,7 +51,7 @@ class RowOverlays:
     def rows(
         self, rows: Rows, filters: Sequence[CachedFilterResults], scores: Sequence[CachedScores]
     ) -> dict[int, OverlaidNode]:
-        """Those of ``rows`` that the class sees otherwise, evaluated so."""
+        """Those of ``rows`` that transformers adjust for the class, with their results."""
         for_filters = [self._of_filter(each, rows) for each in self._before_filter]
         for_scores = [self._of_score(each, rows) for each in self._before_score]
         adjusted = {row for adjustments in (*for_filters, *for_scores) for row in adjustments}
@@ -63,13 +63,13 @@ class RowOverlays:
         return found
 
     def show(self, journal: Journal, rows: Rows) -> None:
-        """Make ``rows`` as Filter plugins see them for this class."""
+        """Apply the adjustments of ``rows`` that Filter plugins see for this class."""
         for transformer in self._before_filter:
             for row, adjustment in self._of_filter(transformer, rows).items():
                 journal.adjust(row, adjustment)
 
     def evaluate(self, row: int, compute: Callable[[], T]) -> T:
-        """What ``compute`` returns while ``row`` is as Filter plugins see it for this class."""
+        """The result of ``compute``, called while ``row`` is as Filter plugins see it for this class."""
         if not self._before_filter:
             return compute()
         with self._before_filter[0].view.simulate() as journal:
@@ -91,8 +91,8 @@ class RowOverlays:
                 for adjustment in for_filters:
                     journal.adjust(row, adjustment)
                 _inform(cross_node, row)
-                # The class's own pod: to the plugin it is like the one that results are shared with, but what it may
-                # take from is its own.
+                # The class's own pod: the plugin treats it like the one that results are shared with, but its
+                # Reservations are its own.
                 codes = tuple([entry.plugin.filter_one(self._pod, entry.state, row) for entry in filters])
                 for adjustment in for_scores:
                     journal.adjust(row, adjustment)
@@ -108,6 +108,6 @@ class RowOverlays:
 
 
 def _inform(cross_node: Iterable[CachedFilterResults], row: int) -> None:
-    """Tell filters of which the result for a node depends on others that something has changed on ``row``."""
+    """Notify filters whose result for a node depends on others that something has changed on ``row``."""
     for entry in cross_node:
         entry.plugin.apply_delta(entry.pod, entry.state, np.array((row,), dtype=np.intp))

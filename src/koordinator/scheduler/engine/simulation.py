@@ -1,8 +1,8 @@
-"""A simulation: what filters and allocators would say if some pods were gone and others were there, on any nodes.
+"""A simulation: the results of filters and allocators if some pods were gone and others were there, on any nodes.
 
-PostFilter plugins look for room with it, and plugins that plan for many pods at once, such as the members of a gang.
-Whatever is changed in its block is taken back at the end of the block, see ``Journal``; a plugin that fails in between,
-or the time that is up, changes nothing about that.
+PostFilter plugins search for victims with it, and plugins that plan for many pods at once, such as the members of a
+gang, use it, too. Every change in its block is undone at the end of the block, see ``Journal``, also when a plugin
+fails in between or the time limit is exceeded.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_overlays import RowOverlays
 
 Predicate = Callable[[PodInfo, int], Reason | None]
-"""Why the pod must not go to the row as things would be, although all filters pass."""
+"""Returns why the pod must not go to the row in the simulated state, although all filters pass."""
 
 
 class _Planned:
-    """What pods of one class are evaluated by; ``evaluation`` holds for the nodes as they are."""
+    """The evaluation plan of one class of pods; ``evaluation`` holds for the actual nodes."""
 
     def __init__(self, profile: Profile, plan: ClassPlan, pod: PodInfo, evaluation: Evaluation | None) -> None:
         self.plan = plan
@@ -44,7 +44,7 @@ class _Planned:
         self._informed_of = 0
 
     def inform(self, journal: Journal) -> None:
-        """Tell the filters of which the result for a node depends on others what has changed since the last time."""
+        """Notify the filters whose result for a node depends on others of the changes since the last call."""
         if self._far_reaching and self._informed_of != journal.count:
             self._informed_of = journal.count
             rows = np.array(sorted(journal.rows), dtype=np.intp)
@@ -65,7 +65,7 @@ class _Planned:
 
 
 class Simulation:
-    """``with simulation:``, in which pods come and go as they would. Simulations may be nested.
+    """``with simulation:``, a block in which pods can be hypothetically removed and placed. Simulations may be nested.
 
     ``known`` are classes of pods with evaluations that are current, by their keys: fewer filters need to run.
     """
@@ -100,16 +100,16 @@ class Simulation:
             self._journal.__exit__(kind, error, traceback)
 
     def require(self, predicate: Predicate) -> None:
-        """``predicate`` is called for each pod that passes all filters, from now on."""
+        """Call ``predicate`` for each pod that passes all filters, from now on."""
         self._predicates.append(predicate)
 
     @property
     def mark(self) -> int:
-        """To ``undo`` all that is done from now on."""
+        """The present position, to ``undo`` all later changes."""
         return self._journal.mark
 
     def undo(self, mark: int) -> None:
-        """Take back what was done since ``mark``."""
+        """Undo the changes since ``mark``."""
         self._journal.undo(mark)
 
     def remove(self, pod: PodInfo) -> bool:
@@ -117,12 +117,12 @@ class Simulation:
         return self._journal.remove(pod.uid)
 
     def put_back(self, pod: PodInfo) -> bool:
-        """Put a pod that was removed back on its node, with its allocations; False if it was not removed."""
+        """Put a removed pod back on its node, with its allocations; False if it was not removed."""
         return self._journal.put_back(pod.uid)
 
     def place(self, pod: PodInfo, row: int) -> Reason | None:
-        """Put the pod on the node of ``row``, with what allocators give it there; with a reason, if one of them cannot,
-        or the pod is on a node already, nothing has changed."""
+        """Put the pod on the node of ``row``, with what allocators give it there. Returns a reason, with nothing
+        changed, if one of them cannot, or the pod is on a node already."""
         mark, node, cycle = self.mark, self._state.view.columns.reference(row), CycleState(pod)
         cycle.node = node
         if not self._journal.place(pod, row):
@@ -142,17 +142,17 @@ class Simulation:
         return refusal
 
     def fits(self, pod: PodInfo, row: int, *, ignoring: Collection[str] = ()) -> bool:
-        """Whether the pod would pass all filters and predicates on ``row``. Nominated pods of at least its importance
-        count as being there, but for those of which the uid is in ``ignoring``."""
+        """Whether the pod would pass all filters and predicates on ``row``. Nominated pods of at least its priority
+        count as being there, except those whose uid is in ``ignoring``."""
         return not self.reasons(pod, row, ignoring=ignoring)
 
     def reasons(self, pod: PodInfo, row: int, *, ignoring: Collection[str] = ()) -> Sequence[Reason]:
-        """Why it would not; empty if it would."""
+        """Why ``fits`` is False; empty if it is True."""
         failure = self.failure(pod, row, ignoring=ignoring)
         return reasons_of(failure, pod) if failure is not None else ()
 
     def failure(self, pod: PodInfo, row: int, *, ignoring: Collection[str] = ()) -> Failure | Reason | None:
-        """Who would reject the row for the pod: a filter, or else PreFilter or a predicate with a reason."""
+        """What would reject the row for the pod: a filter, or else PreFilter or a predicate with a reason."""
         self._check_time()
         planned = self._plan_of(pod)
         if planned.plan.rejection is not None:
@@ -174,9 +174,9 @@ class Simulation:
         return found or self._predicted(pod, row)
 
     def reprieve(self, pod: PodInfo, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
-        """Those of ``candidates`` that have to leave ``row`` for the pod to fit: all are removed, each is put back,
-        from the front, if the pod still fits. They stay removed in the simulation. None, with nothing changed, when
-        the pod does not even fit without all of them."""
+        """Those of ``candidates`` that have to leave ``row`` for the pod to fit: all are removed, then each is put back
+        (reprieved), from the front, if the pod still fits. The others stay removed in the simulation. None, with
+        nothing changed, when the pod does not fit even without all of them."""
         mark = self.mark
         for candidate in candidates:
             self.remove(candidate)
@@ -214,7 +214,7 @@ class Simulation:
 
 
 def reasons_of(failure: Failure | Reason, pod: PodInfo) -> Sequence[Reason]:
-    """What people are told of a failure of the pod."""
+    """The reasons of a failure of the pod, as shown to users."""
     if isinstance(failure, Failure):
         return failure.plugin.reasons(pod, failure.state, failure.code)
     return (failure,)
@@ -233,8 +233,8 @@ class Allocators:
     def allocate(
         self, state: CycleState, pod: PodInfo, node: NodeReference
     ) -> Sequence[tuple[str, Allocation | Reason]]:
-        """What each allocates to the pod on the node, by name; ends with the first reason. All see the same
-        node: nothing is taken from it before all have returned."""
+        """Each plugin's allocation for the pod on the node, by name; ends with the first reason. All see the same node:
+        nothing is taken from it before all have returned."""
         overlays = RowOverlays(self._profile, pod) if self._sees_as_filtered else None
         if not overlays:
             return self._allocate(state, pod, node)
@@ -261,15 +261,15 @@ def allocators(profile: Profile) -> list[AllocatorPlugin]:
 def nominated_allocations(
     plugins: Iterable[AllocatorPlugin], state: ClusterState, pod: PodInfo
 ) -> list[tuple[str, Allocation]]:
-    """What the pod is going to hold on the node that it is nominated to, by name of the plugin."""
+    """The expected allocations of the pod on the node that it is nominated to, by name of the plugin."""
     node_name = state.view.nominations.node_of(pod.uid)
     found = [(each.name, each.nominated_allocation(pod, node_name)) for each in plugins]
     return [(name, allocation) for name, allocation in found if allocation is not None]
 
 
 def nominated_before(state: ClusterState, pod: PodInfo, row: int) -> list[PodInfo]:
-    """The pods that are nominated to ``row`` and that ``pod`` may not take it from: not on a node yet, and more
-    important, or equally so and nominated earlier."""
+    """The pods nominated to ``row`` that keep ``pod`` from taking its resources: not on a node yet, and of higher
+    priority, or of equal priority and nominated earlier."""
     view = state.view
     nominated = view.nominations.on(view.columns.names[row])
     if not nominated:
@@ -278,10 +278,10 @@ def nominated_before(state: ClusterState, pod: PodInfo, row: int) -> list[PodInf
     seen = False
     for other in nominated:
         if other.uid == pod.uid:
-            # Those of its own importance that come later wait for it, or each would wait for the other.
+            # Pods of equal priority that come later wait for it, or each would wait for the other.
             seen = True
             continue
-        # Another scheduler does not know of our nominations: to equals of it we would wait for each other, too.
+        # Another scheduler does not know of our nominations: if equals counted, we would wait for each other, too.
         counts_equals = not seen and not view.nominations.is_foreign(other.uid)
         if other.priority + counts_equals > pod.priority and state.node_of(other.uid) is None:
             found.append(other)

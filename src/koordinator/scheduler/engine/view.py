@@ -1,4 +1,4 @@
-"""What decisions read: the cluster as columns, as pods on rows, and as objects."""
+"""The cluster that decisions read: as columns, as pods on rows, and as objects."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def _no_reservations(row: int) -> Sequence[ReservationInfo]:
 
 
 class Nominations:
-    """Pods that are nominated to a node: victims are leaving it, and no less important pod may take the capacity.
-    A pending pod has at most one nominated node."""
+    """Pods that are nominated to a node: victims are leaving it, and no pod of lower priority may take the capacity. A
+    pending pod has at most one nominated node."""
 
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
@@ -55,7 +55,7 @@ class Nominations:
 
     @property
     def with_affinity(self) -> Iterable[PodInfo]:
-        """Those that have something to say about where other pods are."""
+        """Those with affinity, which may restrict where other pods are."""
         return self._with_affinity.values()
 
     def is_foreign(self, uid: str) -> bool:
@@ -63,7 +63,7 @@ class Nominations:
         return uid in self._foreign
 
     def set(self, pod: PodInfo, node_name: str, *, foreign: bool = False) -> None:
-        """Nominate the pod, or with an empty name take its nomination back."""
+        """Nominate the pod, or with an empty name clear its nomination."""
         if self._node_of.get(pod.uid) != node_name:
             self.remove(pod.uid)
         if node_name:
@@ -75,7 +75,7 @@ class Nominations:
                 self._foreign.add(pod.uid)
 
     def remove(self, uid: str) -> PodInfo | None:
-        """The pod is bound or gone. Returns it if it was nominated."""
+        """Remove a pod that is bound or gone. Returns it if it was nominated."""
         self._foreign.discard(uid)
         self._with_affinity.pop(uid, None)
         node_name = self._node_of.pop(uid, "")
@@ -89,24 +89,25 @@ class Nominations:
 
 
 class PendingEvictions:
-    """By uid of the pod that is to leave."""
+    """Evictions that the view does not show yet, by uid of the pod."""
 
     def __init__(self) -> None:
         self._expected: dict[str, list[Callable[[], None]]] = {}
 
     def expect(self, uid: str, on_seen: Callable[[], None]) -> None:
-        """Call ``on_seen`` once when the view shows that the pod is leaving or gone."""
+        """Call ``on_seen`` once when the view shows that the pod is terminating or gone."""
         self._expected.setdefault(uid, []).append(on_seen)
 
     def seen(self, uid: str) -> None:
-        """The view shows it now; also said when nobody is going to see it leave."""
+        """The view shows that the pod is terminating or gone; also called when the view is never going to show it."""
         for on_seen in self._expected.pop(uid, ()):
             on_seen()
 
 
 @dataclass(slots=True)
 class ClusterView:
-    """The engine owns it; plugins may keep columns of their own beside it (see EventHandler)."""
+    """The state that plugins read. The engine owns it; plugins may keep columns of their own beside it (see
+    EventHandler)."""
 
     columns: NodeColumns
     pods_on: dict[int, dict[str, PodInfo]] = field(default_factory=dict)
@@ -118,29 +119,29 @@ class ClusterView:
     pending_evictions: PendingEvictions = field(default_factory=PendingEvictions)
     """Pods that are being evicted."""
     waiting: WaitingPods = field(default_factory=WaitingPods)
-    """Pods that have their room and wait for Permit plugins."""
+    """Pods that are assumed on a node and wait for Permit plugins."""
     allocations: AllocationLedger = field(default_factory=AllocationLedger)
-    """What pods on nodes hold of plugins that allocate."""
+    """The allocations of pods on nodes, by plugin."""
     reservations_on: Callable[[int], Sequence[ReservationInfo]] = _no_reservations
-    """The Reservations of which the reserve pods count on a row beside the pods that take from them. Set by whoever
-    keeps Reservations."""
+    """The Reservations whose reserve pods count on a row beside the pods that take from them. Set by the plugin that
+    manages Reservations."""
     restored: dict[tuple[type, str, int], Any] = field(default_factory=dict)
-    """What plugins restore on the rows that are seen just now as a pod sees them that may take from Reservations there,
-    or take over pods: by extension point, name of the plugin and row. See ReservationRestorePlugin."""
+    """What plugins restore on the rows that are currently adjusted for a pod that may take from Reservations there, or
+    take over pods: by extension point, name of the plugin and row. See ReservationRestorePlugin."""
     pseudo_pods: set[str] = field(default_factory=set)
     """The uids of pods that no API server has, see Handle.set_pseudo_pod."""
     objects: dict[str, dict[str, Object]] = field(default_factory=dict)
     """Name of a kind that some plugin watches -> key (``namespace/name``, or the name) -> object."""
     shared: dict[str, Any] = field(default_factory=dict)
-    """What plugins derive from all this for every profile at once, by names of their own."""
+    """What plugins derive from all this for every profile at once, by keys that they choose."""
     simulate: Callable[[], Journal] = field(init=False)
-    """Opens a block of changes that are all taken back. Set by the cluster state."""
+    """Opens a block of changes that are all undone at its end. Set by the cluster state."""
     gates: frozenset[str] = frozenset()
     """The feature gates that are on, of those that plugins read."""
     network_topology: bool = False
-    """Whether the network is to be known (flag ``--enable-network-topology-manager``)."""
+    """Whether plugins use the network topology (flag ``--enable-network-topology-manager``)."""
     now: datetime | None = None
-    """The moment of the decision or the event, set before each one."""
+    """The time of the decision or the event, set before each one."""
 
     def objects_of(self, kind: Kind[Any]) -> Mapping[str, Any]:
         """All objects of a kind that some plugin ``watches``, by key."""

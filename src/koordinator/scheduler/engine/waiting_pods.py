@@ -1,8 +1,8 @@
-"""Pods that are assumed on a node and wait to be allowed to bind: a gang waits for its last member.
+"""Pods that are assumed on a node and wait for permission to be bound: a gang waits for its last member.
 
-A waiting pod ends in exactly one of three ways: every plugin that held it back allows it, one rejects it, or one of
-their time limits is over. Whoever waits for it is notified later, from the scheduling loop: a plugin that rejects a
-thousand pods because one of them has failed is not called again in the middle of that.
+Waiting ends in exactly one of three ways: every plugin that delayed the pod allows it, one rejects it, or one of their
+timeouts expires. The binding of the pod is notified later, from the scheduling loop: a plugin that rejects a thousand
+pods because one of them has failed is not called again in the middle of that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 
 @dataclass(frozen=True, slots=True)
 class PermitStatus:
-    """How waiting ended; ``plugin`` and ``message`` say who refused and why."""
+    """How waiting ended; ``plugin`` and ``message`` are those of the rejection."""
 
     allowed: bool
     plugin: str = ""
@@ -25,25 +25,26 @@ class PermitStatus:
 
 @dataclass(slots=True)
 class WaitingPod:
-    """``deadlines``: plugins that still hold the pod back, each with the second of the clock when its patience ends."""
+    """``deadlines``: the plugins that still delay the pod, each with the time of its timeout in seconds of the
+    clock."""
 
     pod: PodInfo
     node_name: str
     deadlines: dict[str, float]
     on_status: Callable[[PermitStatus], None]
-    """Called once, from the loop."""
+    """Called once, from the scheduling loop."""
     decided: Callable[[WaitingPod], None]
-    """Called once, at once."""
+    """Called once, immediately."""
     status: PermitStatus | None = None
 
     def allow(self, plugin: str) -> None:
-        """``plugin`` holds the pod back no longer."""
+        """``plugin`` delays the pod no longer."""
         self.deadlines.pop(plugin, None)
         if not self.deadlines:
             self._end(PermitStatus(allowed=True))
 
     def reject(self, plugin: str, message: str) -> None:
-        """Whatever other plugins say, the pod is not bound."""
+        """Reject the pod, whatever other plugins do."""
         self._end(PermitStatus(allowed=False, plugin=plugin, message=message))
 
     def _end(self, status: PermitStatus) -> None:
@@ -53,13 +54,13 @@ class WaitingPod:
 
 
 class WaitingPods:
-    """All waiting pods of the process, by uid: those of which nothing has been decided yet."""
+    """All undecided waiting pods of the process, by uid."""
 
     def __init__(self) -> None:
         self._pods: dict[str, WaitingPod] = {}
         self._decided: deque[WaitingPod] = deque()
         self.on_decided: Callable[[], None] = lambda: None
-        """Called whenever there is something to ``notify_decided``."""
+        """Called whenever there is a pod to pass to ``notify_decided``."""
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -73,12 +74,12 @@ class WaitingPods:
     def add(
         self, pod: PodInfo, node_name: str, deadlines: Mapping[str, float], on_status: Callable[[PermitStatus], None]
     ) -> WaitingPod:
-        """The pod waits for the plugins in ``deadlines``."""
+        """Add a pod that waits for the plugins in ``deadlines``."""
         waiting = self._pods[pod.uid] = WaitingPod(pod, node_name, dict(deadlines), on_status, self._decide)
         return waiting
 
     def notify_decided(self) -> bool:
-        """Tell who waits for the pod that was decided about first; False if there is none."""
+        """Call ``on_status`` of the pod that was decided first; False if there is none."""
         if not self._decided:
             return False
         waiting = self._decided.popleft()

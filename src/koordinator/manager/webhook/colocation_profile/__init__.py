@@ -1,1 +1,1 @@
-"""ClusterColocationProfiles at work: which of them match an object, and what they change in it."""
+"""ClusterColocationProfiles: which of them match an object, and how they change it."""

@@ -1,6 +1,6 @@
-"""What one profile changes in an object, in the order in which its fields are applied.
+"""The changes that one profile makes to an object, in the order in which its fields are applied.
 
-What profiles read of the cluster comes from memory: an admission never waits for the API server.
+The cluster state that profiles depend on comes from memory: an admission never waits for the API server.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from koordinator.model.patch.errors import PatchError
 
 
 class ProfileError(KoordinatorError):
-    """A profile that is meant for an object cannot be applied to it; the object is refused."""
+    """A profile that matches an object cannot be applied to it; the object is refused."""
 
 
 class ColocationCluster(Protocol):
-    """Answers from what is known at the moment of the call."""
+    """The cluster state that profiles depend on, from memory."""
 
     def colocation_profiles(self) -> Iterable[ClusterColocationProfile]:
-        """All of them, in any order. One that has not changed is the same object as before."""
+        """All profiles, in any order. A profile that has not changed is the same object as in the previous call."""
         ...
 
     def namespace_labels(self, name: str) -> Mapping[str, str] | None:
-        """None for a namespace that is not known (yet)."""
+        """The labels of a namespace; None if it is not known (yet)."""
         ...
 
     def priority_class(self, name: str) -> PriorityClass | None: ...
 
 
 def section(parent: Document, name: str) -> Document:
-    """The object at ``name``, made where it is missing."""
+    """The object at ``name``, created where it is missing."""
     found = parent.get(name)
     if not isinstance(found, dict):
         found = parent[name] = {}
@@ -45,7 +45,7 @@ def section(parent: Document, name: str) -> Document:
 def apply_profile(
     profile: CompiledProfile, target: Document, pod_spec: Document | None, cluster: ColocationCluster
 ) -> None:
-    """Change ``target`` in place, all but the patch. ``pod_spec`` is the part of it that schedules pods, where it has
+    """Apply all fields but the patch, changing ``target`` in place. ``pod_spec`` is the PodSpec within it, None without
     one. Raises ProfileError where the priority class does not exist."""
     _set_metadata(profile, section(target, "metadata"))
     if pod_spec is None:
@@ -84,7 +84,8 @@ def _set_metadata(profile: CompiledProfile, metadata: Document) -> None:
 
 
 def _copy_values(texts: Document, mapping: Mapping[str, str]) -> None:
-    """Every value is read before any is written, so that the order of a chain of keys does not matter."""
+    """Copy values to other keys. All are read before any is written, so that the order of a chain of keys does not
+    matter."""
     texts.update({new: texts.get(old, "") for old, new in sorted(mapping.items())})
 
 

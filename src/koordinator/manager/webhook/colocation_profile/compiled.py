@@ -1,8 +1,8 @@
 """A profile, compiled when it is created or changes instead of once for every pod: selectors, probability and patch.
 
 A profile that cannot be used is not applied at all, since half of it may be worse than nothing (a priority without the
-quality of service that goes with it). It refuses nothing: whoever creates an object that it may select gets a warning.
-Unlike elsewhere in Kubernetes, an absent selector of a profile matches everything.
+quality of service that goes with it). It does not get objects refused: the client that creates an object that it may
+select gets a warning. Unlike elsewhere in Kubernetes, an absent selector of a profile matches everything.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SHOWN_LENGTH: Final = 80
 
 
 def parse_probability(value: IntOrString | None) -> tuple[int, FieldError | None]:
-    """Percent: 0 and less never, 100 and more always; and what is wrong with a text that is no percentage."""
+    """The percentage (0 and less: never, 100 and more: always), and the error of a text that is no percentage."""
     if value is None:
         return ALWAYS, None
     if isinstance(value, int):
@@ -51,7 +51,7 @@ def parse_probability(value: IntOrString | None) -> tuple[int, FieldError | None
 
 
 def compile_profile_selector(selector: LabelSelector | None, path: str) -> tuple[CompiledSelector, list[FieldError]]:
-    """The compiled selector; NOTHING, and why, where it cannot be used."""
+    """The compiled selector; NOTHING and its errors where it cannot be used."""
     if selector is None:
         return EVERYTHING, []
     problems = list(_problems(selector, path))
@@ -85,7 +85,7 @@ def _expression_problems(requirement: LabelSelectorRequirement, path: str) -> It
 
 @dataclass(frozen=True, slots=True)
 class CompiledProfile:
-    """``source`` in the form in which it is asked for every object."""
+    """A profile with its selectors, probability and patch compiled; ``source`` is the profile itself."""
 
     source: ClusterColocationProfile
     name: str
@@ -96,13 +96,13 @@ class CompiledProfile:
     percent: int
     patch: Document | None
     apply_patch: CompiledPatch | None
-    """What ``patch`` does to objects of the type that it is for; None without a patch that can be used."""
+    """Applies ``patch`` to objects of the type that it is for; None without a valid patch."""
     last_labels: Mapping[str, str]
-    """Those that fields of their own ask for; they win over what ``labels`` and mappings say."""
+    """The labels of ``qosClass`` and ``koordinatorPriority``; they override those of ``labels`` and mappings."""
     keeps_resources: bool
-    """Objects that it matches keep their native resources."""
+    """Matching objects keep their native resources."""
     warning: str
-    """Why it is not applied; empty for a usable profile."""
+    """Why the profile is not applied; empty for a usable profile."""
 
     @property
     def spec(self) -> ClusterColocationProfileSpec:
@@ -113,7 +113,7 @@ class CompiledProfile:
         return not self.warning
 
     def may_match_labels(self, labels: Mapping[str, str]) -> bool:
-        """Whether the object's labels match; a selector that cannot be read rules nothing out."""
+        """Whether the object's labels match; a selector that cannot be read matches every object."""
         return not self.objects_readable or self.objects.matches(labels)
 
     def may_match_namespace(self, labels: Mapping[str, str]) -> bool:
@@ -121,7 +121,7 @@ class CompiledProfile:
 
 
 def compile_profile(profile: ClusterColocationProfile, patched: ObjectType) -> CompiledProfile:
-    """``patched`` is the type of the objects that the profile's patch is for."""
+    """Compile a profile. ``patched`` is the type of the objects that its patch is for."""
     spec = profile.spec
     objects, object_problems = compile_profile_selector(spec.selector, "spec.selector")
     namespaces, namespace_problems = compile_profile_selector(spec.namespace_selector, "spec.namespaceSelector")
@@ -162,7 +162,8 @@ def _warning(name: str, problems: list[FieldError]) -> str:
 
 
 def _patch_problem(patch: Any, patched: ObjectType) -> FieldError | None:
-    """But for keys of lists that are merged, whatever the patch does to an object it does to an empty one, too."""
+    """The error of an invalid patch. It is tried on an empty object: but for keys of merged lists, that fails as on any
+    object."""
     if patch is None:
         return None
     allowed = f"must be a strategic merge patch of a {patched.name.rpartition('.')[2]}"
@@ -177,6 +178,6 @@ def _patch_problem(patch: Any, patched: ObjectType) -> FieldError | None:
 
 
 def _shown(patch: Any) -> Any:
-    """What fits into a warning, of which clients see a few hundred characters."""
+    """The patch, shortened to fit into a warning, of which clients see a few hundred characters."""
     text = encode(patch).decode()
     return patch if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…"

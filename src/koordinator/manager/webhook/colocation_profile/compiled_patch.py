@@ -1,7 +1,7 @@
-"""A profile's patch read once, when the profile comes or changes: what is left for each pod is to write its values.
+"""Compiles a profile's patch when the profile is created or changes; only writing its values is left for each pod.
 
-It does what ``apply_strategic_patch`` does with the same patch, which stays the one place that knows the format: each
-part that has directives, or that meets something in the object that is not as its type says, is left to it.
+The result equals that of ``apply_strategic_patch``, which stays the one implementation of the format: each part that
+has directives, or that meets an object that does not fit its type, is delegated to it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Typ
 from koordinator.model.patch.strategic import apply_strategic_patch
 
 CompiledPatch = Callable[[Document], Document]
-"""The object with the patch, changed in place where it can be. Raises PatchError."""
+"""Returns the object with the patch applied, changed in place where possible. Raises PatchError."""
 _Step = Callable[[Document], None]
 _PATCH: Final = "$patch"
 
 
 def compile_patch(patch: Document, of: ObjectType | None) -> CompiledPatch:
-    """``of`` is the type of the objects that will be patched, None where it is not known. ``patch`` is kept."""
+    """Compile ``patch``, which is kept. ``of`` is the type of the objects to patch, None where it is not known."""
     if any(key.startswith("$") for key in patch):
         return lambda target: apply_strategic_patch(target, copied(patch), of)
     steps = [_step(key, change, of) for key, change in patch.items()]
@@ -41,7 +41,7 @@ def _step(key: str, change: Any, of: ObjectType | None) -> _Step:
         return _merge_object(key, compile_patch(change, _members(field.type) if field is not None else None))
     if field is not None and field.merge and isinstance(change, list):
         return _merge_list(key, change, field, of)
-    # Merged into nothing it is the value that it gives every object.
+    # Merging into an empty object yields the value that the patch gives every object.
     return _set(key, apply_strategic_patch({}, {key: copied(change)}, of)[key])
 
 
@@ -89,13 +89,13 @@ def _merge_list(key: str, change: list[Any], field: Field, of: ObjectType | None
 
 
 def _is_plain(change: list[Any], merge_key: str) -> bool:
-    """Whether it is a list of objects with names, each of them once, and not an empty one."""
+    """Whether ``change`` is a non-empty list of objects with unique names and no directives."""
     names = [each.get(merge_key) if isinstance(each, dict) and _PATCH not in each else None for each in change]
     return bool(names) and all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
 
 
 def _places(items: list[Any], merge_key: str) -> dict[Any, int] | None:
-    """Where each element is, by its name; None where they are not objects with names of their own."""
+    """The index of each element, by its name; None where they are not all objects with unique names."""
     try:
         places = {item[merge_key]: place for place, item in enumerate(items)}
     except (TypeError, KeyError):
@@ -126,7 +126,7 @@ def _merged(
 
 
 def _merged_one(items: list[Any], places: dict[Any, int], name: Any, apply: CompiledPatch) -> list[Any]:
-    """What nearly every patch does, without asking of each of the others where it was."""
+    """The case of one patched element, which is that of nearly every patch, without looking at the other elements."""
     place = places.get(name)
     if place is None:
         return [apply({}), *items]

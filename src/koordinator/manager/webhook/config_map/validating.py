@@ -1,6 +1,6 @@
-"""``/validate-configmap``: an SLO configuration that could not be used is refused instead of silently ignored.
+"""``/validate-configmap``: refuses an invalid SLO configuration, which would otherwise be ignored silently.
 
-What was in force before is read from the question, not from the cluster: several changes in a row are each compared
+The previous configuration is read from the request, not from the cluster: several changes in a row are each compared
 with the one before.
 """
 
@@ -26,7 +26,7 @@ _PLUGIN: Final = "SLOConfig"
 
 
 class ConfigMapValidatingHandler:
-    """Looks at one ConfigMap; all others pass. Whoever deletes it leaves the last configuration in force."""
+    """Validates one ConfigMap; all others pass. Deleting it is allowed, and leaves the last configuration in force."""
 
     path = "/validate-configmap"
 
@@ -39,7 +39,7 @@ class ConfigMapValidatingHandler:
         names_required: bool = False,
         steps: Steps = UNMEASURED,
     ) -> None:
-        """``names_required``: strategies for groups of nodes need names of their own."""
+        """``names_required``: strategies for groups of nodes must have unique names."""
         self._namespace = namespace
         self._name = name
         self._nodes = nodes
@@ -47,7 +47,7 @@ class ConfigMapValidatingHandler:
         self._steps = steps
 
     def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """Raises RefusedConfigurationError, and DecodeError for what is no ConfigMap."""
+        """Raises RefusedConfigurationError, and DecodeError for an object that is no ConfigMap."""
         if request.resource != "configmaps" or request.sub_resource or request.operation not in ("CREATE", "UPDATE"):
             return ALLOWED
         config_map = convert(content(request.object), ConfigMap)

@@ -1,1 +1,1 @@
-"""Admission of elastic quotas: a tree in which no child is guaranteed more than its parent has."""
+"""Admission of elastic quotas: in a tree, no child is guaranteed more than its parent has."""

@@ -1,10 +1,10 @@
-"""An assume cache of quotas: those that the watch shows, and the changes that were allowed since.
+"""An assume cache of quotas: the stored ones, as watched, and the changes that were admitted since.
 
-An allowed change counts at once, so that the next request is checked against it and not only against what the watch has
-shown so far: a parent can be deleted right after its child. To be allowed is not yet to be stored, though; a later
-webhook or a conflict may stop the write. A change is therefore assumed only until the watch shows a later version of
-the object than the one that the change was made from, which is either the change or what came instead, and no longer
-than a write can take.
+An admitted change takes effect at once, so that the next request is checked against it and not only against what the
+watch has delivered so far: a parent can be deleted right after its child. An admitted change may still not be stored; a
+later webhook or a conflict may stop the write. A change is therefore assumed only until the watch delivers a later
+version of the object than the change's base, which is either the change or another write, and no longer than a write
+can take.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ WRITE_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Assumed:
-    """An allowed change that the watch has not shown yet."""
+    """An admitted change that the watch has not delivered yet."""
 
     quota: Quota | None
     """None for a deletion."""
     base: int
-    """The version that it was made from; 0 for a creation."""
+    """The resource version that the change is based on; 0 for a creation."""
     until: float
 
 
 class QuotaAssumeCache:
-    """``now`` is a monotonic time in seconds."""
+    """The quota tree with assumed changes. ``now`` returns a monotonic time in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._tree = QuotaTree()
         self._stored: dict[str, Quota] = {}
         self._assumed: dict[str, _Assumed] = {}
-        """In the order in which they expire."""
+        """Ordered by expiry."""
 
     def tree(self) -> QuotaTree:
-        """To be read at once, not kept: changes that have expired are restored in it first."""
+        """The tree, for immediate use: a kept one would miss the expiry of assumed changes, which are reverted here."""
         now = self._now()
         while self._assumed:
             key, assumed = next(iter(self._assumed.items()))
@@ -54,11 +54,11 @@ class QuotaAssumeCache:
         return self._tree
 
     def is_stored(self, key: str) -> bool:
-        """Whether the watch has shown the object; one that is only assumed may never be stored."""
+        """Whether the watch has delivered the object; one that is only assumed may never be stored."""
         return key in self._stored
 
     def assume(self, new: ElasticQuota, old: ElasticQuota | None = None) -> None:
-        """A quota is about to be stored, in place of ``old`` if it is an update."""
+        """Assume that a quota is stored, in place of ``old`` for an update."""
         base = _version(old.metadata) if old is not None else None
         self._assume(new.metadata.key, Quota.of(new), base or 0)
 
@@ -66,7 +66,7 @@ class QuotaAssumeCache:
         self._assume(old.metadata.key, None, _version(old.metadata) or 0)
 
     def observe(self, seen: ElasticQuota) -> None:
-        """The watch shows an object as stored."""
+        """The watch delivered an object."""
         key = seen.metadata.key
         self._stored[key] = Quota.of(seen)
         assumed = self._assumed.get(key)
@@ -75,11 +75,11 @@ class QuotaAssumeCache:
             self._restore(key)
 
     def observe_deletion(self, seen: ElasticQuota) -> None:
-        """The watch shows that an object is gone."""
+        """The watch delivered the deletion of an object."""
         key = seen.metadata.key
         self._stored.pop(key, None)
         assumed = self._assumed.get(key)
-        # A creation that is still to be stored comes after the deletion of its predecessor.
+        # An assumed creation that is not stored yet follows the deletion of its predecessor.
         if assumed is None or assumed.quota is None or assumed.base > 0:
             self._restore(key)
 
@@ -100,6 +100,6 @@ class QuotaAssumeCache:
 
 
 def _version(metadata: ObjectMeta) -> int | None:
-    """API servers count versions up; None for whatever else may stand there."""
+    """The resource version as an integer, as API servers count them up; None for anything else."""
     text = metadata.resource_version
     return int(text) if text.isascii() and text.isdigit() else None

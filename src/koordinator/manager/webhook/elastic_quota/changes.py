@@ -24,7 +24,7 @@ _NAMED_PODS: Final = 2
 
 
 def check_itself(quota: ElasticQuota) -> None:
-    """Raises QuotaRefused for the first rule that is broken; resources are gone through by name."""
+    """Raises QuotaRefused for the first violated rule; resources are checked in the order of their names."""
     _check_no_negative(quota)
     _check_shared_weight(quota)
     _check_min_within_max(quota)
@@ -89,21 +89,21 @@ def _listed(names: list[str]) -> str:
 
 
 class QuotaPods(Protocol):
-    """What is known of the pods of quotas, read from memory."""
+    """The pods of quotas, from memory."""
 
     def labelled(self, quota: str) -> list[str]:
-        """The names of the pods that name the quota, sorted."""
+        """The names of the pods that are labelled with the quota, sorted."""
         ...
 
     def unlabelled_in(self, namespace: str) -> list[str]:
-        """The names of the pods of a namespace that name no quota, sorted."""
+        """The names of the pods of a namespace that are labelled with no quota, sorted."""
         ...
 
     def any_in(self, namespace: str) -> bool: ...
 
 
 class QuotaChanges:
-    """Checks changes against the quotas that are assumed to exist; methods raise QuotaRefused and change nothing."""
+    """Checks changes against the assumed quotas; methods raise QuotaRefused and modify nothing."""
 
     def __init__(self, quotas: QuotaAssumeCache, pods: QuotaPods, settings: QuotaSettings) -> None:
         self._quotas = quotas
@@ -113,7 +113,7 @@ class QuotaChanges:
     def check_creation(self, wire: ElasticQuota) -> None:
         tree, new = self._quotas.tree(), Quota.of(wire)
         known = tree.get(new.name)
-        # Accepted before, not stored: what is asked is to try again.
+        # A quota that was admitted but not stored may be created again.
         if known is not None and (known.key != new.key or self._quotas.is_stored(new.key)):
             raise QuotaRefused(f"AddQuota quota already exist:{new.name}")
         for namespace in new.namespaces:
@@ -148,7 +148,7 @@ class QuotaChanges:
         if known is None:
             raise QuotaRefused(f"not found quota:{name}")
         if known.key != wire.metadata.key and tree.object(wire.metadata.key) is not None:
-            # Another of its name is the one that counts; nothing depends on this one.
+            # Another quota of this name is in force; nothing depends on this one.
             return
         if children := tree.child_count(name):
             raise QuotaRefused(f"delete quota failed, quota {name} has {children} child quotas")
@@ -166,7 +166,7 @@ class QuotaChanges:
         check_topology(change, has_pods, self._settings)
 
     def _counted_pods(self, tree: QuotaTree, quota: Quota) -> list[str]:
-        """Pods that count against the quota, by their label or by their namespace."""
+        """The pods that count against the quota, by their label or by their namespace."""
         names = self._pods.labelled(quota.name)
         if self._settings.by_namespace:
             namespaces = dict.fromkeys((quota.name, *quota.namespaces))
@@ -177,7 +177,7 @@ class QuotaChanges:
 
 
 def is_changed(new: ElasticQuota, old: ElasticQuota) -> bool:
-    """Whether an update touches anything that quotas are judged by."""
+    """Whether an update changes any field that the checks read."""
     return new.spec != old.spec or _tree_fields(new) != _tree_fields(old)
 
 
@@ -187,6 +187,6 @@ def _tree_fields(quota: ElasticQuota) -> tuple[str, ...]:
 
 
 def _bound_elsewhere(tree: QuotaTree, namespace: str, name: str) -> str:
-    """The quota that a namespace is bound to, if it is another; else empty."""
+    """The name of another quota that the namespace is bound to; empty without one."""
     claimant = tree.claimant(namespace)
     return claimant.name if claimant is not None and claimant.name != name else ""

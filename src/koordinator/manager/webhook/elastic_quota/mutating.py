@@ -1,6 +1,6 @@
-"""``/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota``: what new quotas leave open is filled in.
+"""``/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota``: sets the defaults of new quotas.
 
-The weights that quotas are given because they have none are a metric, which is gone with its quota.
+Shared weights that are set by default are exported as a metric, which is removed with its quota.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from koordinator.model.quota_tree.tree import QuotaTree
 
 
 class RecordedWeights:
-    """``gauge`` has the labels quota and resource."""
+    """Exports default weights. ``gauge`` has the labels quota and resource."""
 
     def __init__(self, gauge: Gauge) -> None:
         self._gauge = gauge
@@ -43,11 +43,11 @@ class RecordedWeights:
 
 
 RecordWeight = Callable[[str, ResourceList], None]
-"""(quota, its weights): told of the weights that a quota was given because it had none."""
+"""Called with a quota's name and its weights, when a quota without weights got the default ones."""
 
 
 class ElasticQuotaMutatingHandler:
-    """A parent, its tree, and weights for sharing what nobody is guaranteed."""
+    """Sets the parent, the tree, and the weights by which unguaranteed capacity is shared."""
 
     path = "/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota"
 
@@ -57,7 +57,7 @@ class ElasticQuotaMutatingHandler:
         self._steps = steps
 
     def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """Raises QuotaRefused, and DecodeError for what is no quota."""
+        """Raises QuotaRefused, and DecodeError for an object that is no quota."""
         if request.resource != RESOURCE or request.sub_resource or request.operation == "DELETE":
             return ALLOWED
         quota = quota_of(request.object)
@@ -86,7 +86,7 @@ def _fill_tree(quota: Document, tree: QuotaTree) -> None:
 
 
 def _fill_weight(quota: Document, most: ResourceList) -> bool:
-    """Whether the quota had no weights at all."""
+    """Set the missing weights. Returns whether the quota had no weights at all."""
     annotations = section(section(quota, "metadata"), "annotations")
     text = annotations.get(QUOTA_SHARED_WEIGHT, "")
     if not text:

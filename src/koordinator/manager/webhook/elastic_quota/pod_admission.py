@@ -1,4 +1,4 @@
-"""Pods over their quota are refused when they are created, instead of staying pending."""
+"""Refuses pods over their quota when they are created, instead of leaving them pending."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class PodAdmissionSettings:
     """Which pods are counted, and how."""
 
     on_update: bool = False
-    """Also pods that move to another quota."""
+    """Pods that move to another quota are counted as well."""
     replaced_resources: bool = False
-    """Pods count with the resources that their annotation replaces theirs by."""
+    """Pods are counted with the replacement resources in their annotation."""
     by_namespace: bool = True
 
     @classmethod
@@ -53,7 +53,7 @@ class PodAdmissionSettings:
 
 
 class CountingPodHandler:
-    """A pod handler that counts what it admits. Counting comes last: what is refused otherwise takes nothing."""
+    """Wraps a pod handler, and counts the pods that it admits. Counting comes last: a refused pod takes no quota."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class CountingPodHandler:
         return self._inner.handle(request)
 
     async def commit(self, request: AdmissionRequest) -> None:
-        """Raises QuotaRefused, and the error of the API server where nothing could be stored."""
+        """Raises QuotaRefused, and the API server's error where the usage could not be stored."""
         if request.resource != "pods" or request.sub_resource or request.operation not in ("CREATE", "UPDATE"):
             return
         review = pod_review(request)

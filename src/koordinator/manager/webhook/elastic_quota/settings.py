@@ -1,4 +1,4 @@
-"""Which rules for quotas are in force, and the error with which a quota or a pod is refused."""
+"""The settings of quota checks, and the error with which a quota or a pod is refused."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from koordinator.manager import features
 
 @dataclass(frozen=True, slots=True)
 class QuotaSettings:
-    """Defaults are those of the feature gates."""
+    """The defaults are those of the feature gates."""
 
     same_resources: bool = True
-    """Children name the same resources in max as their parents; otherwise only no others."""
+    """A child's max must name the same resources as its parent's; otherwise it must only name no others."""
     guarantees: bool = False
-    """A min has to be covered by what is guaranteed further up."""
+    """A min must be covered by guarantees further up."""
     by_namespace: bool = True
-    """Pods that name no quota count against that of their namespace, or the default one."""
+    """A pod that names no quota counts against its namespace's, or else the default quota."""
     pods_in_parents: bool = False
     """Pods may count against quotas that have children."""
 
@@ -33,4 +33,4 @@ class QuotaSettings:
 
 
 class QuotaRefused(KoordinatorError):
-    """The text names the quota and what stands against it, in the words of the original."""
+    """The message names the quota and the violated rule, in the original's words."""

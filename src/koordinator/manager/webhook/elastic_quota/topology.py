@@ -1,7 +1,7 @@
-"""What must hold between a quota, its parent and its children, and whether its guarantee is covered above it.
+"""The rules between a quota, its parent and its children, and whether the quota's guarantee is covered above it.
 
-The checks run in the order of the original, and stop at the first that fails; names that several objects could give
-are taken in alphabetical order, where the original takes any.
+The checks run in the order of the original, and stop at the first that fails; where several objects could be named, the
+alphabetically first is, where the original names any.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _SUM = "checkMinQuotaSum all "
 
 
 def check_guarantee(tree: QuotaTree, quota: Quota) -> None:
-    """Raises QuotaRefused when not even the top of its tree has enough.
+    """Raises QuotaRefused when not even the root of the quota's tree guarantees enough.
 
-    Each level needs what its children need together, and no less than its own min; the first level that has that
-    guaranteed covers everything below it.
+    Each level needs the sum of its children's needs, and at least its own min; the first level that guarantees that
+    much covers everything below it.
     """
     if quota.allows_force_update or not quota.tree or quota.is_tree_root:
         return
@@ -44,16 +44,16 @@ def check_guarantee(tree: QuotaTree, quota: Quota) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A quota as it is to be, and as it was; ``tree`` still has it as it was."""
+    """A quota before and after a change; ``tree`` still contains the old one."""
 
     tree: QuotaTree
     new: Quota
     old: Quota | None
-    """None when it is created."""
+    """None for a creation."""
 
     @property
     def parent(self) -> Quota | None:
-        """None at the top, and where the parent is unknown."""
+        """The parent in the tree; None at the top, and where the parent is unknown."""
         return None if self.at_top else self.tree.get(self.new.parent)
 
     @property
@@ -61,7 +61,7 @@ class Change:
         return self.new.parent == ROOT_QUOTA
 
     def first_child(self, misfit: Callable[[Shape], bool]) -> Quota | None:
-        """By name, of those whose shape does not fit; as a rule there is none, and no child is looked at."""
+        """The alphabetically first child whose shape does not fit; without a misfit, no child is visited."""
         name = self.new.name
         if not any(misfit(shape) for shape in self.tree.shapes_below(name)):
             return None
@@ -69,7 +69,8 @@ class Change:
 
 
 def check_topology(change: Change, has_pods: Callable[[], bool], settings: QuotaSettings) -> None:
-    """Raises QuotaRefused. ``has_pods`` tells of pods bound to the quota, and is asked only if that matters."""
+    """Raises QuotaRefused. ``has_pods`` returns whether pods are bound to the quota, and is called only where it
+    matters."""
     if change.new.name == ROOT_QUOTA:
         return
     _check_is_parent(change, has_pods)
@@ -131,7 +132,7 @@ def _keys_fit(child: Shape, parent: Shape, *, same: bool) -> bool:
 
 
 def _check_keys(child: Quota, parent: Quota, new: Quota, *, same: bool) -> None:
-    """``new`` is that of both which is changed; ``same`` where both must name the same resources in max."""
+    """``new`` is the one of both that is changed; ``same``: both must name the same resources in max."""
     if same and child.max.keys() != parent.max.keys():
         other = parent if child is new else child
         raise QuotaRefused(f"{_KEYS}{other.name}'s max keys are not the same with {new.name}'s")

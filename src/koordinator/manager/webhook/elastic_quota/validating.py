@@ -1,7 +1,6 @@
 """``/validate-scheduling-sigs-k8s-io-v1alpha1-elasticquota``, and the check of pods against the quota that they name.
 
-Annotations of quotas that cannot be read count as absent: they are no reason to refuse a quota, but a warning names
-them.
+Annotations of quotas that cannot be read count as absent: the quota is not refused for them, but a warning names them.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ _READ: Final[Mapping[str, tuple[Callable[[str], Any], str]]] = MappingProxyType(
     }
 )
 _SHOWN: Final = 40
-"""So much of a text is repeated: API servers cut warnings off."""
+"""The length to which annotation values are cut in warnings, since API servers cut warnings off."""
 RESOURCE: Final = "elasticquotas"
 PLUGIN: Final = "QuotaMetaChecker"
 """The name of all quota checks in metrics."""
 
 
 def unreadable_annotations(quota: ElasticQuota) -> list[str]:
-    """A warning for each."""
+    """One warning for each annotation that cannot be read."""
     warnings = []
     for annotation, (read, allowed) in _READ.items():
         text = quota.metadata.annotations.get(annotation, "")
@@ -57,7 +56,7 @@ def unreadable_annotations(quota: ElasticQuota) -> list[str]:
 
 
 class ElasticQuotaValidatingHandler:
-    """What is accepted counts from then on; a dry run leaves nothing behind."""
+    """Admits and checks quotas. An admitted quota is assumed from then on; a dry run leaves no trace."""
 
     path = "/validate-scheduling-sigs-k8s-io-v1alpha1-elasticquota"
 
@@ -67,7 +66,7 @@ class ElasticQuotaValidatingHandler:
         self._steps = steps
 
     def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """Raises QuotaRefused, and DecodeError for what is no quota."""
+        """Raises QuotaRefused, and DecodeError for an object that is no quota."""
         if request.resource != RESOURCE or request.sub_resource:
             return ALLOWED
         with self._steps.step(request.operation, PLUGIN):
@@ -110,12 +109,12 @@ def _accepted(quota: ElasticQuota) -> AdmissionResponse:
 
 
 def quota_of(document: Document | None) -> ElasticQuota:
-    """Raises DecodeError, also where there is nothing to decode."""
+    """Decode a quota. Raises DecodeError, also without a document."""
     return convert(content(document), ElasticQuota)
 
 
 class QuotaPodCheck:
-    """No pods in quotas that have children; and whether a pod can be preempted is decided when it is created."""
+    """Refuses pods in quotas that have children, and changes of a pod's preemptible label."""
 
     plugin = PLUGIN
 
@@ -138,7 +137,7 @@ class QuotaPodCheck:
         tree = self._quotas.tree()
         name = quota_name_of(pod.metadata, namespace, tree, by_namespace=self._settings.by_namespace)
         quota = tree.get(name)
-        # A name that nobody knows counts as the default quota.
+        # An unknown name counts as the default quota.
         if quota is None or not quota.is_parent or name == DEFAULT_QUOTA:
             return ()
         return (f"pod can not be linked to a parentQuotaGroup,quota:{name}, pod:{pod.metadata.name}",)

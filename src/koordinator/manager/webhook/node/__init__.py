@@ -1,1 +1,1 @@
-"""Admission of nodes and of what they report."""
+"""Admission of nodes and of their status."""

@@ -1,7 +1,7 @@
 """``/mutate-node-status``: resource amplification, in which a node has more allocatable CPU or memory than capacity.
 
-The update of a kubelet is told from amplified amounts by one sign alone: an update that changes allocatable CPU or
-memory is the kubelet's, since nobody else writes them (pkg/webhook/node/plugins/resourceamplification).
+The kubelet's updates are recognised by one sign alone: an update that changes allocatable CPU or memory is the
+kubelet's, since no other client writes them (pkg/webhook/node/plugins/resourceamplification).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 _AMPLIFIED: Final = (CPU, MEMORY)
 _PLUGIN: Final = "NodeResourceAmplificationPlugin"
 _CHANGED: Final[Mapping[str, str]] = MappingProxyType({"metadata": "annotations", "status": "allocatable"})
-"""The members of parts of a node that may be changed."""
+"""The fields of a node, by part, that may be modified."""
 
 
 class AmplificationError(KoordinatorError):
@@ -40,7 +40,7 @@ class AmplificationError(KoordinatorError):
 
 def amplify(node: Document, old: Document | None) -> None:
     """Change ``node`` in place; ``old`` is the node before the update. Raises AmplificationError, and DecodeError where
-    what the node offers cannot be read."""
+    the node's allocatable cannot be read."""
     annotations = _part(node, "metadata", "annotations")
     if not annotations.get(annotation_keys.RESOURCE_AMPLIFICATION_RATIO):
         annotations.pop(annotation_keys.RAW_ALLOCATABLE, None)
@@ -57,7 +57,7 @@ def amplify(node: Document, old: Document | None) -> None:
 
 
 def _raw(annotations: dict[str, str], now: ResourceList, before: ResourceList | None) -> ResourceList:
-    """What the node has, remembered in its annotation."""
+    """The node's allocatable before amplification, which its annotation remembers."""
     remembered = annotations.get(annotation_keys.RAW_ALLOCATABLE)
     if remembered is None or (before is not None and before != now):
         if now:
@@ -82,7 +82,7 @@ def _decoded(key: str, text: str, expected: type[T], what: str) -> T:
 
 def _product(resource: str, amount: Quantity, ratio: float) -> Quantity:
     product = Quantity.from_milli(scaled(amount.milli, ratio), amount.format)
-    # Part of a byte is none that a pod could have; whoever reads whole bytes rounds up as well.
+    # Rounded up, since part of a byte is of no use to a pod; readers of whole bytes round up as well.
     return Quantity.from_value(product.value, product.format) if resource == MEMORY else product
 
 
@@ -94,14 +94,14 @@ def _amounts(allocatable: Mapping[str, Any]) -> ResourceList:
 
 
 def _part(document: Document, *path: str) -> dict[str, Any]:
-    """The object at a path; an empty one, which belongs to nobody, where there is none."""
+    """The object at a path; where it is missing, a new empty one that is not part of the document."""
     for name in path:
         document = document.get(name) or {}
     return document
 
 
 class NodeStatusMutatingHandler:
-    """Changes updates of the status; everything else passes."""
+    """Amplifies updates of the node status; all other requests pass."""
 
     path = "/mutate-node-status"
 
@@ -109,7 +109,8 @@ class NodeStatusMutatingHandler:
         self._steps = steps
 
     def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """Raises AmplificationError for annotations that cannot be read, and DecodeError for what is no node."""
+        """Raises AmplificationError for annotations that cannot be read, and DecodeError for an object that is no
+        node."""
         if request.resource != "nodes" or request.sub_resource != "status" or request.operation != "UPDATE":
             return ALLOWED
         reported = content(request.object)
@@ -121,7 +122,7 @@ class NodeStatusMutatingHandler:
 
 
 def _writable(node: Document) -> Document:
-    """A copy of what may be changed; the rest, which lists every image of the node, is shared."""
+    """A copy of the parts that may be modified; the rest, which lists every image of the node, is shared."""
     copy = dict(node)
     for part, member in _CHANGED.items():
         if isinstance(copy.get(part), dict):

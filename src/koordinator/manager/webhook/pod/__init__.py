@@ -1,1 +1,1 @@
-"""Admission of pods: what is changed in them, and what they may not be."""
+"""Admission of pods: how they are mutated, and the rules that they must obey."""

@@ -1,6 +1,6 @@
-"""``/validate-pod-binding``: while schedulers are exchanged, only those that may bind pods do.
+"""``/validate-pod-binding``: during a migration between schedulers, only the allowed ones may bind pods.
 
-In doubt a binding passes: a cluster that places no pods is worse than one that an old scheduler places some in.
+In doubt a binding is allowed: no scheduling at all is worse than some pods placed by the old scheduler.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _REFUSAL: Final = AdmissionResponse(
 
 @dataclass(frozen=True, slots=True)
 class BindingAdmissionSettings:
-    """The ``--binding-admission-…`` flags, taken apart."""
+    """The parsed ``--binding-admission-…`` flags."""
 
     user_names: tuple[str, ...] = ()
-    """Parts of the names of those who may bind; without any, everybody may."""
+    """Parts of the names of users who may bind; when empty, every user may."""
     dry_run: bool = False
-    """What would be denied is recorded and passes."""
+    """Bindings that would be denied are recorded and allowed."""
     namespaces: tuple[str, ...] = ()
-    """Where it is enforced: nowhere when empty, everywhere for ``*``."""
+    """The namespaces where the rule is enforced: none when empty, all for ``*``."""
     excluded_namespaces: tuple[str, ...] = ("kube-system",)
     bypass_labels: tuple[str, ...] = (BINDING_ADMISSION_BYPASS,)
-    """Keys; a pod that has one passes, whatever its value."""
+    """Label keys; a pod that has one is exempt, whatever its value."""
     bypass_annotations: tuple[str, ...] = ()
 
 
 class BindingAdmissionHandler:
-    """``pod_metadata`` finds a pod by namespace and name; ``record`` is told of decisions by their metric's label."""
+    """``pod_metadata`` returns a pod by namespace and name; ``record`` is called with each decision's metric label."""
 
     path = "/validate-pod-binding"
 
@@ -64,7 +64,7 @@ class BindingAdmissionHandler:
         return _REFUSAL if decision == DENIED else ALLOWED
 
     def _decide(self, request: AdmissionRequest) -> str:
-        """The decision's name; empty where there is nothing to decide."""
+        """The decision's metric label; empty where the request is no binding that needs one."""
         if any(part in request.user_name for part in self._settings.user_names):
             return "allowed_username"
         scope = self._scope(request.namespace)
@@ -80,7 +80,7 @@ class BindingAdmissionHandler:
         return DRY_RUN if self._settings.dry_run else DENIED
 
     def _scope(self, namespace: str) -> str | None:
-        """The decision for namespaces that it is not enforced in; None for the others."""
+        """The decision for a namespace where the rule is not enforced; None where it is."""
         if namespace in self._settings.excluded_namespaces:
             return "excluded_ns"
         if self._settings.namespaces == (_EVERY_NAMESPACE,):

@@ -1,4 +1,4 @@
-"""Labels that a cluster's owner requires of pods, from a ConfigMap of their own."""
+"""Validates pods against required labels, which the cluster administrator lists in a ConfigMap."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class EnhancedRule(WireStruct):
     name: str = ""
     required_labels: list[str] = []
     namespace_whitelist: list[str] = []
-    """Namespaces that the rule does not hold for."""
+    """Namespaces that the rule does not apply to."""
 
 
 def parse_enhanced_rules(data: Mapping[str, str]) -> tuple[EnhancedRule, ...]:
-    """The rules that are in force, none when they are switched off. Raises ConfigurationError."""
+    """The rules in force, none when they are disabled. Raises ConfigurationError."""
     text = data.get(_RULES)
     try:
         parsed = decode_any(text) if text is not None else []
@@ -38,15 +38,15 @@ def parse_enhanced_rules(data: Mapping[str, str]) -> tuple[EnhancedRule, ...]:
 
 
 class EnhancedRules:
-    """Those that were read last."""
+    """The rules that were read last."""
 
     def __init__(self) -> None:
         self.in_force: tuple[EnhancedRule, ...] = ()
 
     def load(self, data: Mapping[str, str] | None) -> None:
-        """Take over what the ConfigMap says now; None when there is none, which switches the rules off.
+        """Load the rules from the ConfigMap's data; None when it does not exist, which disables the rules.
 
-        Raises ConfigurationError, and keeps the rules that it has.
+        Raises ConfigurationError, and keeps the previous rules.
         """
         self.in_force = parse_enhanced_rules(data) if data is not None else ()
 
@@ -56,7 +56,7 @@ def no_rules() -> tuple[EnhancedRule, ...]:
 
 
 class EnhancedValidation:
-    """``rules`` gives those that are in force, and is asked for every pod."""
+    """``rules`` returns the rules in force, and is called for every pod."""
 
     plugin = "EnhancedValidation"
 
@@ -64,7 +64,7 @@ class EnhancedValidation:
         self._rules = rules
 
     def problems(self, review: PodReview) -> list[str]:
-        """At most one: of the first rule that the pod breaks."""
+        """The problem of the first rule that the pod violates; empty without one."""
         rules = self._rules()
         found = _broken(rules, review.pod, review.namespace)
         before = _broken(rules, review.old, review.namespace) if review.old is not None else []

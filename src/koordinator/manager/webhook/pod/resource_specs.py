@@ -1,9 +1,9 @@
 """Resources in the containers of plain pod documents: translated, normalized, and recorded in an annotation.
 
 CPU and memory of batch and mid pods become the extended resources of their class, so that Kubernetes neither schedules
-nor limits such a pod by native resources. GPU requests are written in the form that the scheduler shares cards by: core
-and memory in percent, and the number of cards. The container runtime interface does not carry extended resources,
-therefore node agents read them from an annotation of the pod.
+nor limits such a pod by native resources. GPU requests are normalised to the form that the scheduler shares cards by:
+core and memory in percent, and the number of cards. CRI does not carry extended resources, so koordlet reads them from
+an annotation of the pod.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ _EXTENDED: Final[Mapping[PriorityClass, Mapping[str, str]]] = {
 
 
 def containers(pod: Document, *lists: str) -> Iterator[Document]:
-    """The containers in these lists of the spec, such as ``initContainers``."""
+    """The containers in the named lists of the spec, such as ``initContainers``."""
     spec = pod.get("spec") or {}
     for name in lists:
         yield from spec.get(name) or ()
 
 
 def listed(container: Document, part: str) -> Document:
-    """The container's requests or limits, for reading."""
+    """The container's requests or limits, read-only."""
     return (container.get("resources") or {}).get(part) or {}
 
 
 def writable(container: Document, part: str) -> Document:
-    """The container's requests or limits, made where they are missing."""
+    """The container's requests or limits to modify, created where they are missing."""
     resources = container.get("resources")
     if resources is None:
         resources = container["resources"] = {}
@@ -70,17 +70,17 @@ def writable(container: Document, part: str) -> Document:
 
 @lru_cache(maxsize=4096)
 def integer_text(amount: int) -> str:
-    """A plain number as Kubernetes writes it: 1000 is ``1k``."""
+    """An integer as Kubernetes formats it: 1000 is ``1k``."""
     return str(Quantity.from_value(amount))
 
 
 def value_of(quantity: Any) -> int:
-    """Whole units, rounded away from zero. Raises QuantityError."""
+    """The quantity in whole units, rounded away from zero. Raises QuantityError."""
     return Quantity.parse(quantity).value
 
 
 def normalise_device_resources(pod: Document) -> None:
-    """Change ``pod`` in place."""
+    """Normalise GPU requests; changes ``pod`` in place."""
     for container in containers(pod, "containers"):
         requests, limits = listed(container, REQUESTS), listed(container, LIMITS)
         if _GPU_RESOURCES.isdisjoint(requests) and _GPU_RESOURCES.isdisjoint(limits):
@@ -110,11 +110,11 @@ def _count_cards(container: Document) -> None:
 
 
 class ExtendedResourceSpecError(KoordinatorError):
-    """An annotation that the pod came with and that cannot be read."""
+    """An annotation of the submitted pod that cannot be read."""
 
 
 def record_extended_resources(pod: Document) -> None:
-    """Set the annotation in place where it does not say already what it should. Raises ExtendedResourceSpecError."""
+    """Set the annotation in place unless it is up to date. Raises ExtendedResourceSpecError."""
     named = {container["name"]: _extended(container) for container in containers(pod, "containers")}
     found = {name: named[name] for name in sorted(named) if named[name]}
     recorded = {"containers": found} if found else {}
@@ -133,7 +133,7 @@ def _amounts(amounts: Document) -> Document:
 
 
 def _current(metadata: Document) -> Document:
-    """What the annotation says, in the form in which it is written."""
+    """The present value of the annotation, normalised to the form in which it is written."""
     text = (metadata.get("annotations") or {}).get(EXTENDED_RESOURCE_SPEC)
     if text is None:
         return {}
@@ -149,7 +149,7 @@ def _current(metadata: Document) -> Document:
 
 
 def translate_resources(pod: Document) -> list[str]:
-    """Change ``pod`` in place, by its priority class as it is now. Returns warnings. Raises DecodeError."""
+    """Translate by the pod's current priority class; changes ``pod`` in place. Returns warnings. Raises DecodeError."""
     names = _EXTENDED.get(_priority_class(pod))
     if names is None:
         return []
@@ -163,7 +163,8 @@ def translate_resources(pod: Document) -> list[str]:
 
 
 def _priority_class(pod: Document) -> PriorityClass:
-    """From those parts of the pod alone that decide about it: to convert the whole takes as long as all the rest."""
+    """The priority class, from the fields that determine it: converting the whole pod takes as long as everything else
+    here."""
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
     read = {
         "metadata": {"labels": metadata.get("labels") or {}},
@@ -188,7 +189,7 @@ def _rename(amounts: Document, names: Mapping[str, str]) -> None:
 
 
 def _request_limits(container: Document, names: Mapping[str, str]) -> None:
-    """What is limited and not requested counts as requested, as for native resources."""
+    """A limit without a request becomes the request, as for native resources."""
     limits = listed(container, LIMITS)
     for name in names.values():
         if name in limits and name not in listed(container, REQUESTS):
@@ -196,7 +197,8 @@ def _request_limits(container: Document, names: Mapping[str, str]) -> None:
 
 
 def _pod_level_warnings(spec: Document, names: Mapping[str, str]) -> list[str]:
-    """Kubernetes takes no extended resources for the pod as a whole, so what stands there cannot be translated."""
+    """Warnings for pod-level resources: Kubernetes has no pod-level extended resources, so these cannot be
+    translated."""
     resources = spec.get("resources") or {}
     native = sorted({name for part in (REQUESTS, LIMITS) for name in resources.get(part) or () if name in names})
     if not native:

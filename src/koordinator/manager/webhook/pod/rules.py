@@ -1,7 +1,8 @@
-"""The checks that a pod must pass: what a check reads and returns, and the checks that need the pod alone.
+"""The checks that a pod must pass: their interface, and the checks that need only the pod.
 
-They are: which quality of service, priority and resources may be combined, and that a pod keeps the first two; GPU
-requests that no card can serve; annotations that only the scheduler gives, to the pods that stand for Reservations.
+They are: which combinations of quality of service, priority and resources are valid, and that the first two are
+immutable; GPU requests that no card can serve; annotations that only the scheduler sets, on the pods that stand for
+Reservations.
 """
 
 from __future__ import annotations
@@ -47,29 +48,29 @@ _RESERVED: Final = (RESERVE_POD,)
 
 @dataclass(frozen=True, slots=True)
 class PodReview:
-    """A pod that is created, or what an update makes of it."""
+    """The request: a pod that is created, or a pod before and after an update."""
 
     pod: Pod
     old: Pod | None
     """None when the pod is created."""
     namespace: str
     dry_run: bool = False
-    """Nothing will be stored, so nothing may be remembered."""
+    """The request will not be persisted, so no state may be kept either."""
 
 
 class PodCheck(Protocol):
-    """One reason for refusing pods."""
+    """One rule that pods must obey."""
 
     plugin: str
     """Its name in metrics."""
 
     def problems(self, review: PodReview) -> Sequence[str]:
-        """What is wrong, in the words that the user sees; nothing for a pod that may pass."""
+        """The error messages for the user; empty for a valid pod."""
         ...
 
 
 def pod_review(request: AdmissionRequest) -> PodReview:
-    """Raises DecodeError for what is no pod."""
+    """Decode the request. Raises DecodeError for an object that is no pod."""
     pod = convert(request.object, Pod)
     return PodReview(
         pod=pod,
@@ -80,18 +81,19 @@ def pod_review(request: AdmissionRequest) -> PodReview:
 
 
 def is_terminating(review: PodReview) -> bool:
-    """Whether the update is one of a pod that is being deleted, such as the removal of a finalizer."""
+    """Whether the update is for a pod that is being deleted, such as the removal of a finalizer."""
     return review.old is not None and review.old.metadata.deletion_timestamp is not None
 
 
 def joined(problems: Sequence[str]) -> str:
-    """As Kubernetes joins errors: each once, in brackets when there are several."""
+    """Joined as Kubernetes joins errors: duplicates removed, in brackets when there are several."""
     distinct = list(dict.fromkeys(problems))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
 def new_problems(found: Sequence[str], before: Sequence[str]) -> list[str]:
-    """Those that the update brings. What was wrong before and stays as it was is no reason to refuse it."""
+    """The problems that the update introduces. A problem that existed before and is unchanged is no reason to refuse
+    it."""
     return [problem for problem in found if problem not in before]
 
 
@@ -99,11 +101,11 @@ def _old_pod(document: Document | None) -> Pod | None:
     return convert(document, Pod) if document is not None else None
 
 
-"""Quality of service -> the priority classes that it cannot have."""
+"""Quality of service -> the priority classes that it cannot be combined with."""
 
 
 class ColocationRules:
-    """``fixed_sub_priority``: the label of the priority within the class cannot change either."""
+    """``fixed_sub_priority``: the label of the priority within the class is immutable as well."""
 
     plugin = "ClusterColocationProfile"
 
@@ -141,7 +143,7 @@ def _combination_problems(pod: Pod) -> Iterator[FieldError]:
 
 
 def _cpu_problems(nanos: int) -> Iterator[FieldError]:
-    """Such a pod gets whole CPUs of its own."""
+    """LSE and LSR pods get exclusive CPUs, so they must request whole ones."""
     if not nanos:
         yield FieldError.required(_REQUESTS, "LSR Pod must declare the requested CPUs")
     elif nanos % _WHOLE_CPU:
@@ -194,7 +196,7 @@ def _of_shared_gpu(requests: ResourceList) -> Iterator[FieldError]:
 
 
 def _indivisible(requests: ResourceList, shared: int) -> Iterator[FieldError]:
-    """Every card of several gives the same share."""
+    """A request for several cards must be divisible by their number."""
     for name, what in ((GPU_CORE, "gpuCore"), (GPU_MEMORY_RATIO, "gpuMemoryRatio")):
         if _value(requests, name) % shared:
             yield _invalid(requests[name], f"the requested {what} must multiple of shared")

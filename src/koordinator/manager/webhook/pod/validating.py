@@ -1,4 +1,4 @@
-"""``/validate-pod``: pods that this project could not treat as their labels promise are refused."""
+"""``/validate-pod``: refuses pods that cannot be treated as their labels promise."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from koordinator.manager.webhook.pod.rules import (
 
 
 class PodRefused(KoordinatorError):
-    """A pod that breaks a rule; the text names the field, and what may stand there."""
+    """A pod that violates a rule; the message names the field, and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodValidationSettings:
-    """Which checks run."""
+    """The checks that run."""
 
     fixed_sub_priority: bool = True
     device_resources: bool = False
@@ -44,9 +44,9 @@ class PodValidationSettings:
 
 
 class PodValidatingHandler:
-    """Runs its checks in order; the first that finds something refuses the pod.
+    """Runs its checks in order; the first that reports a problem refuses the pod.
 
-    ``quota_checks`` run after those of this package that every pod passes and before those behind feature gates.
+    ``quota_checks`` run after the unconditional checks of this package and before those behind feature gates.
     """
 
     path = "/validate-pod"
@@ -71,11 +71,11 @@ class PodValidatingHandler:
         self._steps = steps
 
     def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """Raises PodRefused, and DecodeError for what is no pod."""
+        """Raises PodRefused, and DecodeError for an object that is no pod."""
         if request.resource != "pods" or request.sub_resource or request.operation not in ("CREATE", "UPDATE"):
             return ALLOWED
         review = pod_review(request)
-        # Whatever a pod that goes away breaks, refusing the update would only keep it from going.
+        # Refusing updates of a terminating pod, even an invalid one, would only keep it from terminating.
         if is_terminating(review):
             return ALLOWED
         for check in self._checks:

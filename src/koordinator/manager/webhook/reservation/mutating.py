@@ -1,7 +1,7 @@
-"""``/mutate-reservation``: profiles are applied to a Reservation as to the pods that it is for.
+"""``/mutate-reservation``: applies profiles to a Reservation as to the pods that it is for.
 
-Profiles select Reservations by their labels. Capacity is reserved in the amounts that the template names: nothing is
-translated. The Go type marks no list of its own, but holds a pod template and metadata, whose lists merge as they do in
+Profiles select Reservations by their labels. Capacity is reserved in the resources that the template names: nothing is
+translated. The Go type marks no merge key of its own, but contains a pod template and metadata, whose lists merge as in
 a pod.
 """
 
@@ -38,7 +38,7 @@ def reservation_type() -> ObjectType:
 
 
 def template_pod_spec(reservation: Document) -> Document | None:
-    """The spec of the pods that capacity is reserved for; None without a template."""
+    """The PodSpec of the template; None without a template."""
     template = (reservation.get("spec") or {}).get("template")
     return section(template, "spec") if isinstance(template, dict) else None
 
@@ -48,7 +48,7 @@ def _field(name: str, of: Type) -> Field:
 
 
 class ReservationMutatingHandler:
-    """Changes Reservations when they are created; updates pass as they are."""
+    """Mutates Reservations when they are created; updates pass unchanged."""
 
     path = "/mutate-reservation"
 
@@ -58,7 +58,7 @@ class ReservationMutatingHandler:
         self._steps = steps
 
     def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """Raises ProfileError where a profile that matches cannot be applied, DecodeError without a Reservation."""
+        """Raises ProfileError where a matching profile cannot be applied, DecodeError without a Reservation."""
         if request.resource != "reservations" or request.sub_resource or request.operation != "CREATE":
             return ALLOWED
         reservation = content(request.object)

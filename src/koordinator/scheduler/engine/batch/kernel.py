@@ -1,7 +1,8 @@
-"""What one plugin says of a few rows for many kinds of pods at once: values (rows, kinds) instead of one array a kind.
+"""The results of one plugin on a few rows for many kinds of pods at once: (rows, kinds) instead of one array for each
+kind.
 
-Where many kinds of pods take turns, each of them asks every plugin about the few dozen rows that have changed since it
-was last looked at, and most of that is what numpy costs to be called. To ask once for all of them costs as much.
+Where many kinds of pods alternate, each of them has every plugin evaluate the few dozen rows that have changed since
+its last turn, and most of that time is numpy's overhead per call. One call for all of them costs as much.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 
 
 class BatchKernel(ABC):
-    """Kinds of pods by place: 0, 1, 2 ..."""
+    """The kinds of pods have the slots 0, 1, 2 ..."""
 
     @abstractmethod
     def put(self, slot: int, pod: PodInfo, state: Any) -> None:
-        """The next place is taken by pods like ``pod``; ``state`` is what the plugin has prepared for them."""
+        """Fill the next slot with pods like ``pod``; ``state`` is what the plugin has prepared for them."""
 
     @abstractmethod
     def evaluate(self, rows: Rows) -> Ints:
-        """What the plugin's ``filter`` or ``score`` would say of ``rows``, which ascend; shape (rows, kinds)."""
+        """The results of the plugin's ``filter`` or ``score`` for ``rows``, which ascend; shape (rows, kinds)."""
 
 
 class Slots:
-    """Arrays of which the last axis has an entry for each place, with room for more."""
+    """Arrays whose last axis has an entry for each slot, with spare capacity."""
 
     _FIRST: Final = 16
 
     def __init__(self, **arrays: NDArray[Any]) -> None:
-        """Each array without places yet: shape (..., 0)."""
+        """Each array without slots yet: shape (..., 0)."""
         self._arrays = arrays
         self.count = 0
 

@@ -1,1 +1,1 @@
-"""Gangs: pods that get their nodes together or not at all."""
+"""Coscheduling (gang scheduling): the members of a gang are bound all together, or none of them is."""

@@ -1,7 +1,7 @@
-"""What a gang is declared to be: by the labels and annotations of its pods, or by a PodGroup.
+"""The declaration of a gang: read from the labels and annotations of its pods, or from a PodGroup.
 
-Bad values never make a gang unusable unless nobody could say what was meant: each is replaced by its default and named
-among the declaration's ``problems``.
+An invalid value is replaced by its default and named among the declaration's ``problems``. Only a missing or invalid
+minimum number of members, for which there is no default, leaves the gang undeclared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a gang has that does not say; from the plugin's arguments."""
+    """The values of fields that a gang does not declare; from the plugin's arguments."""
 
     wait_seconds: float = 600.0
     match_policy: str = ONCE_SATISFIED
@@ -43,7 +43,8 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """``group`` is the ids of the gangs that are placed together, sorted, the gang's own among them."""
+    """What a PodGroup or pod declares of its gang. ``group``: the ids of the gangs that are placed together, sorted,
+    the gang's own included."""
 
     min_member: int
     total: int
@@ -52,9 +53,9 @@ class Declaration:
     wait_seconds: float
     group: tuple[str, ...]
     network_topology: TopologySpec | None = None
-    """What the gang asks of the network; None if nothing."""
+    """The gang's network topology requirements; None if it has none."""
     problems: tuple[str, ...] = ()
-    """What could not be understood: the field, its value, what is allowed and what counts instead."""
+    """Invalid values, each with the field, the value, what is allowed and the value used instead."""
 
     @property
     def group_id(self) -> str:
@@ -62,7 +63,7 @@ class Declaration:
 
 
 def gang_name_of(pod: Pod) -> str:
-    """The name of the pod's gang in its namespace; empty for a pod that is in none."""
+    """The name of the pod's gang in its namespace; empty for a pod that is in no gang."""
     labels = pod.metadata.labels
     return (
         labels.get(label_keys.POD_GROUP)
@@ -72,13 +73,14 @@ def gang_name_of(pod: Pod) -> str:
 
 
 def gang_id_of(pod: Pod) -> str:
-    """``namespace/name`` of the pod's gang; empty for a pod that is in none."""
+    """``namespace/name`` of the pod's gang; empty for a pod that is in no gang."""
     name = gang_name_of(pod)
     return f"{pod.metadata.namespace}/{name}" if name else ""
 
 
 def declared_by_pod(pod: Pod, gang_id: str, defaults: Defaults) -> Declaration | str:
-    """What the pod says of its gang; text says why it says nothing: nobody knows how many pods must run together."""
+    """The declaration in the pod's labels and annotations; or, as a text, why its minimum number of members cannot be
+    read."""
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
     key, text = label_keys.DEPRECATED_POD_GROUP_MIN_AVAILABLE, labels.get(label_keys.DEPRECATED_POD_GROUP_MIN_AVAILABLE)
     if not text:
@@ -94,7 +96,7 @@ def declared_by_pod(pod: Pod, gang_id: str, defaults: Defaults) -> Declaration |
 
 
 def declared_by_pod_group(pod_group: PodGroup, defaults: Defaults) -> Declaration:
-    """What the PodGroup says of the gang of its name."""
+    """The declaration of the gang that has the PodGroup's name."""
     seconds = pod_group.spec.schedule_timeout_seconds
     wait_seconds = float(seconds) if seconds is not None and seconds > 0 else defaults.wait_seconds
     metadata = pod_group.metadata
@@ -150,7 +152,7 @@ def _total(annotations: Mapping[str, str], min_member: int, problems: list[str])
 def _one_of(
     annotations: Mapping[str, str], keys: tuple[str, ...], allowed: tuple[str, ...], default: str, problems: list[str]
 ) -> str:
-    """The value of the first key that has one."""
+    """The value of the first of ``keys`` that is set, if allowed; otherwise ``default``."""
     key = next((key for key in keys if annotations.get(key)), None)
     if key is None:
         return default
@@ -179,7 +181,7 @@ def _group(annotations: Mapping[str, str], gang_id: str, problems: list[str]) ->
 
 
 def _int32(text: str) -> int | None:
-    """What Go's ParseInt makes of the text."""
+    """The text as Go's ParseInt parses it, in 32 bits; None if it is not a number."""
     if not _INTEGER.fullmatch(text):
         return None
     number = int(text)

@@ -1,4 +1,4 @@
-"""Gangs, and what becomes of a search for room, in the fields of the original."""
+"""Gangs and the results of job preemption as JSON documents, with the original's fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from koordinator.scheduler.plugins.coscheduling.job_preemption import JobPlan
 
 
 def gang_document(gang: Gang) -> dict[str, Any]:
-    """Its fields are those of the original, and ``problems`` with what the declaration has wrong."""
+    """The gang in the original's fields, plus ``problems``: the invalid values of its declaration."""
     declaration, group = gang.declaration, gang.group
     waiting = {**gang.by_state[MemberState.WAITING], **gang.by_state[MemberState.BINDING]}
     return {
@@ -41,7 +41,7 @@ def _keys(members: Mapping[str, Member]) -> list[str]:
 
 
 def preemption_document(trigger: PodInfo, job: str, plan: JobPlan) -> dict[str, Any]:
-    """How room was looked for, as the original's JobPreemptionState has it, without durations."""
+    """The result of a job preemption, in the fields of the original's JobPreemptionState without the durations."""
     result = plan.result
     nominated = {pod.key: node_name for pod, node_name in result.nominations if node_name}
     if result.nominated_node:

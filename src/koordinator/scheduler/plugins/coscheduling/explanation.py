@@ -1,4 +1,4 @@
-"""What ``koord explain gang`` shows: which members of a group of gangs have a node, and who waits for what."""
+"""What ``koord explain gang`` shows: which members of a group of gangs have a node, and what the others wait for."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def explain_gang(
     finished: Collection[Pod] = (),
     network: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A document for people and programs. ``node_of`` has the node of a member, empty for none; ``finished`` are pods
-    that were members until they finished; ``network`` is about the gang's place there, if it asks for one."""
+    """Return the explanation as a JSON document. ``node_of`` returns the node on which a member is assumed, or "";
+    ``finished`` are pods that were members until they finished; ``network`` explains the placement in the network
+    topology, for a gang that requires one."""
     declaration = gang.declaration
     without_node = [*gang.by_state[MemberState.PENDING].values(), *gang.by_state[MemberState.WAITING].values()]
     return {
@@ -73,7 +74,7 @@ def _gang_of_group(cache: GangCache, id_: str) -> dict[str, Any]:
 
 
 def what_it_waits_for(cache: GangCache, gang: Gang) -> list[str]:
-    """In sentences; empty for a gang of which every member has its node."""
+    """What the gang waits for, in sentences; empty if every member has a node."""
     if not gang.by_state[MemberState.PENDING] and not gang.by_state[MemberState.WAITING]:
         return []
     declaration, group = gang.declaration, gang.group

@@ -1,16 +1,17 @@
-"""Members that were to be bound together and were not, because the scheduler or its leader changed in between.
+"""Interrupted attempts: the scheduler restarted, or another one became the leader, while a gang was being bound.
 
-Nothing but the API remembers such an attempt. Each member that is bound with others bears the id of the group and N,
-the number of those that were allowed to be bound together; its Binding writes both. A pending member was one of them if
+Only the API keeps a record of such an attempt. Each member that is bound with others has annotations with the group's
+id and N, the number of members that were allowed to be bound together; its Binding writes both. A pending member was
+one of them if
 
-1. fewer than N bear that, those of one attempt being the last ones that were bound (N at a time), and
-2. it was there when these were bound: it was not created after the moment of their condition PodScheduled.
+1. fewer than N members have these annotations, the members of one attempt being the last N that were bound, and
+2. it existed when these were bound: it was not created after the time of their condition PodScheduled.
 
-A member that was bound and has gone lowers the number, too, but what replaces it is created later: the gang's match
-policy decides about that one. Both times are the API server's, in whole seconds, so that a pod that replaces another
-within the second of its binding is taken for a partner, which is placed without waiting for others. Members beyond N
-were to be bound with nobody; the policy decides about them as well, unless one of the N has gone: then one of them that
-was there takes its place.
+A member that was bound and then deleted lowers the number, too, but its replacement is created later: the gang's match
+policy decides about the replacement. Both times are the API server's, in whole seconds, so that a pod that replaces
+another within the second of its binding is taken for a partner, which is placed without waiting for others. Members
+beyond N were to be bound by themselves; the policy decides about them as well, unless one of the N has been deleted:
+then one of them that existed at the time takes its place.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from koordinator.scheduler.plugins.coscheduling.gang import Group, Member, Membe
 
 
 class Interruption(NamedTuple):
-    """The uids of the members that were to be bound together: of those that are bound, and of those that still wait.
-    ``total`` is how many they were to be."""
+    """The uids of the members that were to be bound together: ``bound`` are, ``waiting`` are still pending. ``total``
+    is how many were to be bound together."""
 
     bound: frozenset[str] = frozenset()
     waiting: frozenset[str] = frozenset()
@@ -43,8 +44,7 @@ class _Bound(NamedTuple):
 
 
 def interruption(group: Group) -> Interruption:
-    """The attempt to bind members of the group that came to no end, if some of them wait for that; of several the one
-    of which the most are missing."""
+    """The interrupted attempt to bind members of the group, or NONE; of several the one with most members missing."""
     by_count = _bound_by_count(group) if any(gang.by_state[MemberState.BOUND] for gang in group.gangs.values()) else {}
     if not by_count:
         return NONE
@@ -54,14 +54,14 @@ def interruption(group: Group) -> Interruption:
 
 
 def next_wave(group: Group, first: str = "") -> Wave:
-    """The attempt that begins now, with the member ``first``. Those with whom some of its members were to be bound
-    count as its own."""
+    """Return a new wave that begins with the member ``first``. If some of its members belong to an interrupted attempt,
+    the members of that attempt are its partners."""
     wave = Wave(group, deque(_in_turn(group, first)))
     found = interruption(group)
     if not group.together.isdisjoint(wave.todo):
         wave.partners = frozenset(group.together)
     elif found.bound <= group.together:
-        # We have seen all of that attempt to its end.
+        # This process made that attempt and saw it end: it was not interrupted.
         return wave
     wave.partners |= found.bound | found.waiting
     wave.together, wave.left = found.total, found.total - len(found.bound)
@@ -69,8 +69,8 @@ def next_wave(group: Group, first: str = "") -> Wave:
 
 
 def _in_turn(group: Group, first: str) -> list[str]:
-    """The uids of the pending members, as many of each gang as it needs before any that it could do without: these
-    would take the nodes of another gang's."""
+    """The uids of the pending members in the order in which they are tried: first as many of each gang as its minimum
+    needs, then those beyond, which could otherwise take the nodes that another gang of the group needs."""
     needed, others = list[str](), list[str]()
     for gang in (group.gangs[id_] for id_ in group.ids if id_ in group.gangs):
         members = gang.by_state[MemberState.PENDING]
@@ -91,7 +91,8 @@ def _bound_by_count(group: Group) -> dict[int, list[_Bound]]:
 
 
 def _of_count(count: int, bound: list[_Bound], pending: list[Member]) -> Interruption:
-    """``bound`` says that ``count`` were to be bound together, in the order of time."""
+    """The interrupted attempt that allowed ``count`` members to be bound together, or NONE. ``bound``: the members that
+    were bound with that count, in the order of time."""
     times = [each.at for each in bound]
     waiting: set[str] = set()
     most = 0

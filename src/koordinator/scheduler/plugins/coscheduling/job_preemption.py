@@ -1,8 +1,8 @@
-"""Job preemption: which less important pods leave which nodes so that all pending members of a gang group fit at once.
+"""Job preemption: choosing lower-priority victims so that all pending members of a gang group fit at once.
 
 Koordinator 1.8, pkg/scheduler/plugins/coscheduling/core/preemption.go. All or nothing: the members are placed one after
-another in a simulation in which each sees the earlier ones, the victims are reduced to those that have to go, and
-the whole plan is tried once more with just these gone. A plan that cannot place everyone evicts nobody.
+another in a simulation in which each sees the earlier ones, as many victims as possible are reprieved, and the whole
+plan is simulated once more without the remaining victims. A plan that cannot place every member evicts no pod.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PREFIX: Final = "preemption: "
 @dataclass(frozen=True, slots=True)
 class Job:
     """Pods that are placed together: the members of a gang group, or a single pod. ``trigger`` is the pod for which no
-    node was found; it is one of ``pending``. ``waiting`` have a node and wait for the others; by uid, with its name."""
+    node was found; it is one of ``pending``. ``waiting``: uid -> a pod that waits at Permit, and its node's name."""
 
     trigger: PodInfo
     pending: Sequence[PodInfo]
@@ -46,9 +46,10 @@ class Job:
     name: str
     """The id of the gang group, or the key of the pod."""
     in_network: PlaceInNetwork | None = None
-    """Nodes for all of ``pending`` by their place in the network, if that matters to them."""
+    """Plans nodes for all of ``pending`` by the network topology; None if they have no such requirements."""
     statuses: Sequence[NodeStatus] | None = None
-    """Why nodes take no more of them, if that has been found out for all of them at once."""
+    """Why nodes cannot take more members, if that is known for the whole job; otherwise the statuses of the trigger's
+    attempt are used."""
 
     @property
     def uids(self) -> set[str]:
@@ -56,7 +57,7 @@ class Job:
 
 
 class JobPlan(NamedTuple):
-    """``outcome`` is a phrase of which there are few; ``message`` says more."""
+    """``outcome`` is one of a few fixed phrases, used as a metric label; ``message`` has the details."""
 
     outcome: str
     message: str
@@ -66,13 +67,13 @@ class JobPlan(NamedTuple):
 Placements = list[tuple[PodInfo, int]]
 Refusal = Callable[[PodInfo], Reason | None]
 PlaceInNetwork = Callable[[Simulation, Mapping[int, int]], Placements | str]
-"""Called in a simulation without the pods that might leave, with scores of rows: the more important the pods are that
-might leave a row, the less it has. Text says why there is no place."""
+"""Called in a simulation without the potential victims, with a score for each node row: the higher the priorities of
+the potential victims there, the lower. Returns the placements, or as a text why there are none."""
 
 
 class JobPreemption:
-    """``refusal``: why a pod must not be placed on any node as things would be in a simulation, such as for lack of
-    quota."""
+    """Plans the preemption of jobs. ``refusal`` returns why a pod can be placed on no node in the state of a
+    simulation, such as exceeded quota; None if it can."""
 
     def __init__(self, name: str, view: ClusterView, refusal: Refusal) -> None:
         self._name = name
@@ -80,7 +81,7 @@ class JobPreemption:
         self._refusal = refusal
 
     def plan(self, job: Job, attempt: FailedAttempt) -> JobPlan:
-        """Who goes where and who has to leave for that, or why nobody does."""
+        """The nodes of the members and the victims, or why there is no plan."""
         refusal = self._not_eligible(job, attempt)
         if refusal:
             return self.unchanged(job.trigger, refusal, refusal)
@@ -99,18 +100,19 @@ class JobPreemption:
         return JobPlan(SUCCESS, message, self._result(job, placements, victims))
 
     def unchanged(self, pod: PodInfo, outcome: str, message: str) -> JobPlan:
-        """No room is looked for now. A pod that is nominated stays so, and no other plugin is asked for room for it,
-        which would take its nomination back where it finds none."""
+        """The plan without victims for a pod for which preemption is not tried now. The pod keeps its nomination, and
+        the result ends PostFilter: another plugin that finds no node would clear the nomination."""
         nominated = self._view.nominations.node_of(pod.uid) or None
         return JobPlan(outcome, message, PostFilterResult(f"{_PREFIX}{message}", nominated))
 
     def _reasons(self, reasons: Mapping[str, int], tried: int) -> str:
-        """Why ``tried`` nodes cannot take the job."""
+        """The message why preemption does not help on any node; ``tried``: the number of nodes where it was tried."""
         nodes = len(self._view.columns.row_of)
         return preemption_error(nodes, reasons, nodes - tried).removeprefix(_PREFIX)
 
     def _not_helpful(self, job: Job, text: str) -> JobPlan:
-        """Nobody is nominated any more, those that wait included: their nodes are free for others."""
+        """A failed plan, which clears the nominations of all members, the waiting ones included, so that other pods can
+        use their nodes."""
         members = (*job.pending, *(pod for pod, _ in job.waiting.values()))
         cleared = tuple(Nomination(pod, "") for pod in members if self._view.nominations.node_of(pod.uid))
         return JobPlan(_NOT_HELPFUL, text, PostFilterResult(f"{_PREFIX}{text}", "", nominations=cleared))
@@ -118,14 +120,14 @@ class JobPreemption:
     def _result(self, job: Job, placements: Placements, victims: Sequence[PodInfo]) -> PostFilterResult:
         names = self._view.columns.names
         nodes = {pod.uid: Nomination(pod, names[row]) for pod, row in placements}
-        # Those that wait give their nodes up with the attempt, and shall get them again.
+        # Waiting members release their nodes when the attempt ends, so they are nominated to the same nodes.
         nodes.update({uid: Nomination(pod, node_name) for uid, (pod, node_name) in job.waiting.items()})
         own = nodes.pop(job.trigger.uid)
         cause = f"preempting to accommodate higher priority pods, preemptor: {job.name}, triggerPod: {job.trigger.key}"
         return PostFilterResult("", own.node_name, tuple(victims), self._name, tuple(nodes.values()), cause)
 
     def _not_eligible(self, job: Job, attempt: FailedAttempt) -> str:
-        """Why the job may not preempt anybody (now); empty when it may."""
+        """Why the job may not preempt any pod (now); empty if it may."""
         if job.trigger.pod.spec.preemption_policy == "Never":
             return _NEVER
         hopeless = {row for status in _statuses(job, attempt) if status.unresolvable for row in status.rows.tolist()}
@@ -138,19 +140,20 @@ class JobPreemption:
         return ""
 
     def _potential(self, job: Job, row: int) -> list[PodInfo]:
-        """Who might have to leave, in the order in which they are let back."""
+        """The potential victims on a node row, in the order in which they are considered for reprieve."""
         on_node, pseudo_pods = self._view.pods_on[row].values(), self._view.pseudo_pods
         victims = [other for other in on_node if _may_go(other, job) and other.uid not in pseudo_pods]
         return sorted(victims, key=lambda pod: (-pod.priority, _job_of(pod), pod.key))
 
     def _costs(self, rows: Sequence[int], potential: Mapping[int, Sequence[PodInfo]]) -> dict[int, int]:
-        """By row: where nobody has to leave comes first, then where the least important do, then by name."""
+        """Node row -> cost, in ascending order: first nodes without potential victims, then by the ranks of the
+        victims' priorities, then by name."""
         priorities = sorted({pod.priority for victims in potential.values() for pod in victims})
         rank = {priority: number for number, priority in enumerate(priorities)}
         names = self._view.columns.names
 
         def cost(row: int) -> int:
-            # A job that loses one member loses all of them: more members cost no more.
+            # Preempting one member disrupts its whole job: further victims of that job add no cost.
             ranks: dict[str, int] = {}
             for pod in potential.get(row, ()):
                 key = _job_of(pod) or pod.uid
@@ -163,8 +166,8 @@ class JobPreemption:
     def _placed(
         self, job: Job, attempt: FailedAttempt, rows: Mapping[int, int], potential: Mapping[int, Sequence[PodInfo]]
     ) -> tuple[Placements, list[PodInfo]] | Counter[str] | str:
-        """All pending members with their nodes, and the victims; or, when one of them finds no node, on how many nodes
-        it fails for which reason; or why there is no place in the network."""
+        """All pending members with their nodes, and the victims; or, if a member finds no node, reason -> the number of
+        nodes with it; or, as a text, why the network topology has no placement."""
         uids = job.uids
         with attempt.simulate() as simulation:
             simulation.require(lambda pod, row: self._refusal(pod))
@@ -203,8 +206,8 @@ class JobPreemption:
         potential: Mapping[int, Sequence[PodInfo]],
         uids: Collection[str],
     ) -> list[PodInfo]:
-        """Those who cannot be let back, the most important being let back first. All members are there meanwhile, those
-        on other nodes too: they may have a quota in common."""
+        """The potential victims that cannot be reprieved; those of the highest priority are tried first. All members
+        are placed in the simulation meanwhile, also those on other nodes, since they may share a quota."""
         chosen = dict.fromkeys(row for _, row in placements)
         _remove(simulation, [pod for row in chosen for pod in potential.get(row, ())])
         _place_all(simulation, placements, uids)
@@ -248,7 +251,7 @@ def _remove(simulation: Simulation, pods: Iterable[PodInfo]) -> None:
 
 
 def _place(simulation: Simulation, pod: PodInfo, row: int, uids: Collection[str]) -> Failure | Reason | None:
-    """Why the pod cannot be there; nothing has changed then."""
+    """Place the pod in the simulation, or return why it does not fit; then the simulation is unchanged."""
     return simulation.failure(pod, row, ignoring=uids) or simulation.place(pod, row)
 
 

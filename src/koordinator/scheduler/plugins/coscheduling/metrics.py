@@ -16,13 +16,13 @@ from koordinator.scheduler.plugins.coscheduling.gang import Group, MemberState
 _BUCKETS: Final = exponential_buckets(0.001, 2, 15)
 _PREEMPTION_BUCKETS: Final = exponential_buckets(0.001, 2, 20)
 _KEPT_SECONDS: Final = 300.0
-"""How long a series of a job stays that does not try to preempt any more, as in the original: jobs come and go."""
+"""How long the series of a job is kept after its last preemption attempt, as in the original."""
 _STEP: Final = 100
 _LARGEST: Final = 1000
 
 
 class GangMetrics(Collector):
-    """``groups`` are read when they are scraped."""
+    """The metrics of gangs; ``groups`` is called at each scrape."""
 
     def __init__(self, groups: Callable[[], Iterable[Group]]) -> None:
         self._groups = groups
@@ -39,14 +39,14 @@ class GangMetrics(Collector):
             _PREEMPTION_BUCKETS,
         )
         self._preempted: dict[tuple[str, str], float] = {}
-        """When each series was last added to, in seconds of the scheduler's clock; the oldest first."""
+        """Series -> when it was last observed, in seconds of the scheduler's clock; the oldest first."""
 
     def attempt_ended(self, reason: str, members: int, seconds: float) -> None:
-        """An attempt of a group in which so many members were tried."""
+        """Observe an attempt of a group; ``members``: how many members were tried."""
         self._cycles.labels(reason, job_size(members)).observe(seconds)
 
     def preemption_ended(self, job: str, result: str, began: float, now: float) -> None:
-        """Room for a job has been looked for, from ``began`` to ``now`` in seconds of the scheduler's clock."""
+        """Observe a preemption attempt of a job, from ``began`` to ``now`` in seconds of the scheduler's clock."""
         series = job, result
         self._preemptions.labels(*series).observe(now - began)
         self._preempted.pop(series, None)
@@ -66,7 +66,7 @@ class GangMetrics(Collector):
 
 
 def job_size(members: int) -> str:
-    """The range of a hundred in which the number lies, as the label has it."""
+    """The value of the label ``job_size``: the range of a hundred in which the number lies, such as "101-200"."""
     if not members:
         return "0"
     if members > _LARGEST:

@@ -21,7 +21,7 @@ from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, MemberState
 
 _GATHERING: Final = 0.5
-"""Seconds in which changes gather: most come in bursts, and each would be a request."""
+"""Seconds for which changes are batched before they are written: most come in bursts, and each write is a request."""
 _IDLE: Final = 60.0
 _ENDED: Final = (phases.FINISHED, phases.FAILED)
 _FORGOTTEN: Final = timedelta(hours=48)
@@ -29,7 +29,7 @@ _NOBODY: Final[Mapping[str, Pod]] = MappingProxyType({})
 
 
 class FinishedMembers:
-    """Pods of gangs that have finished: they are members no more, but count for what the PodGroup has come to."""
+    """Finished pods of gangs: they are no longer members, but count in the status of the PodGroup."""
 
     def __init__(self) -> None:
         self._by_gang: dict[str, dict[str, Pod]] = {}
@@ -40,18 +40,19 @@ class FinishedMembers:
             self._by_gang.setdefault(gang_id, {})[pod.metadata.uid] = pod
 
     def remove(self, pod: Pod) -> None:
-        """The pod that had finished is gone."""
+        """The finished pod was deleted."""
         found = self._by_gang.get(gang_id_of(pod), {})
         if found.pop(pod.metadata.uid, None) is not None and not found:
             del self._by_gang[gang_id_of(pod)]
 
     def of(self, gang_id: str) -> Mapping[str, Pod]:
-        """Those of a gang, by uid."""
+        """The finished pods of a gang, by uid."""
         return self._by_gang.get(gang_id, _NOBODY)
 
 
 class PodGroupController:
-    """Writes what has changed, one PodGroup after another. ``changed`` is ids of gangs that somebody adds."""
+    """Patches the status of changed PodGroups, one after another. ``changed``: ids of gangs, which the event handlers
+    add and the controller clears."""
 
     name = "PodGroupController"
 
@@ -72,7 +73,7 @@ class PodGroupController:
         self._now = now
 
     async def run(self) -> None:
-        """Until cancelled, or until something could not be written: it begins anew then, with all PodGroups."""
+        """Run until cancelled, or until a write fails: then the caller runs it again, beginning with all PodGroups."""
         self._changed.update(self._pod_groups())
         while True:
             if not self._changed:
@@ -85,7 +86,7 @@ class PodGroupController:
                 try:
                     await self._write(gang_id)
                 except KoordinatorError as error:
-                    # One that the server refuses must not keep the others from being written.
+                    # A patch that the API server rejects must not keep the others from being written.
                     errors.append(error)
             if errors:
                 raise errors[0]
@@ -104,7 +105,7 @@ class PodGroupController:
 def observed_status(
     pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod] = _NOBODY
 ) -> PodGroupStatus:
-    """The status after which nothing more follows: a phase that would be left at once is not written."""
+    """The final status that repeated ``next_status`` reaches: a phase that would be left at once is not written."""
     seen = [pod_group.status]
     while (status := next_status(msgspec.structs.replace(pod_group, status=seen[-1]), gang, now, finished)) not in seen:
         seen.append(status)
@@ -114,14 +115,14 @@ def observed_status(
 def next_status(
     pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod] = _NOBODY
 ) -> PodGroupStatus:
-    """The status that follows from the present one, the gang's members and those of them that have ``finished``;
-    Koordinator 1.8, pkg/scheduler/plugins/coscheduling/controller."""
+    """The next status, from the current one, the gang's members and its ``finished`` pods by uid; Koordinator 1.8,
+    pkg/scheduler/plugins/coscheduling/controller."""
     status, minimum = pod_group.status, pod_group.spec.min_member
     if status.phase in _ENDED or _is_forgotten(pod_group):
         return status
     if not status.phase:
         return msgspec.structs.replace(status, phase=phases.PENDING)
-    # Who has just finished may be shown in both ways: the two are watched apart.
+    # A pod that has just finished may be in both: active and finished pods come by separate watches.
     pods = {**{uid: member.pod for uid, member in gang.members.items()}, **finished}
     if status.phase == phases.PENDING:
         if len(pods) < minimum or minimum <= 0:
@@ -136,7 +137,7 @@ def next_status(
 def _counted(
     status: PodGroupStatus, minimum: int, pods: Collection[Pod], scheduled: int, now: datetime
 ) -> PodGroupStatus:
-    """Later rules win over earlier ones."""
+    """The status by the counts of pods; later rules override earlier ones."""
     by_phase = Counter(pod.status.phase for pod in pods)
     running, succeeded, failed = by_phase["Running"], by_phase["Succeeded"], by_phase["Failed"]
     started = status.schedule_start_time
@@ -154,7 +155,7 @@ def _counted(
 
 
 def _owners(pods: Iterable[Pod]) -> str:
-    """Who owns the first pod that has an owner."""
+    """The owners of the first pod that has any, as ``namespace/name``, separated by commas; empty if none has."""
     for pod in pods:
         metadata = pod.metadata
         if metadata.owner_references:
@@ -163,7 +164,7 @@ def _owners(pods: Iterable[Pod]) -> str:
 
 
 def _is_forgotten(pod_group: PodGroup) -> bool:
-    """It was created long before its members, which never ran."""
+    """Whether it was created more than 48 hours before its members were scheduled, and none of them runs."""
     status, created = pod_group.status, pod_group.metadata.creation_timestamp
     if status.schedule_start_time is None or created is None:
         return False
@@ -172,7 +173,7 @@ def _is_forgotten(pod_group: PodGroup) -> bool:
 
 
 def _difference(before: PodGroupStatus, after: PodGroupStatus) -> dict[str, Any]:
-    """The fields that differ, as a merge patch has them."""
+    """The merge patch of the fields that differ."""
     names = {
         "phase": "phase",
         "occupied_by": "occupiedBy",

@@ -1,1 +1,1 @@
-"""DefaultPreemption: room for an important pod at the cost of less important ones."""
+"""DefaultPreemption: evicts lower-priority pods so that a pod of higher priority fits."""

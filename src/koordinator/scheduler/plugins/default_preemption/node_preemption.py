@@ -1,7 +1,7 @@
-"""Which less important pods are evicted from one node so that a pod fits there.
+"""Chooses a node, and the lower-priority victims on it, so that a pod fits there.
 
-Kubernetes 1.35, pkg/scheduler/framework/preemption: of the nodes where eviction may help, at least so many as the
-arguments say are tried, from a random one on, and the one where it hurts least is chosen.
+Kubernetes 1.35, pkg/scheduler/framework/preemption: of the nodes where preemption may help, at least as many candidates
+as the arguments say are collected, starting from another node each time, and the one with the least harm is chosen.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _SHIFT: Final = 2**31
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node and those who would have to leave it, the most important first."""
+    """A node row and its victims, the most important first."""
 
     row: int
     victims: tuple[PodInfo, ...]
     violations: int
-    """How many of them a disruption budget protects."""
+    """How many victims violate a PodDisruptionBudget."""
     harm: tuple[int, int, int, int, float]
-    """The less, the better: see ``harm_of``."""
+    """The sort key of candidates, lower is better: see ``harm_of``."""
 
 
 def select_victims(
     attempt: FailedAttempt, row: int, potential: Sequence[PodInfo], budgets: Sequence[PodDisruptionBudget]
 ) -> Candidate | None:
-    """Take all of ``potential`` off, then let them back one by one, protected ones and important ones first, as long as
-    the pod still fits. None when it does not even fit without all of them."""
+    """Remove all ``potential`` victims, then reprieve them one by one as long as the pod still fits: first those
+    protected by a budget, each by importance. None if the pod does not fit without all of them."""
     protected, others = by_protection(sorted(potential, key=importance), budgets)
     victims = attempt.reprieve(row, (*protected, *others))
     if victims is None:
@@ -53,33 +53,33 @@ def select_victims(
 
 
 def harm_of(victims: Sequence[PodInfo], violations: int) -> tuple[int, int, int, int, float]:
-    """What counts, the most important first: protected victims, how important the most important victim is, the sum of
-    all priorities, the number of victims, and last for how long the most important ones have run: the shorter, the
-    better."""
+    """The sort key of candidates, in this order: the number of budget violations, the highest priority of a victim, the
+    sum of the priorities, the number of victims, and the start time of the longest-running victim of the highest
+    priority, a later one being better."""
     if not victims:
         return violations, 0, 0, 0, 0.0
     priorities = [victim.priority for victim in victims]
     highest = max(priorities)
-    # Priorities may be negative: shifted, so that many of them never weigh less than few.
+    # Priorities may be negative: they are shifted so that more victims never sum up to less.
     total = sum(priorities) + _SHIFT * len(priorities)
     started = min([start_of(victim) for victim in victims if victim.priority == highest])
     return violations, highest, total, len(priorities), -started.timestamp()
 
 
 def importance(pod: PodInfo) -> tuple[int, datetime]:
-    """Sorts the most important first: higher priority, then earlier start; what has not started counts as last."""
+    """A sort key, the most important first: higher priority, then earlier start; pods not started come last."""
     return -pod.priority, start_of(pod)
 
 
 def start_of(pod: PodInfo) -> datetime:
-    """When the pod began to run; the end of time if it has not."""
+    """The pod's start time; the latest possible time if it has not started."""
     return pod.pod.status.start_time or _LAST
 
 
 def by_protection(
     pods: Iterable[PodInfo], budgets: Sequence[PodDisruptionBudget]
 ) -> tuple[list[PodInfo], list[PodInfo]]:
-    """Those whose eviction a budget would not allow any more when the earlier ones had gone, and all others."""
+    """The pods whose eviction, after that of the earlier ones, would violate a budget; and all others."""
     allowed = [budget.status.disruptions_allowed for budget in budgets]
     protected: list[PodInfo] = []
     others: list[PodInfo] = []
@@ -93,7 +93,8 @@ def by_protection(
 
 
 def _budgets_of(pod: PodInfo, budgets: Sequence[PodDisruptionBudget]) -> list[int]:
-    """The budgets that the pod counts against: not those that know of its eviction already."""
+    """The indices of the budgets that the pod's eviction counts against, without those that list it as disrupted
+    already."""
     metadata = pod.pod.metadata
     if not metadata.labels:
         return []
@@ -107,7 +108,7 @@ def _budgets_of(pod: PodInfo, budgets: Sequence[PodDisruptionBudget]) -> list[in
 
 
 def protects(budget: PodDisruptionBudget, pod: PodInfo) -> bool:
-    """Whether the budget's selector matches; an empty one, or one that cannot be read, matches nothing."""
+    """Whether the budget's selector matches the pod; an empty or invalid selector matches nothing."""
     selector = budget.spec.selector
     if selector is None or not (selector.match_labels or selector.match_expressions):
         return False
@@ -125,9 +126,10 @@ _HARM: Final = attrgetter("harm")
 
 
 class NodePreemption:
-    """For the plugin ``name``. ``may_go``: whether a pod that is less important may be a victim at all.
+    """Plans preemption for the plugin ``name``. ``may_go`` returns whether a pod of lower priority may be a victim.
 
-    Of nodes where it may help, at least ``percentage`` of all, and ``absolute`` many, are tried."""
+    At least ``percentage`` of the nodes where preemption may help, and at least ``absolute``, are collected as
+    candidates, if there are as many."""
 
     def __init__(
         self, name: str, view: ClusterView, percentage: int, absolute: int, may_go: Callable[[PodInfo], bool]
@@ -140,7 +142,7 @@ class NodePreemption:
         self._start = 0
 
     def plan(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
-        """Who leaves which node, or why nobody does."""
+        """The node with its victims, or why there is no plan."""
         refusal = self._not_eligible(pod, attempt)
         if refusal:
             return PostFilterResult(f"preemption: {refusal}")
@@ -157,7 +159,7 @@ class NodePreemption:
         return PostFilterResult(preemption_error(nodes, refusals, nodes - len(hopeful)), nominated_node="")
 
     def _not_eligible(self, pod: PodInfo, attempt: FailedAttempt) -> str:
-        """Why the pod may not preempt anybody (now); empty when it may."""
+        """Why the pod may not preempt any pod (now); empty if it may."""
         if pod.pod.spec.preemption_policy == "Never":
             return _NEVER
         row = self._view.columns.row_of.get(self._view.nominations.node_of(pod.uid))
@@ -169,7 +171,7 @@ class NodePreemption:
         return _LEAVING if any(other.priority < pod.priority and is_preempted(other) for other in on_node) else ""
 
     def _candidates(self, pod: PodInfo, attempt: FailedAttempt, rows: Sequence[int]) -> list[Candidate]:
-        """Nodes with their victims, enough of them to choose from."""
+        """Candidates, those without budget violations first; the search stops when there are enough."""
         budgets = list(self._view.objects_of(POD_DISRUPTION_BUDGETS).values())
         key = (
             _VICTIMS,
@@ -200,15 +202,16 @@ class NodePreemption:
         return found if found is not None and found.victims else None
 
     def _why_not(self, pod: PodInfo, attempt: FailedAttempt, row: int) -> tuple[str, ...]:
-        """Asked only when there is no candidate at all: finding the reasons costs more than seeing that there are
-        some."""
+        """The reasons why preemption does not help on a node. Called only if there is no candidate at all, since
+        finding all reasons costs more than finding that there is one."""
         potential = self._potential(pod, row)
         if not potential:
             return (NO_VICTIMS,)
         return tuple(reason.text for reason in attempt.reasons(row, potential))
 
     def _potential(self, pod: PodInfo, row: int) -> list[PodInfo]:
-        """Who might have to go; what stands for a Reservation cannot be evicted, however unimportant it is."""
+        """The potential victims on a node row, without pseudo pods, which represent Reservations and cannot be
+        evicted."""
         pseudo_pods = self._view.pseudo_pods
         less_important = [other for other in self._view.pods_on[row].values() if other.priority < pod.priority]
         return [other for other in less_important if other.uid not in pseudo_pods and self._may_go(other)]
@@ -220,5 +223,5 @@ class NodePreemption:
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate:
-    """The one that hurts least; among equals the first."""
+    """The candidate with the least harm; among equals the first."""
     return min(candidates, key=_HARM)

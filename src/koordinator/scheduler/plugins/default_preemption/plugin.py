@@ -1,4 +1,4 @@
-"""DefaultPreemption: a pod that fits nowhere makes less important pods leave the node where that hurts least."""
+"""The DefaultPreemption plugin: for a pod that fits on no node, it evicts lower-priority pods from one node."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ class DefaultPreemption(PostFilterPlugin):
 
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
         if pod.uid in self.view.pseudo_pods:
-            # What stands for a Reservation preempts by that one's own plugin, if that is enabled to.
+            # For a pseudo pod, which represents a Reservation, the Reservation plugin preempts, if enabled.
             return NO_PLAN
         return self._preemption.plan(pod, attempt)

@@ -1,1 +1,2 @@
-"""ElasticQuota: every pod is admitted against its quota's present share of the cluster."""
+"""ElasticQuota: a pod is admitted if its request fits in its quota's runtime, the quota's current share of the
+cluster."""

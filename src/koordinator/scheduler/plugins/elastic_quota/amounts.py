@@ -1,4 +1,5 @@
-"""Amounts of resources as quotas count them: integers by name, CPU in thousandths, everything else in whole units."""
+"""Amounts of resources as quotas count them: resource name -> integer, in milli-CPUs for CPU, in whole units for
+others."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ NOTHING: Final[Mapping[str, int]] = {}
 
 
 def from_wire(resources: ResourceList) -> Amounts:
-    """Rounded up, as the original counts."""
+    """The amounts of a ResourceList, rounded up as in the original."""
     return {name: quantity.milli if name == CPU else quantity.value for name, quantity in resources.items()}
 
 
 def to_wire(amounts: Mapping[str, int]) -> ResourceList:
-    """In the formats of the original: memory with binary suffixes, all else decimal; sorted by name."""
+    """The ResourceList sorted by name, in the original's formats: memory with binary suffixes, all else decimal."""
     return {name: _quantity(name, amounts[name]) for name in sorted(amounts)}
 
 
@@ -30,7 +31,7 @@ def _quantity(name: str, amount: int) -> Quantity:
 
 
 def printed(resources: ResourceList) -> str:
-    """``cpu:4,memory:8Gi``, as the original writes lists into messages."""
+    """``cpu:4,memory:8Gi``, the original's format of a ResourceList in messages."""
     return ",".join(sorted(f"{name}:{quantity}" for name, quantity in resources.items())) or "<empty>"
 
 
@@ -48,7 +49,7 @@ def summed(parts: Iterable[Mapping[str, int]]) -> Amounts:
 
 
 def less(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
-    """With the names of both; may be negative."""
+    """``left`` minus ``right`` for the names of both; may be negative."""
     return {name: left.get(name, 0) - right.get(name, 0) for name in {**left, **right}}
 
 
@@ -57,17 +58,17 @@ def masked(amounts: Mapping[str, int], names: Collection[str]) -> Amounts:
 
 
 def larger(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
-    """The larger of both for each name that either has; what one lacks is 0 there."""
+    """The maximum of both for each name in either; a missing name counts as 0."""
     return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
 
 
 def limited(amounts: Mapping[str, int], limit: Mapping[str, int]) -> Amounts:
-    """At most ``limit``; a name that it lacks is not limited."""
+    """``amounts`` cut to ``limit``; a name missing in ``limit`` is not limited."""
     return {name: min(amount, limit.get(name, amount)) for name, amount in amounts.items()}
 
 
 def exceeding(amounts: Mapping[str, int], limit: Mapping[str, int]) -> list[str]:
-    """The names of which there is more than ``limit`` allows, sorted; a name that it lacks is not limited."""
+    """The names whose amounts exceed ``limit``, sorted; a name missing in ``limit`` is not limited."""
     return sorted([name for name, amount in amounts.items() if amount > limit.get(name, amount)])
 
 

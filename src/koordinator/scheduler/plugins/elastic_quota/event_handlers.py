@@ -1,4 +1,5 @@
-"""Keeps the accounts current: what the cluster's events mean for quotas. One for all profiles with equal settings."""
+"""The event handlers of ElasticQuota, which update the accounts. All profiles with equal settings share one
+instance."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ _AT_ONCE: Final = float("-inf")
 
 
 class QuotaEventHandlers(EventHandler):
-    """``on_relief`` is called when a quota may admit more than before, other than by a pod that leaves its node, of
-    which everybody hears."""
+    """Updates the accounts. ``on_relief`` is called when a quota may admit more than before, unless because an assigned
+    pod was deleted: plugins get an event for that anyway."""
 
     handles_status_updates = False
 
@@ -37,11 +38,11 @@ class QuotaEventHandlers(EventHandler):
         self.on_relief: Callable[[], None] | None = None
         self._view = view
         self._leaving: list[tuple[float, str]] = []
-        """A heap of pods that are being deleted: since when they do not count, and the uid."""
+        """A heap of terminating pods: when they stop counting, in seconds since the epoch, and the uid."""
         self._is_relieved = False
-        """Whether pods have become overdue, and nobody has been told."""
+        """Whether overdue pods stopped counting since the last call of ``take_relief``."""
         self._unknown: set[str] = set()
-        """Pods that a simulation, or the beginning of a binding, has put on a node before the API has shown them."""
+        """The uids of pods that were placed on a node, in a simulation or by assuming them, before their API event."""
 
     def on_node(self, row: int, node: Node) -> None:
         if self.accounts.set_node(node.metadata.name, from_wire(node.status.allocatable)):
@@ -95,20 +96,20 @@ class QuotaEventHandlers(EventHandler):
             self._count(pod, is_assigned=False)
 
     def forget_overdue(self, now: datetime) -> None:
-        """Pods that time alone has made overdue count no more."""
+        """Stop counting terminating pods that became overdue by ``now``."""
         while self._leaving and self._leaving[0][0] <= now.timestamp():
             _, uid = heappop(self._leaving)
             self._is_relieved |= self.accounts.remove_pod(uid) is not None
 
     @property
     def next_overdue(self) -> float | None:
-        """When that may admit other pods next, in seconds since the epoch."""
+        """When an overdue pod next lets its quota admit others, in seconds since the epoch; None if never."""
         if self._is_relieved:
             return 0.0
         return self._leaving[0][0] if self._leaving else None
 
     def take_relief(self, now: datetime) -> bool:
-        """Whether it may have, by now and since this was asked last."""
+        """Whether pods became overdue by ``now`` and since the last call, so that quotas may admit others."""
         self.forget_overdue(now)
         relieved, self._is_relieved = self._is_relieved, False
         return relieved
@@ -137,7 +138,7 @@ class QuotaEventHandlers(EventHandler):
 
 
 def request_of(pod: PodInfo, view: ClusterView) -> Amounts:
-    """What the pod requests, by the names of resources."""
+    """The pod's request by resource name."""
     known: Amounts | None = pod.memo.get(_MEMO)
     if known is None:
         name, amounts = view.columns.resources.name, pod.request.amounts
@@ -149,8 +150,8 @@ def request_of(pod: PodInfo, view: ClusterView) -> Amounts:
 
 
 def counts_until(pod: Pod, gates: frozenset[str]) -> float | None:
-    """When the pod counts no more, in seconds since the epoch, if it is being deleted and a gate says so; None: it
-    counts as long as it is there."""
+    """When a terminating pod stops counting by the feature gates, in seconds since the epoch; None: it counts until it
+    is deleted."""
     metadata = pod.metadata
     if metadata.deletion_timestamp is None:
         return None
@@ -158,10 +159,10 @@ def counts_until(pod: Pod, gates: frozenset[str]) -> float | None:
         return _AT_ONCE
     if IGNORE_OVERDUE not in gates:
         return None
-    # The deletionTimestamp has the grace period in it already; the original adds it once more.
+    # The deletionTimestamp includes the grace period already; the original adds it once more.
     return metadata.deletion_timestamp.timestamp() + (metadata.deletion_grace_period_seconds or 0)
 
 
 def is_non_preemptible(pod: Pod) -> bool:
-    """It counts against what its quota is guaranteed, and is never a victim."""
+    """Whether the pod must fit in its quota's min, and is never a victim."""
     return pod.metadata.labels.get(label_keys.QUOTA_PREEMPTIBLE) == "false"

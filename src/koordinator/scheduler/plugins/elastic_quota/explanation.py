@@ -1,4 +1,5 @@
-"""What ``koord explain quota`` shows: where each number of a quota comes from, who lends to whom, and who is next."""
+"""What ``koord explain quota`` shows: the source of each number of a quota, which siblings lend and borrow, and which
+pod is admitted next."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _WAITING_SHOWN: Final = 10
 
 
 def explain_quota(accounts: Accounts, name: str, rules: AdmissionRules) -> dict[str, Any] | None:
-    """A document for people and programs; None for a quota that nobody knows."""
+    """The explanation as a JSON document; None for an unknown quota."""
     forest = accounts.forest
     node = forest.nodes.get(name)
     if node is None:
@@ -50,7 +51,7 @@ def _resource(forest: Forest, node: QuotaNode, limit: Mapping[str, int], key: st
 
 
 def _why(forest: Forest, node: QuotaNode, key: str) -> str:
-    """Where the present share comes from, in a sentence."""
+    """The explanation of the quota's current share of a resource, as a sentence."""
     if node.detached:
         return f"no pod is admitted: {node.detached}"
     parent = node.parent
@@ -70,7 +71,7 @@ def _why(forest: Forest, node: QuotaNode, key: str) -> str:
 
 
 def _siblings(forest: Forest, node: QuotaNode) -> list[dict[str, Any]]:
-    """What those that share with the quota lend, and use beyond their mins."""
+    """What each child of the quota's parent lends, and borrows beyond its min."""
     if node.parent is None or node.is_outside:
         return []
     found = []
@@ -84,7 +85,7 @@ def _siblings(forest: Forest, node: QuotaNode) -> list[dict[str, Any]]:
 
 
 def _next(accounts: Accounts, node: QuotaNode, waiting: Iterable[CountedPod], rules: AdmissionRules) -> str:
-    """The pod that the quota would admit now: the most important first, among equals by name."""
+    """The key of the first pod in ``waiting`` that the quota would admit now; empty if none."""
     for pod in waiting:
         if _refusal(accounts, node, pod, rules) is None:
             return pod.key

@@ -1,8 +1,8 @@
-"""The trees of quotas with what they request, use and may use: sums upwards, shares downwards.
+"""The quota trees with what each quota requests, uses and may use: sums go upwards, shares downwards.
 
-Sums are kept as pods come and go; shares are computed when somebody asks, and only where something below the parent has
-changed since. Whatever the order of events was, the numbers are those of a forest that is built anew from the same
-quotas and pods.
+Sums are updated as pods are added and removed. Shares are computed when they are read, and only for parents below which
+something has changed since. Whatever the order of events was, the amounts equal those of a forest that is rebuilt from
+the same quotas and pods.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from koordinator.scheduler.plugins.elastic_quota.sharing import Claim, scaled_mi
 from koordinator.scheduler.plugins.elastic_quota.specification import QuotaSpecification
 
 OUTSIDE: Final = (DEFAULT_QUOTA, SYSTEM_QUOTA)
-"""The quotas that share nothing: what they use is taken off what the others share."""
+"""The quotas that do not take part in sharing: what they use is subtracted from what the others share."""
 
 
 @dataclass(slots=True, eq=False)
 class Counts:
-    """Of pods, by resource. ``used`` is what assigned pods request."""
+    """The summed requests of pods by resource. ``used`` sums assigned pods only."""
 
     request: Amounts = field(default_factory=dict)
     used: Amounts = field(default_factory=dict)
@@ -56,22 +56,22 @@ class Counts:
 
 @dataclass(slots=True, eq=False)
 class QuotaNode:
-    """One quota in its tree. ``own`` counts its own pods, ``total`` those of its descendants, too."""
+    """One quota in its tree. ``own`` counts its own pods, ``total`` also those of its descendants."""
 
     specification: QuotaSpecification
     parent: QuotaNode | None = None
     children: list[QuotaNode] = field(default_factory=list)
-    """Those that share, by name."""
+    """The children that take part in sharing, in the order of their names."""
     own: Counts = field(default_factory=Counts)
     total: Counts = field(default_factory=Counts)
     child_request: Amounts = field(default_factory=dict)
-    """What its pods and its children ask for, before what it keeps for itself."""
+    """The request of its pods and its children, before it is raised to the min of a quota that lends nothing."""
     keys: frozenset[str] = frozenset()
     """The resources that its children share."""
     detached: str = ""
-    """Why the quota belongs to no tree."""
+    """Why the quota belongs to no tree; empty if it does."""
     version: int = 0
-    """Goes up whenever the shares of its children may be others."""
+    """Increases whenever the shares of its children may have changed."""
     _shares: tuple[int, Mapping[str, int], dict[str, Amounts]] | None = None
 
     @property
@@ -84,28 +84,29 @@ class QuotaNode:
 
     @property
     def request(self) -> Amounts:
-        """What counts as requested: a quota that lends nothing asks for its min at least."""
+        """The request by which shares are computed; that of a quota that lends nothing is at least its min."""
         return self.total.request
 
     @property
     def limited_request(self) -> Amounts:
-        """As much of it as may ever be given."""
+        """The request, limited to the quota's max."""
         return limited(self.total.request, self.specification.max)
 
     def ancestors(self) -> Iterator[QuotaNode]:
-        """From its parent up to the root, the root included."""
+        """The ancestors from its parent up to the root, the root included."""
         node = self.parent
         while node is not None:
             yield node
             node = node.parent
 
     def touch(self) -> None:
-        """Something that the shares of its children follow from has changed."""
+        """Invalidate the shares of its children."""
         self.version += 1
 
 
 class Forest:
-    """``specifications`` by name; ``own`` counts the pods of each quota by its name, unmasked."""
+    """All quota trees. ``own``: quota name -> counts of its own pods, including resources that its max does not
+    name."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class Forest:
         self.nodes: dict[str, QuotaNode] = {}
         """Every quota but the roots, by name."""
         self.roots: dict[str, QuotaNode] = {}
-        """By the id of the tree; "" is the default tree."""
+        """The roots by tree id; "" is the default tree."""
         self._available: Mapping[str, int] = NOTHING
         self._guaranteed: dict[str, Amounts] = {}
         self._allocated: dict[str, Amounts] = {}
@@ -210,11 +211,11 @@ class Forest:
         return dict(child_request) if self.lends(node) else larger(child_request, node.specification.min)
 
     def lends(self, node: QuotaNode) -> bool:
-        """Whether others may use what the quota is entitled to and does not request."""
+        """Whether other quotas may use the part of the quota's min that it does not request."""
         return node.specification.lends and not self._guarantees_usage
 
     def count(self, name: str, change: Counts, times: int = 1) -> None:
-        """Pods of the quota are new, gone or other than they were."""
+        """Add ``times`` (1 or -1) ``change`` to the counts of the quota and of its ancestors."""
         node = self.nodes[name]
         change = change.masked(node.specification.max)
         node.own.add(change, times)
@@ -231,7 +232,8 @@ class Forest:
             at = at.parent
 
     def _pass_up(self, node: QuotaNode, change: Amounts) -> Amounts:
-        """Count a changed request; returns what of it the parent sees."""
+        """Add ``change`` to the node's request. Return by how much its limited request, which the parent sums,
+        changed."""
         if node.parent is None:
             add(node.total.request, change)
             return change
@@ -247,7 +249,7 @@ class Forest:
 
     @property
     def available(self) -> Mapping[str, int]:
-        """What all nodes of the cluster have."""
+        """The summed allocatable of all nodes."""
         return self._available
 
     @available.setter
@@ -255,8 +257,8 @@ class Forest:
         self._available = amounts
 
     def total_of(self, tree: str) -> Amounts:
-        """What the quotas of a tree share: for the default tree the cluster without what other trees have, and without
-        what the default and the system quota use."""
+        """What the quotas of a tree share: for the default tree the cluster's allocatable minus the totals of other
+        trees, and minus what the default and the system quota use."""
         if tree:
             totals = [
                 dict(node.specification.tree_total or {}) for node in self._tree_roots() if self._is_of(node, tree)
@@ -279,8 +281,8 @@ class Forest:
         return self.tree_of(node.specification) == tree
 
     def runtime(self, node: QuotaNode) -> Mapping[str, int]:
-        """What the quota and its descendants may use at present, of the resources that its parent shares; for the
-        default and the system quota their max; empty for one that belongs to no tree."""
+        """The runtime of the quota: what it and its descendants may use now, of the resources that its parent shares;
+        for the default and the system quota their max; empty for a quota that belongs to no tree."""
         if node.parent is None:
             return NOTHING if node.detached else self.total_of(node.specification.tree)
         if node.is_outside:
@@ -288,11 +290,11 @@ class Forest:
         return self._shares(node.parent)[node.name]
 
     def limit(self, node: QuotaNode) -> Amounts:
-        """``runtime``, and the max of what the parent does not share."""
+        """``runtime``, and the max of resources that the parent does not share."""
         return {**node.specification.max, **self.runtime(node)}
 
     def floor(self, node: QuotaNode) -> Amounts:
-        """The min that counts at present: all of it, or its part of what its parent has."""
+        """The current min: the full min, or scaled down if the parent has less than its children's mins together."""
         parent = node.parent
         if parent is None or not self._scales_min:
             return dict(node.specification.min)
@@ -336,12 +338,12 @@ class Forest:
     # What is guaranteed (gate ElasticQuotaGuaranteeUsage).
 
     def guaranteed(self, node: QuotaNode) -> Amounts:
-        """At least its min, and never less than what is allocated. Nothing without the gate."""
+        """The larger of the quota's min and what is allocated; empty without the gate."""
         self._refresh_guarantees()
         return self._guaranteed.get(node.name, {})
 
     def allocated(self, node: QuotaNode) -> Amounts:
-        """What its own pods use, and what its children are guaranteed. Nothing without the gate."""
+        """What its own pods use plus what its children are guaranteed; empty without the gate."""
         self._refresh_guarantees()
         return self._allocated.get(node.name, {})
 

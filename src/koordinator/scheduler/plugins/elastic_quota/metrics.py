@@ -1,4 +1,4 @@
-"""The gauges of all quotas, made when they are scraped, so that a quota that is gone leaves none behind."""
+"""The gauges of all quotas, computed at each scrape, so that a deleted quota leaves none behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LABELS: Final = ("name", "resource", "tree", "is_parent", "parent", "field")
 
 
 class QuotaGauges(Collector):
-    """CPU in thousandths."""
+    """The amounts of all quotas by field and resource; CPU in milli-CPUs."""
 
     def __init__(self, accounts: Callable[[], Accounts]) -> None:
         self._accounts = accounts

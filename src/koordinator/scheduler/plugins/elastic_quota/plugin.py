@@ -1,7 +1,7 @@
-"""ElasticQuota: a pod is admitted if its quota's present share has room for it.
+"""The ElasticQuota plugin: PreFilter rejects a pod that does not fit in its quota's runtime, its current share.
 
-The share of a quota follows from what all quotas are guaranteed and request (see ``forest``); what pods use is counted
-from the moment at which a node is chosen for them, so that no two pods are admitted for the same room.
+The runtime of a quota follows from the mins and requests of all quotas (see ``forest``). A pod counts as used from the
+moment at which it is assumed on a node, so that no two pods are admitted for the same part of a quota.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from koordinator.scheduler.plugins.elastic_quota.summary import document_of, sum
 from koordinator.scheduler.services.provider import ServiceProvider
 
 SHARES_CHANGED: Final = "ElasticQuota/SharesChanged"
-"""The kind of event of a quota that may admit more, other than by a pod that leaves its node."""
+"""The kind of the event that quotas may admit more, for another reason than the deletion of an assigned pod."""
 
 
 class ElasticQuota(
@@ -75,7 +75,7 @@ class ElasticQuota(
             raise ConfigurationError("ElasticQuotaArgs.hookPlugins", keys, expected)
         self._rules = AdmissionRules(args.enable_runtime_quota, args.enable_check_parent_quota)
         self._handlers = _shared_handlers(args, view)
-        # All profiles have the same queue: one of them announces what has happened.
+        # All profiles share one queue, so one of them announces the event.
         self._handlers.on_relief = self._announce
         self._preemption = QuotaPreemption(
             self.name, view, self.accounts, self.refusal, spares_default=args.disable_default_quota_preemption
@@ -90,7 +90,7 @@ class ElasticQuota(
         return self._handlers.accounts
 
     def class_key(self, pod: PodInfo) -> Hashable:
-        """What quotas say holds for one attempt, not for a class of pods."""
+        """None: results hold for one attempt, not for a class of pods."""
         return None
 
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
@@ -110,7 +110,7 @@ class ElasticQuota(
         return (ClusterEvent(SHARES_CHANGED),) if self._handlers.take_relief(now) else ()
 
     def refusal(self, pod: PodInfo) -> str | None:
-        """Why the pod's quota does not admit it now; None if it does."""
+        """The message why the pod's quota does not admit it now; None if it does."""
         node = self.accounts.node_of(pod.pod.metadata)
         if node is None:
             return None
@@ -148,12 +148,12 @@ class ElasticQuota(
         return {**amounts, "request": node.request, "runtime": forest.runtime(node)}
 
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
-        # What stands for a Reservation preempts by that one's own plugin, if that is enabled to.
+        # For a pseudo pod, which represents a Reservation, the Reservation plugin preempts, if enabled.
         return NO_PLAN if pod.uid in self.view.pseudo_pods else self._preemption.plan(pod, attempt)
 
     def waits_as(self, pod: PodInfo) -> Hashable:
         if self._hooks:
-            # Nobody knows what of the pod they look at.
+            # Hooks may depend on anything in the pod, so no two pods are equal for them.
             return pod.uid
         node = self.accounts.node_of(pod.pod.metadata)
         request = tuple(sorted(request_of(pod, self.view).items()))
@@ -220,7 +220,7 @@ class ElasticQuota(
 
 
 def _shared_handlers(args: Any, view: ClusterView) -> QuotaEventHandlers:
-    """One for all profiles whose arguments make the same numbers."""
+    """The handlers for these settings, shared by all profiles with equal settings."""
     settings = AccountSettings(
         default_max=from_wire(args.default_quota_group_max),
         system_max=from_wire(args.system_quota_group_max),

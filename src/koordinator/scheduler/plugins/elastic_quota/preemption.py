@@ -1,4 +1,5 @@
-"""Which less important pods of the same quota leave one node so that a pod is admitted and fits there."""
+"""Preemption within a quota: choosing lower-priority victims of the same quota on one node, so that a pod is admitted
+and fits there."""
 
 from __future__ import annotations
 
@@ -27,14 +28,15 @@ from koordinator.scheduler.plugins.elastic_quota.event_handlers import is_non_pr
 _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _LEAVING: Final = "not eligible due to a terminating pod on the nominated node."
 _NAMED_NODES: Final = 20
-"""So many nodes without victims are told by their names, as the original tells all of them; of more, only how many."""
+"""Up to this many nodes without victims are named in the message; of more, only the count. The original names all."""
 
 Refusal = Callable[[PodInfo], str | None]
-"""Why the pod's quota does not admit it as things are, in a simulation too."""
+"""Returns why the pod's quota does not admit it, also in the state of a simulation; None if it does."""
 
 
 class QuotaPreemption:
-    """``spares_default``: pods of the default quota are no victims; many of them never asked for a quota."""
+    """Plans preemption within a quota. ``spares_default``: pods of the default quota are no victims, since many of them
+    do not use quotas on purpose."""
 
     def __init__(self, name: str, view: ClusterView, accounts: Accounts, refusal: Refusal, *, spares_default: bool):
         self._name = name
@@ -44,7 +46,7 @@ class QuotaPreemption:
         self._spares_default = spares_default
 
     def plan(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
-        """Who has to leave which node, or why nobody does."""
+        """The node with its victims, or why preemption does not help."""
         quota = self._accounts.node_of(pod.pod.metadata)
         if pod.pod.spec.preemption_policy == "Never":
             return PostFilterResult(f"preemption: {_NEVER}")
@@ -69,7 +71,7 @@ class QuotaPreemption:
         return PostFilterResult(preemption_error(nodes, refusals, nodes - len(hopeful)), nominated_node="")
 
     def _potential(self, pod: PodInfo, quota: str) -> dict[int, list[PodInfo]]:
-        """By row, who might have to go."""
+        """Node row -> potential victims; nodes without any are left out."""
         lowest = self._accounts.lowest_priority(quota)
         if lowest is None or lowest >= pod.priority or (self._spares_default and quota == DEFAULT_QUOTA):
             return {}
@@ -103,7 +105,7 @@ class QuotaPreemption:
     def _on_row(
         self, pod: PodInfo, attempt: FailedAttempt, row: int, potential: Sequence[PodInfo]
     ) -> Candidate | tuple[str, ...]:
-        """The victims on one node, or why eviction would not help there."""
+        """The candidate on one node, or the reasons why preemption does not help there."""
         budgets: Sequence[PodDisruptionBudget] = list(self._view.objects_of(POD_DISRUPTION_BUDGETS).values())
         protected, others = by_protection(sorted(potential, key=importance), budgets)
         with attempt.simulate() as simulation:

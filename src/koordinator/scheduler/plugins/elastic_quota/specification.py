@@ -1,7 +1,7 @@
-"""What an ElasticQuota asks for, in integers, and what is wrong with it.
+"""The spec, labels and annotations of an ElasticQuota as integers, and the errors in them.
 
-The webhooks of koord-manager let none of these faults in; where they are not installed, or were not when the quota was
-made, its author learns of them here.
+The webhooks of koord-manager reject all of these errors. If they are not installed, or were not when the quota was
+created, the errors are reported from here.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, from_wi
 
 @dataclass(frozen=True, slots=True)
 class QuotaSpecification:
-    """Amounts as they count: none is negative, and min is not above max."""
+    """The amounts in effect: none is negative, and min is not above max."""
 
     name: str
     parent: str
-    """The root's name for those at the top; empty for the root itself."""
+    """The name of the parent: the root's for top-level quotas; empty for the root itself."""
     tree: str = ""
     is_parent: bool = False
     lends: bool = True
@@ -33,15 +33,15 @@ class QuotaSpecification:
     max: Mapping[str, int] = field(default_factory=dict)
     weight: Mapping[str, int] = field(default_factory=dict)
     tree_total: Mapping[str, int] | None = None
-    """What the whole tree has, if this quota is the root of one and says so."""
+    """The total of the tree of which this quota is the root; None if it is no root, or states no total."""
     takes_from_default: bool = True
-    """Whether the default tree has so much less."""
+    """Whether ``tree_total`` is subtracted from the default tree."""
     faults: tuple[str, ...] = ()
-    """Each names a field, its value and what is allowed."""
+    """The errors, each with the field, its value and what is allowed."""
 
 
 def specification_of(quota: ElasticQuota) -> QuotaSpecification:
-    """Read the object; what cannot be taken as it is, is told in ``faults``."""
+    """The specification of the object; ``faults`` lists the values that were replaced."""
     labels, faults = quota.metadata.labels, list[str]()
     given_max = dict(with_current_names(quota.spec.max, DEPRECATED_BATCH_NAMES))
     given_min = dict(with_current_names(quota.spec.min, DEPRECATED_BATCH_NAMES))
@@ -94,5 +94,5 @@ def _annotated(quota: ElasticQuota, annotation: str, instead: str, faults: list[
 
 
 def built_in(name: str, maximum: Mapping[str, int]) -> QuotaSpecification:
-    """The default or the system quota where there is no object for it."""
+    """The specification of the default or the system quota if there is no object for it."""
     return QuotaSpecification(name, ROOT_QUOTA, max=maximum, weight=maximum)

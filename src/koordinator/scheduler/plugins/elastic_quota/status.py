@@ -1,6 +1,6 @@
-"""The controller that writes what has been counted to the quotas, and creates the built-in ones where they are missing.
+"""The controller that writes the counted amounts to the quotas, and creates the built-in quotas if they are missing.
 
-Only values that have changed are written, each quota by one patch.
+It writes only values that have changed, with one patch for each quota.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from koordinator.scheduler.plugins.elastic_quota.summary import QuotaSummary, pu
 _PREFIX: Final = QUOTA_RUNTIME.rpartition("/")[0]
 _PERIOD: Final = 1.0
 Warn = Callable[[ElasticQuota, str], None]
-"""Tells the author of a quota what is wrong with it."""
+"""Records a warning event on a quota."""
 
 
 class StatusController:
-    """``namespace`` is where the built-in quotas are created. ``publishes_runtime``: present shares are what limits."""
+    """Patches quotas every second. ``namespace``: where the built-in quotas are created. ``publishes_runtime``: whether
+    the runtime is written, since it is what limits the quotas."""
 
     name = "ElasticQuotaController"
 
@@ -52,7 +53,7 @@ class StatusController:
         self._warned: dict[str, tuple[str, ...]] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         await self._create_built_in()
         while True:
             self._report_faults()
@@ -60,7 +61,8 @@ class StatusController:
             await self._writer.sleep(_PERIOD)
 
     async def _create_built_in(self) -> None:
-        """The root, the system and the default quota are objects only to be seen: without them all works the same."""
+        """Create the root, the system and the default quota for users to see; scheduling works the same without
+        them."""
         settings = self._accounts.settings
         for name, maximum in (
             (ROOT_QUOTA, None),
@@ -83,7 +85,7 @@ class StatusController:
                     yield ObjectPatch(quota.metadata.name, quota.metadata.namespace, patch)
 
     def _patch(self, quota: ElasticQuota, summary: QuotaSummary) -> Mapping[str, Any]:
-        """One patch for all: what ElasticQuota counts stands, whatever hooks say of the same field."""
+        """The merged patch of the plugin and its hooks; the plugin's amounts override the hooks' values."""
         own = patch_of(quota, summary if self._publishes_runtime else replace(summary, runtime={}))
         found: dict[str, Any] = {}
         for patch in (*(hook.quota_patch(quota) for hook in self._hooks), own or {}):
@@ -91,7 +93,7 @@ class StatusController:
         return found
 
     def _report_faults(self) -> None:
-        """Each fault once, until it is another one or this program starts again."""
+        """Report the errors of each quota, again only if they change or the program restarts."""
         quotas = {quota.metadata.uid: quota for quota in self._accounts.objects()}
         for uid in self._warned.keys() - quotas:
             del self._warned[uid]
@@ -120,8 +122,8 @@ def _built_in(name: str, namespace: str, maximum: Mapping[str, int] | None) -> d
 
 
 def patch_of(quota: ElasticQuota, summary: QuotaSummary) -> dict[str, Any] | None:
-    """A merge patch of what the object does not say yet; None if it says all. Amounts of 0 are as good as none, and an
-    annotation that cannot be read counts as absent."""
+    """The merge patch from the object's amounts to the summary's; None if they are equal. An amount of 0 equals a
+    missing one, and an annotation that cannot be decoded counts as absent."""
     annotations: dict[str, str] = {}
     for key, amounts in published(summary).items():
         if _read(quota.metadata.annotations.get(f"{_PREFIX}/{key}", "")) != without_zeros(amounts):
@@ -135,7 +137,7 @@ def patch_of(quota: ElasticQuota, summary: QuotaSummary) -> dict[str, Any] | Non
 
 
 def merge(into: dict[str, Any], patch: Mapping[str, Any]) -> None:
-    """Make one JSON merge patch of two; the later one wins."""
+    """Merge a JSON merge patch into another in place; values of ``patch`` override those of ``into``."""
     for key, value in patch.items():
         if isinstance(value, Mapping):
             known = into.get(key)

@@ -1,4 +1,4 @@
-"""The numbers of one quota, as the status, the metrics, the HTTP API and the explanation show them."""
+"""The amounts of one quota, as the status, the metrics and the HTTP API show them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from koordinator.scheduler.plugins.elastic_quota.amounts import NOTHING, to_wire
 from koordinator.scheduler.plugins.elastic_quota.forest import QuotaNode
 
 _NO_SHARE: Final = (ROOT_QUOTA, DEFAULT_QUOTA, SYSTEM_QUOTA)
-"""Built-in quotas have no share of anything, and so no runtime."""
+"""Built-in quotas take no part in sharing, and so have no runtime."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaSummary:
-    """Amounts by resource; the names are the original's."""
+    """The amounts of a quota by resource; the field names are the original's."""
 
     name: str
     parent_name: str
@@ -27,7 +27,7 @@ class QuotaSummary:
     max: Mapping[str, int]
     min: Mapping[str, int]
     auto_scale_min: Mapping[str, int]
-    """The min that counts while the parent has less than its children are to keep."""
+    """The min in effect: scaled down if the parent has less than the mins of its children together."""
     shared_weight: Mapping[str, int]
     runtime: Mapping[str, int]
     request: Mapping[str, int]
@@ -44,7 +44,7 @@ class QuotaSummary:
 
 
 def summarize(accounts: Accounts, name: str) -> QuotaSummary | None:
-    """The numbers of the quota of this name, as they are now; None if there is none."""
+    """The current amounts of the quota of this name; None if there is none."""
     forest = accounts.forest
     node = forest.roots[""] if name == ROOT_QUOTA else forest.nodes.get(name)
     if node is None:
@@ -77,7 +77,7 @@ def summarize(accounts: Accounts, name: str) -> QuotaSummary | None:
 
 
 def published(summary: QuotaSummary) -> dict[str, Mapping[str, int]]:
-    """What is written to the annotations of the quota, by the last part of their names."""
+    """The amounts written to the quota's annotations, by the part of the annotation's name after the slash."""
     return {
         "runtime": summary.runtime,
         "request": summary.request,
@@ -90,8 +90,8 @@ def published(summary: QuotaSummary) -> dict[str, Mapping[str, int]]:
 
 
 def document_of(node: QuotaNode, summary: QuotaSummary, pods: Iterable[CountedPod]) -> dict[str, Any]:
-    """As the original's API shows it; ``pods`` are those that count against the quota itself, as far as they are to be
-    shown."""
+    """The quota as a JSON document, as in the original's API. ``pods``: the pods to show, of those that count against
+    the quota itself."""
     amounts = {
         "max": summary.max,
         "min": summary.min,

@@ -1,1 +1,1 @@
-"""InterPodAffinity: pods near pods, and pods away from pods."""
+"""InterPodAffinity: affinity and anti-affinity between pods."""

@@ -1,5 +1,5 @@
-"""The state of Filter and of Score for one class of pods: required and preferred affinity and anti-affinity, its own
-and that of pods on nodes.
+"""The class states of Filter and Score: the affinity and anti-affinity of a class of pods, and that of existing pods
+towards it, required for Filter and preferred for Score.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ REASONS: Final[Mapping[int, Reason]] = {
     ANTI_AFFINITY: Reason("node(s) didn't match pod anti-affinity rules"),
     OF_EXISTING: Reason("node(s) didn't satisfy existing pods anti-affinity rules"),
 }
-"""By code; the smaller code counts when several hold, as upstream checks them in this order."""
+"""Code -> reason. If several apply, the smallest code is the result, since upstream checks them in this order."""
 _ALL: Final = slice(None)
 
 
 class FilterState:
-    """What Filter knows of all rows for one class of pods."""
+    """The Filter results of one class of pods for all node rows."""
 
     def __init__(
         self,
@@ -63,18 +63,18 @@ class FilterState:
         self._counters = [*([self._affinity] if affinity else ()), *(counter for _, counter in self._against)]
 
     def codes(self, rows: Rows) -> Ints:
-        """A code for each row."""
+        """The code of each row, see REASONS; FEASIBLE where the pod fits."""
         codes = np.zeros(rows.shape[0], dtype=np.int64)
         for code, counter in reversed(self._against):
             for _, sums in counter.sums:
-                # Which rows these are follows no pattern: several times as fast as writing to some places.
+                # The rows follow no pattern: np.where is several times as fast as masked assignment.
                 codes = np.where(sums.at(rows) > 0, code, codes)
         if self._affinity.sums:
             codes = np.where(self._near(rows), codes, AFFINITY)
         return codes
 
     def code(self, row: int) -> int:
-        """The code of one row."""
+        """The code of one row, as ``codes`` has it."""
         if self._affinity.sums and not self._near_row(row):
             return AFFINITY
         for code, counter in self._against:
@@ -84,15 +84,16 @@ class FilterState:
         return FEASIBLE
 
     def near(self, row: int) -> Mapping[str, list[str] | None]:
-        """For each topology key of the pod's affinity None if a pod that it wants to be near to is in the row's domain,
-        or the values of the label where such pods are."""
+        """Topology key of the pod's affinity -> None if a pod that matches the affinity is in the row's domain, else
+        the label values of the domains with such pods."""
         first = self._first_of_its_kind
         return {
             key: None if first or sums.at_row(row) > 0 else sums.occupied_values() for key, sums in self._affinity.sums
         }
 
     def apply_delta(self, rows: Rows) -> Rows | None:
-        """Something has changed on ``rows``; returns the rows of which the result may be another now."""
+        """Update the state after changes on ``rows``. Return other rows whose results may have changed; None if
+        none."""
         changed, first = rows.tolist(), self._first_of_its_kind
         reached: set[int] = set()
         for counter in self._counters:
@@ -106,8 +107,8 @@ class FilterState:
 
     @property
     def _first_of_its_kind(self) -> bool:
-        """Whether the pod wants to be near pods like itself and there are none yet: then it may go anywhere where the
-        topology is known, or none of them could ever start."""
+        """Whether the pod's affinity matches itself and no other pod: then it fits on any node with the topology
+        labels, since otherwise the first pod of a group with affinity to itself could never start."""
         return self._matches_itself and _empty(self._affinity.sums)
 
     def _near(self, rows: Rows) -> Mask:
@@ -129,7 +130,7 @@ def _empty(sums: Iterable[tuple[str, DomainSums]]) -> bool:
 
 
 class ScoreState:
-    """What Score knows of all rows for one class of pods."""
+    """The Score results of one class of pods for all node rows."""
 
     def __init__(
         self,
@@ -144,10 +145,10 @@ class ScoreState:
             topologies, Matching(labels, preferred, weight_of), Carriers(existing, preferring, weight_of)
         )
         self._normalized: Ints = np.zeros(0, dtype=np.int64)
-        """Row -> the raw score that its present one follows from."""
+        """Row -> the raw score from which its current score was computed."""
 
     def apply_delta(self, rows: Rows) -> bool:
-        """Something has changed on ``rows``; returns whether the scale or the score of some row has."""
+        """Update the state after changes on ``rows``. Return whether the score of any row may have changed."""
         changed = rows.tolist()
         if self._counter.apply_delta(changed):
             return True
@@ -155,19 +156,19 @@ class ScoreState:
         return any(row >= known.shape[0] or self.raw_of(row) != known[row] for row in changed)
 
     def raw(self, rows: Rows) -> Ints:
-        """The sum of the weights of all domains that a row is in."""
+        """The raw score of each row: the summed weights of all domains that it is in."""
         total = np.zeros(rows.shape[0], dtype=np.int64)
         for _, sums in self._counter.sums:
             total += sums.at(rows)
         return total
 
     def raw_of(self, row: int) -> int:
-        """The same for a single row."""
+        """The raw score of a single row."""
         return sum(sums.at_row(row) for _, sums in self._counter.sums)
 
     def scores(self, feasible: Mask) -> Ints:
-        """0 for the lowest feasible row, 100 for the highest, cut to integers as upstream does it; rows that are not
-        feasible get whatever that gives."""
+        """The normalized scores: 0 for the lowest feasible row, 100 for the highest, truncated to integers as upstream.
+        The scores of rows that are not feasible are undefined."""
         raw = self._normalized = self.raw(np.arange(feasible.shape[0]))
         chosen = raw[feasible]
         if not chosen.shape[0]:

@@ -1,4 +1,4 @@
-"""Domains of a topology key: the nodes with the same value of that label, and sums over the pods on them."""
+"""The domains of a topology key, that is the sets of nodes with the same value of that label, and sums by domain."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from koordinator.api.node import Node
 from koordinator.scheduler.engine.columns import Ints, NodeColumns, Rows, at
 
 NO_DOMAIN: Final = 0
-"""The number of rows without the label. Nothing ever counts there."""
+"""The domain number of rows without the label. Its sum is always 0."""
 Item = TypeVar("Item", bound=np.generic)
 
 
 class Topology:
-    """Numbers for the values of one label of nodes, given out again when the last row of a domain has left it."""
+    """Maps the values of a node label to domain numbers, and node rows to domains. The number of a domain is reused
+    when its last row has left it."""
 
     def __init__(self, key: str, columns: NodeColumns) -> None:
         self.key = key
         self.domains: Ints = np.zeros(columns.alive.shape[0], dtype=np.int64)
-        """Row -> number."""
+        """Row -> domain number."""
         self.count = 1
-        """Numbers that have been given out are below this."""
+        """All domain numbers in use are below this."""
         self._numbers: dict[str, int] = {}
         self._values: dict[int, str] = {}
         self._rows: dict[int, set[int]] = {}
@@ -42,7 +43,7 @@ class Topology:
         return self._values[domain]
 
     def set(self, row: int, node: Node | None) -> None:
-        """The node of ``row`` is new, changed or (None) gone."""
+        """The node of ``row`` was added, updated or, with None, deleted."""
         if row >= self.domains.shape[0]:
             self.domains = grown(self.domains, row + 1)
         before = int(self.domains[row])
@@ -74,7 +75,7 @@ class Topology:
 
 
 class Topologies:
-    """Those that some class of pods needs at the moment."""
+    """The topologies by key. Each is kept only as long as the state of some class of pods refers to it."""
 
     def __init__(self, columns: NodeColumns) -> None:
         self._columns = columns
@@ -91,7 +92,7 @@ class Topologies:
 
 
 class DomainSums:
-    """What rows contribute, summed up by domain. A row's contribution moves with it to another domain."""
+    """The amounts that node rows contribute, summed by domain. If a row changes its domain, so does its amount."""
 
     def __init__(self, topology: Topology, contributions: Mapping[int, int]) -> None:
         self.topology = topology
@@ -115,8 +116,7 @@ class DomainSums:
         return sorted(self.topology.value(domain) for domain in np.flatnonzero(self._sums).tolist())
 
     def put(self, row: int, amount: int) -> bool:
-        """``row`` contributes ``amount`` from now on, in the domain in which it is now; returns whether any sum has
-        changed."""
+        """Set the amount of ``row``, in the domain in which it is now. Return whether any sum has changed."""
         self._reach(row)
         domain, before = self.topology.domains.item(row), self._domain.item(row)
         if domain == NO_DOMAIN:
@@ -134,7 +134,7 @@ class DomainSums:
         return bool(known or amount)
 
     def put_all(self, rows: Sequence[int], amounts: Mapping[int, int]) -> bool:
-        """As ``put`` for each of ``rows``, with no amount where none is given. Most of them are expected not to have
+        """As ``put`` for each of ``rows``, with 0 for those missing in ``amounts``. Efficient if most have not
         changed."""
         self._reach(max(max(rows), max(amounts, default=0)))
         places = np.array(rows, dtype=np.intp)
@@ -148,11 +148,11 @@ class DomainSums:
 
     @property
     def contributors(self) -> int:
-        """How many rows contribute."""
+        """The number of rows with an amount other than 0."""
         return int(np.count_nonzero(self._amount))
 
     def turned_rows(self) -> set[int]:
-        """The rows of domains whose sum has become zero, or has stopped being so, since this was asked last."""
+        """The rows of domains whose sum has changed to or from zero since the last call."""
         if not self._turned:
             return set()
         rows = set[int]().union(*map(self.topology.rows, self._turned))
@@ -160,13 +160,13 @@ class DomainSums:
         return rows
 
     def at(self, rows: Rows) -> Ints:
-        """The sum of the domain of each row; 0 without a domain."""
+        """The sum of each row's domain; 0 without a domain."""
         if self._sums.shape[0] < self.topology.count:
             self._sums = grown(self._sums, self.topology.count)
         return self._sums.take(at(self.topology.domains, rows))
 
     def at_row(self, row: int) -> int:
-        """The same for a single row."""
+        """The sum of a single row's domain; 0 without a domain."""
         domain = self.topology.domains.item(row)
         return self._sums.item(domain) if domain < self._sums.shape[0] else 0
 
@@ -192,7 +192,7 @@ def _array(numbers: Collection[int]) -> Ints:
 
 
 def grown(array: NDArray[Item], length: int) -> NDArray[Item]:
-    """With room for ``length`` items and some more; new ones are zero."""
+    """A copy of the array with space for at least ``length`` items; new ones are zero."""
     larger = np.zeros(max(64, 2 * array.shape[0], length), dtype=array.dtype)
     larger[: array.shape[0]] = array
     return larger

@@ -1,4 +1,4 @@
-"""How much each row contributes to what a class of pods asks about, and the sums of that by topology domain."""
+"""Counters of the pods that match the terms of a class, or whose terms match it, by node row and topology domain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOTHING: Final[OnRow] = MappingProxyType({})
 _REMEMBERED: Final = 4096
 _MANY_ROWS: Final = 16
 _WORTH_A_ROW: Final = 8
-"""Going through so many rows with something on them takes as long as to find out what there is on one."""
+"""Going through this many contributing rows takes as long as computing the amount of one row."""
 
 
 def each_once(term: Term) -> int:
@@ -38,37 +38,37 @@ def weight_of(term: Term) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OwnTerm:
-    """A term of an incoming pod, with the namespaces that it is about."""
+    """A term of an incoming pod, with the namespaces that it selects."""
 
     term: Term
     namespaces: Namespaces
 
     def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether a pod in ``namespace`` with ``labels`` is meant."""
+        """Whether the term matches a pod in ``namespace`` with ``labels``."""
         return (self.namespaces is None or namespace in self.namespaces) and self.term.selector.matches(labels)
 
     def groups(self, labels: LabelGroups) -> Iterable[LabelGroup]:
-        """The pods on nodes that are meant."""
+        """The groups of existing pods that match the term."""
         found = labels.candidates(self.namespaces, self.term.selector.required)
         return [group for group in found if self.term.selector.matches(group.labels)]
 
 
 class Source(Protocol):
-    """Where contributions come from."""
+    """Computes the amounts that node rows contribute."""
 
     @property
     def keys(self) -> Iterable[str]:
-        """All topology keys that it may ever have amounts for."""
+        """All topology keys for which the source can have amounts."""
 
     def on_row(self, row: int) -> OnRow:
-        """What ``row`` contributes."""
+        """The amounts of ``row``."""
 
     def everywhere(self) -> OnRows:
-        """What all rows contribute."""
+        """The amounts of all rows."""
 
 
 class Carriers:
-    """Pods that carry one of ``terms``, which match the incoming pod."""
+    """Counts existing pods that carry any of ``terms``, which match the incoming pod."""
 
     def __init__(self, existing: ExistingTerms, terms: frozenset[Term], weigh: Weigh) -> None:
         self._existing = existing
@@ -93,7 +93,7 @@ class Carriers:
 
 
 class Matching:
-    """Pods that match any of ``terms``, of the incoming pod; once for each that they match."""
+    """Counts existing pods that match any of the incoming pod's ``terms``, once for each term that they match."""
 
     def __init__(self, labels: LabelGroups, terms: Sequence[OwnTerm], weigh: Weigh) -> None:
         self._labels = labels
@@ -101,7 +101,7 @@ class Matching:
         self._weigh = weigh
         self.keys = {own.term.topology_key for own in terms}
         self._known: dict[int, OnRow] = {}
-        """By the number of a group of pods: what each of them adds."""
+        """Number of a label group -> the amounts that each pod of the group adds."""
 
     def on_row(self, row: int) -> OnRow:
         amounts: dict[str, int] = {}
@@ -133,14 +133,14 @@ class Matching:
 
 
 class MatchingAll:
-    """Pods that match every one of ``terms``, of which there is at least one."""
+    """Counts existing pods that match all of ``terms``, of which there is at least one."""
 
     def __init__(self, labels: LabelGroups, terms: Sequence[OwnTerm]) -> None:
         self._labels = labels
         self._terms = terms
         self.keys = {own.term.topology_key for own in terms}
         self._known: dict[int, bool] = {}
-        """By the number of a group of pods: whether they match."""
+        """Number of a label group -> whether its pods match."""
 
     def on_row(self, row: int) -> OnRow:
         amount, known = 0, self._known
@@ -166,7 +166,7 @@ class MatchingAll:
 
 
 class TermCounter:
-    """Sums over ``sources`` for each topology key."""
+    """The summed amounts of ``sources`` by topology key and domain."""
 
     def __init__(self, topologies: Topologies, *sources: Source) -> None:
         self._topologies = topologies
@@ -174,12 +174,12 @@ class TermCounter:
 
     @cached_property
     def sums(self) -> Sequence[tuple[str, DomainSums]]:
-        """As things are when this is first asked for, kept current by ``apply_delta`` from then on."""
+        """The sums by topology key, computed at the first read and updated by ``apply_delta`` from then on."""
         everywhere = self._everywhere()
         return [(key, DomainSums(self._topologies[key], amounts)) for key, amounts in everywhere]
 
     def apply_delta(self, rows: Sequence[int]) -> bool:
-        """Something has changed on ``rows``; returns whether any sum has changed."""
+        """Update the sums after changes on ``rows``. Return whether any sum has changed."""
         if len(rows) >= _MANY_ROWS:
             known = sum([sums.contributors for _, sums in self.sums])
             if known <= len(rows) * _WORTH_A_ROW:
@@ -195,14 +195,14 @@ class TermCounter:
         return changed
 
     def _apply_all(self, rows: Sequence[int]) -> bool:
-        """Asks where there is anything, rather than what there is on each row."""
+        """As ``apply_delta``, but computes the amounts of all contributing rows at once instead of row by row."""
         changed = False
         for (_, sums), (_, amounts) in zip(self.sums, self._everywhere(), strict=True):
             changed |= sums.put_all(rows, amounts)
         return changed
 
     def _everywhere(self) -> list[tuple[str, Mapping[int, int]]]:
-        """What all rows contribute, by topology key in a certain order."""
+        """The amounts of all rows by topology key, sorted by key."""
         found = [source.everywhere() for source in self._sources]
         keys = sorted({key for source in self._sources for key in source.keys})
         if len(found) == 1:
@@ -211,7 +211,7 @@ class TermCounter:
 
 
 def _add_to(amounts: dict[int, int], counts: Mapping[int, int], weight: int) -> None:
-    """``counts`` by row."""
+    """Add ``weight`` times ``counts``, by row, to ``amounts``."""
     if weight == 1 and not amounts:
         amounts.update(counts)
         return

@@ -1,7 +1,7 @@
-"""Affinity terms of pods, compiled once and shared: replicas by the thousand carry one and the same term.
+"""Affinity terms of pods, compiled once and shared, since thousands of replicas carry the same term.
 
-Whatever has equal terms has the *same* terms here, so that terms are compared and hashed by identity. A term lives as
-long as a pod that carries it.
+Pods with equal terms share the same objects, so that terms are compared and hashed by identity. A term is kept as long
+as any pod that carries it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from koordinator.scheduler.engine.view import ClusterView
 
 
 class Role(Enum):
-    """What a term is for."""
+    """The list of the pod's affinity that a term is in; the value is its name in error messages."""
 
     AFFINITY = "requiredAffinityTerms"
     ANTI_AFFINITY = "requiredAntiAffinityTerms"
@@ -33,11 +33,12 @@ class Role(Enum):
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Term:
-    """Pods in some namespaces that have some labels, and the label of nodes that tells what is near."""
+    """A compiled PodAffinityTerm: the namespaces and labels of the pods it matches, and the topology key."""
 
     role: Role
     weight: int
-    """In scores, if a pod near by carries the term; negative for a preferred anti-affinity."""
+    """The weight in scores of a pod in the same domain that carries the term; negative for a preferred
+    anti-affinity."""
     topology_key: str
     namespaces: frozenset[str]
     namespace_selector: CompiledSelector
@@ -52,15 +53,15 @@ class PodTerms:
     anti_affinity: tuple[Term, ...] = ()
     preferred: tuple[Term, ...] = ()
     for_others: tuple[Term, ...] = ()
-    """What counts for other pods when a pod with these terms is on a node."""
+    """The terms that affect incoming pods when a pod with these terms is on a node."""
     selective: tuple[Term, ...] = ()
-    """Those that are about namespaces with certain labels."""
+    """The terms that select namespaces by labels."""
     errors: str = ""
-    """Why some of them cannot be used; they are left out above."""
+    """The errors in invalid lists of terms, which are left out above."""
 
     @property
     def required(self) -> bool:
-        """Whether they can reject nodes."""
+        """Whether there are terms that can reject nodes."""
         return bool(self.affinity or self.anti_affinity)
 
 
@@ -69,7 +70,8 @@ _TermKey = tuple[Role, int, str, frozenset[str], CompiledSelector, CompiledSelec
 
 
 class TermReader:
-    """``of`` gives the terms of a pod. ``hard_weight`` is what a required affinity is worth in scores of others."""
+    """Compiles and caches the terms of pods. ``hard_weight``: the weight of required affinity terms of existing pods in
+    the scores of incoming pods (``hardPodAffinityWeight``)."""
 
     def __init__(self, memo_key: str, hard_weight: int) -> None:
         self._memo_key = memo_key
@@ -127,7 +129,8 @@ class TermReader:
         return PodTerms(affinity, anti_affinity, soft, for_others, selective, "; ".join(errors))
 
     def _term(self, role: Role, weight: int, namespace: str, term: PodAffinityTerm) -> Term:
-        """Raises SelectorError. The API server has merged matchLabelKeys and mismatchLabelKeys into the selector."""
+        """Compile a term. Raises SelectorError. matchLabelKeys and mismatchLabelKeys are not read: the API server has
+        merged them into the selector."""
         own = not term.namespaces and term.namespace_selector is None
         key = (
             role,
@@ -144,7 +147,7 @@ class TermReader:
 
 
 def _all_or_none(what: str, errors: list[str], read: Callable[[], list[Term]]) -> tuple[Term, ...]:
-    """One selector that cannot be used takes the others of its list with it, as upstream."""
+    """The terms that ``read`` returns; if one has an invalid selector, none of its list, as upstream, and an error."""
     try:
         return tuple(read())
     except SelectorError as error:
@@ -158,7 +161,7 @@ _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class NamespaceSelection:
-    """Reads the Namespace objects of the view; ``version`` grows whenever an answer may have changed."""
+    """Resolves the namespaces of terms by the Namespace objects. ``version`` increases whenever a result may change."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
@@ -170,7 +173,7 @@ class NamespaceSelection:
             self.version += 1
 
     def of(self, term: Term) -> Namespaces:
-        """The namespaces that a term of an incoming pod is about: those that it names and those that it selects."""
+        """The namespaces of an incoming pod's term: those that it names and those that it selects."""
         selector = term.namespace_selector
         if selector.nothing:
             return term.namespaces
@@ -184,8 +187,8 @@ class NamespaceSelection:
         return known[1]
 
     def covers(self, term: Term, namespace: str) -> bool:
-        """Whether a term of an existing pod is about pods in ``namespace``. A namespace that is not known has no
-        labels, as upstream."""
+        """Whether an existing pod's term covers pods in ``namespace``. An unknown namespace has no labels, as
+        upstream."""
         if namespace in term.namespaces:
             return True
         selector = term.namespace_selector

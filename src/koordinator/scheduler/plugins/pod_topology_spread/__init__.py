@@ -1,1 +1,1 @@
-"""PodTopologySpread: like pods are spread evenly over zones, nodes or any other domains that node labels define."""
+"""PodTopologySpread: spreads matching pods evenly over zones, nodes or other domains that node labels define."""

@@ -1,4 +1,5 @@
-"""What a pod belongs to, as a selector: the Services that select it and its controller (upstream: DefaultSelector)."""
+"""The selector of the default constraints of a pod: that of its Services and its controller (upstream:
+DefaultSelector)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 
 READ: Final[tuple[Kind[Any], ...]] = (SERVICES, REPLICATION_CONTROLLERS, REPLICA_SETS, STATEFUL_SETS)
-"""The kinds that selectors follow from."""
+"""The kinds from which the selectors are derived."""
 _MEMO: Final = "PodTopologySpread/belongs"
 _CONTROLLERS: Final[Mapping[tuple[str, str], Kind[Any]]] = {
     ("v1", "ReplicationController"): REPLICATION_CONTROLLERS,
@@ -25,17 +26,18 @@ _CONTROLLERS: Final[Mapping[tuple[str, str], Kind[Any]]] = {
 
 
 class DefaultSelectors:
-    """Services by one of the labels that they select, so that a pod looks at few of them."""
+    """Computes and caches the default selectors of pods. It indexes Services by one of the labels that they select, so
+    that few of them are compared with a pod."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
         self.changes = 0
-        """Grows whenever any selector may have changed."""
+        """Increases whenever any selector may have changed."""
         self._versions: Counter[str] = Counter()
         self._services: dict[tuple[str, str, str], dict[str, Service]] = {}
 
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
-        """Any object is new, changed or gone."""
+        """An object of any kind was added, updated or deleted."""
         if kind not in READ or _selector_of(old) == _selector_of(new):
             return
         known = new or old
@@ -48,11 +50,11 @@ class DefaultSelectors:
                     self._index(key, service, present=present)
 
     def version(self, namespace: str) -> int:
-        """Grows whenever selectors of pods in ``namespace`` may have changed."""
+        """Increases whenever selectors of pods in ``namespace`` may have changed."""
         return self._versions[namespace]
 
     def selector(self, pod: PodInfo) -> CompiledSelector:
-        """Empty when the pod belongs to nothing."""
+        """The default selector of the pod; empty if it has no Service and no controller."""
         owner = controller_of(pod.pod.metadata)
         valid = self.version(pod.pod.metadata.namespace), owner
         known = pod.memo.get(_MEMO)
@@ -79,7 +81,8 @@ class DefaultSelectors:
             yield from self._services.get((namespace, key, value), {}).values()
 
     def _of_controller(self, namespace: str, owner: OwnerReference, services: CompiledSelector) -> CompiledSelector:
-        """A controller that is not known, or whose selector cannot be used, adds nothing."""
+        """``services`` joined with the controller's selector; unchanged if the controller is unknown or its selector
+        invalid."""
         kind = _CONTROLLERS.get((owner.api_version, owner.kind))
         controller = self._view.objects_of(kind).get(f"{namespace}/{owner.name}") if kind is not None else None
         if controller is None or controller.spec.selector is None:
@@ -92,7 +95,7 @@ class DefaultSelectors:
             return services
 
     def _index(self, key: str, service: Service, *, present: bool) -> None:
-        # Every pod that the service selects has this label; which of them it is does not matter.
+        # Any label of the selector will do, since every pod that the service selects has all of them.
         place = service.metadata.namespace, *min(service.spec.selector.items())
         if present:
             self._services.setdefault(place, {})[key] = service

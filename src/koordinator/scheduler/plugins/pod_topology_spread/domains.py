@@ -1,4 +1,4 @@
-"""Which domain of a topology each node is in, as numbers by row, shared by all classes of pods that spread over it."""
+"""The domain of each node in a topology, as a number by node row, shared by all classes of pods that spread over it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from koordinator.api.node import Node
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
 
 NO_DOMAIN: Final = -1
-"""The number of a node without the key."""
+"""The domain number of a node without the topology key."""
 NAMELESS: Final = 0
-"""The number of the domain whose name is the empty text, which there always is."""
+"""The number of the domain whose name is empty; it always exists."""
 
 
 class Topology:
-    """The domains of one topology key. A number without nodes is used again for another domain."""
+    """The domains of one topology key. The number of a domain without nodes is reused for another domain."""
 
     def __init__(self, key: str, columns: NodeColumns) -> None:
         self.key = key
         self.domain: Rows = np.full(columns.alive.shape[0], NO_DOMAIN, dtype=np.intp)
         """The domain of each row."""
         self.size = 1
-        """Greater than any number of a domain."""
+        """Greater than any domain number."""
         self._number_of: dict[str, int] = {"": NAMELESS}
         self._names = [""]
         self._nodes = [1]
@@ -38,7 +38,7 @@ class Topology:
         return self._names[number]
 
     def place(self, row: int, name: str | None) -> None:
-        """The node of ``row`` is in the domain ``name`` now; None: in none."""
+        """Set the domain of the node of ``row`` to ``name``; None for no domain."""
         if row >= self.domain.shape[0]:
             more = np.full(row + 64, NO_DOMAIN, dtype=np.intp)
             self.domain = np.concatenate([self.domain, more])
@@ -72,14 +72,14 @@ class Topology:
 
 
 class Topologies:
-    """The topologies that some class of pods uses at present."""
+    """The topologies by key. Each is kept only as long as the state of some class of pods refers to it."""
 
     def __init__(self, columns: NodeColumns) -> None:
         self._columns = columns
         self._by_key: WeakValueDictionary[str, Topology] = WeakValueDictionary()
 
     def topology(self, key: str) -> Topology:
-        """Kept current for as long as the caller holds it."""
+        """The topology of the key, which is updated as long as the caller holds a reference to it."""
         topology = self._by_key.get(key)
         if topology is None:
             topology = self._by_key[key] = Topology(key, self._columns)
@@ -95,40 +95,41 @@ class Topologies:
 
 
 ABSENT: Final = 2**31 - 1
-"""What a domain without any node that counts has in ``least``; larger than any number of pods."""
+"""The value of a domain without a counted node in the minimum over domains; larger than any number of pods."""
 
 
 class DomainCounts:
-    """A row adds its pods to its domain if its node counts. Arrays by domain have at least one place more than there
-    are domains, so that a row without domain (-1) finds a neutral value at the end."""
+    """Counts nodes and matching pods by domain, for one constraint. A row contributes its pods if its node counts.
+    Arrays by domain have at least one item more than there are domains, so that the index of a row without domain (-1)
+    finds a neutral value at the end."""
 
     def __init__(self, domain: Rows, counts: Mask, pods: Ints, size: int) -> None:
-        """``domain``, ``counts`` (whether the node counts) and ``pods`` by row; ``size`` of the topology."""
+        """By row: ``domain``, ``counts`` (whether the node counts) and ``pods``. ``size`` is the topology's."""
         self.domain = domain.copy()
         """The domain of each row."""
         self._counts = counts
         places = 2 * size + 16
         counting = np.flatnonzero(counts)
         self.nodes: Ints = np.bincount(domain[counting], minlength=places).astype(np.int64)
-        """Nodes that count, by domain."""
+        """Domain -> number of nodes that count."""
         self.pods: Ints = np.bincount(domain[counting], weights=pods[counting], minlength=places).astype(np.int64)
-        """Pods on them, by domain."""
+        """Domain -> number of pods on these nodes."""
         self._or_absent: Ints = np.where(self.nodes > 0, self.pods, ABSENT)
         self.present = int(np.count_nonzero(self.nodes))
-        """Domains with a node that counts."""
+        """The number of domains with a node that counts."""
 
     @property
     def least(self) -> int:
-        """The pods of the present domain that has the fewest; ABSENT when there is none."""
+        """The minimum number of pods over domains with a node that counts; ABSENT if there is no such domain."""
         return int(self._or_absent.min())
 
     @property
     def emptiest(self) -> int:
-        """The number of a domain that has ``least`` pods."""
+        """The number of a domain with ``least`` pods."""
         return int(self._or_absent.argmin())
 
     def add(self, row: int, pods: int) -> int | None:
-        """The row has so many pods more; returns the domain that this changes."""
+        """Add ``pods`` to the row. Return the domain whose count changes; None if the node does not count."""
         if not self._counts.item(row):
             return None
         domain = self.domain.item(row)
@@ -136,8 +137,8 @@ class DomainCounts:
         return domain
 
     def move(self, row: int, domain: int, counts: bool, pods: int) -> list[int]:
-        """The row, on which ``pods`` are, is in this domain now and counts or not; returns the domains that this
-        changes."""
+        """Set the domain of the row, on which ``pods`` are, and whether its node counts. Return the domains whose
+        counts change."""
         before, counted = self.domain.item(row), self._counts.item(row)
         if before == domain and counted == counts:
             return []
@@ -165,7 +166,7 @@ class DomainCounts:
         self._or_absent = np.concatenate([self._or_absent, np.full_like(more, ABSENT)])
 
     def widen(self, capacity: int) -> None:
-        """Make room for rows."""
+        """Extend the arrays by row to ``capacity``."""
         more = capacity - self.domain.shape[0]
         self.domain = np.concatenate([self.domain, np.full(more, NO_DOMAIN, dtype=np.intp)])
         self._counts = np.concatenate([self._counts, np.zeros(more, dtype=np.bool_)])

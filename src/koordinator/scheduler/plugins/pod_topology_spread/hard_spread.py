@@ -1,7 +1,7 @@
-"""Filter: where a pod may go without like pods being spread more unevenly than its DoNotSchedule constraints allow.
+"""Filter: rejects nodes where the pod would exceed the maxSkew of a DoNotSchedule constraint.
 
-A node's result follows from its domain alone, so there is one for each domain, and a placement changes that of its own
-domain unless it changes what all are compared with.
+The result of a node depends on its domain alone, so there is one for each domain. A placement changes only the result
+of its own domain, unless it changes the global minimum.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ _READ: Final = sum(1 << aspect for aspect in READS)
 _OF_NODE: Final = 1 << Aspect.NODE
 _FEW_CHANGES: Final = 256
 _FEW_DOMAINS: Final = 3
-"""The rows of so many are found faster one domain after the other."""
+"""Up to this many domains, comparing the rows with one domain after the other is faster."""
 _Seen = list[Ints]
-"""The codes of each constraint by domain, at some time."""
+"""The codes of each constraint by domain, as of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
-    """A constraint that a row does not meet, with what that follows from."""
+    """A constraint that a row does not meet, with the counts for the explanation."""
 
     constraint: SpreadConstraint
     missing_key: bool
     pods: int
-    """In the row's domain."""
+    """The number of matching pods in the row's domain."""
     least: int
-    """What that is compared with."""
+    """The global minimum with which it is compared."""
     emptiest: str
-    """A domain that has no more."""
+    """The name of a domain with the fewest matching pods."""
     domains: int
-    """How many count."""
+    """The number of eligible domains."""
 
 
 @dataclass(slots=True)
 class _Limit:
-    """How many matching pods a domain may have for another to be placed there, and what follows for each domain."""
+    """How many matching pods a domain may have for another one to be placed there, and the codes by domain."""
 
     constraint: SpreadConstraint
     counts: DomainCounts
     most: int
     codes: Ints
-    """By domain; the last place, which rows without domain find, says MISSING_KEY. Never changed in place, so that
-    whoever has looked at them can tell what has changed since."""
+    """Domain -> code; the last item, which rows without domain index, is MISSING_KEY. Never changed in place, so that
+    classes can compare their earlier array with the current one."""
 
     @classmethod
     def of(cls, constraint: SpreadConstraint, counts: DomainCounts) -> _Limit:
@@ -66,7 +66,7 @@ class _Limit:
         return cls(constraint, counts, most, _codes(counts, most))
 
     def apply_delta(self, touched: Iterable[int]) -> None:
-        """The counts of the domains ``touched`` have changed."""
+        """Update the codes after the counts of the domains ``touched`` have changed."""
         most, pods = _most(self.constraint, self.counts), self.counts.pods
         if most != self.most or self.codes.shape != pods.shape:
             self.most, self.codes = most, _codes(self.counts, most)
@@ -80,12 +80,12 @@ class _Limit:
         self.codes = codes
 
     def rows_of_others(self, seen: Ints) -> Mask | None:
-        """The rows of the domains of which the codes are others than those ``seen``; None when there are none. A row
-        that has moved to another domain since may be missing."""
+        """The rows of the domains whose codes differ from ``seen``; None if there are none. A row that has moved to
+        another domain since may be missing."""
         codes = self.codes
         if codes is seen:
             return None
-        # Domains beyond are new and have no rows but such; the last place is no domain.
+        # Domains beyond are new, so all their rows have moved; the last item stands for no domain.
         known = min(codes.shape[0], seen.shape[0]) - 1
         numbers = (codes[:known] != seen[:known]).nonzero()[0]
         if not numbers.shape[0]:
@@ -103,8 +103,8 @@ class _Limit:
 
 
 class HardSpread:
-    """The results for all rows, shared by all classes of pods whose constraints ask for the same. Brings itself up to
-    date; each class remembers which results for domains it has seen, and catches up by itself."""
+    """The results for all rows, shared by all classes of pods with equivalent constraints. ``refresh`` applies the
+    changes of the columns; each class keeps the codes that it last saw, to find the rows that have changed since."""
 
     def __init__(self, columns: NodeColumns, spread: Spread, constraints: tuple[SpreadConstraint, ...]) -> None:
         self._columns = columns
@@ -112,10 +112,10 @@ class HardSpread:
         self._constraints = constraints
         self._limits: list[_Limit] = []
         self._version = -1
-        """The version of the columns that everything is current for."""
+        """The version of the columns that the results reflect."""
 
     def codes(self, rows: Rows) -> Ints:
-        """FEASIBLE, or what the first constraint that is not met says."""
+        """For each row FEASIBLE, or the code of the first constraint that it does not meet."""
         first, *others = self._limits
         codes: Ints = first.codes.take(at(first.counts.domain, rows))
         for limit in others:
@@ -123,7 +123,7 @@ class HardSpread:
         return codes
 
     def code(self, row: int) -> int:
-        """The same for one row."""
+        """The code of one row."""
         for limit in self._limits:
             code = limit.codes.item(limit.counts.domain.item(row))
             if code != FEASIBLE:
@@ -143,11 +143,11 @@ class HardSpread:
         return found
 
     def seen(self) -> _Seen:
-        """What ``rows_of_others`` compares with later."""
+        """The current codes by domain, to be passed to ``rows_of_others`` later."""
         return [limit.codes for limit in self._limits]
 
     def rows_of_others(self, seen: _Seen) -> Mask | None:
-        """The rows whose result may have changed since by what happened on others."""
+        """The rows whose results may have changed since ``seen`` by changes on other rows; None if there are none."""
         found: Mask | None = None
         for limit, codes in zip(self._limits, seen, strict=True):
             rows = limit.rows_of_others(codes)
@@ -156,7 +156,7 @@ class HardSpread:
         return found
 
     def refresh(self) -> None:
-        """Catch up with the columns."""
+        """Apply the changes of the columns since the last call."""
         if self._version == self._columns.version:
             return
         if not self._limits:
@@ -170,7 +170,7 @@ class HardSpread:
         self._version = self._columns.version
 
     def _touched(self) -> tuple[list[int], list[int]]:
-        """The rows of which something that counts here has changed, and those of them where that is the node."""
+        """The rows of which an aspect in READS has changed, and those of them whose node has changed."""
         columns, version = self._columns, self._version
         changed = columns.changes_since(version, _FEW_CHANGES)
         if changed is not None:
@@ -181,7 +181,7 @@ class HardSpread:
         return every.nonzero()[0].tolist(), of_node.nonzero()[0].tolist()
 
     def _apply_delta(self, rows: list[int], of_node: list[int]) -> None:
-        """Look at ``rows`` again."""
+        """Update the counts and codes after changes on ``rows``."""
         for limit, numbers in zip(self._limits, self._spread.apply_delta(rows, of_node).domains, strict=True):
             if numbers:
                 limit.apply_delta(numbers)
@@ -192,7 +192,7 @@ class HardSpread:
 
 
 class ClassSpread:
-    """The state of Filter for one class of pods: how far it has followed the results that it shares."""
+    """The Filter state of one class of pods: the shared results, and the codes that the class last saw."""
 
     def __init__(self, shared: HardSpread) -> None:
         self._shared = shared
@@ -226,7 +226,7 @@ class ClassSpread:
         return others.nonzero()[0]
 
     def _begin(self) -> None:
-        """Classes are planned some events before they are evaluated; from the first question on, they are notified."""
+        """Begin to track changes at the first evaluation: a class may be created some events before."""
         if self._seen is None:
             self._shared.refresh()
             self._seen = self._shared.seen()
@@ -250,7 +250,7 @@ def _codes(counts: DomainCounts, most: int) -> Ints:
 
 
 def lacks_of(state: ClassSpread, node: Node, row: int) -> list[Lack]:
-    """One for each constraint that ``row``, on which ``node`` is, does not meet."""
+    """One Lack for each constraint that ``row``, whose node is ``node``, does not meet."""
     return [_lack(unmet, node) for unmet in state.unmet(row)]
 
 

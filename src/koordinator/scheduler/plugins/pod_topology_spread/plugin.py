@@ -1,4 +1,4 @@
-"""PodTopologySpread as a member of a profile: which constraints a pod has, and what is asked about them."""
+"""The PodTopologySpread plugin: the constraints of each pod, and the extension points that evaluate them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
         """The domains of nodes, for all classes of pods."""
         self.selectors = DefaultSelectors(view)
         self._shared: WeakValueDictionary[bytes, HardSpread] = WeakValueDictionary()
-        """As long as some class of pods is evaluated by it. Classes often differ in what constraints do not ask for."""
+        """Constraints key -> Filter results, kept as long as some class of pods uses them. Classes share them if they
+        differ only in what the constraints do not depend on."""
 
     def on_node(self, row: int, node: Node) -> None:
         self.topologies.set_node(row, node)
@@ -93,7 +94,7 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
         return constraints_key(pod.pod, self.constraints(pod))
 
     def context_key(self, pod: PodInfo) -> Hashable:
-        """What the defaults mean for the pod, which follows from Services and controllers."""
+        """The key of the pod's default constraints, which depend on Services and controllers; None if it has none."""
         if not self._defaults or pod.pod.spec.topology_spread_constraints:
             return None
         known: tuple[int, PodConstraints, bytes | None] | None = pod.memo.get(_KEY_MEMO)
@@ -134,7 +135,7 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
         return SoftSpread(self.view.columns, spread, soft, needs_all_keys=all_keys)
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        # No node has a score by itself: see normalize.
+        # Scores depend on which nodes are feasible: see normalize.
         return np.zeros(rows.shape[0], dtype=np.int64)
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
@@ -150,7 +151,7 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
             return True
 
     def constraints(self, pod: PodInfo) -> PodConstraints:
-        """The pod's own constraints, else the defaults if it belongs to something. Raises SelectorError."""
+        """The pod's own constraints, else the defaults if it has a Service or controller. Raises SelectorError."""
         own = bool(pod.pod.spec.topology_spread_constraints)
         selector = None if own else self.selectors.selector(pod)
         known = pod.memo.get(_CONSTRAINTS_MEMO)

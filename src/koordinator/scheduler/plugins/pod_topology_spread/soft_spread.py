@@ -1,7 +1,7 @@
-"""Score: nodes whose domains have fewer like pods are better, by the ScheduleAnyway constraints.
+"""Score: prefers nodes whose domains have fewer matching pods, by the ScheduleAnyway constraints.
 
-All scores depend on which nodes are feasible: the number of their domains weighs the constraints against each other. So
-they are all computed together, once for each cell of like rows.
+All scores depend on which nodes are feasible, since each constraint is weighted by the number of their domains. So they
+are all computed together, once for each cell, that is a set of rows with equal values for all constraints.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from koordinator.scheduler.plugins.pod_topology_spread.domains import NAMELESS
 from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
 
 MISSING: Final = -1
-"""What a node without the topology key has in place of its domain or of its pods."""
+"""The value, instead of its domain or its number of pods, of a node without the topology key."""
 APART: Final = 0
-"""The cell of the rows that get no score."""
+"""The number of the cell of rows that get no score."""
 _FEW_CHANGES: Final = 32
 
 
 class Cells:
-    """Each row is in one cell; each cell knows how many feasible rows it has."""
+    """Assigns each row to a cell, and counts the feasible rows of each cell."""
 
     def __init__(self, values: list[Ints], apart: Mask) -> None:
-        """``values`` of each constraint by row, MISSING among them; ``apart``: the rows that get no score."""
+        """``values``: for each constraint the values by row, possibly MISSING; ``apart``: the rows that get no
+        score."""
         rows = np.flatnonzero(~apart)
         numbers, firsts = _distinct([value[rows] for value in values])
         self.of_row: Rows = np.zeros(apart.shape[0], dtype=np.intp)
@@ -47,20 +48,20 @@ class Cells:
 
     @property
     def too_many(self) -> bool:
-        """Whether so many cells are empty by now that it is time to begin anew."""
+        """Whether so many cells may be empty that rebuilding is due."""
         bound: int = 2 * self.of_row.shape[0] + 64
         return self.size > bound
 
     def values(self, index: int) -> Ints:
-        """What the rows of each cell have for the constraint of this number; that of APART means nothing."""
+        """Cell -> the value of its rows for the constraint of this index; undefined for APART."""
         return self._values[index][: self.size]
 
     def feasible_rows(self) -> Ints:
-        """How many feasible rows each cell has."""
+        """Cell -> number of feasible rows."""
         return self._feasible_rows[: self.size]
 
     def place(self, row: int, signature: tuple[int, ...] | None) -> bool:
-        """The row has these values now, None for a row that gets no score; returns whether its cell is another."""
+        """Set the values of the row, None for a row that gets no score. Return whether its cell has changed."""
         cell, before = APART if signature is None else self._cell(signature), self.of_row.item(row)
         if cell == before:
             return False
@@ -71,7 +72,7 @@ class Cells:
         return True
 
     def elect(self, feasible: Mask) -> None:
-        """These rows are feasible now; the mask may be shorter than there are rows."""
+        """Set the feasible rows; the mask may be shorter than the number of rows."""
         known = self._feasible[: feasible.shape[0]]
         changed = np.flatnonzero(known != feasible)
         if changed.shape[0] > _FEW_CHANGES:
@@ -85,7 +86,7 @@ class Cells:
             self._feasible_rows[self.of_row.item(row)] += 1 if now else -1
 
     def widen(self, capacity: int) -> None:
-        """Make room for rows."""
+        """Extend the arrays by row to ``capacity``."""
         more = capacity - self.of_row.shape[0]
         self.of_row = np.concatenate([self.of_row, np.zeros(more, dtype=np.intp)])
         self._feasible = np.concatenate([self._feasible, np.zeros(more, dtype=np.bool_)])
@@ -105,7 +106,7 @@ class Cells:
 
 
 def _distinct(values: list[Ints]) -> tuple[Rows, Rows]:
-    """Numbers of the combinations of values by position, and the first position of each number."""
+    """For each position the number of its combination of values, and for each number its first position."""
     numbers = np.zeros(values[0].shape[0], dtype=np.int64)
     firsts = np.zeros(0, dtype=np.intp)
     for value in values:
@@ -120,21 +121,21 @@ _NO_CELLS: Final = Cells([np.zeros(0, dtype=np.int64)], np.zeros(0, dtype=np.boo
 
 
 class SoftSpread:
-    """The state of Score for one class of pods."""
+    """The Score state of one class of pods."""
 
     def __init__(
         self, columns: NodeColumns, spread: Spread, constraints: tuple[SpreadConstraint, ...], *, needs_all_keys: bool
     ) -> None:
         self._columns = columns
         self._version = -1
-        """The version of the columns that everything is current for."""
+        """The version of the columns that the cells reflect."""
         self._spread = spread
         self._constraints = constraints
         self._needs_all_keys = needs_all_keys
         self._cells = _NO_CELLS
 
     def apply_delta(self, rows: Rows) -> bool:
-        """Bring ``rows`` up to date; returns whether scores may have changed."""
+        """Update the state after changes on ``rows``. Return whether scores may have changed."""
         if not self._spread.built:
             return True
         if self._spread.is_much(rows.shape[0]) or self._cells.too_many:
@@ -151,7 +152,7 @@ class SoftSpread:
         return changed
 
     def scores(self, feasible: Mask) -> Ints:
-        """0..100 for each feasible row, 0 for nodes that lack a key."""
+        """The score of each feasible row, 0..100; 0 for nodes that lack a topology key."""
         if not self._spread.built:
             self._build()
         cells = self._cells
@@ -174,7 +175,7 @@ class SoftSpread:
         self._cells = Cells(values, apart)
 
     def _signature(self, row: int) -> tuple[int, ...] | None:
-        """What the score of ``row`` follows from."""
+        """The values of ``row`` for all constraints, which determine its score; None if it gets no score."""
         spread = self._spread
         if self._needs_all_keys and not spread.keyed.item(row):
             return None
@@ -187,7 +188,7 @@ class SoftSpread:
         return tuple(values)
 
     def _scores_of_cells(self, rows: Ints) -> Ints:
-        """``rows``: how many feasible ones there are, by cell."""
+        """The score of each cell; ``rows``: cell -> number of feasible rows."""
         evaluated = rows > 0
         evaluated[APART] = False
         if not evaluated.any():
@@ -203,8 +204,8 @@ class SoftSpread:
         return scores
 
     def _crowding(self, rows: Ints, evaluated: Mask) -> _Floats:
-        """How many matching pods there are around the rows of each cell, weighted by topology; ``maxSkew`` waters
-        differences down."""
+        """The raw score of each cell: the matching pods in its domains, weighted by topology, plus ``maxSkew - 1`` for
+        each constraint, which reduces relative differences. Lower is better."""
         total: _Floats = np.zeros(rows.shape[0])
         for index, constraint in enumerate(self._constraints):
             values = self._cells.values(index)
@@ -222,12 +223,12 @@ class SoftSpread:
 
 
 def _weight(domains: int) -> float:
-    """Makes the counts of topologies with few and with many domains comparable."""
+    """The weight of a topology, which makes counts of topologies with few and with many domains comparable."""
     return math.log(domains + 2)
 
 
 def _rounded(values: _Floats) -> Ints:
-    """Halves are rounded up, as Go does with what is not negative; adding a half first could err by the addition."""
+    """The values (not negative) rounded half up, as Go's math.Round does; floor(x + 0.5) could err in the addition."""
     whole = np.floor(values)
     whole += values - whole >= 0.5
     rounded: Ints = whole.astype(np.int64)

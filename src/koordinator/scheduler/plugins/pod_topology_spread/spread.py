@@ -1,7 +1,7 @@
-"""How the pods that a pod's constraints are about are spread at present, kept current row by row.
+"""The current spread of the pods that a pod's constraints match, updated row by row.
 
-Built at the first question rather than when it is made: a class of pods may be planned some events before it is
-evaluated.
+It is built at the first evaluation rather than when it is created: a class of pods may be created some events before it
+is evaluated.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from koordinator.scheduler.plugins.pod_topology_spread.domains import NAMELESS, 
 
 
 class Inclusion:
-    """nodeAffinityPolicy and nodeTaintsPolicy for one pod."""
+    """Evaluates nodeAffinityPolicy and nodeTaintsPolicy for one pod."""
 
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
 
     def predicate(self, constraint: SpreadConstraint) -> NodePredicate | None:
-        """What a node must pass to count for ``constraint``; None when every node does."""
+        """Returns whether a node counts for ``constraint``; None if every node does."""
         affinity = self._affinity if constraint.honors_affinity else None
         taints = self._tolerates if constraint.honors_taints else None
         if affinity is None or taints is None:
@@ -62,8 +62,8 @@ _WORTH_AN_ARRAY: Final = 16
 
 
 class MatchingPods:
-    """Pods of one namespace that are not being deleted. An empty selector counts none, as upstream has it, although it
-    matches the pod itself."""
+    """Counts, by node row, the pods of one namespace that match a selector and are not being deleted. As upstream, an
+    empty selector counts none, although it matches the pod itself."""
 
     def __init__(self, labels: LabelGroups, namespace: str, selector: CompiledSelector) -> None:
         self._labels = labels
@@ -74,7 +74,7 @@ class MatchingPods:
         self.on_row: Ints = np.zeros(0, dtype=np.int64)
 
     def count_all(self, capacity: int) -> None:
-        """Look at every row; ``capacity`` is how many there may be."""
+        """Count the pods on all rows; ``capacity``: the length of arrays by row."""
         counts = self.on_row = np.zeros(capacity, dtype=np.int64)
         if self._none:
             return
@@ -89,7 +89,7 @@ class MatchingPods:
                     counts[row] += number
 
     def count(self, rows: Iterable[int]) -> list[tuple[int, int, int]]:
-        """Look at ``rows`` again; returns (row, how many there were, how many there are) where that is not the same."""
+        """Recount the pods on ``rows``. Return (row, count before, count now) for each row whose count has changed."""
         changed: list[tuple[int, int, int]] = []
         if self._none:
             return changed
@@ -107,7 +107,7 @@ class MatchingPods:
         return changed
 
     def widen(self, capacity: int) -> None:
-        """Make room for rows."""
+        """Extend the arrays by row to ``capacity``."""
         more = capacity - self.on_row.shape[0]
         self.on_row = np.concatenate([self.on_row, np.zeros(more, dtype=np.int64)])
 
@@ -121,12 +121,12 @@ class MatchingPods:
 
 
 _MANY_ROWS = 20
-"""One row in so many: looking at all of them anew is cheaper than following."""
+"""If more than one row in this many has changed, rebuilding from all rows is cheaper than applying the delta."""
 
 
 @dataclass(slots=True)
 class _Part:
-    """One constraint with what it is counted by."""
+    """One constraint with the topology, the counter and the node predicate by which it is counted."""
 
     constraint: SpreadConstraint
     topology: Topology
@@ -137,17 +137,17 @@ class _Part:
 
 @dataclass(slots=True)
 class AppliedDelta:
-    """What has changed."""
+    """The domains and rows that have changed."""
 
     domains: list[set[int]]
-    """For each constraint those of which the counts have changed."""
+    """For each constraint the domains whose counts have changed."""
     rows: set[int]
-    """Those that have another number of matching pods, or another node."""
+    """The rows whose number of matching pods, or whose node, has changed."""
 
 
 class Spread:
-    """The pods that ``constraints`` of ``pod`` are about, by row and by domain. Nodes without some of the keys count
-    nowhere, unless they ``need`` not have all ``keys``: then a missing key is as good as an empty one."""
+    """The numbers of pods that match the ``constraints`` of ``pod``, by row and by domain. With ``needs_all_keys``,
+    nodes that lack any topology key do not count; otherwise a missing key counts as an empty value."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class Spread:
             for constraint in constraints
         ]
         self.counts: list[DomainCounts] = []
-        """One for each constraint; empty before ``build``."""
+        """The counts of each constraint; empty before ``build``."""
         self.keyed: Mask = np.zeros(0, dtype=np.bool_)
         """The rows of nodes that have all topology keys."""
 
@@ -183,23 +183,23 @@ class Spread:
         return bool(self.counts)
 
     def matching(self, index: int) -> MatchingPods:
-        """The pods that the constraint of this number matches."""
+        """The counter of the pods that match the constraint of this index."""
         return self._matching[self._parts[index].matching]
 
     def domain(self, index: int) -> Rows:
-        """The domain of each row for the constraint of this number; -1 without the key."""
+        """The domain of each row for the constraint of this index; -1 without the key."""
         return _fitted(self._parts[index].topology.domain, self.keyed.shape[0])
 
     def domain_of(self, index: int, row: int) -> int:
-        """The same for one row."""
+        """The domain of one row; -1 without the key."""
         return self._parts[index].topology.domain.item(row)
 
     def domain_name(self, index: int, number: int) -> str:
-        """The label's value in a domain, for the constraint of this number."""
+        """The label's value in a domain, for the constraint of this index."""
         return self._parts[index].topology.name(number)
 
     def build(self) -> None:
-        """Look at all rows."""
+        """Count all rows."""
         columns = self._view.columns
         capacity = columns.alive.shape[0]
         for matching in self._matching:
@@ -219,11 +219,11 @@ class Spread:
         ]
 
     def is_much(self, rows: int) -> bool:
-        """Whether ``build`` is better than to ``apply_delta`` so many rows."""
+        """Whether ``build`` is cheaper than ``apply_delta`` for this many rows."""
         return rows > 1 and rows * _MANY_ROWS > self._view.columns.size
 
     def apply_delta(self, rows: list[int], of_node: list[int]) -> AppliedDelta:
-        """Look at ``rows`` again; those ``of_node`` among them may have another node, or none."""
+        """Update the counts after changes on ``rows``; those in ``of_node`` may have another node, or none."""
         capacity = self._view.columns.alive.shape[0]
         if capacity > self.keyed.shape[0]:
             self._widen(capacity)
@@ -239,7 +239,7 @@ class Spread:
         return delta
 
     def _place(self, row: int, touched: list[set[int]]) -> None:
-        """The node of ``row`` is another, or gone."""
+        """Update the domains of ``row``, whose node has changed or was deleted. Adds changed domains to ``touched``."""
         node = self._view.columns.nodes[row]
         domains = [part.topology.domain.item(row) for part in self._parts]
         keyed = node is not None and min(domains) >= 0
@@ -269,7 +269,7 @@ class Spread:
 
 
 def _fitted(domain: Rows, capacity: int) -> Rows:
-    """Exactly ``capacity`` rows; those beyond are in no domain."""
+    """The array cut or extended to ``capacity`` rows; added rows are in no domain."""
     if domain.shape[0] >= capacity:
         return domain[:capacity]
     return np.concatenate([domain, np.full(capacity - domain.shape[0], -1, dtype=np.intp)])

@@ -1,1 +1,1 @@
-"""Network-topology-aware gangs: all members in the smallest part of the network that can hold them."""
+"""Network-topology-aware gangs: all members are placed in the smallest network domain that can hold them."""

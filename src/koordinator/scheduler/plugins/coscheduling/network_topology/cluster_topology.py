@@ -1,4 +1,4 @@
-"""The network as it is at present: follows the nodes and the ClusterNetworkTopology ``default``."""
+"""The current network topology, from the labels of the nodes and the ClusterNetworkTopology ``default``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ClusterTopology:
-    """The tree is made when somebody asks for it and something has changed that it depends on, so that a thousand nodes
-    that come one after another cost one tree."""
+    """The layers and nodes of the network. The tree is rebuilt when it is read after a change, so that a thousand nodes
+    that are added one after another cost one tree."""
 
     def __init__(self) -> None:
         self.version = 0
-        """Grows whenever the tree may be another one."""
+        """Increases whenever the tree may have changed."""
         self.problem = ""
-        """Why the object, as it is, cannot be used; empty if it can, and if there is none."""
+        """Why the current object cannot be used; empty if it can, and if there is none."""
         self._layers: tuple[Layer, ...] | None = None
         self._labels: dict[str, Mapping[str, str]] = {}
         self._paths: dict[str, tuple[str, ...] | str] = {}
@@ -37,14 +37,14 @@ class ClusterTopology:
 
     @property
     def tree(self) -> Tree | None:
-        """None as long as there has been no object that can be used. When it goes, or becomes one that cannot be, the
-        layers stay as they were."""
+        """None until there is a valid object. When the object is deleted or becomes invalid, its last valid layers stay
+        in use."""
         if self._tree is None and self._layers is not None:
             self._tree = build_tree(self._layers, self._paths.items())
         return self._tree
 
     def set_node(self, node: Node) -> None:
-        """The node is new or has changed."""
+        """The node was added or updated."""
         name = node.metadata.name
         self._labels[name] = node.metadata.labels or _NO_LABELS
         if self._layers is None:
@@ -55,13 +55,13 @@ class ClusterTopology:
             self._changed()
 
     def remove_node(self, name: str) -> None:
-        """The node is gone."""
+        """The node was deleted."""
         self._labels.pop(name, None)
         if self._paths.pop(name, None) is not None:
             self._changed()
 
     def set_object(self, topology: ClusterNetworkTopology | None) -> str:
-        """The object is new, has changed or, with None, is gone. Returns why it cannot be used; empty if it can."""
+        """The object was added, updated or, with None, deleted. Return why it cannot be used; empty if it can."""
         self.problem = ""
         if topology is None:
             return ""

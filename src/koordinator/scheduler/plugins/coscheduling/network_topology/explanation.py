@@ -1,4 +1,4 @@
-"""What ``koord explain gang`` says of a gang's place in the network: which domain was chosen, or why there is none."""
+"""The network part of ``koord explain gang``: which domain was chosen for the gang, or why none was."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ _SHOWN: Final = 10
 
 
 def explain_network(topology: ClusterTopology | None, plan: TopologyPlan | None, *, heeded: bool) -> dict[str, Any]:
-    """For a gang that asks for a place. ``topology`` is None when nobody follows the network; ``heeded``: the profile
-    cares for what gangs ask of it. Where no domain has slots enough, ``domainSlots`` says how many each has."""
+    """Explain a gang with network topology requirements. ``topology`` is None if the scheduler does not watch the
+    network; ``heeded``: whether the profile respects such requirements. If no domain has enough slots, ``domainSlots``
+    has the number of each."""
     sentences = [*_why_unknown(topology, heeded=heeded)]
     if heeded and plan is not None:
         sentences += _of_plan(plan)

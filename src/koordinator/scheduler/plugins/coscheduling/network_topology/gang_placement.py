@@ -1,4 +1,4 @@
-"""The network in the attempts of gangs: the first member that is tried plans for all, the others follow the plan."""
+"""Placing gangs by the network topology: the first member that is tried plans the nodes of all, the others follow."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ CountSlots = Callable[[Sequence[PodInfo]], Slots | None]
 """See Handle.slots."""
 _TOPOLOGY_EVENTS: Final = object_events(CLUSTER_NETWORK_TOPOLOGIES)
 EVENTS: Final = _TOPOLOGY_EVENTS | {EventKind.NODE_ADD, EventKind.NODE_LABEL}
-"""What may bring a gang nearer to a place in the network, beside what the filters wait for that keep it off nodes."""
+"""Events that may make a gang fit in the network, beside those registered by the plugins that rejected its nodes."""
 
 
 class GangPlacement:
-    """``topology`` is None when nobody follows the network. ``pending`` has the pods of members by uid."""
+    """Plans nodes for the members of the current wave. ``topology`` is None if the scheduler does not watch the
+    network. ``pending`` returns the pod of a pending member by uid."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class GangPlacement:
         self._pending = pending
 
     def refusal(self, pod: PodInfo) -> Reason | None:
-        """Why no attempt can begin with the pod: the network that its gang asks for is not known."""
+        """Why no attempt can begin with the pod: its gang has topology requirements, but the network is not known."""
         if self._spec_of(pod) is None or (self._topology is not None and self._topology.tree is not None):
             return None
         if self._cache.admission_error(pod.pod) or self._wave_of(pod) is not None:
@@ -60,14 +61,14 @@ class GangPlacement:
         return Reason(NO_TOPOLOGY, unresolvable=True)
 
     def begun(self, pod: PodInfo) -> None:
-        """An attempt includes the pod; when it is the first one, what its gang asks for counts for all."""
+        """The attempt of the pod began. The topology requirements of the first pod's gang hold for the whole wave."""
         wave = self._wave_of(pod)
         if wave is not None and wave.attempted == {pod.uid}:
             wave.topology = self._spec_of(pod)
 
     def node_of(self, pod: PodInfo, slots: CountSlots) -> str | Reason | None:
-        """The node that is planned for the pod, or why there is none; None if the network does not matter to it. Raises
-        PluginError for a member that there is no plan for, although there is one for others."""
+        """The node that is planned for the pod, or why there is none; None if it has no topology requirements. Raises
+        PluginError for a member that the plan of its wave lacks."""
         wave = self._wave_of(pod)
         if wave is None or wave.topology is None:
             return None
@@ -83,13 +84,13 @@ class GangPlacement:
         return node
 
     def rejected_by(self, pod: PodInfo) -> Collection[str]:
-        """The plugins that keep members off nodes, after a reason."""
+        """The plugins that rejected nodes for the members, if ``node_of`` returned a reason."""
         wave = self._wave_of(pod)
         return wave.plan.rejected_by if wave is not None and wave.plan is not None else ()
 
     def job(self, job: Job, wave: Wave) -> Job:
-        """The job of a gang for which room is looked for by preemption, with its place in the network. All members are
-        planned for when the first one is tried, and only then."""
+        """The job with its topology requirements, for preemption. All members are planned when the first one is tried,
+        and only then."""
         if wave.topology is None:
             return job
         tree = self._topology.tree if self._topology is not None else None
@@ -116,7 +117,7 @@ class GangPlacement:
         return Slots(np.array(rows, dtype=np.intp), counts, statuses_of(pods[0], failures))
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """Whether the gang of a pod that found no place in the network may find one now. One member is woken."""
+        """Whether the event may make the gang of an unschedulable pod fit in the network. True for one member only."""
         if self._spec_of(pod) is None:
             return False
         member = self._cache.member(pod.uid)
@@ -126,7 +127,7 @@ class GangPlacement:
         return event.kind not in _TOPOLOGY_EVENTS or _spec(event.old) != _spec(event.new)
 
     def _planned(self, pod: PodInfo, wave: Wave, spec: TopologySpec, slots: CountSlots) -> TopologyPlan | None:
-        """None when the pod may go nowhere at all, which is for others to say."""
+        """The plan for all members to be placed; None if the pod fits on no node at all, which other plugins report."""
         tree = self._topology.tree if self._topology is not None else None
         if tree is None:
             raise PluginError(NO_TOPOLOGY)
@@ -137,13 +138,13 @@ class GangPlacement:
         return Planner(self._view, tree, spec, pods).plan(found) if found is not None else None
 
     def _to_place(self, pod: PodInfo, wave: Wave) -> list[PodInfo]:
-        """The pending members but those for which a node has been sought already."""
+        """The pending members, without those that were tried already."""
         pending = [each for each in wave.group.members(MemberState.PENDING) if each.is_schedulable]
         left = [each.uid for each in pending if each.uid == pod.uid or each.uid not in wave.attempted]
         return [found for uid in left if (found := pod if uid == pod.uid else self._pending(uid)) is not None]
 
     def _spec_of(self, pod: PodInfo) -> TopologySpec | None:
-        """What the pod's gang asks of the network; None also for a gang of which the members are placed singly."""
+        """The topology requirements of the pod's gang; None also for a gang whose members are placed one by one."""
         member = self._cache.member(pod.uid)
         declaration = member.gang.declaration if member is not None and not member.gang.is_released else None
         return declaration.network_topology if declaration is not None else None

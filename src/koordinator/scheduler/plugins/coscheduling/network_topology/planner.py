@@ -1,4 +1,4 @@
-"""Nodes for all members of a gang at once: what the network and the nodes have is put together for the solver."""
+"""Plans nodes for all members of a gang at once: prepares the solver's input, and assigns members to its result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DOMAINS_KEPT: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class DomainSlots:
-    """For how many members a domain (``layer/name``) has room."""
+    """How many members fit in a domain (``layer/name``)."""
 
     domain: str
     slots: int
@@ -42,35 +42,35 @@ class DomainSlots:
 
 @dataclass(frozen=True, slots=True)
 class TopologyPlan:
-    """How ``wanted`` members were to be placed. ``nodes`` are those of the members by uid; empty, with ``refusal``,
-    when no domain can take all of them."""
+    """The plan for ``wanted`` members. ``nodes``: uid -> node; empty, with ``refusal``, if no domain can take all of
+    them."""
 
     wanted: int
     demand: Demand
     nodes: Mapping[str, str] = field(default_factory=dict)
     domain: str = ""
-    """The smallest one that takes all of them, as ``layer/name``."""
+    """The smallest domain that takes all of them, as ``layer/name``."""
     refusal: str = ""
     domain_slots: tuple[DomainSlots, ...] = ()
-    """The domains one of which had to take all of them, those with the most room first; not all if there are many."""
+    """The domains one of which had to take all of them, those with the most slots first; not all if there are many."""
     domains: int = 0
-    """How many there are."""
+    """How many such domains there are."""
     layers: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    """Why nodes are in no domain, of some that are in none; they take no members."""
+    """Why nodes are in no domain, for some of these nodes; they take no members."""
     slots: Mapping[str, int] = field(default_factory=dict)
-    """With ``refusal``: for how many members each node has room."""
+    """With ``refusal``: node -> how many members fit on it."""
     statuses: tuple[NodeStatus, ...] = ()
-    """And why no more."""
+    """With ``refusal``: why no more fit."""
 
     @property
     def rejected_by(self) -> frozenset[str]:
-        """The plugins that keep members off nodes."""
+        """The plugins that rejected nodes for members."""
         return frozenset(status.plugin for status in self.statuses if status.plugin)
 
     @property
     def diagnosis(self) -> JobDiagnosis | None:
-        """For those who look for the reason; None where there is a plan."""
+        """Why there is no plan, for the diagnosis of the attempt; None if there is one."""
         if not self.refusal:
             return None
         return JobDiagnosis(self.refusal, self.demand.gather_in, self.slots, self.statuses)
@@ -87,7 +87,7 @@ def in_turn(pods: Iterable[PodInfo]) -> list[PodInfo]:
 
 
 def index_of(pod: PodInfo) -> int:
-    """Which of the members the pod is, such as its rank; -1 if it does not say so."""
+    """The pod's index among the members, such as its rank; -1 if its annotation has no valid one."""
     text = pod.pod.metadata.annotations.get(GANG_NETWORK_TOPOLOGY_INDEX, "")
     digits = text[1:] if text[:1] in ("+", "-") else text
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else -1
@@ -97,14 +97,14 @@ class Planner:
     """Plans for one gang in one network."""
 
     def __init__(self, view: ClusterView, tree: Tree, spec: TopologySpec, pods: Sequence[PodInfo]) -> None:
-        """``pods`` in turn."""
+        """``pods``: the members to place, in the order of ``in_turn``."""
         self._view = view
         self._tree = tree
         self._pods = pods
         self._demand = demand_of(spec, len(pods), tree)
 
     def plan(self, slots: Slots, scores: Mapping[int, int] | None = None) -> TopologyPlan:
-        """``scores`` by row."""
+        """Plan the nodes of all members. ``slots``: how many fit on each node; ``scores``: node row -> score."""
         by_row = slots.by_row
         existing = self._existing(by_row)
         nodes = NodeSlots(self._by_leaf(by_row), self._by_leaf(scores or {}), self._by_leaf(existing))
@@ -123,12 +123,12 @@ class Planner:
         )
 
     def _by_leaf(self, of_rows: Mapping[int, int]) -> dict[int, int]:
-        """Nodes that are in no domain do not count."""
+        """The amounts by the domain number of the node instead of its row, without nodes that are in no domain."""
         names, leaf_of = self._view.columns.names, self._tree.leaf_of
         return {leaf_of[names[row]]: amount for row, amount in of_rows.items() if names[row] in leaf_of}
 
     def _existing(self, rows: Iterable[int]) -> dict[int, int]:
-        """How many pods of the same kind are on each row."""
+        """Node row -> how many pods with the members' topology selector are on it."""
         kind = self._pods[0].pod.metadata.annotations.get(NETWORK_TOPOLOGY_SELECTOR)
         return existing_pods(self._view, kind, rows) if kind else {}
 
@@ -178,7 +178,7 @@ class Planner:
         )
 
     def _domain_slots(self, found: Distribution) -> tuple[DomainSlots, ...]:
-        # A stable sort keeps domains of equal room in the order of their names.
+        # A stable sort keeps domains with equally many slots in the order of their names.
         fullest = found.gathered[np.argsort(-found.slots[found.gathered], kind="stable")][:_DOMAINS_KEPT]
         return tuple(
             DomainSlots(self._tree.text(domain, found.gather_depth), int(found.slots[domain]))
@@ -190,7 +190,7 @@ class Planner:
 
 
 def existing_pods(view: ClusterView, kind: str, rows: Iterable[int]) -> dict[int, int]:
-    """Row -> how many pods there name this kind; rows without any are left out."""
+    """Node row -> how many pods on it have this topology selector; rows without any are left out."""
     found = {
         row: sum(pod.pod.metadata.annotations.get(NETWORK_TOPOLOGY_SELECTOR) == kind for pod in on_row.values())
         for row in rows

@@ -1,4 +1,4 @@
-"""What a gang asks of the network: the annotation ``gang.scheduling.koordinator.sh/network-topology-spec``."""
+"""A gang's network topology requirements: the annotation ``gang.scheduling.koordinator.sh/network-topology-spec``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ STRATEGIES: Final = (MUST_GATHER, PREFER_GATHER)
 
 
 class GatherRule(msgspec.Struct, frozen=True, rename="camel"):
-    """``pod_count_multiple``: the number of members in each domain of the layer must be a multiple of it; up to 1 says
-    nothing."""
+    """``pod_count_multiple``: the number of members in each domain of the layer must be a multiple of it; values up to
+    1 have no effect."""
 
     layer: str = ""
     strategy: str = ""
@@ -25,7 +25,7 @@ class GatherRule(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TopologySpec(msgspec.Struct, frozen=True, rename="camel"):
-    """Without rules, members are gathered as well as it goes."""
+    """The rules by layer. Without rules, members are gathered in the smallest domain that holds them."""
 
     gather_strategy: tuple[GatherRule, ...] | None = ()
 
@@ -35,7 +35,7 @@ class TopologySpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def topology_spec_of(annotations: Mapping[str, str], problems: list[str]) -> TopologySpec | None:
-    """What the annotation says; None when it is not there, and when it cannot be read, which is added to
+    """The requirements in the annotation; None if it is absent, or cannot be decoded, which is added to
     ``problems``."""
     text = annotations.get(GANG_NETWORK_TOPOLOGY_SPEC)
     if not text:

@@ -1,7 +1,7 @@
-"""Score: nodes that are near to pods of the same kind, for pods that name one and are placed one by one.
+"""Score: prefers nodes near to pods with the same topology selector, for pods that have one and are placed one by one.
 
-Koordinator 1.8, pkg/scheduler/plugins/coscheduling/core/network_topology_workflow.go: the nodes that passed are put in
-an order as in the solver, each having room for one pod, and the scores go down from 100 in equal steps.
+Koordinator 1.8, pkg/scheduler/plugins/coscheduling/core/network_topology_workflow.go: the feasible nodes are ordered as
+in the solver, each with one slot, and the scores go down from 100 in equal steps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from koordinator.scheduler.plugins.coscheduling.network_topology.tree import Tre
 
 @dataclass(slots=True)
 class _Kind:
-    """Pods of one kind: how many of them are on each row that has any."""
+    """The pods with one topology selector, here called a kind. ``existing``: node row -> how many there are, if any."""
 
     name: str
     tree: Tree
@@ -33,20 +33,20 @@ class _Kind:
 
 
 class NetworkScore(ScorePlugin):
-    """Nothing but what the pods of the kind and the feasible nodes are decides, so all is done in ``normalize``."""
+    """Scores depend only on the pods of the kind and on which nodes are feasible, so ``normalize`` computes them."""
 
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS)
 
     @property
     @abstractmethod
     def network(self) -> ClusterTopology | None:
-        """None if nobody follows it."""
+        """The network topology; None if the scheduler does not watch it."""
 
     def class_key(self, pod: PodInfo) -> Hashable:
         return _kind_of(pod) if self.network is not None else None
 
     def context_key(self, pod: PodInfo) -> Hashable:
-        """Another network makes other scores."""
+        """The version of the network, since the scores depend on it."""
         network = self.network
         return network.version if network is not None and _kind_of(pod) else None
 
@@ -91,7 +91,7 @@ def _in_order(tree: Tree, names: list[str], rows: Rows, existing: dict[int, int]
     chains: list[NDArray[np.intp]] = [leaves]
     for _ in tree.layers[1:]:
         chains.append(np.where(chains[-1] >= 0, tree.parents[chains[-1]], -1))
-    # lexsort goes by its last key first.
+    # The last key of lexsort is its primary one.
     keys += [np.where(chain >= 0, slots[chain], 0) for chain in reversed(chains)]
     keys += [np.where(chain >= 0, -pods[chain], 0) for chain in reversed(chains)]
     keys.append(leaves < 0)

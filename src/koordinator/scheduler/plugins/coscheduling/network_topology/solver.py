@@ -1,8 +1,8 @@
 """Which domain of the network takes the members of a gang, and how many of them each node of it gets.
 
 Koordinator 1.8, pkg/scheduler/plugins/coscheduling/core/network_topology_solver.go: the deepest domains that can hold
-all members come first; of these the one with the most pods of the same kind, then the one with the least room. A pure
-function of numbers.
+all members come first; of these the one with the most pods of the same kind, then the one with the fewest slots. Pure
+functions, without the scheduler's state.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _NOWHERE = np.zeros(0, dtype=np.intp)
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """``count`` members are to be placed. ``gather_in`` is the layer of which one domain has to take all of them, empty
-    for any. ``multiples``: layer -> what the number of members in each of its domains must be a multiple of."""
+    """``count``: the number of members to place. ``gather_in``: the layer of which one domain must take all of them,
+    empty for any. ``multiples``: layer -> what the number of members in each of its domains must be a multiple of."""
 
     count: int
     gather_in: str = ""
@@ -32,7 +32,8 @@ class Demand:
 
 
 def demand_of(spec: TopologySpec, count: int, tree: Tree) -> Demand:
-    """Of several layers in which all must be gathered the one nearest to the nodes counts, of unknown ones the last."""
+    """The demand of ``count`` members. Of several layers with MustGather the one nearest to the nodes is used; if all
+    of them are unknown, the last."""
     gather_in, deepest = "", -2
     for rule in spec.rules:
         if rule.strategy == MUST_GATHER:
@@ -45,8 +46,8 @@ def demand_of(spec: TopologySpec, count: int, tree: Tree) -> Demand:
 
 @dataclass(frozen=True, slots=True)
 class NodeSlots:
-    """What nodes have, by the number of their domain: for how many members there is room, how good they are, and how
-    many pods of the same kind there are. Those that are left out have nothing."""
+    """By the domain number of a node: ``slots``, how many members fit; ``scores``; and ``existing``, how many pods of
+    the same kind are on it. Nodes that are left out have 0."""
 
     slots: Mapping[int, int]
     scores: Mapping[int, int] = field(default_factory=dict)
@@ -55,8 +56,8 @@ class NodeSlots:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """``domain`` takes all members, if there is one; ``gathered`` are the domains one of which had to, and ``slots``
-    the room in each domain."""
+    """``domain`` takes all members; None if none can. ``gathered``: the domains one of which had to; ``slots``: how
+    many members fit in each domain."""
 
     gathered: Domains
     gather_depth: int
@@ -64,11 +65,11 @@ class Distribution:
     domain: int | None = None
     depth: int = 0
     by_node: tuple[tuple[int, int], ...] = ()
-    """The domains of nodes in the order in which members are assigned, with how many of them each gets."""
+    """Pairs of a node's domain and the number of members it gets, in the order in which members are assigned."""
 
 
 def distribute(tree: Tree, demand: Demand, nodes: NodeSlots) -> Distribution:
-    """The same for the same arguments, whatever order they are in."""
+    """Distribute the members over nodes. The result does not depend on the order of the mappings."""
     steps = _steps(tree, demand)
     slots = _slots(tree, nodes, steps)
     gather_depth = tree.depth_of(demand.gather_in) if demand.gather_in else 0
@@ -80,7 +81,7 @@ def distribute(tree: Tree, demand: Demand, nodes: NodeSlots) -> Distribution:
     if not candidates:
         return found
     order = _Order(tree, slots, tree.sums(nodes.scores), tree.sums(nodes.existing))
-    # Any would do: a domain of which the slots are enough can place that many, see _steps.
+    # Every candidate can place all members, since a domain can fill all its slots exactly, see _steps.
     best = min(candidates, key=lambda domain: order.key(domain, fullest_first=True))
     by_node: list[tuple[int, int]] = []
     _fill(tree, slots, order, best, demand.count, by_node)
@@ -88,8 +89,8 @@ def distribute(tree: Tree, demand: Demand, nodes: NodeSlots) -> Distribution:
 
 
 def _steps(tree: Tree, demand: Demand) -> list[int]:
-    """By depth, what the number of members in a domain can only be a multiple of: where nodes take four each, no domain
-    takes six. So whatever slots a domain has left after rounding, its children can fill exactly."""
+    """By depth, of what the number of members in a domain must be a multiple: if nodes take multiples of four, no
+    domain can take six. So the children of a domain can fill its slots, after rounding down, exactly."""
     steps = [1] * len(tree.layers)
     below = 1
     for depth in reversed(range(len(tree.layers))):
@@ -123,8 +124,8 @@ def _smallest(tree: Tree, slots: NDArray[np.int64], count: int, gathered: Domain
 
 
 class _Order:
-    """Where members go first: by pods of the same kind, then by slots, each compared at the domain, its parent and so
-    on; then by score and name."""
+    """The order in which domains get members: by pods of the same kind, then by slots, each compared at the domain, its
+    parent and so on; then by score and name."""
 
     def __init__(
         self, tree: Tree, slots: NDArray[np.int64], scores: NDArray[np.int64], existing: NDArray[np.int64]
@@ -135,7 +136,7 @@ class _Order:
         self._existing = existing
 
     def key(self, domain: int, *, fullest_first: bool) -> tuple[Any, ...]:
-        """Less comes first; ``fullest_first`` prefers few slots, otherwise many."""
+        """The sort key of a domain, in ascending order. ``fullest_first`` prefers few slots to many."""
         chain = [domain]
         while (parent := int(self._tree.parents[chain[-1]])) >= 0:
             chain.append(parent)
@@ -149,7 +150,8 @@ class _Order:
 def _fill(
     tree: Tree, slots: NDArray[np.int64], order: _Order, domain: int, count: int, by_node: list[tuple[int, int]]
 ) -> None:
-    """Give the domain ``count`` members, which it can hold: as many to each child as go, one after another."""
+    """Assign ``count`` members, which must fit, to the domain: its children are filled one after another. Appends to
+    ``by_node``."""
     children = tree.children[domain]
     if not children:
         by_node.append((domain, count))

@@ -1,4 +1,4 @@
-"""``status.detailStatus`` of the ClusterNetworkTopology: the domains that were found, for people and other programs."""
+"""The controller of ``status.detailStatus`` of the ClusterNetworkTopology, which lists the domains that nodes form."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topolog
 from koordinator.scheduler.plugins.coscheduling.network_topology.tree import ROOT, Tree
 
 _GATHERING: Final = 1.0
-"""Seconds in which changes gather: nodes come and get their labels in bursts."""
+"""Seconds for which changes are batched: nodes are created and labelled in bursts."""
 _IDLE: Final = 60.0
 
 
 def detail_status(tree: Tree) -> list[DetailStatus]:
-    """All domains but the nodes, each before those in it."""
+    """All domains but the nodes, parents before their children."""
     nodes = tree.sums(dict.fromkeys(tree.leaf_of.values(), 1))
     found: list[DetailStatus] = []
 
@@ -41,7 +41,7 @@ def detail_status(tree: Tree) -> list[DetailStatus]:
 
 
 def status_document(status: DetailStatus) -> dict[str, Any]:
-    """As the API has it."""
+    """The status as a JSON document, with the field names of the API."""
     found: dict[str, Any] = {"topologyInfo": _info_document(status.topology_info), "nodeNum": status.node_num}
     if status.parent_topology_info is not None:
         found["parentTopologyInfo"] = _info_document(status.parent_topology_info)
@@ -57,7 +57,7 @@ def _info_document(info: TopologyInfo) -> dict[str, str]:
 
 
 class TopologyStatusController:
-    """Writes the status when it is another one than the object has. Runs while this instance leads."""
+    """Patches the status if it differs from the object's. Runs while this instance is the leader."""
 
     name = "NetworkTopologyController"
 
@@ -71,10 +71,10 @@ class TopologyStatusController:
         self._topology = topology
         self._objects = objects
         self._compared: tuple[int, str] | None = None
-        """The version of the tree, and of the object, that were compared last."""
+        """The version of the tree and the resourceVersion of the object that were last compared."""
 
     async def run(self) -> None:
-        """Until cancelled, or until the status could not be written: it begins anew then."""
+        """Run until cancelled, or until a write fails; then the caller runs it again."""
         self._compared = None
         while True:
             await self._writer.until(self._is_new, _IDLE)
@@ -90,7 +90,7 @@ class TopologyStatusController:
 
     async def _write(self) -> None:
         state, found, tree = self._state(), self._objects().get(DEFAULT_NAME), self._topology.tree
-        # What the tree was made from is not what the object says now.
+        # If the object is invalid, the tree was built from an earlier version of it.
         if found is not None and tree is not None and not self._topology.problem:
             wanted = detail_status(tree)
             if wanted != found.status.detail_status:

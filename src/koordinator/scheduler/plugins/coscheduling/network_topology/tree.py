@@ -1,5 +1,5 @@
-"""The network as a tree: its layers as the ClusterNetworkTopology ``default`` names them, its domains as the labels of
-the nodes say.
+"""The network topology as a tree: the layers are those of the ClusterNetworkTopology ``default``, the domains come from
+the labels of the nodes.
 
 Koordinator 1.8, pkg/scheduler/frameworkext/networktopology/tree.go. Every path from the root to a node passes all
 layers, so that all domains of a layer are at the same depth.
@@ -23,20 +23,20 @@ Domains = NDArray[np.intp]
 
 
 class TopologyError(Exception):
-    """The layers that an object names do not make a tree; the text says why."""
+    """The layers of a ClusterNetworkTopology do not make a tree; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """``label_keys``: the first of these labels that a node has, and not empty, names its domain in this layer."""
+    """``label_keys``: the first of these labels with a value on a node names its domain in this layer."""
 
     name: str
     label_keys: tuple[str, ...] = ()
 
 
 def layers_of(spec: Sequence[NetworkTopologySpec]) -> tuple[Layer, ...]:
-    """From the uppermost layer below the root down to the nodes. Every layer must be on the way up from the nodes.
-    Raises TopologyError."""
+    """The layers from the uppermost one below the root down to the nodes. Raises TopologyError unless every layer is on
+    the path from the nodes to the root."""
     by_name = {each.topology_layer: each for each in spec}
     found: list[Layer] = []
     seen: set[str] = set()
@@ -54,7 +54,7 @@ def layers_of(spec: Sequence[NetworkTopologySpec]) -> tuple[Layer, ...]:
 
 
 def path_of(layers: Sequence[Layer], node_name: str, labels: Mapping[str, str]) -> tuple[str, ...] | str:
-    """The names of the domains that the node is in, from the top, its own name last; text says why it is in none."""
+    """The names of the node's domains from the top, its own name last; or, as a text, why it is in no domain."""
     path: list[str] = []
     for layer in layers:
         if layer.name == NODE_LAYER:
@@ -72,15 +72,15 @@ def path_of(layers: Sequence[Layer], node_name: str, labels: Mapping[str, str]) 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """Domains by number; the root is 0, and parents come before their children, siblings in the order of their
-    names."""
+    """The domains, numbered so that the root is 0, parents come before their children, and siblings are in the order of
+    their names."""
 
     layers: tuple[str, ...]
     """The names of the layers by depth, that of the root first."""
     names: list[str]
-    """Of each domain; the root has none."""
+    """The name of each domain; empty for the root."""
     parents: Domains
-    """Of each domain; -1 for the root."""
+    """The parent of each domain; -1 for the root."""
     levels: list[Domains]
     """The domains of each depth, ascending."""
     children: list[list[int]]
@@ -93,16 +93,16 @@ class Tree:
         return len(self.names)
 
     def depth_of(self, layer: str) -> int | None:
-        """None for a layer that the network does not have."""
+        """The depth of the layer, 0 for the root's; None for an unknown layer."""
         return self.layers.index(layer) if layer in self.layers else None
 
     @property
     def node_depth(self) -> int | None:
-        """Where the nodes are; None without layers, when the network has no nodes."""
+        """The depth of the nodes; None without layers."""
         return len(self.layers) - 1 if len(self.layers) > 1 else None
 
     def sums(self, of_leaves: Mapping[int, int]) -> NDArray[np.int64]:
-        """For each domain the sum over the nodes in it; of nodes that are not named 0."""
+        """For each domain the sum over its nodes; nodes missing in ``of_leaves`` count as 0."""
         found = np.zeros(len(self), dtype=np.int64)
         for leaf, amount in of_leaves.items():
             found[leaf] = amount
@@ -116,7 +116,7 @@ class Tree:
 
 
 def build_tree(layers: Sequence[Layer], nodes: Iterable[tuple[str, tuple[str, ...] | str]]) -> Tree:
-    """``nodes`` are names, each with its ``path_of``."""
+    """Build the tree. ``nodes``: pairs of a node's name and the result of ``path_of``."""
     left_out: dict[str, str] = {}
     paths: dict[str, tuple[str, ...]] = {}
     for name, path in nodes:
