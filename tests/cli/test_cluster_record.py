@@ -21,7 +21,7 @@ from koordinator.cli.cluster_record import (
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-ARGUMENTS = [sys.executable, "-c", "import time; time.sleep(60)"]
+ARGUMENTS = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
 
 
 def record(*programs: ProgramRecord) -> ClusterRecord:
@@ -34,7 +34,10 @@ def program(pid: int, arguments: list[str] = ARGUMENTS) -> ProgramRecord:
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(ARGUMENTS) as process:
+    with subprocess.Popen(ARGUMENTS, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        # Only when it runs: the kernel shows no command line for a moment while it loads a program.
+        process.stdout.readline()
         yield process
         process.kill()
 
