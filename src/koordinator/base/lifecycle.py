@@ -1,8 +1,8 @@
-"""What a program consists of, from start to stop.
+"""The parts of a program, and the order in which they start and stop.
 
-At the start everything runs side by side. At the end the order matters: first the work ends, which may finish what it
-has in hand; then what the work has left behind is seen to, such as events that wait to be written; then the background
-ends on which both depend; servers answer until the very end.
+All parts start concurrently. The order of the shutdown matters: first the work ends, and may finish what it has begun;
+then its leftovers are flushed, such as queued events; then the background tasks end, which both depend on. Servers
+respond until the very end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Work:
 
 
 class Lifecycle:
-    """Add the parts of a program, then ``run`` once."""
+    """The parts of a program: add them, then ``run`` once."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -42,28 +42,28 @@ class Lifecycle:
         self._last: list[Body] = []
 
     def serve(self, server: AbstractAsyncContextManager[object]) -> None:
-        """Enter ``server`` before anything else runs, and leave it after everything else has ended."""
+        """Enter ``server`` before all other parts start, and leave it after all other parts have ended."""
         self._servers.append(server)
 
     def background(self, name: str, body: Body) -> None:
-        """Run ``body`` until all work has ended, and cancel it then."""
+        """Run ``body`` until all work has ended, then cancel it."""
         self._background.append((name, body))
 
     def work(self, name: str, body: Body, *, drain: Callable[[], float] | None = None, grace: float = inf) -> None:
-        """Run ``body`` until the program has to end.
+        """Run ``body`` until the program is stopped.
 
-        ``drain`` says for how many seconds it may go on by itself then, if it watches for the end; without it, it is
-        cancelled at once. What has not ended ``grace`` seconds after that is cancelled once more: it waits for an
-        answer that may never come.
+        ``drain`` returns for how many seconds ``body`` may continue then, if it watches for the stop by itself; without
+        ``drain``, it is cancelled at once. If it has not ended ``grace`` seconds after the cancellation, it is
+        cancelled once more, because it may await a response that never comes.
         """
         self._work.append(_Work(name, body, drain or _at_once, grace))
 
     def at_end(self, body: Body) -> None:
-        """Await ``body`` between the end of the work and that of the background."""
+        """Await ``body`` after the work has ended and before the background tasks are cancelled."""
         self._last.append(body)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until ``stop`` is set or all work has ended by itself. An ExceptionGroup when a part cannot go on."""
+        """Run until ``stop`` is set or all work has ended. Raises an ExceptionGroup if a part fails."""
         async with AsyncExitStack() as servers, asyncio.TaskGroup() as tasks:
             for server in self._servers:
                 await servers.enter_async_context(server)
@@ -82,7 +82,7 @@ class Lifecycle:
         task.cancel()
         await self._wait(task, work.grace)
         if not task.done():
-            logger.warning("%s: not ended %gs after it was asked to; no longer waited for", work.name, work.grace)
+            logger.warning("%s: did not end within %gs of its cancellation; cancelling again", work.name, work.grace)
             task.cancel()
             await asyncio.wait({task})
 

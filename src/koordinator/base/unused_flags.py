@@ -1,4 +1,4 @@
-"""Flags of Go programs that mean nothing to ours: they are taken, so that nobody's manifest fails over them."""
+"""Flags of the Go programs that have no effect here: they are accepted, so that existing manifests keep working."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOG_FLAGS: Final[Mapping[str, str]] = {
     "alsologtostderr": TO_STDERR,
     "vmodule": "-v holds for the whole program",
 }
-"""Those of the logs of all Go programs of Kubernetes: name -> why it has no effect."""
+"""The logging flags of all Go programs of Kubernetes: name -> why it has no effect."""
 LOG_SWITCHES: Final = frozenset({"logtostderr", "alsologtostderr"})
 _NO_FILES: Final = "log lines go to stderr, never to files"
 _HEADER: Final = "log lines keep their header"
@@ -26,12 +26,12 @@ KLOG_FLAGS: Final[Mapping[str, str]] = {
     "log-dir": _NO_FILES,
     "log-file": _NO_FILES,
     "log-file-max-size": _NO_FILES,
-    "log-backtrace-at": "errors that nobody foresaw carry their stack trace always",
+    "log-backtrace-at": "unexpected errors are always logged with their stack trace",
     "add-dir-header": _HEADER,
     "skip-headers": _HEADER,
     "skip-log-headers": _HEADER,
 }
-"""Those of programs that register klog's flags as they are, in the same form."""
+"""The flags of programs that register klog's flags unchanged, in the same form."""
 KLOG_SWITCHES: Final = LOG_SWITCHES | {
     "one-output",
     "legacy-stderr-threshold-behavior",
@@ -64,8 +64,8 @@ COMPONENT_SWITCHES: Final = LOG_SWITCHES | {
 
 
 def component_flags(no_secure_port: str) -> dict[str, str]:
-    """Those of every component of Kubernetes that serves over TLS and has options for its metrics and logs;
-    ``no_secure_port`` says what is served instead."""
+    """Return the flags of every Kubernetes component that serves over TLS and has options for metrics and logs;
+    ``no_secure_port`` states what is served instead."""
     return {
         **LOG_FLAGS,
         **dict.fromkeys(_SECURE_SERVING, no_secure_port),
@@ -82,10 +82,10 @@ def component_flags(no_secure_port: str) -> dict[str, str]:
 
 
 class UnusedFlags:
-    """They are not in the help text."""
+    """Registers flags that are accepted but hidden from the help text."""
 
     def __init__(self, flags: FlagSet, reasons: Mapping[str, str], switches: Collection[str]) -> None:
-        """``reasons`` is name -> why it has no effect; ``switches`` are those that need no value."""
+        """``reasons`` is name -> why it has no effect; ``switches`` are the names that need no value."""
         self._flags = [
             Flag(name, "", why, lambda _, text: text, "", "", bare="true" if name in switches else None)
             for name, why in reasons.items()
@@ -94,7 +94,7 @@ class UnusedFlags:
             flags.register(flag)
 
     def remarks(self, given: FlagValues) -> list[str]:
-        """A sentence for each that was given, but for one that was switched off."""
+        """Return a sentence for each flag that the command line sets, except switches that are set to false."""
         return [
             f"--{flag.name} has no effect: {flag.help_text}"
             for flag in self._flags

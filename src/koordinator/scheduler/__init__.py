@@ -2,6 +2,6 @@
 
 import os
 
-# Loading numpy starts a thread for each core that waits, spinning at first, for linear algebra. There is none here, and
-# a start of the scheduler takes a tenth of a second of processor time less without them.
+# Loading numpy starts threads for linear algebra, one for each core, which spin at first. There is no linear algebra
+# here, and without them a start of the scheduler takes a tenth of a second of processor time less.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -1,4 +1,5 @@
-"""A scheduler from its configuration and the flags of its command line, for the program and for simulations alike."""
+"""Makes a scheduler from its configuration and the flags of its command line, for the program and for simulations
+alike."""
 
 from __future__ import annotations
 
@@ -32,8 +33,9 @@ def make_scheduler(
     clock: Clock,
     random: Random,
 ) -> Scheduler:
-    """Where pods go depends on ``configuration`` and ``flags`` alone; ``options`` are about all else, and those of them
-    that are said there are replaced. Raises ConfigurationError."""
+    """Make a scheduler. Scheduling decisions depend on ``configuration`` and ``flags`` alone; ``options`` cover
+    everything else, and those of them that the configuration or the flags set are replaced. Raises
+    ConfigurationError."""
     gates = frozenset(name for name in PLUGIN_FEATURES if flags.features.enabled(name))
     view = ClusterView(NodeColumns(), gates=gates, network_topology=flags.network_topology)
     resources = view.columns.resources

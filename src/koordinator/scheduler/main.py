@@ -1,4 +1,4 @@
-"""The program koord-scheduler: flags and configuration in, a running scheduler out."""
+"""The program koord-scheduler: reads flags and configuration and runs the scheduler."""
 
 from __future__ import annotations
 
@@ -95,14 +95,16 @@ async def _run(
 def make_lifecycle(
     scheduler: Scheduler, events: EventBroadcaster, leadership: Leadership, process: Process
 ) -> Lifecycle:
-    """A leader that loses its lease ends the process, as upstream's do: a new one starts from what the API has."""
+    """The lifecycle of the process. A leader that loses its lease exits, as upstream's do: a new process starts from
+    the API's state."""
     lifecycle = Lifecycle(process.clock)
     lifecycle.background("events", events.run)
     lifecycle.background("informers", scheduler.watch)
     lifecycle.work(
         "scheduling",
         lambda: leadership.run(lambda: scheduler.schedule(process.stop), process.stop),
-        # A leader finishes what is under way and gives up the lease; one that only waits to lead is just ended.
+        # A leader completes bindings in progress and releases the lease; an instance that only waits to lead just
+        # exits.
         drain=lambda: _DRAIN_SECONDS if leadership.is_leading else 0.0,
     )
     lifecycle.at_end(lambda: events.flush(_FLUSH_SECONDS))
@@ -118,7 +120,7 @@ def _servers(
 ) -> Servers:
     health = HealthChecks()
     health.add("informer-sync", lambda: "" if scheduler.synced else "not in sync", "readyz")
-    # A restart would not bring back an API server that is away, so the other paths stay healthy.
+    # A restart would not bring back an unreachable API server, so the other paths stay healthy.
     health.add("bindings", scheduler.check_bindings, "readyz")
     if leadership.is_contended:
         health.add("leaderElection", leadership.check, "healthz", "livez")
@@ -162,7 +164,7 @@ def _scheduler(
 
 
 def _greet(options: Options, configuration: SchedulerConfiguration, election: LeaderElectionConfig | None) -> None:
-    """Say what this is, and what of the configuration will not have the expected effect."""
+    """Log the version, and what of the configuration will not have the expected effect."""
     names = ", ".join(profile.scheduler_name for profile in configuration.profiles)
     lease = f"lease {election.namespace}/{election.name}" if election else "no leader election"
     remarks = [*configuration.warnings, *options.without_effect]

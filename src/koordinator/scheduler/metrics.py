@@ -1,4 +1,4 @@
-"""What the scheduler counts, under kube-scheduler's metric names, so that its dashboards and alerts go on working."""
+"""The scheduler's metrics, under kube-scheduler's names, so that dashboards and alerts for it keep working."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _PENDING: Final = (Pool.ACTIVE, Pool.BACKOFF, Pool.UNSCHEDULABLE, Pool.GATED)
 
 
 class SchedulerMetrics:
-    """Durations are in seconds."""
+    """The metrics of one scheduler process. Durations are in seconds."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.registered = metrics
-        """Those of the program, in which they are all kept."""
+        """The registry of the program, which holds all these metrics."""
         self._attempts = metrics.counter(
             "scheduler_schedule_attempts_total",
             "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be scheduled, "
@@ -44,7 +44,7 @@ class SchedulerMetrics:
         self._algorithm_duration = metrics.histogram(
             "scheduler_scheduling_algorithm_duration_seconds",
             "Scheduling algorithm latency in seconds",
-            # Upstream's start at a millisecond; nearly all of ours would be in the first of those.
+            # Upstream's buckets start at a millisecond; nearly all of ours would be in the first of those.
             buckets=(*exponential_buckets(0.00003125, 2, 5), *exponential_buckets(0.001, 2, 15)),
         )
         self._sli_duration = metrics.histogram(
@@ -73,7 +73,7 @@ class SchedulerMetrics:
         )
         self._plugin_errors = metrics.counter(
             "scheduler_plugin_errors_total",
-            "Calls of a plugin that failed while scheduling went on without their answer, by plugin and method.",
+            "Failed calls of a plugin after which scheduling continued without their result, by plugin and method.",
             ("plugin", "method"),
         )
         self._plugin_resyncs = metrics.counter(
@@ -113,7 +113,8 @@ class SchedulerMetrics:
             "scheduler_framework_extension_point_duration_seconds",
             "Latency for running all plugins of a specific extension point.",
             ("extension_point", "status", "profile"),
-            # Upstream's start at a tenth of a millisecond, which ours stay below while only one node has changed.
+            # Upstream's buckets start at a tenth of a millisecond; ours stay below that while only one node has
+            # changed.
             buckets=(*exponential_buckets(0.00000625, 2, 4), *exponential_buckets(0.0001, 2, 12)),
             stability="STABLE",
         )
@@ -128,10 +129,10 @@ class SchedulerMetrics:
         self._scheduled: dict[str, tuple[CounterSeries, HistogramSeries]] = {}
         """By profile: looking labels up costs more than counting."""
         self.algorithm: Callable[[float], None] = self._algorithm_duration.observe
-        """A decision took so long."""
+        """Observes the duration of a decision."""
 
     def scheduled(self, profile: str, attempt: float, since_queued: float, attempts: int) -> None:
-        """A pod was bound."""
+        """Count a pod that was bound."""
         known = self._scheduled.get(profile)
         if known is None:
             labels = (profile, "scheduled")
@@ -143,65 +144,66 @@ class SchedulerMetrics:
         self._pod_attempts.observe(attempts)
 
     def filtered_by(self, plugin: str) -> None:
-        """A pod was placed, and ``plugin`` was the first to reject some other node for it."""
+        """Count a placement for which ``plugin`` was the first to reject some other node."""
         self._filtered_by.labels(plugin).inc()
 
     def evaluated(self, evaluated: int, feasible: int) -> None:
-        """A pod was placed after looking at so many nodes, of which so many were good enough."""
+        """Observe, for a placement, how many nodes were evaluated and how many of them were feasible."""
         self._evaluated.observe(evaluated)
         self._feasible.observe(feasible)
 
     def preemption_tried(self) -> None:
-        """PostFilter plugins have looked for a way to make room for a pod."""
+        """Count a run of the PostFilter plugins for a pod."""
         self._preemption_attempts.inc()
 
     def preempted(self, victims: int) -> None:
-        """Room is made for a pod by evicting others."""
+        """Observe the number of victims of a preemption."""
         self._preemption_victims.observe(victims)
 
     def waited(self, allowed: bool, seconds: float) -> None:
-        """Permit plugins have held a pod back."""
+        """Observe how long Permit plugins delayed a pod."""
         self._permit_wait.labels("Success" if allowed else "Unschedulable").observe(seconds)
 
     def point_times(self, point: str, profile: str, status: str = "Success") -> Callable[[float], None]:
-        """What to tell how long all plugins of an extension point took for one pod."""
+        """Return the function that observes how long all plugins of an extension point took for one pod."""
         return self._point_duration.labels(point, status, profile).observe
 
     def plugin_took(self, plugin: str, point: str, seconds: float, status: str = "Success") -> None:
-        """One of them."""
+        """Observe how long one plugin took at an extension point."""
         self._plugin_duration.labels(plugin, point, status).observe(seconds)
 
     def timed_out(self, profile: str) -> None:
-        """An attempt takes longer than is acceptable."""
+        """Count an attempt that takes longer than is acceptable."""
         self._timeouts[profile] += 1
 
     def observe_unschedulable(self, pods: Callable[[], Iterable[QueuedPod]]) -> None:
-        """Where to read, at each scrape, which plugins keep pods waiting."""
+        """Set the source, read at each scrape, of the pods that plugins have rejected."""
         self.registered.register(_Unschedulable(pods))
 
     def failed(self, profile: str, reason: str, attempt: float) -> None:
-        """An attempt ended without a binding; ``reason`` is that of the PodScheduled condition."""
+        """Observe an attempt that ended without a binding; ``reason`` is that of the PodScheduled condition."""
         labels = (profile, _RESULTS[reason])
         self._attempts.labels(*labels).inc()
         self._attempt_duration.labels(*labels).observe(attempt)
 
     def plugin_error(self, plugin: str, method: str) -> None:
-        """A plugin failed where scheduling goes on without its answer."""
+        """Count an error of a plugin after which scheduling continues without its result."""
         self._plugin_errors.labels(plugin, method).inc()
 
     def plugin_resync(self, plugin: str, result: str) -> None:
-        """A plugin that had missed events knows them now ("success"), or is not notified again ("error")."""
+        """Count a resynchronisation of a plugin that had missed events: ``success``, or ``error`` when it is given
+        up."""
         self._plugin_resyncs.labels(plugin, result).inc()
 
     def malformed(self, kind: str) -> None:
         self._malformed.labels(kind).inc()
 
     def observe_incoming(self, counts: Mapping[tuple[Pool, str], int]) -> None:
-        """What the queue counts, read at each scrape: how often a pod came into a pool because of what."""
+        """Set the queue's counters, read at each scrape: how many pods entered a pool, by cause."""
         self.registered.register(_Incoming(counts))
 
     def observe_plugins(self, profiles: Iterable[Profile]) -> None:
-        """Export what plugins measure themselves; of several instances of a plugin the first one's."""
+        """Export the plugins' own metrics; if several profiles have a plugin, those of the first instance."""
         providers: dict[str, MetricsProvider] = {}
         for profile in profiles:
             for provider in profile.all(MetricsProvider):
@@ -211,16 +213,16 @@ class SchedulerMetrics:
                 self.registered.register(collector)
 
     def loops(self, clock: Clock) -> LoopMetrics:
-        """The heartbeats of the program's loops."""
+        """The heartbeat metrics of the program's loops."""
         return LoopMetrics(clock, self.registered)
 
     def observe_sizes(self, pending: Callable[[Pool], int], cached: Callable[[], dict[str, int]]) -> None:
-        """Where to read the sizes of the queue's pools, and of the cache by type, at each scrape."""
+        """Set the sources of the sizes of the queue's pools, and of the cache by type, read at each scrape."""
         self.registered.register(_Sizes(pending, cached))
 
 
 class _Sizes(Collector):
-    """Gauges read when they are asked for: keeping them current would cost every pod several updates."""
+    """Gauges computed at each scrape: keeping them current would cost every pod several updates."""
 
     def __init__(self, pending: Callable[[Pool], int], cached: Callable[[], dict[str, int]]) -> None:
         self._pending = pending
@@ -243,7 +245,7 @@ class _Sizes(Collector):
 
 
 class _Incoming(Collector):
-    """Upstream has a gated pod among the unschedulable ones here."""
+    """Pods that entered a pool, by cause. Upstream counts a gated pod among the unschedulable ones here."""
 
     def __init__(self, counts: Mapping[tuple[Pool, str], int]) -> None:
         self._counts = counts
@@ -263,7 +265,7 @@ class _Incoming(Collector):
 
 
 class _Timeouts(Collector):
-    """The original's counter, whose name lacks the ending that the library gives to every counter."""
+    """The original's counter, whose name lacks the suffix that the library appends to every counter."""
 
     def __init__(self, timeouts: Mapping[str, int]) -> None:
         self._timeouts = timeouts
@@ -280,7 +282,7 @@ class _Timeouts(Collector):
 
 
 class _Unschedulable(Collector):
-    """How many pods wait because of which plugin."""
+    """The number of unschedulable pods by plugin that rejected them."""
 
     def __init__(self, pods: Callable[[], Iterable[QueuedPod]]) -> None:
         self._pods = pods

@@ -1,7 +1,7 @@
-"""The command line of koord-scheduler: kube-scheduler's flags and the Go original's, as far as they mean something.
+"""The command line of koord-scheduler: kube-scheduler's flags and the Go original's, where they have a counterpart.
 
-A flag that is known to those programs is never an error, so that existing manifests start this one unchanged; what has
-no effect is said once at the start.
+A flag of those programs is never an error, so that existing manifests start this program unchanged; each flag without
+effect is logged once at the start.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ UNUSED_FLAGS: Final[Mapping[str, str]] = {
     "workload-auditor-victim-deleting-retries": _AUDITOR,
     "workload-auditor-scheduling-event-interval": _AUDITOR,
 }
-"""Name -> why it has no effect."""
+"""Name -> why the flag has no effect."""
 
 SWITCHES: Final = COMPONENT_SWITCHES | {
     "async-log",
@@ -83,16 +83,16 @@ SWITCHES: Final = COMPONENT_SWITCHES | {
     "log-json-split-stream",
     "runtime-config-emulation-forward-compatible",
 }
-"""Those that need no value."""
+"""Flags that need no value."""
 
 
 CROSS_SCHEDULER_NOMINATION: Final = "CrossSchedulerNomination"
 PLUGIN_FEATURES: Final = (*elastic_quota_gates.GATES, *device_share_gates.GATES)
-"""Those that plugins read from the view."""
+"""Feature gates that plugins read from the view."""
 _FEATURES: Final = {name: Feature(default=False) for name in (CROSS_SCHEDULER_NOMINATION, *PLUGIN_FEATURES)}
 
 _DESCRIPTION: Final = """\
-Places pods that ask for it by spec.schedulerName, in place of kube-scheduler or of the Go koord-scheduler: it reads the
+Schedules pods by spec.schedulerName, in place of kube-scheduler or of the Go koord-scheduler: it reads the
 same KubeSchedulerConfiguration, takes part in the same leader election, and writes the same bindings, conditions and
 events.
 
@@ -111,16 +111,16 @@ Examples:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The flags."""
+    """The parsed flags."""
 
     config: str
     write_config_to: str
     kubeconfig: str
     master: str
     client_connection: Mapping[str, Any]
-    """The fields of this stanza that win over those of the configuration."""
+    """Fields of clientConnection that override those of the configuration."""
     leader_election: Mapping[str, Any]
-    """The same for this one."""
+    """Fields of leaderElection that override those of the configuration."""
     address: ListenAddress
     profiling: bool
     max_in_unschedulable: timedelta
@@ -133,13 +133,13 @@ class Options:
     debug_diagnosis_blocking: bool
     debug_diagnosis_queue_size: int
     features: FeatureGates
-    """Those that have an effect."""
+    """The feature gates that have an effect."""
     network_topology: bool
     debug_batches: bool
     debug_check_evaluations: bool
     controller_plugins: tuple[str, ...]
     without_effect: tuple[str, ...]
-    """A sentence for each flag that was given and does nothing."""
+    """A sentence for each given flag that has no effect."""
 
 
 class _Flags:
@@ -198,7 +198,7 @@ class _Flags:
         self.profiling = group.boolean(
             "profiling",
             True,
-            "Serve /debug/pprof and /debug/flags; a configuration file says it by enableProfiling instead.",
+            "Serve /debug/pprof and /debug/flags; in a configuration file, enableProfiling does this instead.",
         )
         self.verbosity = group.integer("v", 2, "How much to log; from 5 on each decision.", minimum=0)
 
@@ -239,7 +239,7 @@ class _Flags:
         self.debug_check_evaluations = group.boolean(
             "debug-check-evaluations",
             False,
-            "Evaluate all nodes anew for each pod, and log where that differs from what is cached. Slow.",
+            "Evaluate all nodes again for each pod, and log differences from the cached results. Slow.",
         )
         self.debug_diagnosis_queue_size = group.integer(
             "debug-diagnosis-queue-size", 1000, "How many may wait to be logged; others are dropped.", minimum=1
@@ -247,7 +247,7 @@ class _Flags:
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Read the command line; ends the process after --help, --version, or with one line about what is wrong."""
+    """Parse the command line; exits after --help, --version, or with one line about an invalid flag."""
     flags = _Flags()
     given = flags.set.parse_or_exit(arguments)
     without_effect = flags.unused.remarks(given)

@@ -1,4 +1,4 @@
-"""What plugins did wrong: logged with its origin, but each only now and then, and counted."""
+"""Plugin errors: logged with their origin, but rate-limited, and counted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _ERRORS_REMEMBERED: Final = 100
 
 
 class PluginErrors:
-    """A plugin that fails does so for one pod after the other: the same text is logged once a minute."""
+    """Logs and counts plugin errors. A failing plugin fails for one pod after the other: the same text is logged once a
+    minute."""
 
     def __init__(
         self,
@@ -35,13 +36,13 @@ class PluginErrors:
             logger.error("pod %s could not be decided about: %s", key, error, exc_info=error.__cause__ or error)
 
     def of_plugin(self, plugin: str, point: str, error: Exception) -> None:
-        """A plugin failed where the attempt, or the process, goes on without its answer."""
+        """A plugin failed, and the attempt, or the process, continues without its result."""
         self._count(plugin, point)
         if self._is_due(f"{plugin} {point} {error}"):
             logger.error("plugin %s failed in %s: %s", plugin, point, _text(error), exc_info=error)
 
     def of_event_handler(self, plugin: str, point: str, error: Exception) -> None:
-        """A plugin failed to take note of an event, and is notified again: logged once until it has been."""
+        """A plugin failed to process an event, and will be resynchronised: logged once until it has been."""
         self._count(plugin, point)
         if plugin not in self._stale:
             self._stale.add(plugin)
@@ -49,13 +50,13 @@ class PluginErrors:
             logger.error("plugin %s failed in %s and is notified again later: %s", plugin, point, text, exc_info=error)
 
     def recovered(self, plugin: str) -> None:
-        """The plugin knows all that it had missed."""
+        """The plugin has been resynchronised."""
         self._stale.discard(plugin)
         self._count_resync(plugin, "success")
         logger.info("plugin %s has been notified of all that it had missed", plugin)
 
     def given_up(self, plugin: str) -> None:
-        """The plugin goes on failing on something that it has missed."""
+        """The plugin keeps failing to be resynchronised."""
         self._stale.discard(plugin)
         self._count_resync(plugin, "error")
         logger.error(
@@ -64,13 +65,13 @@ class PluginErrors:
         )
 
     def of_ours(self, what: str, error: Exception) -> None:
-        """An error that nobody foresaw, a defect of this package; ``what`` it has kept from being done."""
+        """An unexpected error, a defect of this package, while doing ``what``."""
         if self._is_due(f"{what} {error}"):
-            logger.error("%s failed, and is done again: %s", what, _text(error), exc_info=error)
+            logger.error("%s failed and will be retried: %s", what, _text(error), exc_info=error)
 
     def of_cache(self, difference: str) -> None:
-        """What is cached of a node is not what a fresh evaluation finds: a defect of this package, or a plugin that
-        reads more than it declares."""
+        """The cached result of a node differs from that of a fresh evaluation: a defect of this package, or a plugin
+        that reads more than it declares."""
         if self._is_due(difference):
             logger.error("cached evaluation differs: %s", difference)
 

@@ -1,4 +1,4 @@
-"""From the configuration to profiles of plugin instances."""
+"""Builds the profiles of plugin instances from the configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from koordinator.scheduler.engine.view import ClusterView
 def build_profiles(
     configuration: SchedulerConfiguration, table: Mapping[str, type[Plugin]], view: ClusterView
 ) -> list[Profile]:
-    """One instance of each plugin in ``table`` or of another package for each profile that names it."""
+    """Make one instance of each plugin, of ``table`` or of another package, for each profile that names it."""
     classes = {**table, **{name: found.plugin for name, found in configuration.third_party.items()}}
     return [_build(profile, classes, view) for profile in configuration.profiles]
 

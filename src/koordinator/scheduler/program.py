@@ -1,7 +1,7 @@
 """The scheduler put together: informers feed the state and the queue, the loop decides, the binder binds.
 
-Everything is built from the API alone. Before the initial lists are complete nothing is decided, so that a restart or
-a change of leader starts from what the API has and nothing else.
+Everything is built from the API alone. No decision is made before the initial lists are complete, so that a restart or
+a change of leader starts from the API's state and nothing else.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SchedulerOptions:
-    """What does not come from the profiles. Seconds."""
+    """Settings that are not part of the profiles. Durations are in seconds."""
 
     queue: QueueOptions = field(default_factory=QueueOptions)
     bind_concurrency: int = 32
     drain_seconds: float = 5.0
     controller_plugins: Sequence[str] = ("*",)
-    """Whose controllers run, as ``name_list.is_enabled`` reads it."""
+    """The plugins whose controllers run, as ``name_list.is_enabled`` reads the list."""
     foreign_nominations: bool = False
-    """Count pods that other schedulers have nominated to nodes, if they are more important (gate
+    """Count pods that other schedulers have nominated to nodes, if their priority is higher (gate
     CrossSchedulerNomination)."""
     decision_seconds: float = 0.0
-    """A decision that takes longer is given up; 0 for no limit. Needs the main thread and its SIGALRM."""
+    """The time limit of a decision; 0 for no limit. Needs the main thread and its SIGALRM."""
     monitor: MonitorOptions = field(default_factory=MonitorOptions)
     debug: DebugSettings = field(default_factory=DebugSettings)
     batches: bool = True
@@ -81,15 +81,16 @@ class SchedulerOptions:
     check_evaluations: bool = False
     """Compare the evaluation behind every decision with a fresh one, and log differences."""
     diagnosis_queue: int = 1000
-    """Diagnoses that may wait to be logged; those beyond are dropped."""
+    """How many diagnoses may wait to be logged; further ones are dropped."""
     decisions_kept: int = 2048
-    """Pods of which the last attempts are remembered."""
+    """The number of pods whose last attempts are kept."""
 
 
 class Scheduler:
-    """One scheduler process without its flags, leadership and HTTP surface.
+    """One scheduler process without its flags, leader election and HTTP server.
 
-    ``build_profiles`` makes the plugins on the view that it is given; ``make_pod`` derives a pod's facts on it.
+    ``build_profiles`` makes the plugins for the view that it is given; ``make_pod`` computes a pod's PodInfo for that
+    view.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Scheduler:
     ) -> None:
         self._options = options or SchedulerOptions()
         self._is_scheduling = False
-        """Rather than waiting to lead, when nothing is written."""
+        """False while the instance waits to lead; then nothing is written."""
         self._clock = clock
         self._client = client
         self._random = random
@@ -195,22 +196,23 @@ class Scheduler:
 
     @property
     def is_binding(self) -> bool:
-        """Whether pods are on their way to their nodes."""
+        """Whether any binding is in progress."""
         return self._binder.unfinished > 0
 
     def check_bindings(self) -> str:
-        """For health checks: the bindings that have taken longer than their deadline; empty when there are none."""
+        """For health checks: a description of the bindings that have exceeded their deadline; empty when there are
+        none."""
         return self._binder.check()
 
     @property
     def sources(self) -> Sources:
-        """What explanations are made from."""
+        """The state that explanations are made from."""
         profiles = {name: engine.profile for name, engine in self.engines.items()}
         clock = self._clock
         return Sources(self.decisions, self.queue, self.state.view, profiles, clock.now, clock.monotonic)
 
     def pods(self) -> Iterable[Pod]:
-        """Those on nodes, and those that wait for a node of a profile's."""
+        """Pods on nodes, and pods of these profiles that wait for a node."""
         on_nodes = {uid: info.pod for pods in self.state.view.pods_on.values() for uid, info in pods.items()}
         return {**on_nodes, **{entry.pod.uid: entry.pod.pod for entry in self.queue.pods()}}.values()
 
@@ -220,14 +222,15 @@ class Scheduler:
         return not self.informers.not_synced
 
     async def watch(self) -> None:
-        """Keep the state and the queue current until cancelled; leaders and those that wait to lead alike."""
+        """Keep the state and the queue current until cancelled; runs on leaders and on instances that wait to lead
+        alike."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(spare_initial_lists(self.informers.wait_synced, self._clock), name="garbage-collection")
             tasks.create_task(self.informers.run(), name="informers")
             self._start(tasks, "resynchronisation", self._resynchronisation.run)
 
     async def schedule(self, stop: asyncio.Event) -> None:
-        """Wait for the initial lists, then schedule until ``stop``; returns when no binding is under way."""
+        """Wait for the initial lists, then schedule until ``stop``; returns when no binding is in progress."""
         if not await unless(stop, self.informers.wait_synced()):
             return
         self._is_scheduling = True
@@ -267,7 +270,8 @@ class Scheduler:
         body: Callable[[], Coroutine[Any, Any, None]],
         deadline: float = STEP_SECONDS,
     ) -> asyncio.Task[None]:
-        """Start a loop whose heartbeat is that it goes on, and that keeps the event loop for ``deadline`` at most."""
+        """Start a loop whose heartbeat is its progress, and that blocks the event loop for ``deadline`` seconds at
+        most."""
         return tasks.create_task(self._loops.loop(name, deadline or inf).watch(body), name=name)
 
     def _handler_failed(self, plugin: str, method: str, error: Exception) -> None:
@@ -311,7 +315,7 @@ def _keeps_back_off(profiles: Sequence[Profile]) -> Callable[[PodInfo], bool]:
 
 
 def _sort_key(profiles: Sequence[Profile], on_error: OnError) -> Callable[[PodInfo, float], tuple[Any, ...]]:
-    """The order of the one queue that all profiles share."""
+    """The sort key of the one queue that all profiles share."""
     for profile in profiles:
         plugin = profile.queue_sort
         if plugin is not None:

@@ -116,7 +116,7 @@ def test_a_written_configuration_keeps_the_arguments(install: Install) -> None:
 
 def test_who_can_keep_pods_waiting_should_say_what_frees_them(install: Install) -> None:
     (warning,) = parse(install(**offered("Sleeper")), multi_point("Sleeper")).warnings
-    assert "plugin Sleeper (offers 1.2) does not say by events_to_register" in warning
+    assert "plugin Sleeper (offers 1.2) registers no events by events_to_register" in warning
 
 
 def test_profiles_get_instances_with_their_arguments(install: Install) -> None:

@@ -156,7 +156,7 @@ def test_a_pod_that_cannot_be_patched_is_not_bound_and_says_why() -> None:
 def test_without_it_a_pod_that_needs_it_waits() -> None:
     api = PatchedApi()
     play(api, First, Second)
-    assert "no plugin of the profile writes what others decided about the pod" in api.conditions[0][2]
+    assert "no plugin of the profile writes the changes of others to the pod" in api.conditions[0][2]
 
 
 def test_new_annotations_go_with_the_binding() -> None:

@@ -1,1 +1,1 @@
-"""Decisions out: from the assumed pod to its node, by way of Permit, PreBind, Bind and evictions."""
+"""Carries out decisions: from the assumed pod to its node, through Permit, PreBind, Bind and evictions."""

@@ -1,8 +1,8 @@
-"""Binds pods to the nodes that were chosen for them, many at a time, and finds out what became of each.
+"""Binds pods to the nodes that were chosen for them, many at a time, and finds out the outcome of each binding.
 
-A pod stays assumed on its node until the API server has said what happened. When an answer is lost, or the server
+A pod stays assumed on its node until the outcome at the API server is known. When a response is lost, or the server
 fails, the pod is read and, if it still has no node, bound to the *same* node again: repeating that is harmless, whereas
-giving the room away while the lost request may yet be carried out would fill the node twice.
+releasing the resources while the lost request may yet be carried out would overcommit the node.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Result(Enum):
 
     BOUND = "bound"
     ELSEWHERE = "elsewhere"
-    """Somebody else bound the pod to another node."""
+    """Another scheduler or client bound the pod to another node."""
     GONE = "gone"
     """The pod does not exist any more, or is being deleted."""
     REFUSED = "refused"
@@ -45,7 +45,7 @@ class Result(Enum):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """``pod`` is what the API server showed when it had to be asked; ``detail`` says why it was refused."""
+    """``pod`` is what the API server returned if it had to be read; ``detail`` is the reason of a refusal."""
 
     result: Result
     detail: str = ""
@@ -56,7 +56,7 @@ _BOUND: Final = Outcome(Result.BOUND)
 
 
 class Binding(msgspec.Struct, frozen=True):
-    """One pod on its way to its node."""
+    """A binding in progress."""
 
     entry: QueuedPod
     placement: Placement
@@ -64,22 +64,24 @@ class Binding(msgspec.Struct, frozen=True):
     started: float
     """When the attempt began, in monotonic seconds."""
     annotations: Mapping[str, str] = {}
-    """What the pod gets together with its node."""
+    """Annotations that the pod gets together with its node."""
 
 
 class Nodes(Protocol):
-    """What is needed of the cluster state."""
+    """The part of the cluster state that the binder uses."""
 
     def has_node(self, name: str) -> bool: ...
 
 
 Finished = Callable[[Binding, Outcome], None]
 DEADLINE: Final = 60.0
-"""Seconds that a binding may take. It is not cancelled then: its pod stays assumed until the outcome is known."""
+"""The deadline of a binding in seconds. A later binding is not cancelled: its pod stays assumed until the outcome is
+known."""
 
 
 class Binder:
-    """``run`` sends ``concurrency`` requests at a time until cancelled; ``finished`` is called for every binding."""
+    """``run`` sends up to ``concurrency`` requests at a time until cancelled; ``finished`` is called for every
+    binding."""
 
     def __init__(
         self,
@@ -92,7 +94,7 @@ class Binder:
         random: Random,
         concurrency: int = 32,
     ) -> None:
-        """``timed`` gets the seconds that each binding took."""
+        """``timed`` gets the duration of each binding in seconds."""
         self._client = client
         self._nodes = nodes
         self._finished = finished
@@ -102,7 +104,7 @@ class Binder:
         self._concurrency = concurrency
         self._waiting: asyncio.Queue[Binding] = asyncio.Queue()
         self._begun: dict[int, float] = {}
-        """By worker: when the binding that it has in hand began."""
+        """By worker: the start of its current binding."""
         self._unfinished = 0
         self._full = False
         self._lack = Lack("bindings")
@@ -111,17 +113,17 @@ class Binder:
 
     @property
     def unfinished(self) -> int:
-        """Bindings submitted and not finished."""
+        """The number of bindings submitted and not finished."""
         return self._unfinished
 
     @property
     def has_capacity(self) -> bool:
-        """Whether deciding about more pods now would not just make them wait. Once full, there is no room until half of
-        the bindings are done: deciding is cheapest for many pods in a row."""
+        """Whether the binder accepts more bindings without a queue building up. Once it is full, this is False until
+        half of the bindings are done: deciding is cheapest for many pods in a row."""
         return not self._full
 
     def submit(self, binding: Binding) -> None:
-        """Bind the pod soon; its placement is assumed already."""
+        """Bind the pod soon; its placement has been assumed."""
         self._unfinished += 1
         if self._unfinished >= 2 * self._concurrency:
             self._full = True
@@ -133,7 +135,8 @@ class Binder:
         await self._drained.wait()
 
     def check(self) -> str:
-        """For health checks: the bindings that have taken longer than the deadline; empty when there are none."""
+        """For health checks: a description of the bindings that have exceeded the deadline; empty when there are
+        none."""
         now = self._clock.monotonic()
         late = [now - begun for begun in self._begun.values() if now - begun > DEADLINE]
         return f"{len(late)} bindings have been under way for up to {max(late):.0f}s" if late else ""
@@ -180,12 +183,14 @@ class Binder:
             try:
                 await self._client.create(PODS, body, metadata.namespace, name=metadata.name, subresource="binding")
             except MalformedObjectError:
-                # Only the answer's body was odd: the server has done it.
+                # Only the body of the response was malformed: the server has bound the pod.
                 return _BOUND
             except KubeError as error:
                 if isinstance(error, ApiStatusError) and not _is_inconclusive(error):
                     return await self._after_refusal(pod.pod, node_name, error)
-                logger.warning("binding of pod %s to %s: outcome unknown, asking: %s", pod.key, node_name, error)
+                logger.warning(
+                    "binding of pod %s to %s: outcome unknown, reading the pod: %s", pod.key, node_name, error
+                )
                 outcome = await self._after_unknown(pod.pod, node_name)
                 if outcome is not None:
                     return outcome
@@ -197,7 +202,7 @@ class Binder:
                 return _BOUND
 
     async def _after_refusal(self, pod: Pod, node_name: str, error: ApiStatusError) -> Outcome:
-        """The server refused. A conflict may mean that an earlier request of ours got through: look."""
+        """The server refused. A conflict may mean that an earlier request of ours got through, so the pod is read."""
         lack = lack_for_write(error, "bind pods")
         if lack:
             self._lack.found(lack)
@@ -207,11 +212,11 @@ class Binder:
         return _outcome(pod, seen, node_name) or Outcome(Result.REFUSED, str(error), seen)
 
     async def _after_unknown(self, pod: Pod, node_name: str) -> Outcome | None:
-        """What the pod itself shows; None when it has no node yet."""
+        """The outcome according to the pod itself; None when it has no node yet."""
         return _outcome(pod, await self._until_read(pod), node_name)
 
     async def _until_read(self, pod: Pod) -> Pod | None:
-        """The pod as the API server has it; None when it has none. Asks until there is an answer."""
+        """The pod as the API server has it; None when it does not exist. Retries until there is a response."""
         backoff = Backoff(_RETRY, self._clock, self._random)
         metadata = pod.metadata
         while True:
@@ -229,8 +234,8 @@ class Binder:
 def binding_body(
     namespace: str, name: str, uid: str, node_name: str, annotations: Mapping[str, str] | None = None
 ) -> bytes:
-    """The Binding, encoded. Names and uids hold no character that JSON would escape; the uid makes the server refuse
-    a pod of the same name that was created since. The server copies ``annotations`` to the pod."""
+    """The encoded Binding. Names and uids hold no character that JSON would escape; because of the uid, the server
+    refuses a pod of the same name that was created since. The server copies ``annotations`` to the pod."""
     more = f',"annotations":{msgspec.json.encode(annotations).decode()}' if annotations else ""
     return (
         f'{{"apiVersion":"v1","kind":"Binding",'
@@ -252,5 +257,5 @@ def _outcome(ours: Pod, seen: Pod | None, node_name: str) -> Outcome | None:
 
 
 def _is_inconclusive(error: ApiStatusError) -> bool:
-    """Whether the server may still have done it, or may do it when asked once more."""
+    """Whether the server may still have bound the pod, or may do so at a retry."""
     return error.is_server_error or error.is_too_many_requests

@@ -1,4 +1,4 @@
-"""What plugins may do with the API while a pod is being bound: patch objects, and wait for what others make of them."""
+"""API access for plugins while a pod is being bound: patch objects, and wait for what other components make of them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 logger = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 8
-"""Requests of one controller at a time."""
+"""Concurrent requests of one controller."""
 _ANY: Final = ("", "")
-"""In place of an object, for those who do not say what they wait for."""
+"""The key of waiters that do not name the object that they wait for."""
 _PAUSE: Final = 0.1
-"""Seconds between two looks of these: each of a thousand events a second must not wake each of a thousand waiters."""
+"""Seconds between two checks of such waiters: each of a thousand events a second must not wake each of a thousand
+waiters."""
 _Key = tuple[str, str]
 
 
@@ -38,7 +39,7 @@ class ApiWriter:
         self._client = client
         self._clock = clock
         self.waiting: dict[_Key, set[asyncio.Event]] = {}
-        """By kind and key of the object that they wait for; nothing is kept of those who do not wait any more."""
+        """By kind and key of the object that they wait for; entries without waiters are removed."""
 
     async def patch(
         self, kind: Kind[Any], name: str, namespace: str, patch: Mapping[str, Any], subresource: str = ""
@@ -129,8 +130,7 @@ class ApiWriter:
                     self.waiting.pop(key, None)
 
     def notify(self, event: ClusterEvent) -> None:
-        """Something has happened: who waits for that object, or does not say for what, looks whether its condition
-        holds now."""
+        """Wake the waiters for the object of the event, and those that name no object, to check their condition."""
         if not self.waiting:
             return
         for key in (_key_of(event), _ANY):

@@ -1,4 +1,5 @@
-"""Makes pods leave so that a more important one fits: tells each why, deletes it, and says so in an event."""
+"""Preempts victims so that a pod of higher priority fits: sets the condition of each, deletes it, and records an
+event."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ from koordinator.scheduler.engine.view import ClusterView
 logger = logging.getLogger(__name__)
 
 _PATIENCE: Final = 10.0
-"""Seconds for the view to show what the API has answered. It is the longest back-off, so that waiting costs the pod no
-more than failing again."""
+"""Seconds to wait until the view shows a deletion that the API has confirmed. This is the longest back-off, so that
+waiting costs the pod no more than failing again."""
 _EACH_EVICTION: Final = verbosity(2)
 
 
@@ -37,14 +38,14 @@ class Eviction:
     victims: Sequence[PodInfo]
     plugin: str
     cause: str
-    """What the victims are told after the scheduler's name."""
+    """The text of the victims' condition after the scheduler's name."""
     on_notified: Callable[[bool], None]
-    """Called once, when the view shows every victim as leaving or gone, or some could not be evicted or do not go: with
-    whether none of them is on the node any more."""
+    """Called once, when the view shows every victim as terminating or gone, or when some could not be evicted or do not
+    terminate: with whether all of them have left the node."""
 
 
 class Evictions:
-    """``run`` carries out what is submitted, several victims at a time, until cancelled."""
+    """``run`` carries out submitted evictions, several victims at a time, until cancelled."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class Evictions:
         self._concurrency = concurrency
         self._arrived: asyncio.Queue[tuple[Eviction, PodInfo]] = asyncio.Queue()
         self._notified: asyncio.Queue[tuple[float, str]] = asyncio.Queue()
-        """Until when to wait for which victims, by uid; the next one first."""
+        """The deadlines of waiting for victims, by uid; the next one first."""
 
     def submit(self, eviction: Eviction) -> None:
         """Evict soon."""
@@ -94,7 +95,7 @@ class Evictions:
                 with self._heartbeat.iteration():
                     is_leaving = await self._evict(eviction, victim)
             except Exception:
-                # The preemptor must not wait for ever for a victim that nobody evicts.
+                # The preemptor must not wait for ever for a victim that is not evicted.
                 logger.exception("pod %s could not be evicted from %s", victim.key, eviction.node_name)
                 is_leaving = False
             if is_leaving:
@@ -103,8 +104,8 @@ class Evictions:
                 self._view.pending_evictions.seen(victim.uid)
 
     async def _give_up(self) -> None:
-        """A victim that should have vanished at once, but is only marked, may stay: its node may be dead. Who waits for
-        it may find another place."""
+        """A victim that should have been gone at once, but is only marked for deletion, may stay: its node may be dead.
+        The pods that wait for it may find another node."""
         while True:
             until, uid = await self._notified.get()
             seconds = until - self._clock.monotonic()
@@ -117,10 +118,10 @@ class Evictions:
         return row is None or not any(victim.uid in self._view.pods_on[row] for victim in eviction.victims)
 
     async def _evict(self, eviction: Eviction, victim: PodInfo) -> bool:
-        """Whether the view will show that the victim leaves because of us."""
+        """Whether the view will show that the victim leaves because of this eviction."""
         waiting = self._view.waiting.get(victim.uid)
         if waiting is not None:
-            # It leaves soon: the loop says so when it has given its node up.
+            # It leaves soon: the scheduling loop reports when it has been removed from its node.
             waiting.reject(eviction.plugin, "preempted")
         elif victim.pod.metadata.deletion_timestamp is not None or not await self._delete(eviction, victim):
             return False
@@ -133,7 +134,7 @@ class Evictions:
         return True
 
     async def _delete(self, eviction: Eviction, victim: PodInfo) -> bool:
-        """Whether the victim is leaving now because of us. Without its victims gone the preemptor waits, and is decided
-        about anew after some time."""
+        """Whether the victim is terminating now because of this eviction. If not, the preemptor waits for its victims,
+        and is retried after some time."""
         message = f"{eviction.preemptor.pod.spec.scheduler_name}: {eviction.cause}"
         return await self._deleter.delete(victim.pod.metadata, BY_SCHEDULER, message)

@@ -1,8 +1,8 @@
-"""Between a decision and the binding: permission that plugins may hold back, and work that has to be done first.
+"""The stages between a decision and the binding: Permit, which may delay the pod, and PreBind.
 
-Pods that are assumed on a node wait until Permit plugins allow them, each no longer than these are patient. Then some
-pods need volumes to be claimed, notes to be written or binders to be asked. That may take minutes, so that it never
-stands in the way of the bindings of other pods. Most pods need none of it.
+Pods that are assumed on a node wait until Permit plugins allow them, each no longer than these plugins' timeouts. Then
+some pods need volumes to be claimed, annotations to be written or external binders to be called. That may take minutes,
+so it never delays the bindings of other pods. Most pods need none of it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SEEN_SECONDS: Final = 10.0
 
 
 class PermitWaits:
-    """``decided`` is called once for every binding that was held."""
+    """The bindings that Permit plugins delay. ``decided`` is called once for each."""
 
     def __init__(
         self, pods: WaitingPods, monotonic: Callable[[], float], decided: Callable[[Binding, PermitStatus], None]
@@ -48,7 +48,7 @@ class PermitWaits:
         """(when, uid, plugin, seconds)."""
 
     def hold(self, binding: Binding, waits: Mapping[str, float]) -> None:
-        """Keep the binding back for the plugins in ``waits``, at most so many seconds each."""
+        """Delay the binding for the plugins in ``waits``, each with its timeout in seconds."""
         now, pod = self._monotonic(), binding.placement.pod
         deadlines = {plugin: now + min(seconds, _LONGEST_WAIT) for plugin, seconds in waits.items()}
         self._pods.add(pod, binding.placement.node_name, deadlines, partial(self._decided, binding))
@@ -56,13 +56,13 @@ class PermitWaits:
             heapq.heappush(self._deadlines, (when, pod.uid, plugin, when - now))
 
     def next_deadline(self) -> float | None:
-        """When ``expire`` has something to do next."""
+        """When ``expire`` has something to do next, in seconds of the clock; None for never."""
         while self._deadlines and not self._is_due_for(*self._deadlines[0][1:3]):
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
     def expire(self) -> None:
-        """Turn away those that have waited too long."""
+        """Reject the pods whose timeout has expired."""
         now = self._monotonic()
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             _, uid, plugin, seconds = heapq.heappop(self._deadlines)
@@ -82,7 +82,7 @@ _AT_ONCE: Final = 1000
 
 
 class PreBindStage:
-    """``submit`` a binding; it goes on to ``ready`` (bind it by the API) or ends in ``finished``."""
+    """``submit`` a binding; it is passed to ``ready`` (bind it by the API) or ends in ``finished``."""
 
     def __init__(
         self, writer: ClusterWriter, ready: Callable[[Binding], None], finished: Finished, clock: Clock
@@ -109,11 +109,11 @@ class PreBindStage:
         return any(not isinstance(plugin, DefaultBinder) for plugin in profile.bind)
 
     def submit(self, binding: Binding) -> None:
-        """Prepare the pod soon; its placement is assumed already."""
+        """Run PreBind for the pod soon; its placement has been assumed."""
         self._arrived.put_nowait(binding)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 binding = await self._arrived.get()
@@ -129,7 +129,7 @@ class PreBindStage:
                 raise
             self._refuse(binding, "a plugin's own work was cancelled")
         except Exception as error:
-            # A plugin may raise anything; its pod is tried again, and says why.
+            # A plugin may raise anything; its pod is retried, and the error reported on it.
             self._refuse(binding, str(error) or type(error).__name__)
         else:
             if outcome is BindOutcome.BOUND:
@@ -145,7 +145,7 @@ class PreBindStage:
         self._finished(binding, Outcome(Result.REFUSED, why))
 
     async def _run_plugins(self, engine: Engine, placement: Placement) -> tuple[BindOutcome, Mapping[str, str]]:
-        """How the pod is bound, and what annotations its Binding has to carry."""
+        """How the pod is bound, and the annotations that its Binding has to carry."""
         annotations: Mapping[str, str] = {}
         profile, times, begun = engine.profile, engine.times, engine.times.begin()
         for_reservation = stands_for_a_reservation(profile, placement.pod)
@@ -169,7 +169,7 @@ class PreBindStage:
         return outcome, annotations
 
     async def _bind(self, profile: Profile, placement: Placement, *, for_reservation: bool) -> BindOutcome:
-        """Whether a plugin has bound it, or leaves that to us."""
+        """Whether a plugin has bound the pod, or leaves that to the binder."""
         for binder in profile.bind:
             work = binder.bind(placement.state, placement.pod, placement.node, self._writer)
             outcome = await self._limited(binder.name, binder.time_limit, work)
@@ -209,7 +209,7 @@ class PreBindStage:
                 "the reservation",
                 lambda patcher: patcher.apply_reservation_changes(reservation, changes, writer),
             )
-            # It gets its node only in the version that this has made.
+            # The reservation gets its node only in the resourceVersion that this patch has made.
             key = reservation.metadata.key
             if not await writer.until(
                 lambda: _shows(reservation_of(profile, placement.pod), changes),
@@ -224,7 +224,7 @@ class PreBindStage:
         for patcher in profile.all(PodPatcher):
             if await apply(patcher):
                 return
-        raise PluginError(f"no plugin of the profile writes what others decided about {what}; DefaultPreBind would")
+        raise PluginError(f"no plugin of the profile writes the changes of others to {what}; enable DefaultPreBind")
 
     async def _limited(self, name: str, seconds: float, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -245,6 +245,7 @@ def _text(error: Exception) -> str:
 
 
 def is_being_cancelled() -> bool:
-    """Whether somebody cancels this task: not so where a plugin has awaited something else that was cancelled."""
+    """Whether this task itself is being cancelled: False where a plugin has awaited something else that was
+    cancelled."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0

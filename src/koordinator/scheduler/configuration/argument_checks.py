@@ -1,4 +1,4 @@
-"""Defaults that depend on other fields, and what arguments may not be."""
+"""Defaults of arguments that depend on other fields, and their validation."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def check_fit(args: NodeResourcesFitArgs, path: str) -> NodeResourcesFitArgs:
 
 
 def check_balanced(args: NodeResourcesBalancedAllocationArgs, path: str) -> NodeResourcesBalancedAllocationArgs:
-    """Fill in and check NodeResourcesBalancedAllocationArgs: weights mean nothing to it and must be 1."""
+    """Fill in and check NodeResourcesBalancedAllocationArgs: the plugin ignores weights, which must be 1."""
     resources = _with_weights(args.resources) or NodeResourcesBalancedAllocationArgs().resources
     args = replace(args, resources=resources)
     seen: set[str] = set()
@@ -137,8 +137,8 @@ def check_range(value: int, path: str, least: int, most: int | None = None) -> N
 
 
 def check_candidate_nodes(percentage: int, absolute: int, path: str, *, is_used: bool = True) -> None:
-    """Raises ConfigurationError for numbers of nodes on which victims cannot be looked for. ``is_used``: at least one
-    node must be asked for."""
+    """Raises ConfigurationError for invalid numbers of candidate nodes for preemption. ``is_used``: at least one node
+    must be allowed."""
     check_range(percentage, f"{path}.minCandidateNodesPercentage", 0, 100)
     check_range(absolute, f"{path}.minCandidateNodesAbsolute", 0)
     if is_used and percentage == absolute == 0:

@@ -1,4 +1,4 @@
-"""Which plugin takes which arguments, and how those are filled in and checked: one table."""
+"""One table of the arguments of each plugin, with the functions that complete and check them."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ ARGUMENT_KINDS: Final[Mapping[str, tuple[type[Arguments], _Complete]]] = Mapping
 
 
 def make_arguments(name: str, document: Mapping[str, Any], path: str) -> Arguments:
-    """The arguments of the plugin ``name``, defaults filled in. Raises ConfigurationError.
+    """The arguments of the plugin ``name`` with defaults. Raises ConfigurationError.
 
-    The type meta may be left out; where it stands, it must be right.
+    The type meta may be omitted; if given, it must be right.
     """
     if name not in ARGUMENT_KINDS:
         raise ConfigurationError(path, dict(document), f"none: {name} takes no arguments")

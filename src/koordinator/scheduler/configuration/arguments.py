@@ -1,4 +1,4 @@
-"""The arguments of the plugins that are built, with the defaults of upstream and of Koordinator."""
+"""The arguments of implemented plugins, with the defaults of upstream and of Koordinator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from koordinator.api.pod import NodeAffinity
 
 
 class Arguments(Strict):
-    """Base of all kinds of arguments; the type meta may be left out, as the original's examples do."""
+    """Base of all kinds of arguments; the type meta may be omitted, as in the original's examples."""
 
     api_version: str = ""
     kind: str = ""

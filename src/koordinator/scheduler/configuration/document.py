@@ -1,4 +1,4 @@
-"""The document as it is written: kubescheduler.config.k8s.io/v1, KubeSchedulerConfiguration, with its defaults."""
+"""The configuration file: kubescheduler.config.k8s.io/v1, KubeSchedulerConfiguration, with its defaults."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PluginSet(Strict):
 
 
 class Plugins(Strict):
-    """Plugins by extension point; ``multi_point`` stands for all points that a plugin implements."""
+    """Plugins by extension point; those of ``multi_point`` are enabled at all points that they implement."""
 
     pre_enqueue: PluginSet = PluginSet()
     queue_sort: PluginSet = PluginSet()
@@ -58,7 +58,7 @@ class PluginConfig(Strict):
 
 class Profile(Strict):
     scheduler_name: str | None = None
-    """Needed where there is more than one profile."""
+    """Required where there is more than one profile."""
     percentage_of_nodes_to_score: int | None = None
     plugins: Plugins | None = None
     plugin_config: list[PluginConfig] = []
@@ -80,13 +80,13 @@ class KubeSchedulerConfiguration(Strict):
     delay_cache_until_active: bool = False
 
 
-# Defaults and limits of the document itself, outside of plugins (upstream: SetDefaults and Validate of the kind).
+# Defaults and limits of the file itself, without plugins (upstream: SetDefaults and Validate of the kind).
 
 _DEFAULT_NAME = "default-scheduler"
 
 
 def complete_document(document: KubeSchedulerConfiguration, root: str) -> KubeSchedulerConfiguration:
-    """Fill in what is empty and check the rest. Raises ConfigurationError with paths below ``root``."""
+    """Complete empty fields and check the rest. Raises ConfigurationError with paths below ``root``."""
     document = replace(
         document,
         client_connection=complete_connection(document.client_connection),

@@ -1,9 +1,9 @@
-"""From the plugin sets of a profile to the order of plugins at each extension point.
+"""Expands the plugin sets of a profile to the order of plugins at each extension point.
 
-The rules are upstream's (mergePlugins and expandMultiPointPlugins): the profile's multiPoint set is laid over the
+The rules are upstream's (mergePlugins and expandMultiPointPlugins): the profile's multiPoint set is merged into the
 default one; at each point come first the multiPoint plugins that the point names as well, in the point's order, then
-the other multiPoint plugins that implement the point, then what only the point names. ``*`` among a point's disabled
-plugins keeps multiPoint out of it.
+the other multiPoint plugins that implement the point, then those that only the point names. ``*`` among a point's
+disabled plugins keeps multiPoint out of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DEFAULT: Final = tuple(PluginEntry(name=name, weight=weight) for name, weight i
 _PRE_BIND_WRITER: Final = "DefaultPreBind"
 _WRITTEN_BY_IT: Final = ("Reservation", "NodeNUMAResource", "DeviceShare", "Coscheduling")
 _PREPARED_SCORERS: Final = ("NodeResourcesFitPlus", "ScarceResourceAvoidance")
-"""They score what they find in preScore, and fail every attempt when they stand at only one of the two."""
+"""Plugins that score by their preScore state, and fail every attempt when only one of the two points is enabled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class Expansion:
 
     points: Mapping[str, tuple[str, ...]]
     weights: Mapping[str, int]
-    """Of the plugins at score."""
+    """Weights of the plugins at score."""
     elsewhere: tuple[str, ...]
-    """The plugins of multiPoint that implement none of these points, only Koordinator's own, around them."""
+    """The plugins of multiPoint that implement none of these points, only Koordinator's hooks."""
     warnings: tuple[str, ...]
 
     @property
@@ -46,7 +46,7 @@ class Expansion:
 
     @property
     def plugins(self) -> tuple[str, ...]:
-        """Every plugin that takes part at any point, in the order of first mention."""
+        """Every plugin that is enabled at any point, in the order of first mention."""
         at_points = dict.fromkeys(name for names in self.points.values() for name in names)
         return (*at_points, *self.elsewhere)
 
@@ -63,7 +63,7 @@ def expand(plugins: Plugins | None, path: str, catalogue: Catalogue) -> Expansio
         _append_pre_bind_writer(at_point["preBind"], given.pre_bind)
     _check_order(at_point, path)
     points = {point: tuple(names) for point, names in at_point.items()}
-    # What stands at the point itself wins, also without a weight: then that is 1, whatever multiPoint says.
+    # An entry of the point itself wins, also without a weight: then that is 1, whatever multiPoint has.
     weights = {entry.name: entry.weight or 1 for entry in (*multi_point, *given.score.enabled)}
     elsewhere = tuple(name for name, implemented in everywhere.items() if not implemented)
     warnings = [*_unknown_disabled(given, path, catalogue), *_missing_writer(points, path)]
@@ -125,7 +125,7 @@ def _check_order(at_point: dict[str, list[str]], path: str) -> None:
 
 
 def _unknown_disabled(plugins: Plugins, path: str, catalogue: Catalogue) -> Iterator[str]:
-    # Not an error for upstream either: files outlive the plugins that they switch off.
+    # Not an error for upstream either: configuration files outlive the plugins that they disable.
     for point, field in (*_FIELDS.items(), ("multiPoint", "multi_point")):
         for index, entry in enumerate(getattr(plugins, field).disabled):
             if entry.name != "*" and entry.name not in catalogue:

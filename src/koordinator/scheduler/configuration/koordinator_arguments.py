@@ -1,4 +1,4 @@
-"""Arguments of Koordinator's plugins that are not built yet, with the original's defaults."""
+"""Arguments of Koordinator's plugins, with the original's defaults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNLIMITED = "1844674407370955161"
 
 
 class AllocationStrategy(Strict):
-    """How nodes or NUMA nodes are preferred by what is allocated on them."""
+    """Whether nodes or NUMA nodes with more or with less allocated resources are preferred."""
 
     type: str = "LeastAllocated"
     resources: list[ResourceSpec] = []
@@ -50,7 +50,7 @@ class GPUShareUnsupportedModel(Strict):
 
 class DeviceShareArgs(Arguments):
     allocator: str = ""
-    """Deprecated by the original; read and ignored."""
+    """Deprecated by the original; accepted and ignored."""
     scoring_strategy: AllocationStrategy = _over(GPU_MEMORY_RATIO, GPU_MEMORY, RDMA, FPGA)
     disable_device_numa_topology_alignment: bool = msgspec.field(
         name="disableDeviceNUMATopologyAlignment", default=False

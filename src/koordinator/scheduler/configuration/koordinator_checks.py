@@ -1,4 +1,4 @@
-"""What the arguments of Koordinator's plugins that are not built yet may not be, and defaults of empty values."""
+"""Validation of the arguments of Koordinator's plugins, and defaults of empty values."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_device_share(args: DeviceShareArgs, path: str) -> DeviceShareArgs:
 
 
 def check_fit_plus(args: NodeResourcesFitPlusArgs, path: str) -> NodeResourcesFitPlusArgs:
-    """Check NodeResourcesFitPlusArgs, whose mistakes the original finds only while it scores."""
+    """Check NodeResourcesFitPlusArgs, whose errors the original finds only while it scores."""
     for name, strategy in args.resources.items():
         _check_one_of(strategy.type, f"{path}.resources[{name}].type", _STRATEGIES)
         check_range(strategy.weight, f"{path}.resources[{name}].weight", 0)
@@ -69,7 +69,7 @@ def check_coscheduling(args: CoschedulingArgs, path: str) -> CoschedulingArgs:
 
 
 def complete_reservation(args: ReservationArgs, path: str) -> ReservationArgs:
-    """Fill in and check ReservationArgs: a period of 0 is the default one, so is an empty key."""
+    """Fill in and check ReservationArgs: a period of 0 or an empty key stands for the default."""
     default = ReservationArgs()
     args = replace(
         args,
@@ -105,7 +105,7 @@ def _complete_pre_allocation(given: PreAllocationConfig) -> PreAllocationConfig:
 
 
 def complete_elastic_quota(args: ElasticQuotaArgs, path: str) -> ElasticQuotaArgs:
-    """Fill in and check ElasticQuotaArgs: an empty limit or namespace is the default one."""
+    """Fill in and check ElasticQuotaArgs: an empty limit or namespace stands for the default."""
     default = ElasticQuotaArgs()
     args = replace(
         args,

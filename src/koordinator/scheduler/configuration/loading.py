@@ -1,4 +1,4 @@
-"""From a file to a resolved configuration; every mistake is one ConfigurationError that names it."""
+"""Loads a configuration file and resolves it; every error is one ConfigurationError that names the field."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from koordinator.scheduler.engine.framework import Plugin
 _KIND: Final = "KubeSchedulerConfiguration"
 _CONFIG_MAP_KEY: Final = "koord-scheduler-config"
 _OLD_FIELDS: Final = frozenset({"healthzBindAddress", "metricsBindAddress"})
-"""Of v1beta2 only; the flags --address and --port say where health and metrics are served."""
+"""Of v1beta2 only; the flags --address and --port set where health and metrics are served."""
 
 
 def load_configuration(path: Path, installed: InstalledPlugins | None = None) -> SchedulerConfiguration:
-    """Read a file: a KubeSchedulerConfiguration, or a ConfigMap that holds one under ``koord-scheduler-config``."""
+    """Load a file: a KubeSchedulerConfiguration, or a ConfigMap that holds one under ``koord-scheduler-config``."""
     return parse_configuration(read_configuration_file("--config", path), str(path), installed)
 
 
 def default_configuration(
     installed: InstalledPlugins | None = None, *, profiling: bool = True
 ) -> SchedulerConfiguration:
-    """What runs without a file: the upstream default profile."""
+    """The configuration without a file: the upstream default profile."""
     document = KubeSchedulerConfiguration(api_version=VERSION, kind=_KIND, enable_profiling=profiling)
     return _resolve(document, "", [], Catalogue(installed))
 
 
 def parse_configuration(text: str, source: str, installed: InstalledPlugins | None = None) -> SchedulerConfiguration:
-    """Decode, fill in, check and resolve. ``source`` names the text in errors and warnings; ``installed`` are the
+    """Decode, complete, check and resolve. ``source`` names the text in errors and warnings; ``installed`` are the
     plugins of other packages, by default those of this environment."""
     document = load_document(text, source, _KIND, _CONFIG_MAP_KEY)
     root = f"{source}: "
@@ -74,13 +74,13 @@ def _resolve(
 
 
 def _sleepers(expansion: Expansion, path: str, catalogue: Catalogue) -> Iterator[str]:
-    """Plugins that can keep a pod waiting and never say what would free it."""
+    """Warnings about plugins that can keep a pod waiting and register no events for it."""
     for name in expansion.plugins:
         found = catalogue.third_party.get(name)
         if found and found.keeps_pods_waiting and found.plugin.events_to_register is Plugin.events_to_register:
             yield (
-                f"{path}: plugin {name} ({found.origin}) does not say by events_to_register what may free the "
-                "pods that it keeps waiting; they are tried again only after --pod-max-in-unschedulable-pods-duration"
+                f"{path}: plugin {name} ({found.origin}) registers no events by events_to_register for the "
+                "pods that it keeps waiting; they are retried only after --pod-max-in-unschedulable-pods-duration"
             )
 
 
@@ -102,7 +102,7 @@ def _profile(profile: Profile, expansion: Expansion, path: str, catalogue: Catal
 
 
 def _arguments(profile: Profile, plugins: Sequence[str], path: str, catalogue: Catalogue) -> dict[str, Any]:
-    """Of every plugin that takes arguments, the defaults where none are given."""
+    """The arguments of every plugin that takes some, the defaults where none are given."""
     arguments: dict[str, Any] = {}
     seen: set[str] = set()
     for index, entry in enumerate(profile.plugin_config):

@@ -1,7 +1,7 @@
-"""Which plugins there are, upstream's and Koordinator's, and the extension points that each implements.
+"""The plugins that exist, upstream's and Koordinator's, and the extension points that each implements.
 
-Plugins that are not built yet stand here too, so that a profile that names them can be told from one with a misspelt
-name. Facts from Kubernetes 1.35 (pkg/scheduler/framework/plugins) and Koordinator 1.8.
+Plugins that are not implemented yet are included, so that a profile that names one is distinguished from one with a
+misspelt name. Facts from Kubernetes 1.35 (pkg/scheduler/framework/plugins) and Koordinator 1.8.
 """
 
 from __future__ import annotations
@@ -95,14 +95,14 @@ KNOWN_PLUGINS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 
 
 class Catalogue:
-    """Asks other packages only about what is not ours."""
+    """All plugins by name. Plugins of other packages are loaded only for names that are not built in."""
 
     def __init__(self, installed: InstalledPlugins | None = None) -> None:
         self._installed = installed or InstalledPlugins()
 
     @property
     def third_party(self) -> Mapping[str, ThirdPartyPlugin]:
-        """Those that were asked for, by name."""
+        """The plugins of other packages that were loaded so far, by name."""
         return self._installed.loaded
 
     def __contains__(self, name: str) -> bool:
@@ -116,7 +116,7 @@ class Catalogue:
         return self._third_party(name, where).points
 
     def make_arguments(self, name: str, document: Mapping[str, Any], path: str) -> Any:
-        """The arguments of a plugin, defaults filled in. Raises ConfigurationError with a path below ``path``."""
+        """The arguments of a plugin with defaults. Raises ConfigurationError with a path below ``path``."""
         if name in KNOWN_PLUGINS:
             return make_arguments(name, document, path)
         return self._third_party(name, path).make_arguments(document, path)

@@ -1,4 +1,4 @@
-"""A configuration with nothing left to interpret."""
+"""A configuration in which everything is resolved: profiles with the plugins of each point and their arguments."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from koordinator.scheduler.engine.profile import PluginOrder
 
 @dataclass(frozen=True, slots=True)
 class ProfileConfiguration:
-    """One scheduler name: which plugins take part where, and their arguments (defaulted ones included)."""
+    """The profile of one scheduler name: the plugins of each extension point, and their arguments (defaulted ones
+    included)."""
 
     scheduler_name: str
     order: PluginOrder
     plugins: tuple[str, ...]
-    """Every plugin that takes part anywhere, in the order of first mention."""
+    """Every plugin that is enabled at any point, in the order of first mention."""
     arguments: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerConfiguration:
-    """``document`` is what it came from, defaults filled in."""
+    """``document`` is the file that it was resolved from, with defaults."""
 
     document: KubeSchedulerConfiguration
     profiles: tuple[ProfileConfiguration, ...]
     warnings: tuple[str, ...]
-    """What was read and will not have the effect that its author may expect."""
+    """Warnings about settings that will not have the effect that their author may expect."""
     third_party: Mapping[str, ThirdPartyPlugin]
     """The plugins of other packages that profiles name."""
 
@@ -60,13 +61,13 @@ class SchedulerConfiguration:
 
 
 def not_built(configuration: SchedulerConfiguration, built: Collection[str]) -> tuple[str, ...]:
-    """The plugins that profiles ask for and that do not exist yet."""
-    asked = dict.fromkeys(name for profile in configuration.profiles for name in profile.plugins)
-    return tuple(name for name in asked if name not in built and name not in configuration.third_party)
+    """The plugins that profiles enable and that are not implemented yet."""
+    enabled = dict.fromkeys(name for profile in configuration.profiles for name in profile.plugins)
+    return tuple(name for name in enabled if name not in built and name not in configuration.third_party)
 
 
-# The configuration as a file that means the same and leaves nothing to defaults (``--write-config-to``). Each point is
-# spelled out and multiPoint emptied, so that Go programs that read the file expand it to the same lists.
+# The configuration as an equivalent file without implicit defaults (``--write-config-to``). Each point is listed and
+# multiPoint emptied, so that Go programs that read the file expand it to the same lists.
 
 
 def write_configuration(configuration: SchedulerConfiguration) -> str:
@@ -95,7 +96,7 @@ def _profile(profile: ProfileConfiguration) -> dict[str, Any]:
 
 
 def _type_meta(name: str) -> dict[str, str]:
-    # Arguments of a plugin of another package are of no kind that this group knows.
+    # Arguments of a plugin of another package have no kind in this API group.
     return {"apiVersion": VERSION, "kind": f"{name}Args"} if name in ARGUMENT_KINDS else {}
 
 

@@ -5,8 +5,8 @@ A package that offers a plugin declares it in its pyproject.toml:
     [project.entry-points."koordinator.scheduler.plugins"]
     TenantNodes = "tenant_nodes:TenantNodes"
 
-Importing such a package runs its code, so nothing is imported that no profile asks for. Whatever is wrong with it is
-said at the start, in one line that names the distribution and the entry point.
+Importing such a package runs its code, so a package is imported only if a profile names its plugin. An invalid plugin
+is reported at the start, in one line that names the distribution and the entry point.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def implemented_points(plugin: type[Plugin]) -> frozenset[str]:
 
 
 def has_hooks(plugin: type[Plugin]) -> bool:
-    """Whether the class derives from any protocol at all, those included that take part wherever their plugin is in the
-    profile (see ``framework_hooks``)."""
+    """Whether the class derives from any extension point at all, hooks included, which are called wherever their plugin
+    is in the profile (see ``framework_hooks``)."""
     protocols = (base for base in plugin.__mro__ if issubclass(base, Plugin) and base is not Plugin)
     return any(base.__module__.startswith(f"{_ENGINE}.") for base in protocols)
 
@@ -90,18 +90,18 @@ class ThirdPartyPlugin:
 
     plugin: type[Plugin]
     points: frozenset[str]
-    """By their names in the configuration; none for a plugin that has only hooks."""
+    """By their names in the configuration; empty for a plugin that has only hooks."""
     origin: str
     """The distribution and its version."""
 
     @property
     def keeps_pods_waiting(self) -> bool:
-        """Whether the plugin can end an attempt, or let none begin."""
+        """Whether the plugin can end an attempt, or keep a pod out of the queue."""
         return not self.points.isdisjoint(("preEnqueue", "preFilter", "filter", "permit"))
 
     def make_arguments(self, document: Mapping[str, Any], path: str) -> Any:
-        """The arguments as ``args_type``, type meta taken off, or, without one, as they are written. Raises
-        ConfigurationError."""
+        """The arguments decoded as ``args_type``, without the type meta, or, for a plugin without one, as they are in
+        the file. Raises ConfigurationError."""
         expected = self.plugin.args_type
         if expected is None:
             return dict(document)
@@ -116,7 +116,7 @@ class ThirdPartyPlugin:
 
 
 class InstalledPlugins:
-    """The entry points of this environment; ``list_entry_points`` is asked once."""
+    """The entry points of this environment; ``list_entry_points`` is called once."""
 
     def __init__(self, list_entry_points: Callable[[], Iterable[EntryPoint]] = lambda: entry_points(group=GROUP)):
         self._list = list_entry_points
@@ -135,7 +135,7 @@ class InstalledPlugins:
 
     @property
     def loaded(self) -> Mapping[str, ThirdPartyPlugin]:
-        """What has been asked for so far, by name."""
+        """The plugins that were loaded so far, by name."""
         return dict(self._loaded)
 
     def check_not_taken(self, name: str, where: str) -> None:

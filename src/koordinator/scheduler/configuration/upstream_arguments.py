@@ -1,4 +1,4 @@
-"""Arguments of upstream's plugins that are not built yet: read, filled in and checked, so that mistakes show now."""
+"""Arguments of upstream's plugins: read, completed and checked, so that errors show at the start."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DynamicResourcesArgs(Arguments):
 
 
 def check_preemption(args: DefaultPreemptionArgs, path: str) -> DefaultPreemptionArgs:
-    """Check DefaultPreemptionArgs: at least one candidate must be asked for."""
+    """Check DefaultPreemptionArgs: at least one candidate must be allowed."""
     check_candidate_nodes(args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute, path)
     return args
 

@@ -1,1 +1,1 @@
-"""One attempt after the other: which pod is tried, what is decided, and what becomes of a pod that fits nowhere."""
+"""The scheduling cycle: takes pods from the queue, decides, and handles pods that fit on no node."""

@@ -1,10 +1,11 @@
-"""Ends a decision that takes far too long: a plugin that loops for ever costs its pod an attempt, not the cluster its
+"""Ends a decision that takes far too long: a plugin that loops for ever costs its pod an attempt, and does not stop the
 scheduler.
 
-Decisions are plain code in the main thread, which nothing but a signal interrupts. When the time is up, a timer raises
-inside whatever a plugin of another package runs at that moment. Such a plugin may raise anything at any time, so that
-all who call it are prepared. The code of this package is never interrupted: it changes columns, caches and the books of
-the built-in plugins in several steps, and all decisions share these. What of it may take long calls ``check``.
+Decisions are synchronous code in the main thread, which only a signal can interrupt. When the time limit is exceeded, a
+timer raises an error inside the code of a plugin of another package that runs at that moment. Such a plugin may raise
+anything at any time, so all its callers can handle that. The code of this package is never interrupted: it changes
+columns, caches and the state of the built-in plugins in several steps, and all decisions share these. Its parts that
+may take long call ``check``.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ _OURS: Final = __name__.partition(".")[0]
 _NOTING: Final = frozenset(
     {EventDispatcher.notify.__code__, EventDispatcher.notify_one.__code__, Engine._notify.__code__}
 )
-"""Whatever is called by these changes what a plugin knows of the cluster."""
+"""Within these functions a plugin updates its state from the cluster, so they are not interrupted."""
 _FINALIZING: Final = frozenset({"_weakrefset", "weakref"})
 """The modules whose functions Python calls when an object dies."""
 _AGAIN: Final = 0.05
-"""Seconds. Where the time was up in code that must not be interrupted, and for a plugin that catches the error."""
+"""Seconds until the next signal, if the code that ran must not be interrupted, or if the plugin catches the error."""
 
 
 class DecisionLimit:
-    """``with limit:`` around a decision. To be made in the main thread, once a process, as it owns SIGALRM.
+    """``with limit:`` around a decision. Must be created in the main thread, once for each process, as it owns SIGALRM.
 
     ``packages`` are the top-level packages whose code may be interrupted, see ``packages_of``.
     """
@@ -43,7 +44,7 @@ class DecisionLimit:
         self._packages = frozenset(packages)
         self._armed = False
         self._over_in = ""
-        """What ran when the time was up; empty before."""
+        """The code that ran when the time limit was exceeded; empty before."""
         signal.signal(signal.SIGALRM, self._time_is_up)
 
     def __enter__(self) -> Self:
@@ -59,7 +60,7 @@ class DecisionLimit:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def check(self) -> None:
-        """Raises PluginError when the time is up. For code of this package, where nothing is half done."""
+        """Raises PluginError when the time limit is exceeded. For code of this package, where nothing is half done."""
         if self._over_in:
             raise self._error()
 
@@ -72,7 +73,7 @@ class DecisionLimit:
 
     def _is_interruptible(self, frame: FrameType | None) -> bool:
         """Whether ``frame`` is of a plugin of another package, or of a library that such a plugin calls, and the plugin
-        is not taking note of an event. An error in what Python itself calls, as objects die, would be lost."""
+        is not processing an event. An error in what Python itself calls, as objects die, would be lost."""
         collecting = {getattr(callback, "__code__", None) for callback in gc.callbacks}
         is_plugin = False
         while frame is not None:
@@ -92,7 +93,7 @@ class DecisionLimit:
 
 
 def packages_of(profiles: Iterable[Profile]) -> frozenset[str]:
-    """The top-level packages of all plugins that do not come with this one."""
+    """The top-level packages of all plugins that are not part of this package."""
     plugins = [plugin for profile in profiles for plugin in profile.plugins.values() if not is_built_in(plugin)]
     packages = {base.__module__.partition(".")[0] for plugin in plugins for base in type(plugin).__mro__}
     return frozenset(packages - {_OURS} - sys.stdlib_module_names)

@@ -1,7 +1,7 @@
-"""Tells a pod's owner why it is pending: the PodScheduled condition and a FailedScheduling event.
+"""Reports on a pod why it is pending: the PodScheduled condition and a FailedScheduling event.
 
-Only the latest failure of a pod is worth writing, and only when it says something new; reports wait in line behind
-each other, never before a binding.
+Only the latest failure of a pod is written, and only if it differs from what the pod has; reports are queued, and never
+delay a binding.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONDITION: Final = "PodScheduled"
 
 
 class Events(Protocol):
-    """Where events go; must not block."""
+    """Records events; must not block."""
 
     def pod_event(
         self,
@@ -44,8 +44,7 @@ class Events(Protocol):
         *,
         reporter: Pod | None = None,
     ) -> None:
-        """Record an event of events.k8s.io about the pod, in the name of the profile that handles it, or that handles
-        ``reporter``."""
+        """Record an event of events.k8s.io about the pod, under the scheduler name of the pod, or of ``reporter``."""
 
     def object_event(
         self,
@@ -57,18 +56,18 @@ class Events(Protocol):
         action: str,
         note: str,
     ) -> None:
-        """Record one about an object of another kind, in the name of a profile."""
+        """Record an event about an object of another kind, under a scheduler name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt failed. ``Unschedulable``: no node fits; ``SchedulerError``: we could not do our work."""
+    """Why an attempt failed. ``Unschedulable``: no node fits; ``SchedulerError``: an error of the scheduler."""
 
     pod: Pod
     reason: FailureReason
     message: str
     nominated_node: str | None = None
-    """The node that the pod waits for; empty takes a nomination back, None leaves it as it is."""
+    """The node that the pod is nominated to; empty clears a nomination, None leaves it as it is."""
 
 
 class FailureReporter:
@@ -99,18 +98,18 @@ class FailureReporter:
         if known is None:
             self._available.release()
         elif failure.nominated_node is None:
-            # A member of a gang is nominated before its own attempt fails, which says nothing of nominations.
+            # A member of a gang is nominated before its own attempt fails, whose report has no nomination.
             failure = replace(failure, nominated_node=known.nominated_node)
         self._waiting[uid] = failure
 
     def drop(self, uid: str) -> None:
-        """The pod got a node or is gone: what was to be said about it is out of date."""
+        """The pod got a node or is gone: drop its unwritten condition."""
         failure = self._waiting.get(uid)
         if failure is not None:
             self._waiting[uid] = Failure(failure.pod, failure.reason, "")
 
     def nominate(self, pod: Pod, node_name: str) -> None:
-        """The pod is nominated to another node, or with an empty name to none; its condition stays as it is."""
+        """Write the pod's nomination to another node, or with an empty name to none; its condition stays as it is."""
         known = self._waiting.get(pod.metadata.uid)
         reason, message = (known.reason, known.message) if known is not None else ("Unschedulable", "")
         self._enqueue(Failure(pod, reason, message, nominated_node=node_name))
@@ -146,7 +145,7 @@ class FailureReporter:
             else:
                 logger.debug("condition of pod %s was not written: %s", metadata.key, error)
         except KubeError as error:
-            # The next attempt says it again; a pod that is gone needs no condition.
+            # The next attempt reports again; a pod that is gone needs no condition.
             logger.debug("condition of pod %s was not written: %s", metadata.key, error)
         except Exception:
             logger.exception("condition of pod %s was not written", metadata.key)
@@ -165,12 +164,13 @@ class FailureReporter:
 
 
 def scheduled_condition(pod: Pod) -> PodCondition | None:
-    """The pod's PodScheduled condition."""
+    """The pod's PodScheduled condition; None if it has none."""
     return next((condition for condition in pod.status.conditions if condition.type == _CONDITION), None)
 
 
 def condition_patch(failure: Failure, now: str) -> dict[str, object]:
-    """A strategic merge patch of the one condition; bound to the uid, so that it cannot hit a namesake."""
+    """A strategic merge patch of the one condition; with the uid, so that it cannot apply to another pod of the same
+    name."""
     metadata = failure.pod.metadata
     before = scheduled_condition(failure.pod)
     condition: dict[str, object] = {
@@ -191,7 +191,7 @@ def condition_patch(failure: Failure, now: str) -> dict[str, object]:
 
 
 class PodEvents:
-    """One recorder for each scheduler name."""
+    """One event recorder for each scheduler name."""
 
     def __init__(self, broadcaster: EventBroadcaster, scheduler_names: Iterable[str]) -> None:
         self._recorders = {name: broadcaster.recorder(name) for name in scheduler_names}
@@ -206,8 +206,7 @@ class PodEvents:
         *,
         reporter: Pod | None = None,
     ) -> None:
-        """Record an event about the pod, in the name of its own profile or of that which handles ``reporter``. Returns
-        at once."""
+        """Record an event about the pod, under its own scheduler name or that of ``reporter``. Returns at once."""
         name = (reporter or pod).spec.scheduler_name
         self._recorders[name].event(reference_to(PODS, pod), event_type, reason, action, note)
 

@@ -1,7 +1,7 @@
-"""The scheduling loop: takes pods from the queue, decides, assumes, hands over to the binder, and deals with failure.
+"""The scheduling loop: takes pods from the queue, decides, assumes, submits bindings, and handles failures.
 
-Decisions are made in short slices between which everything else on the event loop gets its turn: watches are read,
-bindings sent, health checks answered.
+Decisions are made in short time slices between which other tasks of the event loop run: watches are read, bindings
+sent, health checks served.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from koordinator.scheduler.watch.queueing_hints import TimeEvents
 
 
 class NextPod:
-    """The queue serves all profiles, so the first plugin of any profile that has a say is asked, and no other."""
+    """Selects the next pod. The queue serves all profiles, so only the first NextPod plugin of any profile is
+    called."""
 
     def __init__(self, queue: SchedulingQueue, profiles: Iterable[Profile], errors: PluginErrors) -> None:
         self._queue = queue
@@ -52,10 +53,10 @@ class NextPod:
 
     def pop(self) -> QueuedPod | None:
         """Take the pod out of the queue; None when there is nothing to try now. A plugin that names a pod that is
-        gated, in flight or unknown is asked for another one; that fails, or insists, is passed over."""
+        gated, in flight or unknown is called again; if it fails, or names it again, the queue's order is used."""
         if self._plugin is not None:
             last: str | None = None
-            while (uid := self._ask(self._plugin)) is not None and uid != last:
+            while (uid := self._call(self._plugin)) is not None and uid != last:
                 entry = self._queue.take(uid)
                 if entry is not None:
                     return entry
@@ -63,7 +64,7 @@ class NextPod:
         return self._queue.pop()
 
     def gives_up(self, pod: PodInfo) -> None:
-        """The pod does not take the room that it was assumed in: others may."""
+        """The pod is removed from the node that it was assumed on: its resources are free for other pods."""
         useless_to: Collection[str] = ()
         if self._plugin is not None:
             try:
@@ -72,17 +73,17 @@ class NextPod:
                 self._errors.of_plugin(self._plugin.name, "not_freed_by", error)
         self._queue.on_event(ClusterEvent(EventKind.POD_DELETE, pod), useless_to)
 
-    def _ask(self, plugin: NextPodPlugin) -> str | None:
+    def _call(self, plugin: NextPodPlugin) -> str | None:
         try:
             uid: object = plugin.next_pod()
         except Exception as error:
-            # A plugin may raise anything; pods are tried in their order then.
+            # A plugin may raise anything; pods are tried in the queue's order then.
             self._errors.of_plugin(plugin.name, "next_pod", error)
             return None
         if uid is None or isinstance(uid, str):
             return uid
-        nonsense = PluginError(f"it answers {uid!r}; expected is the uid of a pod, or None")
-        self._errors.of_plugin(plugin.name, "next_pod", nonsense)
+        invalid = PluginError(f"it returned {uid!r}; expected is the uid of a pod, or None")
+        self._errors.of_plugin(plugin.name, "next_pod", invalid)
         return None
 
 
@@ -92,12 +93,12 @@ _EACH_DECISION: Final = verbosity(5)
 _SLICE_SECONDS: Final = 0.004
 _LONGEST_PAUSE: Final = 30.0
 _AFTER_ERROR: Final = 1.0
-"""Seconds to wait after an error that nobody foresaw: it may come back at once."""
+"""Seconds to wait after an unexpected error, which may recur at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopParts:
-    """What the loop hands its decisions to."""
+    """The components to which the loop passes its decisions."""
 
     event_handlers: EventHandlers
     binder: Binder
@@ -140,7 +141,7 @@ class SchedulingLoop:
         self._parts: LoopParts
 
     def attach(self, parts: LoopParts) -> None:
-        """The parts that in turn call the loop."""
+        """Attach the components that in turn call the loop."""
         self._parts = parts
         services = PluginServices(
             self._queue, parts.event_handlers, parts.events, self._view.pseudo_pods, self.wake, self._clock.monotonic
@@ -161,7 +162,7 @@ class SchedulingLoop:
                 else:
                     await self._pause()
             except Exception as error:
-                # Whatever it was: pods that wait must not wait for ever.
+                # Whatever the error is: pending pods must not wait for ever.
                 self._errors.of_ours("taking the next pod", error)
                 await self._clock.sleep(_AFTER_ERROR)
 
@@ -190,7 +191,7 @@ class SchedulingLoop:
                 self._queue.remove(pod.uid)
 
     def _slice(self) -> bool:
-        """Decide about pods until the time is up; returns whether there are more."""
+        """Decide about pods until the time slice is over; returns whether there are more."""
         monotonic = self._clock.monotonic
         end = monotonic() + _SLICE_SECONDS
         self._permit_waits.expire()
@@ -201,7 +202,7 @@ class SchedulingLoop:
         return False
 
     def _step(self) -> bool:
-        """Do the next thing that there is to do: what waiting pods wait for comes before new attempts."""
+        """Do one step: notifying decided waiting pods comes before new attempts."""
         parts = self._parts
         if parts.event_handlers.has_deferred:
             parts.event_handlers.run_deferred()
@@ -275,7 +276,7 @@ class SchedulingLoop:
         return waits
 
     def _allowed(self, binding: Binding, status: PermitStatus) -> None:
-        """A pod that waited may be bound now, or must not."""
+        """A pod that waited at Permit may be bound now, or must not."""
         try:
             self._end_waiting(binding, status)
         except Exception as error:
@@ -289,7 +290,7 @@ class SchedulingLoop:
         self._forget(binding)
         self._view.pending_evictions.seen(binding.placement.pod.uid)
         if not self._view.columns.is_current(binding.placement.node):
-            # Nobody has refused the pod: no event has to come before another node is looked for.
+            # No plugin has rejected the pod: no event has to come before another node is tried.
             self._failed(binding.entry, binding.started, "SchedulerError", status.message)
             return
         profile, node_name = binding.engine.profile, binding.placement.node_name
@@ -311,7 +312,7 @@ class SchedulingLoop:
             parts.binder.submit(binding)
 
     def _unexpected(self, entry: QueuedPod, error: Exception) -> None:
-        """An error that nobody foresaw has ended the attempt, wherever that was: the pod must not be lost with it."""
+        """An unexpected error has ended the attempt, wherever that was: the pod must not be lost with it."""
         pod, text = entry.pod, f"{type(error).__name__}: {error}"
         self._errors.of_ours(f"scheduling pod {pod.key}", error)
         if entry.pool not in UNDER_WAY:
@@ -342,7 +343,8 @@ class SchedulingLoop:
         pod = placement.pod
         binding.engine.post_bind(placement)
         if self._queue.remove(pod.uid) is not None:
-            # The watch has not shown it yet. When it does, nothing is new any more: unschedulable pods hear of it now.
+            # The watch has not shown it yet. When it does, that is no news any more, so unschedulable pods are notified
+            # now.
             self._queue.on_event(ClusterEvent(EventKind.POD_ADD, None, pod))
         self._parts.reporter.drop(pod.uid)
         if outcome.pod is not None:

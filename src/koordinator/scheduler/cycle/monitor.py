@@ -1,6 +1,6 @@
-"""Watches for attempts that take too long: between taking a pod from the queue and its end, binding included.
+"""Detects attempts that take too long: between taking a pod from the queue and its end, binding included.
 
-Nothing is noted for the many that end in time: the queue knows which pods are in flight, and since when.
+Nothing is recorded for the many that end in time: the queue knows which pods are in flight, and since when.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MonitorOptions:
-    """Seconds: how often to look, and what is too long."""
+    """Seconds: the interval of checks, and the limit of an attempt."""
 
     period: float = 10.0
     timeout: float = 30.0
 
 
 class SchedulerMonitor:
-    """``run`` looks at what is in flight; ``completed`` is to be called at the end of each attempt."""
+    """``run`` checks the pods in flight; ``completed`` must be called at the end of each attempt."""
 
     def __init__(
         self, queue: SchedulingQueue, metrics: SchedulerMetrics, clock: Clock, options: MonitorOptions | None = None
@@ -37,13 +37,14 @@ class SchedulerMonitor:
         self._options = options or MonitorOptions()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await self._clock.sleep(self._options.period)
             self.check()
 
     def check(self) -> None:
-        """Complain about every attempt that takes too long; each time anew, so that a rate shows what is stuck."""
+        """Log and count every attempt that takes too long, at each check again, so that the counter's rate shows stuck
+        attempts."""
         now = self._clock.monotonic()
         for entry in self._queue.pods():
             if entry.pool is Pool.IN_FLIGHT:

@@ -1,5 +1,5 @@
-"""What plugins have beside decisions: what their handles reach (the queue, pods that exist in no API, events), and
-controllers that run beside scheduling."""
+"""The scheduler's services for plugins: those behind their handles (the queue, pods that exist in no API, events), and
+their controllers, which run beside scheduling."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from koordinator.scheduler.watch.event_handlers import EventHandlers
 class PluginServices:
     """Implements SchedulerServices. ``wake`` is called when there may be work.
 
-    Plugins call in the middle of decisions and of events, so whatever changes the cluster state is put off.
+    Plugins call these methods in the middle of decisions and of events, so changes of the cluster state are deferred.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ def make_controllers(
 ) -> list[tuple[str, Controller]]:
     """(plugin, controller) of every plugin that has some and that ``selection`` (``--controller-plugins``) enables.
 
-    The instance of the first profile speaks for the others. A plugin that fails to make its controllers has none.
+    Only the instance of the first profile is used. A plugin that fails to make its controllers has none.
     """
     found: dict[str, ControllerProvider] = {}
     for profile in profiles:
@@ -120,7 +120,7 @@ def make_controllers(
 
 
 async def run_controller(plugin: str, controller: Controller, clock: Clock, random: Random, on_error: OnError) -> None:
-    """Run the controller until it ends or is cancelled; one that fails is run again after a pause."""
+    """Run the controller until it ends or is cancelled; one that fails is restarted after a pause."""
     backoff = Backoff(_RETRY, clock, random)
     while True:
         try:

@@ -1,7 +1,7 @@
-"""How long plugins and extension points take.
+"""Measures the run times of plugins and extension points.
 
-Filter and Score, in which most decisions look at one row, are measured in one decision of ten: a stopwatch costs as
-much as they do. The other points are measured whenever they have something to run.
+Filter and Score, in which most decisions evaluate one row, are measured in one decision of ten: measuring costs as much
+as they do. The other points are measured whenever they have something to run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ONE_IN: Final = 10
 
 
 class PluginTimes:
-    """``refresh`` stands in for Evaluation.refresh in one profile's engine; the whole is its PointTimes."""
+    """``refresh`` replaces Evaluation.refresh in one profile's engine; the object is its PointTimes."""
 
     def __init__(self, profile: str, metrics: SchedulerMetrics, monotonic: Callable[[], float]) -> None:
         self._profile = profile
@@ -37,7 +37,7 @@ class PluginTimes:
         observe(seconds)
 
     def refresh(self, evaluation: Evaluation) -> None:
-        """Refresh the evaluation, and now and then measure what that takes."""
+        """Refresh the evaluation, and measure that in one of ten calls."""
         self._decisions += 1
         if self._decisions % _ONE_IN:
             evaluation.refresh()
@@ -78,7 +78,7 @@ class PluginTimes:
 
 
 class _Stopwatch:
-    """Stands in for a plugin and adds up the time that its methods take."""
+    """Replaces a plugin and adds up the time that its methods take."""
 
     def __init__(self, plugin: Any, monotonic: Callable[[], float]) -> None:
         self.plugin = plugin
@@ -89,7 +89,7 @@ class _Stopwatch:
         self._in_batch: tuple[BatchHandle, Callable[..., Any]] | None = None
 
     def measure_batch(self, in_batch: BatchHandle) -> None:
-        """What the plugin does for this class of pods and others at once is done for this decision, too."""
+        """Batch evaluation of the plugin for this class of pods and others counts for this decision, too."""
         self._in_batch = in_batch, in_batch.evaluate
         in_batch.evaluate = self._measuring(in_batch.evaluate)
 

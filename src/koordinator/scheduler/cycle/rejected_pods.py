@@ -1,5 +1,5 @@
-"""What becomes of a pod that fits nowhere: it is unschedulable, or first nominated to a node that others are
-evicted from."""
+"""Handles a pod that fits on no node: it becomes unschedulable, or is first nominated to a node from which victims are
+evicted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 
 
 class RejectedPods:
-    """``wake`` is called when a pod may be tried again outside of an attempt."""
+    """``wake`` is called when a pod may be retried outside of an attempt."""
 
     def __init__(
         self,
@@ -36,8 +36,8 @@ class RejectedPods:
         self._wake = wake
 
     def handle(self, entry: QueuedPod, rejection: Rejection) -> None:
-        """Carry out what PostFilter has planned. The attempt is over when the victims, if any, are being evicted:
-        another one before would be in vain, or would make more of them leave."""
+        """Carry out the plan of PostFilter. The attempt is over when the victims, if any, are being evicted: an earlier
+        retry would be useless, or would evict more pods."""
         after = rejection.after
         if entry.pod.uid not in self._queue:
             return
@@ -54,7 +54,7 @@ class RejectedPods:
         self._evict(entry, rejection)
 
     def _evict(self, entry: QueuedPod, rejection: Rejection) -> None:
-        """From each node its victims; the attempt is over with the last of them."""
+        """Evict the victims of each node; the attempt is over with the last of them."""
         after, by_node = rejection.after, dict[str, list[PodInfo]]()
         for victim in after.victims:
             by_node.setdefault(self._node_of(victim) or after.nominated_node or "", []).append(victim)
@@ -77,7 +77,7 @@ class RejectedPods:
 
     def _add_unschedulable(self, entry: QueuedPod, rejection: Rejection, *, is_free: bool = False) -> None:
         pod, plugins, like = entry.pod, rejection.plugins, rejection.pod_class or rejection.waits_as
-        # Promises bind pods according to their priority.
+        # Whether nominated pods count depends on the priority of the pod.
         group = (pod.pod.spec.scheduler_name, like, plugins, pod.priority) if like else None
         self._queue.add_unschedulable(
             entry, rejection.events_to_register, rejection.message, plugins=plugins, group=group, ready=is_free
@@ -88,13 +88,14 @@ class RejectedPods:
         before = self._view.nominations.node_of(pod.uid)
         self._view.nominations.set(pod, node_name)
         if before not in ("", node_name):
-            # Less important pods may have the capacity that was kept for it.
+            # Pods of lower priority may have the capacity that was kept for it.
             self._queue.on_event(ClusterEvent(EventKind.POD_DELETE, pod))
         if node_name:
             self._clear_nominations(pod, node_name)
 
     def _clear_nominations(self, pod: PodInfo, node_name: str) -> None:
-        """Less important pods that wait for this node would wait for nothing: they look for another one."""
+        """Clear the nominations of pods of lower priority to this node, which would wait in vain: they look for another
+        one."""
         for other in list(self._view.nominations.on(node_name)):
             if other.priority < pod.priority:
                 self._view.nominations.remove(other.uid)

@@ -1,4 +1,4 @@
-"""What debug flags have the scheduler log of its decisions, in the original's formats."""
+"""Logs details of scheduling decisions for debug flags, in the original's formats."""
 
 from koordinator.scheduler.debug_output.output import DebugOutput
 from koordinator.scheduler.debug_output.settings import DebugSettings

@@ -1,5 +1,5 @@
-"""Logs what the debug flags ask for about each decision, by evaluating all nodes once more: slow, and only on
-demand."""
+"""Logs the details of each decision that debug flags enable, by evaluating all nodes once more: slow, so off by
+default."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from koordinator.scheduler.engine.view import ClusterView
 
 
 def diagnosis_line(pod: PodInfo, document: dict[str, Any]) -> str:
-    """The log line as the original writes it."""
+    """The log line in the original's format."""
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
     return f"dump diagnosis for {document['questionedKey']}, targetPod: {pod.key}/{pod.uid}: ${text}"
 
@@ -35,7 +35,7 @@ def diagnosis_line(pod: PodInfo, document: dict[str, Any]) -> str:
 def diagnosis(
     pod: PodInfo, class_state: ClassState, columns: NodeColumns, now: datetime, job: QuestionedJob | None = None
 ) -> dict[str, Any]:
-    """What the original's Diagnosis says of a pod that no node can take."""
+    """The content of the original's Diagnosis for a pod that no node fits."""
     key = job.key if job is not None else pod.pod.metadata.annotations.get(RESERVATION_NAME, pod.key)
     cause = job.cause if job is not None else ""
     document: dict[str, Any] = {"timestamp": format_time(now), "questionedKey": key}
@@ -68,7 +68,7 @@ def diagnosis(
 
 
 def failed_details(pod: PodInfo, class_state: ClassState, columns: NodeColumns) -> Sequence[dict[str, Any]]:
-    """Nodes by (plugin, reason, whether eviction might help), in that order."""
+    """The rejected nodes by (plugin, reason, whether eviction might help), in that order."""
     return _details(
         (
             (failure.plugin.name, failure.plugin.reasons(pod, failure.state, failure.code)),
@@ -98,7 +98,7 @@ def score_lines(class_state: ClassState, columns: NodeColumns, key: str, chosen:
     feasible = [row for row in order if totals[row] != INFEASIBLE]
     if not feasible:
         return
-    # Among equals, the node that was taken comes first.
+    # Among equals, the chosen node comes first.
     feasible.sort(key=lambda row: (-int(totals[row]), columns.names[row] != chosen, columns.names[row]))
     names = class_state.score_names
     yield f"Top{count} scores for Pod: {key}, feasibleNodes: {len(feasible)}, plugins:[{' '.join(names)}]"
@@ -122,7 +122,7 @@ logger = logging.getLogger(__name__)
 
 
 class DebugOutput:
-    """``decided`` is to be called between a decision and what is done about it, when ``settings.active``."""
+    """``decided`` must be called between a decision and its execution, when ``settings.active``."""
 
     def __init__(
         self, view: ClusterView, settings: DebugSettings, now: Callable[[], datetime], *, queue_size: int = 1000
@@ -133,15 +133,15 @@ class DebugOutput:
         self._diagnoses: asyncio.Queue[tuple[PodInfo, dict[str, Any]]] = asyncio.Queue(max(1, queue_size))
 
     def decided(self, pod: PodInfo, profile: Profile, result: Placement | Rejection) -> None:
-        """Log about one decision. Never fails."""
+        """Log one decision. Never raises."""
         try:
             self._decided(pod, profile, result)
         except Exception:
-            # Plugins are asked again here; what they raise must not end an attempt that has succeeded.
+            # Plugins run again here; their errors must not end an attempt that has succeeded.
             logger.exception("debug output about pod %s failed", pod.key)
 
     async def run(self) -> None:
-        """Write the diagnoses that wait, until cancelled."""
+        """Write the queued diagnoses, until cancelled."""
         while True:
             logger.info("%s", diagnosis_line(*await self._diagnoses.get()))
 

@@ -1,4 +1,4 @@
-"""The debug flags, as they are given at the start and changed over HTTP while the program runs."""
+"""The debug flags, set on the command line and changed over HTTP while the program runs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ class DebugSettings:
 
     @property
     def active(self) -> bool:
-        """Whether anything is to be logged."""
+        """Whether any debug output is enabled."""
         return self.scores > 0 or self.filters or self.diagnosis
 
     @property
     def setters(self) -> Mapping[str, Callable[[str], str]]:
-        """By the flag's short name; each returns what the original answers, or raises ValueError with its words."""
+        """By the flag's short name; each returns the original's response, or raises ValueError with the original's
+        message."""
         return MappingProxyType(
             {
                 "v": set_verbosity,
@@ -65,5 +66,5 @@ def _boolean(text: str) -> bool:
 
 
 def _switched(text: str) -> str:
-    # The original says so for all three switches.
+    # The original's text for all three flags.
     return f"successfully set debugFilterFailure to {text}"

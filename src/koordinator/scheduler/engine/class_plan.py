@@ -1,4 +1,4 @@
-"""What a class of pods is evaluated by: which plugins have something to say about it, with what prepared state."""
+"""How a class of pods is evaluated: which plugins take part, with what state from PreFilter and PreScore."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class ClassPlan:
     """Made once for a class of pods, by PreFilter and PreScore of a representative."""
 
     filters: list[CachedFilterResults] = field(default_factory=list)
-    """Of the Filter plugins that have something to say."""
+    """Of the Filter plugins that did not skip this class."""
     scores: list[CachedScores] = field(default_factory=list)
     rejection: tuple[str, Reason] | None = None
-    """The plugin that rejects every node before any is looked at, and why."""
+    """The plugin that rejects every node before any is filtered, and why."""
     restricted_to: frozenset[str] | None = None
-    """The only nodes that are looked at."""
+    """The only nodes that are considered."""
     restricted_by: list[str] = field(default_factory=list)
     pod: PodInfo | None = None
-    """What is evaluated instead of the pod, if a transformer says so."""
+    """The pod that is evaluated in place of the original, if a transformer returned one."""
 
 
 def plan_class(
@@ -46,16 +46,16 @@ def plan_class(
     *,
     with_scores: bool = True,
 ) -> ClassPlan:
-    """Run PreFilter and, unless that ends it or only filters are wanted, PreScore. Cached results are taken from
-    ``shared`` where they are there."""
+    """Run PreFilter and, unless PreFilter rejects or only filters are wanted, PreScore. Cached results are taken from
+    ``shared`` where they exist."""
     plan = ClassPlan()
     for transformer in profile.pre_filter_transformers:
-        answer = transformer.before_pre_filter(pod)
-        if isinstance(answer, Reason):
-            plan.rejection = transformer.name, answer
+        replacement = transformer.before_pre_filter(pod)
+        if isinstance(replacement, Reason):
+            plan.rejection = transformer.name, replacement
             return plan
-        if answer is not None:
-            plan.pod = pod = answer
+        if replacement is not None:
+            plan.pod = pod = replacement
     begun = times.begin()
     try:
         results = _pre_filter(plan, profile.pre_filter, pod)
@@ -92,7 +92,7 @@ def plan_class(
 
 
 def _is_plain(plan: ClassPlan) -> bool:
-    """Whether what a plugin finds follows from its keys and the columns alone."""
+    """Whether a plugin's results follow from its keys and the columns alone."""
     return plan.restricted_to is None and plan.pod is None
 
 

@@ -1,7 +1,7 @@
-"""Compares what is cached for a class of pods with an evaluation from scratch: a debugging aid, and a test's.
+"""Compares what is cached for a class of pods with an evaluation from scratch: a debugging aid, also used by tests.
 
-Class state, cached results and dirty nodes are kept for speed alone. Whatever they say of a node has to be what all
-plugins say when they are asked about every node anew, without sharing and without batches.
+Class state, cached results and dirty nodes exist for speed alone. The cached result of each node has to equal the
+result of calling all plugins for every node again, without sharing and without batches.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.profile import Profile
 
 _SHOWN: Final = 5
-_Answer = tuple[int, tuple[str, int]]
+_Result = tuple[int, tuple[str, int]]
 """The total of a node, and the plugin that rejects it with its code; an empty name where none does."""
 
 
 class EvaluationCheck:
-    """``refresh`` stands in for Evaluation.refresh in the engine of ``profile``, after which decisions are made.
+    """``refresh`` replaces Evaluation.refresh in the engine of ``profile``, before each decision.
 
-    ``refresh`` is done first by the callable of that name; then ``on_difference`` is called with one sentence for each
-    node, a few at most, of which the cache says something else than a fresh evaluation.
+    It first calls the ``refresh`` that was passed; then ``on_difference`` is called with one sentence for each node, a
+    few at most, whose cached result differs from that of a fresh evaluation.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class EvaluationCheck:
         self._on_difference = on_difference
         self._refresh = refresh
         self.checked = 0
-        """How many evaluations have been compared."""
+        """The number of evaluations compared."""
 
     def refresh(self, evaluation: Evaluation) -> None:
         """Refresh the evaluation and compare it. Raises what plugins raise."""
@@ -52,16 +52,16 @@ class EvaluationCheck:
     def _differences(self, cached: Evaluation, fresh: Evaluation) -> Iterator[str]:
         about = f"for pods like {cached.incoming.key}"
         if cached.plan.rejection != fresh.plan.rejection:
-            yield f"{about} PreFilter said {cached.plan.rejection!r} and now says {fresh.plan.rejection!r}"
+            yield f"{about}: PreFilter's result is cached as {cached.plan.rejection!r}, now {fresh.plan.rejection!r}"
             return
         if cached.plan.rejection is not None:
             return
-        known, anew = self._answers(cached), self._answers(fresh)
-        for name, answer in anew.items():
-            if known[name] != answer:
-                yield f"node {name} {about}: cached are {_text(known[name])}, a fresh evaluation has {_text(answer)}"
+        known, expected = self._results(cached), self._results(fresh)
+        for name, result in expected.items():
+            if known[name] != result:
+                yield f"node {name} {about}: cached are {_text(known[name])}, a fresh evaluation has {_text(result)}"
 
-    def _answers(self, evaluation: Evaluation) -> Mapping[str, _Answer]:
+    def _results(self, evaluation: Evaluation) -> Mapping[str, _Result]:
         rejected = {
             row: (failure.plugin.name, failure.code)
             for failure in evaluation.failures()
@@ -73,6 +73,6 @@ class EvaluationCheck:
         }
 
 
-def _text(answer: _Answer) -> str:
-    total, (plugin, code) = answer
+def _text(result: _Result) -> str:
+    total, (plugin, code) = result
     return f"code {code} of {plugin}" if plugin else f"a total score of {total}"

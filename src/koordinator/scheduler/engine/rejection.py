@@ -1,4 +1,5 @@
-"""From what plugins said of every node to a Rejection: counts, examples, the message and what would unblock the pod."""
+"""Turns the filter results of all nodes into a Rejection: counts, examples, the message and the events that may
+help."""
 
 from __future__ import annotations
 
@@ -20,12 +21,13 @@ _EXAMPLES: Final = 3
 
 
 def no_nodes() -> Rejection:
-    """The cluster has no nodes at all."""
+    """The rejection in a cluster without nodes."""
     return Rejection(NO_NODES, 0, (), frozenset(), frozenset({EventKind.NODE_ADD}))
 
 
 def refused_on_node(profile: Profile, plugin: str, reason: Reason, node_name: str) -> Rejection:
-    """A plugin refuses the node that was chosen: at Permit, while waiting, or when a reservation is nominated."""
+    """The rejection by a plugin of the node that was chosen: at Permit, while waiting, or when a reservation is
+    nominated."""
     rejected = (RejectedNodes(plugin, (reason.text,), reason.unresolvable, 1, (node_name,)),)
     known = profile.plugins.get(plugin)
     events_to_register = known.events_to_register() if known is not None else frozenset()
@@ -40,7 +42,7 @@ def reject(
     attempt: Attempt,
     times: PointTimes = UNTIMED,
 ) -> Rejection:
-    """Explain an evaluation without a feasible row, after PostFilter had its say about ``pod``."""
+    """Run PostFilter for ``pod`` and explain an evaluation without a feasible row."""
     total = len(state.view.columns.row_of)
     begun = times.begin()
     try:
@@ -72,7 +74,7 @@ def reject(
 
 
 def _post_filter(profile: Profile, pod: PodInfo, attempt: Attempt) -> PostFilterResult:
-    """The first plugin with a node for the pod wins; what the others say is added up."""
+    """The result of the first plugin that nominates a node; otherwise the messages of all plugins are joined."""
     messages: list[str] = []
     nominated: str | None = None
     nominations: list[Nomination] = []
@@ -96,9 +98,9 @@ def _rejection(
     plugins: set[str] | None = None,
 ) -> Rejection:
     names = plugins if plugins is not None else {entry.plugin for entry in rejected}
-    # Beside what those who rejected nodes wait for: what may change how the pod sees nodes.
-    telling = [*(profile.plugins[name] for name in names), *profile.filter_transformers]
-    events_to_register = frozenset[str]().union(*(plugin.events_to_register() for plugin in telling))
+    # The events of the plugins that rejected nodes, and those that may change how the pod sees nodes.
+    registering = [*(profile.plugins[name] for name in names), *profile.filter_transformers]
+    events_to_register = frozenset[str]().union(*(plugin.events_to_register() for plugin in registering))
     return Rejection(message, evaluated, tuple(rejected), frozenset(names), events_to_register, after=after)
 
 

@@ -1,8 +1,8 @@
-"""For how many of some pods each node has room: slots, which plugins need that plan for many pods at once.
+"""How many of some pods fit on each node: slots, for plugins that plan for many pods at once.
 
-Pods are placed on a node one after another, each seeing the earlier ones, until one does not fit; every node is asked
-as if no other had got any of them. Where filters can tell for like pods without placing them, as those can that go by
-the columns alone, all nodes are asked in a few calls.
+Pods are placed on a node one after another, each seeing the earlier ones, until one does not fit; every node is
+evaluated as if no other had got any of them. Where filters can count identical pods without placing them, as those can
+that depend on the columns alone, all nodes are evaluated in a few calls.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from koordinator.scheduler.engine.simulation import Simulation, nominated_before
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """``counts``: for how many of the pods there is room on each of ``rows``, the nodes that were looked at.
-    ``statuses``: why no more; of the nodes that can take all of them nothing is said."""
+    """``counts``: how many of the pods fit on each of ``rows``, the nodes that were considered. ``statuses``: why no
+    more fit; nodes that fit all of them are not included."""
 
     rows: Rows
     counts: Ints
@@ -64,8 +64,8 @@ def count_slots(
 def slots_on(
     simulation: Simulation, pods: Sequence[PodInfo], row: int, ignoring: Collection[str]
 ) -> tuple[int, Failure | Reason | None]:
-    """How many of ``pods``, from the front, find room on ``row`` as it is in the simulation, and why the next one does
-    not. Nominations of the pods ``ignoring`` do not count."""
+    """How many of ``pods``, from the front, fit on ``row`` as it is in the simulation, and why the next one does not.
+    Nominations of the pods ``ignoring`` do not count."""
     mark = simulation.mark
     try:
         for count, pod in enumerate(pods):
@@ -82,7 +82,7 @@ def slots_on(
 def statuses_of(
     pod: PodInfo, found: Iterable[tuple[int, Failure | Reason]], failures: Iterable[Failure] = ()
 ) -> tuple[NodeStatus, ...]:
-    """The rows of ``found``, and those of ``failures``, grouped by who rejects them and why."""
+    """The rows of ``found``, and those of ``failures``, grouped by the rejecting plugin and its reasons."""
     by_cause: dict[tuple[str, tuple[Reason, ...]], list[Rows]] = {}
     for failure in failures:
         reasons = tuple(failure.plugin.reasons(pod, failure.state, failure.code))
@@ -99,8 +99,8 @@ def statuses_of(
 
 
 def _without_placing(state: ClusterState, evaluation: Evaluation, rows: Rows, pod: PodInfo) -> Rows:
-    """Those of ``rows`` of which all filters can tell at once for how many more pods like this one there is room."""
-    if not evaluation.has_no_overlays or not all(map(_tells_at_once, _pod_dependent(evaluation))):
+    """Those of ``rows`` for which all filters can compute directly how many more pods like this one fit."""
+    if not evaluation.has_no_overlays or not all(map(_counts_directly, _pod_dependent(evaluation))):
         return rows[:0]
     view = state.view
     others = {row for name in view.nominations.nodes if (row := view.columns.row_of.get(name)) is not None}
@@ -112,23 +112,23 @@ def _pod_dependent(evaluation: Evaluation) -> list[CachedFilterResults]:
     return [entry for entry in evaluation.plan.filters if entry.is_pod_dependent]
 
 
-def _tells_at_once(entry: CachedFilterResults) -> bool:
+def _counts_directly(entry: CachedFilterResults) -> bool:
     return entry.plugin.from_columns or type(entry.plugin).filter_last is not FilterPlugin.filter_last
 
 
 def _bisect(
     columns: NodeColumns, evaluation: Evaluation, rows: Rows, pod: PodInfo, count: int
 ) -> tuple[Ints, list[Failure]]:
-    """For how many pods like this one, up to ``count``, each of ``rows`` has room; for one it has. More pods never make
-    room, so that a row is asked about half as many, or half as many more, in each round."""
+    """How many pods like this one, up to ``count``, fit on each of ``rows``; one does. More pods never make a row pass,
+    so that each round is a step of a binary search."""
     filters = _pod_dependent(evaluation)
     fits, above = np.ones(rows.shape[0], dtype=np.int64), np.full(rows.shape[0], count + 1, dtype=np.int64)
     failures: list[Failure] = []
     while (open_ := np.flatnonzero(above - fits > 1)).shape[0]:
-        asked = (fits[open_] + above[open_]) // 2
-        passes = ~np.any(_codes(columns, filters, rows[open_], asked, pod, evaluation), axis=0)
-        fits[open_] = np.where(passes, asked, fits[open_])
-        above[open_] = np.where(passes, above[open_], asked)
+        numbers = (fits[open_] + above[open_]) // 2
+        passes = ~np.any(_codes(columns, filters, rows[open_], numbers, pod, evaluation), axis=0)
+        fits[open_] = np.where(passes, numbers, fits[open_])
+        above[open_] = np.where(passes, above[open_], numbers)
     full = np.flatnonzero(fits < count)
     if full.shape[0]:
         codes = _codes(columns, filters, rows[full], above[full], pod, evaluation)
@@ -148,7 +148,8 @@ def _codes(
     pod: PodInfo,
     evaluation: Evaluation,
 ) -> Ints:
-    """What each of ``filters`` says of each of ``rows`` about the last of so many pods; shape (filters, rows)."""
+    """The result code of each of ``filters`` for the last of ``numbers`` pods on each of ``rows``; shape (filters,
+    rows)."""
     request = pod.request
     adjustments = {}
     for row, number in zip(rows.tolist(), (numbers - 1).tolist(), strict=True):

@@ -1,7 +1,7 @@
-"""Why pods are where they are, or nowhere, and why nodes take pods or do not: documents made when somebody asks.
+"""Explains why pods are on their nodes, or pending, and why nodes accept pods or not: documents made on request.
 
-The scheduler keeps little for each decision (see engine.decision); everything else is worked out from the present state
-of the cluster by asking the plugins again, so that explanations cost nothing until they are wanted.
+The scheduler keeps little for each decision (see engine.decision); everything else is computed from the present state
+of the cluster by running the plugins again, so that explanations cost nothing until they are requested.
 """
 
 from koordinator.scheduler.explain.node import explain_node

@@ -1,4 +1,4 @@
-"""What a person can do about what each plugin has against a pod."""
+"""Advice on what a user can do about each plugin that rejected nodes for a pod."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.filter_results import FilterResults
 from koordinator.scheduler.explain.wording import amount_of, amount_text
 
-_ASKED: Final = 64
-"""Nodes whose details are looked at."""
+_DETAILED_NODES: Final = 64
+"""The number of nodes whose details are computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,15 @@ class Obstacle:
 
     plugin: str
     reasons: tuple[str, ...]
-    """Of the last attempt, each once."""
+    """The reasons of the last attempt, each once."""
     details: tuple[str, ...] = ()
     """What some of the nodes lack now, each once."""
     alone: Rows | None = None
-    """The rows that nobody else keeps the pod off; None when that is unknown."""
+    """The rows that no other plugin rejects; None when that is unknown."""
 
 
 def obstacles(rejected: Sequence[RejectedNodes], filter_results: FilterResults | None) -> list[Obstacle]:
-    """The plugins of the last attempt; those first without which some node would take the pod."""
+    """The plugins that rejected nodes in the last attempt; first those that alone reject some node."""
     reasons: dict[str, dict[str, None]] = {}
     for entry in rejected:
         reasons.setdefault(entry.plugin, {}).update(dict.fromkeys(entry.reasons))
@@ -43,7 +43,7 @@ def obstacles(rejected: Sequence[RejectedNodes], filter_results: FilterResults |
 
 
 def usable(filter_results: FilterResults, plugin: str) -> Mask:
-    """Which of the evaluated rows the other plugins do not reject for good: where room might be made for the pod."""
+    """The evaluated rows that the other plugins do not reject as unresolvable: where preemption might help the pod."""
     mask = np.ones(filter_results.rows.shape[0], dtype=np.bool_)
     for entry, codes in zip(filter_results.plan.filters, filter_results.codes, strict=True):
         if entry.plugin.name == plugin:
@@ -61,7 +61,7 @@ def _obstacle(plugin: str, reasons: tuple[str, ...], filter_results: FilterResul
     alone = filter_results.rows[objects & ((filter_results.codes != FEASIBLE).sum(axis=0) == 1)]
     details = {
         lack.text: None
-        for index in np.flatnonzero(objects)[:_ASKED].tolist()
+        for index in np.flatnonzero(objects)[:_DETAILED_NODES].tolist()
         for objection in filter_results.objections(index)
         if objection.plugin == plugin
         for lack in objection.lacks
@@ -70,8 +70,8 @@ def _obstacle(plugin: str, reasons: tuple[str, ...], filter_results: FilterResul
 
 
 def advise_on_resources(reasons: Sequence[str], pod: PodInfo, view: ClusterView, rows: Rows) -> list[str]:
-    """A sentence for each of the reasons of NodeResourcesFit; ``rows`` are the nodes that have too little of
-    something, but that the pod could use otherwise; none when it could not use any node."""
+    """A sentence for each of the reasons of NodeResourcesFit; ``rows`` are the nodes that have insufficient resources,
+    but that the pod could use otherwise; none when it could not use any node."""
     return [_sentence(reason, pod, view, rows) for reason in reasons]
 
 
@@ -117,7 +117,7 @@ _FIT: Final = "NodeResourcesFit"
 def advise(
     rejected: Sequence[RejectedNodes], pod: PodInfo, view: ClusterView, filter_results: FilterResults | None
 ) -> list[str]:
-    """Sentences about the plugins that have rejected nodes, those first that alone keep the pod off some node."""
+    """Sentences about the plugins that have rejected nodes, first those that alone reject some node."""
     sentences: list[str] = []
     for obstacle in obstacles(rejected, filter_results):
         if obstacle.plugin == _FIT:
@@ -137,13 +137,13 @@ def _on_resources(
     could_use = usable(filter_results, _FIT)
     too_full = could_use & filter_results.against(_FIT)
     if could_use.any() and not too_full.any():
-        # Only nodes that the pod could not use anyway have no room.
+        # Only nodes that the pod could not use anyway have insufficient resources.
         return []
     return advise_on_resources(obstacle.reasons, pod, view, filter_results.rows[too_full])
 
 
 def _effect(obstacle: Obstacle, view: ClusterView) -> str:
-    """Where that would be enough."""
+    """The nodes on which that change would be enough."""
     if obstacle.alone is None or not obstacle.alone.shape[0]:
         return ""
     count = obstacle.alone.shape[0]
@@ -160,7 +160,7 @@ def _fixed(text: str) -> _Adviser:
 
 
 def _with_details(text: str) -> _Adviser:
-    """``{}`` stands for what nodes lack, by example."""
+    """``{}`` is replaced by examples of what nodes lack."""
 
     def adviser(obstacle: Obstacle) -> list[str]:
         shown = [*obstacle.details[:_EXAMPLES], *(["…"] if len(obstacle.details) > _EXAMPLES else [])]
@@ -195,7 +195,7 @@ _NUMA_ADVICE: Final = {
     "cpu": "Too few CPUs are free to be bound{}: request fewer, make room, or prefer a bind policy instead of "
     "requiring it.",
 }
-"""By what is in a reason of NodeNUMAResource; the first that is."""
+"""By a part of a reason of NodeNUMAResource; the first that matches is used."""
 
 
 def _numa(obstacle: Obstacle) -> list[str]:
@@ -205,7 +205,8 @@ def _numa(obstacle: Obstacle) -> list[str]:
 
 
 def _volumes(otherwise: str) -> _Adviser:
-    """Whichever plugin looks at a claim first, what is wrong with the claim comes before what it would ask of nodes."""
+    """Advice of a volume plugin: whichever of them evaluates a claim first, an error of the claim itself comes before
+    what it would require of nodes."""
 
     def adviser(obstacle: Obstacle) -> list[str]:
         if any("persistentvolumeclaim" in reason.lower() for reason in obstacle.reasons):
@@ -216,7 +217,7 @@ def _volumes(otherwise: str) -> _Adviser:
 
 
 def _devices(obstacle: Obstacle) -> list[str]:
-    """About what is missing: devices, or what the Device object or the node has to say of them."""
+    """Advice on what is missing: devices, the Device object, or labels of the node."""
     too_few = _with_details(
         "Nodes have too few devices free{}: wait until pods end, request less or fewer, or add a node."
     )
@@ -240,7 +241,7 @@ _ABOUT_DEVICES: Final = (
         "Nodes isolate shares of GPUs otherwise than the label gpu-isolation-provider of the pod says.",
     ),
 )
-"""Part of a reason -> what to do."""
+"""A part of a reason -> the advice."""
 _ADVISERS: Final[Mapping[str, _Adviser]] = {
     "NodeAffinity": _with_details(
         "Change the pod's nodeSelector or node affinity, or label a node so that it matches{}."

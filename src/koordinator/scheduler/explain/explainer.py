@@ -1,4 +1,4 @@
-"""What a plugin may say about a node beyond the reasons that events name."""
+"""The details that a plugin can add to the reasons in events, for explanations."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What a node would have to have for the plugin to let the pod pass: ``cpu: needs 4, free 2.5``."""
+    """What a node lacks for the plugin to let the pod pass: ``cpu: needs 4, free 2.5``."""
 
     text: str
     shortfall: float = 1.0
-    """How far away that is, as a share of what is needed: what orders nodes by closeness."""
+    """The missing share of what is needed, by which nodes are ordered."""
 
 
 class Explainer(Plugin):
-    """A Filter plugin that derives from this explains itself to ``koord explain``. Both methods are asked only then."""
+    """A Filter plugin that derives from this adds details to ``koord explain``. Both methods are called only for
+    that."""
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
-        """What is missing on ``row``, which ``filter`` answered with ``code`` (not FEASIBLE); empty when there is
+        """What is missing on ``row``, for which ``filter`` returned ``code`` (not FEASIBLE); empty when there is
         nothing to add to the reasons."""
         return ()
 
     def node_facts(self, row: int) -> Mapping[str, Any] | None:
-        """What the plugin knows of the node beside what everybody knows, as a JSON object; None for nothing."""
+        """The plugin's own facts about the node, beyond those of the Node object, as a JSON object; None for none."""
         return None

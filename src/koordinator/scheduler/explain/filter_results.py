@@ -1,4 +1,4 @@
-"""All plugins' results for nodes for one pod, as of now. Decisions need only the first plugin that says no."""
+"""The present results of all Filter plugins on nodes for one pod. Decisions need only the first plugin that rejects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from koordinator.scheduler.explain.explainer import Explainer, Lack
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """One plugin does not let the pod on one node."""
+    """The rejection of one node by one plugin."""
 
     plugin: str
     reasons: tuple[Reason, ...]
@@ -41,7 +41,7 @@ class FilterResults:
     codes: Ints
 
     def against(self, plugin: str) -> Mask:
-        """Which of the rows the plugin rejects."""
+        """A mask of the rows that the plugin rejects."""
         names = [entry.plugin.name for entry in self.plan.filters]
         if plugin not in names:
             return np.zeros(self.rows.shape[0], dtype=np.bool_)
@@ -49,7 +49,7 @@ class FilterResults:
         return against
 
     def objections(self, index: int) -> tuple[Objection, ...]:
-        """Every plugin that rejects ``rows[index]``, in the order of the profile."""
+        """The rejections of ``rows[index]`` by every plugin, in the order of the profile."""
         row = int(self.rows[index])
         with _as_filters_see(self.profile, self.view, self.pod, self.rows[index : index + 1]):
             return tuple(
@@ -60,8 +60,8 @@ class FilterResults:
 
 
 def filter_nodes(profile: Profile, view: ClusterView, pod: PodInfo, rows: Sequence[int] | None = None) -> FilterResults:
-    """Ask all Filter plugins about ``rows`` (None: all nodes that PreFilter leaves). Changes nothing. What a plugin
-    raises comes out."""
+    """Run all Filter plugins on ``rows`` (None: all nodes that PreFilter leaves). Changes nothing. Raises what a plugin
+    raises."""
     plan = plan_class(profile, view.columns, pod)
     evaluated = plan.pod or pod
     if rows is None:
@@ -78,7 +78,7 @@ def filter_nodes(profile: Profile, view: ClusterView, pod: PodInfo, rows: Sequen
 
 @contextmanager
 def _as_filters_see(profile: Profile, view: ClusterView, pod: PodInfo, rows: Rows) -> Iterator[None]:
-    """The columns as Filter plugins are shown them for this pod."""
+    """A block in which the columns are as Filter plugins see them for this pod."""
     with ExitStack() as seen:
         seen.enter_context(adjusted(view.columns, _nominated(view, pod)))
         overlays = RowOverlays(profile, pod)
@@ -88,13 +88,13 @@ def _as_filters_see(profile: Profile, view: ClusterView, pod: PodInfo, rows: Row
 
 
 def _nominated(view: ClusterView, pod: PodInfo) -> dict[int, Adjustment]:
-    """Capacity that is taken by nominated pods, by row. Only what they request is counted, not their affinities."""
+    """The requests of nominated pods, by row. Their affinities are not considered."""
     rows = {name: row for name in view.nominations.nodes if (row := view.columns.row_of.get(name)) is not None}
     return {row: difference((), before) for name, row in rows.items() if (before := _before(view, pod, name, row))}
 
 
 def _before(view: ClusterView, pod: PodInfo, node_name: str, row: int) -> list[PodInfo]:
-    """Who is nominated to the node and goes before the pod: as engine.simulation.nominated_before."""
+    """The pods nominated to the node that take precedence over the pod: as engine.simulation.nominated_before."""
     found, seen = [], False
     for other in view.nominations.on(node_name):
         seen = seen or other.uid == pod.uid

@@ -1,4 +1,4 @@
-"""Why a node takes pods or does not, as a JSON document: what it offers, what is on it, who keeps pods off it."""
+"""Explains a node as a JSON document: its resources, the pods on it, and the plugins that keep pods off it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from koordinator.scheduler.explain.wording import amount_text
 from koordinator.scheduler.queue.queued_pod import Pool
 
 _KINDS: Final = 20
-"""Of pods, as many are asked about: each costs all plugins' view of the whole cluster."""
+"""The maximum number of kinds of pods to evaluate: each needs PreFilter of all plugins over the whole cluster."""
 _EXAMPLES: Final = 3
 _PODS_LOOKED_AT: Final = 2000
 
 
 @dataclass(slots=True)
 class _RejectedPods:
-    """Kinds of pods that one plugin keeps off the node for the same reasons."""
+    """Kinds of pods that one plugin rejects on the node for the same reasons."""
 
     pods: int = 0
     examples: list[str] = field(default_factory=list)
@@ -35,14 +35,14 @@ class _RejectedPods:
 
 @dataclass(slots=True)
 class _Kind:
-    """Pods that every plugin treats alike; the first stands for all."""
+    """Pods that every plugin treats alike, represented by the first."""
 
     profile: Profile
     pods: list[PodInfo] = field(default_factory=list)
 
 
 def explain_node(sources: Sources, name: str) -> dict[str, Any] | None:
-    """What is known of the node; None when there is no such node."""
+    """The explanation of the node; None when there is no such node."""
     view = sources.view
     row = view.columns.row_of.get(name)
     node = view.columns.nodes[row] if row is not None else None
@@ -71,13 +71,13 @@ def _not_up_to_date(sources: Sources) -> dict[str, str]:
     try:
         sources.notify_time()
     except Exception as error:
-        # A plugin may raise anything; what is known from before stands.
+        # A plugin may raise anything; the state from before is shown.
         return {"notUpToDate": f"{type(error).__name__}: {error}"}
     return {}
 
 
 def _errors(node: Node) -> list[str]:
-    """Conditions as they should not be."""
+    """Conditions that indicate an error."""
     return [
         f"{condition.type}={condition.status}: {condition.message or condition.reason}"
         for condition in node.status.conditions
@@ -111,7 +111,7 @@ def _pods(view: ClusterView, row: int) -> dict[str, int]:
 
 
 def _facts(sources: Sources, row: int) -> dict[str, Any]:
-    """What plugins know; where several profiles have the same plugin, the first one's."""
+    """Facts of plugins; if several profiles have a plugin, those of the first instance."""
     facts: dict[str, Any] = {}
     for profile in sources.profiles.values():
         for plugin in profile.plugins.values():
@@ -126,12 +126,13 @@ def _facts_of(plugin: Explainer, row: int) -> Mapping[str, Any] | None:
     try:
         return plugin.node_facts(row)
     except Exception as error:
-        # A plugin may raise anything; what the others know stands.
+        # A plugin may raise anything; the facts of the others are shown.
         return {"error": f"{type(error).__name__}: {error}"}
 
 
 def _filter_results(sources: Sources, row: int, name: str) -> dict[str, Any]:
-    """Who, of the pods that wait or were placed elsewhere last, could come here now, and who keeps the others off."""
+    """Which of the pods that wait or were last placed elsewhere could be placed here now, and the plugins that reject
+    the others."""
     kinds = _kinds(sources, name)
     rejected: dict[tuple[str, tuple[str, ...]], _RejectedPods] = {}
     would_take = 0
@@ -177,7 +178,7 @@ def _objections(kind: _Kind, view: ClusterView, row: int) -> list[tuple[str, tup
             for objection in filter_results.objections(0)
         ]
     except Exception as error:
-        # A plugin may raise anything; what the others say of the node stands.
+        # A plugin may raise anything; the results of the others are shown.
         return [("", (f"could not be evaluated: {type(error).__name__}: {error}",), ())]
 
 
@@ -194,7 +195,7 @@ def _kinds(sources: Sources, node_name: str) -> list[_Kind]:
 
 
 def _recent(sources: Sources, node_name: str) -> Iterator[PodInfo]:
-    """Pods that wait, then those that were placed last, but for those that are here already; a bounded number."""
+    """Pending pods, then those that were placed last, without those that are on this node already; a bounded number."""
     left = _PODS_LOOKED_AT
     for entry in sources.queue.pods():
         if entry.pool is not Pool.GATED and left:

@@ -1,4 +1,4 @@
-"""Why a pod is where it is, or nowhere, as a JSON document: its last attempts, what it waits for, what would help."""
+"""Explains a pod as a JSON document: its last attempts, what it waits for, what would help."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ from koordinator.scheduler.explain.wording import amount_text, event_meaning
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
 
 _LOOKED_AT: Final = 64
-"""Nodes whose every lack is weighed; those before are picked by what can be read off columns."""
+"""The number of nodes whose shortfalls are computed in full; they are preselected by values of the columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloseNode:
-    """A node and all that keeps the pod off it."""
+    """A node and all plugins that reject it for the pod."""
 
     node: str
     objections: tuple[Objection, ...]
 
     @property
     def distance(self) -> tuple[int, bool, float]:
-        """Few plugins first; then those where eviction or time may help; then the least missing."""
+        """Fewest plugins first; then nodes on which eviction or time may help; then the least missing."""
         missing = sum(lack.shortfall for objection in self.objections for lack in objection.lacks)
         hopeless = any(reason.unresolvable for objection in self.objections for reason in objection.reasons)
         return len(self.objections), hopeless, missing
 
 
 def fitting(filter_results: FilterResults, columns: NodeColumns) -> list[str]:
-    """The nodes that nobody objects to now."""
+    """The nodes that pass all filters now."""
     free = ~(filter_results.codes != FEASIBLE).any(axis=0)
     return [columns.names[row] for row in filter_results.rows[free].tolist()]
 
 
 def closest(filter_results: FilterResults, view: ClusterView, count: int) -> Sequence[CloseNode]:
-    """Up to ``count`` nodes, the closest first; nodes that fit are left out."""
+    """Up to ``count`` nodes, the closest first; nodes that fit are omitted."""
     objecting = (filter_results.codes != FEASIBLE).sum(axis=0)
     order = np.lexsort((_missing(filter_results.pod, view.columns, filter_results.rows), objecting))
     candidates = [index for index in order.tolist() if objecting[index]][:_LOOKED_AT]
@@ -61,7 +61,7 @@ def closest(filter_results: FilterResults, view: ClusterView, count: int) -> Seq
 
 
 def _missing(pod: PodInfo, columns: NodeColumns, rows: Rows) -> NDArray[np.float64]:
-    """The sum over resources of what is not free, as shares of what is requested."""
+    """The sum over resources of the missing amounts, as shares of the requested ones."""
     columns.fit_resources()
     missing = np.zeros(rows.shape[0])
     for column, amount in {**pod.request.amounts, PODS: 1}.items():
@@ -78,7 +78,7 @@ _GATED: Final = (
 
 
 def explain_pod(sources: Sources, namespace: str, name: str) -> dict[str, Any] | None:
-    """What is known of the pod; None when it was neither tried lately nor is queued nor on a node."""
+    """The explanation of the pod; None when it was neither tried lately nor is queued nor on a node."""
     key = f"{namespace}/{name}"
     entry = sources.queued(key)
     found = _on_node(sources.view, key) if entry is None else None
@@ -100,7 +100,7 @@ def explain_pod(sources: Sources, namespace: str, name: str) -> dict[str, Any] |
 
 
 def _own(attempts: Sequence[Attempt], entry: QueuedPod | None, placed: PodInfo | None) -> Sequence[Attempt]:
-    """Without those of earlier pods of the same name: their numbers end where those of this one start anew."""
+    """The attempts without those of earlier pods of the same name: attempt numbers start at 1 again with each pod."""
     first = len(attempts) - 1
     while first > 0 and attempts[first - 1].number < attempts[first].number:
         first -= 1
@@ -130,7 +130,7 @@ def _requests(pod: PodInfo, view: ClusterView) -> dict[str, str]:
 
 
 def _message(entry: QueuedPod, attempts: Sequence[Attempt]) -> str:
-    """What the pod's event and condition say: that of the last attempt, or why there was none."""
+    """The text of the pod's event and condition: the message of the last attempt, or the reason why there was none."""
     if entry.pool is Pool.GATED or not attempts:
         return entry.reason
     last = attempts[-1]
@@ -138,7 +138,7 @@ def _message(entry: QueuedPod, attempts: Sequence[Attempt]) -> str:
 
 
 def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) -> dict[str, Any]:
-    """As of now: the nodes that would take the pod, the closest of the others, and what could be done."""
+    """At present: the nodes that would fit, the closest of the others, and advice."""
     view, profile = sources.view, sources.profiles[entry.pod.pod.spec.scheduler_name]
     if entry.pool is Pool.GATED:
         return {"advice": [_GATED]}
@@ -150,7 +150,7 @@ def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) ->
         near = closest(filter_results, view, _CLOSEST)
         advice = advise(rejected, entry.pod, view, filter_results)
     except Exception as error:
-        # A plugin may raise anything; the rest of the explanation stands.
+        # A plugin may raise anything; the rest of the explanation is shown.
         return {
             "advice": advise(rejected, entry.pod, view, None),
             "notJudged": f"{type(error).__name__}: {error}",
@@ -164,7 +164,7 @@ def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) ->
 
 
 def _held_back(profile: Profile, last: Rejection | None) -> dict[str, Any]:
-    """The plugins that refused the last attempt whatever the node: those that no Filter speaks for."""
+    """The plugins that ended the last attempt independently of nodes, which no Filter result shows."""
     if last is None:
         return {}
     filters = {plugin.name for plugin in profile.all(FilterPlugin)}

@@ -1,4 +1,4 @@
-"""What explanations are made from."""
+"""The scheduler's state from which explanations are made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The scheduler's books; they are only read. ``profiles`` by scheduler name."""
+    """The scheduler's state, only to be read. ``profiles`` by scheduler name."""
 
     decisions: DecisionLog
     queue: SchedulingQueue
@@ -25,13 +25,13 @@ class Sources:
     monotonic: Callable[[], float]
 
     def notify_time(self) -> None:
-        """Let plugins know how late it is, as before a decision: without any, reports would seem to stay fresh. Raises
-        whatever a plugin raises."""
+        """Notify plugins of the present time, as before a decision: otherwise stale reports would seem fresh. Raises
+        what a plugin raises."""
         now = self.view.now = self.now()
         for profile in self.profiles.values():
             for handler in profile.event_handlers:
                 handler.on_time(now)
 
     def queued(self, key: str) -> QueuedPod | None:
-        """The pod ``namespace/name`` in the queue."""
+        """The pod ``namespace/name`` in the queue, else None."""
         return next((entry for entry in self.queue.pods() if entry.pod.key == key), None)

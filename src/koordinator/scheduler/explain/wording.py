@@ -1,4 +1,4 @@
-"""Amounts, selectors and kinds of events as a person would write them."""
+"""Formats amounts, selectors and kinds of events for users."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _PERCENT: Final = frozenset({resource_names.GPU, resource_names.GPU_CORE, resour
 def amount_text(resource: str, amount: int) -> str:
     """``amount`` in the unit of its column (milli-CPU, bytes or a count), rounded to three digits after the point.
 
-    What is neither CPU nor bytes nor a percentage is counted in pieces of the resource itself: its name is the unit,
-    and the text is the number alone (see ``amount_of``).
+    For what is neither CPU nor bytes nor a percentage, the name of the resource is the unit, and the text is the number
+    alone (see ``amount_of``).
     """
     if resource == resource_names.CPU:
         return f"{_decimal(amount, 1000)} core{'' if abs(amount) == 1000 else 's'}"
@@ -75,7 +75,7 @@ _ACTIONS: Final = {"Add": "created", "Update": "changed", "Delete": "deleted"}
 
 
 def event_meaning(kind: str) -> str:
-    """``Node/Add`` as a person would say it."""
+    """``Node/Add`` in words."""
     known = _MEANING.get(kind)
     if known is not None:
         return known
@@ -89,12 +89,12 @@ _SHOWN: Final = 3
 
 
 def selector_text(selector: CompiledSelector) -> str:
-    """What the selector asks for, such as ``app=web``; "any labels" when it asks for nothing."""
+    """The requirements of the selector, such as ``app=web``; "any labels" if it has none."""
     equalities, others, nothing = cast("_Plain", selector.key)
     if nothing:
         return "no labels at all"
-    asked = [f"{key}={value}" for key, value in equalities] + [_requirement(*each) for each in others]
-    return ", ".join(asked) or "any labels"
+    required = [f"{key}={value}" for key, value in equalities] + [_requirement(*each) for each in others]
+    return ", ".join(required) or "any labels"
 
 
 def some(names: Iterable[str], count: int | None = None) -> str:

@@ -1,6 +1,5 @@
-"""The pools of the scheduling queue: pods to be tried, pods that back off, unschedulable pods by what may free them,
-and the events that pods in flight have not seen.
-"""
+"""The pools of the scheduling queue: active pods, pods in back-off, unschedulable pods by the events that may help
+them, and the events since the attempts of pods in flight began."""
 
 from __future__ import annotations
 
@@ -18,17 +17,18 @@ _Heap = list[tuple[tuple[Any, ...], int, QueuedPod]]
 
 
 class ActivePods:
-    """Sort keys end with the age; what is before that is the importance. Entries whose ticket has changed are void."""
+    """A heap of pods by sort key; the last item of a key is the age, those before it the priority. Entries whose ticket
+    has changed are void."""
 
     def __init__(self) -> None:
         self._heaps: dict[str, _Heap] = {}
         self._limits: dict[str, int] = {}
-        """By profile: with more entries, the void ones are thrown away."""
+        """By profile: when the heap exceeds this, void entries are removed."""
         self._served: dict[str, int] = {}
         self._turn = 0
 
     def __len__(self) -> int:
-        """The entries that are held, void ones included."""
+        """The number of entries, void ones included."""
         return sum(map(len, self._heaps.values()))
 
     def push(self, key: tuple[Any, ...], entry: QueuedPod) -> None:
@@ -36,7 +36,7 @@ class ActivePods:
         heap = self._heaps.setdefault(profile, [])
         heapq.heappush(heap, (key, entry.ticket, entry))
         if len(heap) > self._limits.get(profile, _SPARE):
-            # A standby takes no pods, but sees them come and go.
+            # An instance that waits to lead pops no pods, but sees them come and go.
             heap[:] = [each for each in heap if each[1] == each[2].ticket]
             heapq.heapify(heap)
             self._limits[profile] = 2 * len(heap) + _SPARE
@@ -67,20 +67,21 @@ _SPARE_ENTRIES: Final = 256
 
 
 class BackingOff:
-    """Entries whose ticket has changed are void: they wait somewhere else by now."""
+    """A heap of pods by end of back-off. Entries whose ticket has changed are void: their pods are in another pool by
+    now."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, QueuedPod]] = []
         self._limit = _SPARE_ENTRIES
-        """With more entries, the void ones are thrown away."""
+        """When the heap exceeds this, void entries are removed."""
 
     def __len__(self) -> int:
-        """The entries that are held, void ones included."""
+        """The number of entries, void ones included."""
         return len(self._heap)
 
     @property
     def first(self) -> QueuedPod | None:
-        """The pod whose pause ends first."""
+        """The pod whose back-off ends first; None when there is none."""
         while self._heap:
             _, ticket, entry = self._heap[0]
             if ticket == entry.ticket:
@@ -89,7 +90,7 @@ class BackingOff:
         return None
 
     def push(self, entry: QueuedPod) -> None:
-        """Until ``entry.backoff_until``."""
+        """Add the pod, which backs off until ``entry.backoff_until``."""
         heapq.heappush(self._heap, (entry.backoff_until, entry.ticket, entry))
         if len(self._heap) > self._limit:
             self._heap = [each for each in self._heap if each[1] == each[2].ticket]
@@ -98,13 +99,13 @@ class BackingOff:
 
 
 QueueingHint = Callable[[QueuedPod, ClusterEvent], bool]
-"""Whether an event of a kind that the pod's plugins named may free it indeed. Must not raise."""
+"""Whether an event of a kind that the pod's plugins registered may make it schedulable. Must not raise."""
 NominatedTo = Callable[[ClusterEvent], Collection[str]]
 """The uids of the pods that are nominated to the node that an event is about."""
 
 
 class UnschedulablePods:
-    """Pods in the order of parking, and by kind of event and group."""
+    """Unschedulable pods in the order in which they entered the pool, and by kind of event and group."""
 
     def __init__(self, queueing_hint: QueueingHint, nominated_to: NominatedTo = lambda event: ()) -> None:
         self._queueing_hint = queueing_hint
@@ -117,7 +118,7 @@ class UnschedulablePods:
 
     @property
     def oldest(self) -> QueuedPod | None:
-        """The pod that was unschedulable first."""
+        """The pod that has been unschedulable longest; None when there is none."""
         return next(iter(self._pods.values()), None)
 
     def pods(self) -> list[QueuedPod]:
@@ -131,7 +132,7 @@ class UnschedulablePods:
             self._by_kind.setdefault(kind, {}).setdefault(group, {})[uid] = entry
 
     def remove(self, entry: QueuedPod) -> bool:
-        """Whether the pod was unschedulable."""
+        """Remove the pod; returns whether it was in this pool."""
         uid = entry.pod.uid
         if self._pods.pop(uid, None) is None:
             return False
@@ -144,7 +145,7 @@ class UnschedulablePods:
         return True
 
     def freed_by(self, event: ClusterEvent, useless_to: Collection[str] = ()) -> list[QueuedPod]:
-        """The pods that ``event`` may free, but those with these uids; they stay unschedulable."""
+        """The pods that ``event`` may make schedulable, except those with the uids ``useless_to``, which stay here."""
         freed: list[QueuedPod] = []
         groups = self._by_kind.get(event.kind)
         if not groups:
@@ -153,7 +154,7 @@ class UnschedulablePods:
         for entries in groups.values():
             if useless_to and not entries.keys().isdisjoint(useless_to):
                 entries = {uid: entry for uid, entry in entries.items() if uid not in useless_to}
-            # A pod that is nominated to the node stands for nobody but itself.
+            # A pod that is nominated to the node is evaluated alone, not for its group.
             holders = [entries[uid] for uid in nominated if uid in entries]
             typical = next((entry for uid, entry in entries.items() if uid not in nominated), None)
             if typical is not None and self._queueing_hint(typical, event):
@@ -163,7 +164,7 @@ class UnschedulablePods:
         return freed
 
     def would_free(self, entry: QueuedPod, events: Iterable[ClusterEvent]) -> bool:
-        """Whether one of ``events`` may free the pod, which is not unschedulable yet."""
+        """Whether one of ``events`` may make the pod schedulable, which is not in this pool yet."""
         return any(event.kind in entry.events_to_register and self._queueing_hint(entry, event) for event in events)
 
 
@@ -181,19 +182,19 @@ class RecentEvents:
         """The number of the last event."""
 
     def add(self, event: ClusterEvent, useless_to: Collection[str] = ()) -> None:
-        """``useless_to`` are the uids of pods that it does not help."""
+        """Add an event; ``useless_to`` are the uids of pods that it does not help."""
         self.count += 1
         self._events.append((event, useless_to))
         if len(self._events) > self._kept:
             self._events.popleft()
 
     def forget_until(self, number: int) -> None:
-        """Nobody asks any more for events up to ``number``."""
+        """Forget the events up to ``number``, which no attempt in flight needs any more."""
         while self._events and self.count - len(self._events) < number:
             self._events.popleft()
 
     def since(self, number: int, uid: str = "") -> Iterator[ClusterEvent] | None:
-        """The events after ``number`` that may help the pod; None when some of them are not known any more."""
+        """The events after ``number`` that may help the pod; None when some of them have been dropped."""
         known = self.count - number
         if known > len(self._events):
             return None

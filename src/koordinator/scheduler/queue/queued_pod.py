@@ -1,4 +1,4 @@
-"""A pod in the queue, with what its attempts have left behind."""
+"""A pod in the queue, with the results of its attempts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ASSIGNED: Final = "Assigned"
 
 
 class Cause:
-    """Everything but events of the cluster, whose labels ``of_event`` gives."""
+    """What brings a pod into a pool, except for cluster events, whose labels ``of_event`` returns."""
 
     ADDED: Final = "UnschedulablePodAdd"
     CHANGED: Final = "UnschedulablePodUpdate"
@@ -35,7 +35,7 @@ def of_event(kind: str) -> str:
 
 
 class Pool(Enum):
-    """Where a pod waits; the value is the ``queue`` label of upstream's scheduler_pending_pods."""
+    """The pool that a pod is in; the value is the ``queue`` label of upstream's scheduler_pending_pods."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
@@ -44,53 +44,54 @@ class Pool(Enum):
     IN_FLIGHT = "in_flight"
     """Being decided about or bound; not pending for the metric."""
     PREEMPTING = "preempting"
-    """Victims are being evicted for it; until then its attempt is not over. Pending, and gated as the metric has it."""
+    """Victims are being evicted for it; its attempt ends with their eviction. Counted as pending, and by the metric as
+    gated."""
 
-    # That of Enum hashes the name anew each time, and the queue counts each move of a pod.
+    # Enum's own hashes the name at each call, and the queue counts each move of a pod.
     __hash__ = object.__hash__
 
 
 UNDER_WAY: Final = (Pool.IN_FLIGHT, Pool.PREEMPTING)
-"""An attempt is under way, so that the pod is not to be tried."""
+"""An attempt is in progress, so the pod must not be tried."""
 
 
 NO_KINDS: Final[frozenset[str]] = frozenset()
 
 
 class QueuedPod(msgspec.Struct, eq=False):
-    """One pod; the queue alone writes it."""
+    """One pod; only the queue writes it."""
 
     pod: PodInfo
     created_at: float
     """When the queue first saw it, in seconds of the queue's clock."""
     queued_at: float
-    """When it was last put into the queue: its age among equals."""
+    """When it was last put into the queue: orders pods of equal priority."""
     pool: Pool = Pool.ACTIVE
     attempts: int = 0
     rejections: int = 0
-    """Attempts in a row for which no node fitted."""
+    """Consecutive attempts for which no node fitted."""
     errors: int = 0
-    """Attempts in a row that failed for another reason."""
+    """Consecutive attempts that failed for another reason."""
     backoff_until: float = 0.0
     events_to_register: frozenset[str] = NO_KINDS
-    """The kinds of event that may free it."""
+    """The kinds of event that may make it schedulable."""
     reason: str = ""
     """Why it is unschedulable or gated."""
     plugins: frozenset[str] = NO_KINDS
-    """Those that rejected its nodes."""
+    """The plugins that rejected its nodes."""
     group: Hashable = None
-    """Equal for pods that the same events free; None for a pod that is like no other."""
+    """Equal for pods that the same events make schedulable; None for a pod without such a group."""
     popped_at: float = 0.0
     """When its last attempt began."""
     seen: int = 0
-    """Events that had happened when its attempt began."""
+    """The number of the last event before its attempt began."""
     changed: bool = False
     """Whether the pod itself changed during its attempt."""
     ticket: int = 0
-    """Which entry of a heap is the valid one; older ones are skipped."""
+    """The number of its valid heap entry; older ones are skipped."""
 
 
 def may_matter(old: Pod, new: Pod) -> bool:
-    """Whether the change of a waiting pod could change its fate; what its status says about it cannot."""
+    """Whether the change of a pending pod may make it schedulable; changes of its status cannot."""
     before, after = old.metadata, new.metadata
     return old.spec != new.spec or before.labels != after.labels or before.annotations != after.annotations

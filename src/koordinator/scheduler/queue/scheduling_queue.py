@@ -1,7 +1,7 @@
-"""The scheduling queue: which pod is tried next, and when a pod that failed is tried again.
+"""The scheduling queue: which pod is tried next, and when a pod that failed is retried.
 
-A pod is in exactly one pool at any time. A pod for which no node fits is unschedulable with the kinds of event that may
-free it; what happens while it is in flight counts too, so that nothing is missed between a decision and its parking.
+A pod is in exactly one pool at any time. A pod for which no node fits goes to the unschedulable pool with the kinds of
+event that may help it; events while it is in flight count too, so that none is missed between a decision and that move.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from koordinator.scheduler.queue.queued_pod import NO_KINDS, UNDER_WAY, Cause, P
 
 SortKey = Callable[[PodInfo, float], tuple[Any, ...]]
 Gate = Callable[[PodInfo], str | None]
-"""Why the pod must not be queued yet; None lets it in. Raises PluginError when nobody can tell."""
+"""Why the pod must not be queued yet; None admits it. Raises PluginError when a plugin fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
-    """Seconds."""
+    """Durations in seconds."""
 
     initial_backoff: float = 1.0
     max_backoff: float = 10.0
     max_in_unschedulable: float = 300.0
-    """An unschedulable pod is tried again after this long even when nothing happened."""
+    """An unschedulable pod is retried after this long even without an event."""
 
 
 class SchedulingQueue:
@@ -53,7 +53,7 @@ class SchedulingQueue:
         nominated_to: NominatedTo = lambda event: (),
         keeps_back_off: Callable[[PodInfo], bool] = lambda pod: False,
     ) -> None:
-        """``keeps_back_off`` tells for which pods the back-off is waited for even when there is nothing else to do."""
+        """``keeps_back_off`` returns whether a pod's back-off must be waited for even when the active pool is empty."""
         self._sort_key = sort_key
         self._gate = gate
         self._monotonic = monotonic
@@ -61,7 +61,7 @@ class SchedulingQueue:
         self._pods: dict[str, QueuedPod] = {}
         self._sizes: Counter[Pool] = Counter()
         self.incoming: Counter[tuple[Pool, str]] = Counter()
-        """How often a pod came into a pool, by what brought it there (see ``causes``)."""
+        """How many pods entered a pool, by cause (see ``Cause``)."""
         self._tickets = itertools.count(1)
         self._active = ActivePods()
         self._backoff = BackingOff()
@@ -88,7 +88,7 @@ class SchedulingQueue:
         return self._pods.values()
 
     def add(self, pod: PodInfo) -> None:
-        """A pod that wants a node is new or has changed."""
+        """Add a pod that needs a node, or apply its change."""
         entry = self._pods.get(pod.uid)
         if entry is not None:
             self._update(entry, pod)
@@ -99,7 +99,7 @@ class SchedulingQueue:
         self._admit(entry, Cause.ADDED)
 
     def remove(self, uid: str) -> QueuedPod | None:
-        """The pod is gone or has a node. An attempt in flight ends without effect on the queue."""
+        """Remove a pod that is gone or has a node. An attempt in flight ends without effect on the queue."""
         entry = self._pods.pop(uid, None)
         if entry is not None:
             self._leave(entry)
@@ -109,7 +109,8 @@ class SchedulingQueue:
         return entry
 
     def pop(self) -> QueuedPod | None:
-        """The next pod to try. When nothing is active, the pod whose back-off ends first, unless it met an error."""
+        """The next pod to try. When no pod is active, the pod whose back-off ends first, unless its last attempt ended
+        in an error."""
         self.flush()
         entry = self._active.pop() or self._pop_backoff()
         if entry is None:
@@ -117,7 +118,8 @@ class SchedulingQueue:
         return self._begin(entry)
 
     def take(self, uid: str) -> QueuedPod | None:
-        """The pod to try next in spite of the order, wherever it waits; None if it is gated, in flight or unknown."""
+        """Take out the pod to try next out of order, whichever pool it is in; None if it is gated, in flight or
+        unknown."""
         entry = self._pods.get(uid)
         if entry is None or entry.pool in (*UNDER_WAY, Pool.GATED):
             return None
@@ -125,7 +127,7 @@ class SchedulingQueue:
         return self._begin(entry)
 
     def await_victims(self, entry: QueuedPod) -> None:
-        """The attempt in flight goes on until ``add_unschedulable``: no other one before victims are being
+        """Extend the attempt in flight until ``add_unschedulable``: the pod is not retried before its victims are being
         evicted."""
         if self._pods.get(entry.pod.uid) is entry:
             self._move(entry, Pool.PREEMPTING)
@@ -140,8 +142,8 @@ class SchedulingQueue:
         group: Hashable = None,
         ready: bool = False,
     ) -> None:
-        """No node fits. If something that helps has happened since the attempt began, the pod is tried again soon; if
-        it is ``ready``, because room was made for it since, at once and as old as it was."""
+        """No node fits. If an event that may help has happened since the attempt began, the pod is retried soon; if it
+        is ``ready``, because its preemption has succeeded since, at once and with its previous age."""
         if self._pods.get(entry.pod.uid) is not entry:
             return
         entry.rejections += 1
@@ -161,12 +163,13 @@ class SchedulingQueue:
         self._unschedulable.add(entry)
 
     def _has_missed(self, entry: QueuedPod) -> bool:
-        """Whether something that may free the pod has happened since its attempt began, or nobody knows any more."""
+        """Whether an event that may help the pod has happened since its attempt began, or such events may have been
+        dropped."""
         missed = self._events.since(entry.seen, entry.pod.uid)
         return missed is None or self._unschedulable.would_free(entry, missed)
 
     def retry(self, entry: QueuedPod, reason: str) -> None:
-        """The attempt failed by an error (a plugin, the API): try again after a back-off."""
+        """The attempt failed by an error (a plugin, the API): retry after a back-off."""
         if self._pods.get(entry.pod.uid) is not entry:
             return
         entry.errors += 1
@@ -176,7 +179,7 @@ class SchedulingQueue:
             self._to_backoff_or_active(entry, Cause.FAILED)
 
     def activate(self, uids: Iterable[str]) -> None:
-        """Try these pods soon, whatever they wait for; gates are asked again, and those in flight are tried again when
+        """Retry these pods soon, whatever they wait for; gates are checked again, and those in flight are retried when
         their attempt fails."""
         for uid in uids:
             entry = self._pods.get(uid)
@@ -193,32 +196,31 @@ class SchedulingQueue:
                     self._activate(entry, Cause.ACTIVATED)
 
     def on_event(self, event: ClusterEvent, useless_to: Collection[str] = ()) -> None:
-        """Something happened in the cluster: wake the unschedulable pods that it may help, but those with these
-        uids."""
+        """Wake the unschedulable pods that ``event`` may help, except those with the uids ``useless_to``."""
         if self._in_flight:
             self._events.add(event, useless_to)
         for entry in self._unschedulable.freed_by(event, useless_to):
             self._wake(entry, of_event(event.kind))
 
     def wake(self, uids: Iterable[str], kind: str) -> None:
-        """An event of this kind may free these pods, whatever their plugins wait for; those that back off go on doing
-        so."""
+        """Wake these pods for an event of this kind, whatever their plugins wait for; those in back-off stay there."""
         for uid in uids:
             entry = self._pods.get(uid)
             if entry is not None and entry.pool is Pool.UNSCHEDULABLE:
                 self._wake(entry, of_event(kind))
 
     def activate_unschedulable(self) -> None:
-        """Something that no event tells may have changed for every unschedulable pod."""
+        """Wake every unschedulable pod, after a change for which there is no event."""
         for entry in self._unschedulable.pods():
             self._wake(entry, Cause.ACTIVATED)
 
     def flush(self) -> None:
-        """Move on the pods whose back-off or longest time of parking is over, and ask gates again that failed."""
+        """Move on the pods whose back-off or longest time in the unschedulable pool is over, and check failed gates
+        again."""
         now = self._monotonic()
         while (entry := self._backoff.first) is not None and entry.backoff_until <= now:
             if entry.pool is Pool.GATED:
-                self._ask_again(entry)
+                self._check_gate_again(entry)
             else:
                 self._activate(entry, Cause.BACKED_OFF)
         while (oldest := self._unschedulable.oldest) is not None:
@@ -264,8 +266,8 @@ class SchedulingQueue:
         if not self._gated(entry, cause):
             self._to_backoff_or_active(entry, cause)
 
-    def _ask_again(self, entry: QueuedPod) -> None:
-        """The gate could not be asked, and may be now."""
+    def _check_gate_again(self, entry: QueuedPod) -> None:
+        """Check a gate again that has failed before."""
         if not self._gated(entry, Cause.BACKED_OFF):
             entry.errors = 0
             self._activate(entry, Cause.BACKED_OFF)
@@ -274,7 +276,7 @@ class SchedulingQueue:
         try:
             reason = self._gate(entry.pod)
         except PluginError as error:
-            # No change of the pod would bring it back: it is asked about again after a back-off.
+            # No change of the pod would bring it back: its gate is checked again after a back-off.
             entry.errors += 1
             entry.reason = str(error)
             self._set_backoff(entry, entry.errors)
@@ -329,7 +331,7 @@ class SchedulingQueue:
         self.incoming[pool, cause] += 1
 
     def _move(self, entry: QueuedPod, pool: Pool) -> None:
-        """Change the pool; whatever heaps still hold of the entry is void from now on."""
+        """Change the pool; heap entries of the pod are void from now on."""
         self._sizes[entry.pool] -= 1
         self._sizes[pool] += 1
         if entry.pool in UNDER_WAY and pool is not Pool.PREEMPTING:
@@ -338,12 +340,12 @@ class SchedulingQueue:
         entry.ticket = next(self._tickets)
 
     def _land(self, entry: QueuedPod) -> None:
-        """The attempt is over; events that only it had to hear of are forgotten."""
+        """The attempt is over; forget events that only it needed."""
         self._in_flight.pop(entry.pod.uid, None)
         first = next(iter(self._in_flight.values()), None)
         self._events.forget_until(first.seen if first is not None else self._events.count)
 
     def _leave(self, entry: QueuedPod) -> None:
-        """Take the entry out of what finds it where it is."""
+        """Remove the entry from the indices of its pool."""
         entry.ticket = 0
         self._unschedulable.remove(entry)

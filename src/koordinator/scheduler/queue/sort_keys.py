@@ -1,6 +1,6 @@
-"""The order of the queue by a QueueSort plugin that may fail: it must cost a pod its place at most, never the queue.
+"""The order of the queue by a QueueSort plugin that may fail: an error costs a pod its place at most, never the queue.
 
-A key that cannot be made, or that cannot be compared with another one, is an error of the plugin; the pod's priority
+If a key cannot be computed, or cannot be compared with another one, that is an error of the plugin; the pod's priority
 decides then. Plugins of this package need none of this.
 """
 
@@ -34,7 +34,7 @@ def checked_sort_key(plugin: QueueSortPlugin, on_error: OnError) -> Callable[[Po
 
 @total_ordering
 class _Importance:
-    """Smaller is scheduled first; those without a key of the plugin come after those that have one."""
+    """The smallest is scheduled first; pods without a key of the plugin come after those that have one."""
 
     __slots__ = ("_key", "_notified", "_priority")
 

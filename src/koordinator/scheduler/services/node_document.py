@@ -1,4 +1,4 @@
-"""The cache's view of one node, in the original's words: what is on it, what that takes, what is left."""
+"""The cache's view of one node, in the original's format: what is on it, what that takes, what is left."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def _selector(selector: LabelSelector | None) -> Any:
 
 
 def node_service(view: ClusterView) -> Service:
-    """Answers ``/apis/v1/nodes/:nodeName``."""
+    """The service of ``/apis/v1/nodes/:nodeName``."""
 
-    def answer(parameters: Mapping[str, str]) -> Any:
+    def respond(parameters: Mapping[str, str]) -> Any:
         name = parameters["nodeName"]
         row = view.columns.row_of.get(name)
         node = view.columns.nodes[row] if row is not None else None
@@ -65,11 +65,11 @@ def node_service(view: ClusterView) -> Service:
             raise ServiceError(404, f"cannot find node {name}")
         return node_document(view, row, node)
 
-    return answer
+    return respond
 
 
 def node_document(view: ClusterView, row: int, node: Node) -> dict[str, Any]:
-    """As the original's NodeInfo. What is empty is left out, but for resources."""
+    """The node as the original's NodeInfo. Empty fields are omitted, except for resources."""
     columns = view.columns
     columns.fit_resources()
     pods = [info.pod for info in view.pods_on.get(row, {}).values()]
@@ -135,7 +135,7 @@ def _used_ports(pods: Iterable[Pod]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _images(view: ClusterView, node: Node) -> dict[str, dict[str, Any]]:
-    """By name; ``NumNodes`` is how many nodes have the image."""
+    """The node's images by name; ``NumNodes`` is how many nodes have the image."""
     names = {name: image.size_bytes for image in node.status.images for name in image.names}
     if not names:
         return {}

@@ -1,6 +1,6 @@
 """``/metrics/resources``: what each pod requests and is limited to, as kube-scheduler serves it.
 
-Pods come by the ten thousand, so that the answer is written piece by piece, and decisions are made in between.
+There may be tens of thousands of pods, so the response is written piece by piece, with decisions made in between.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _NANO: Final = 10**9
 class _Family:
     name: str
     what: str
-    """The first words of its help text."""
+    """The first words of the metric's help text."""
     amounts: Callable[[Pod], Mapping[str, int]]
-    """In billionths, by resource."""
+    """Amounts in billionths, by resource."""
 
 
 _FAMILIES: Final = (
@@ -43,7 +43,7 @@ _FAMILIES: Final = (
 
 
 def add_pod_resources(server: HealthServer, pods: Callable[[], Iterable[Pod]], is_leading: Callable[[], bool]) -> None:
-    """Serve it; an instance that does not lead has nothing to say."""
+    """Serve the path; an instance that does not lead returns no samples."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers=_HEADERS)

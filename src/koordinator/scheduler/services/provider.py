@@ -1,4 +1,4 @@
-"""How a plugin offers HTTP services. Plugins make documents; paths, leadership and encoding are the engine's."""
+"""How a plugin offers HTTP services. Plugins make documents; the engine handles paths, leader checks and encoding."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from koordinator.scheduler.engine.framework import Plugin
 
 
 class ServiceProvider(Plugin):
-    """A plugin that answers GET requests (original: APIServiceProvider)."""
+    """A plugin that serves GET requests (original: APIServiceProvider)."""
 
     @abstractmethod
     def services(self) -> Mapping[str, Service]:
-        """Path below ``/apis/v1/plugins/NAME``, parameters written ``:name`` -> what answers it. Where several profiles
-        have the plugin, the first one's are served."""
+        """Path below ``/apis/v1/plugins/NAME``, parameters written ``:name`` -> the service for it. If several profiles
+        have the plugin, only the first instance's services are served."""

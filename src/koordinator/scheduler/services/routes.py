@@ -1,4 +1,4 @@
-"""What the scheduler answers over HTTP. Loaded only where it serves: the library for it takes its time to load."""
+"""The scheduler's HTTP services. Imported only where it serves, since the HTTP library takes time to load."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NODE_PATH = "/debug/explain-node/:name"
 
 
 def add_explanations(services: Services, sources: Sources) -> None:
-    """Explain pods and nodes from ``sources``."""
+    """Add the services that explain pods and nodes from ``sources``."""
 
     def pod(parameters: Mapping[str, str]) -> Any:
         namespace, name = parameters["namespace"], parameters["name"]
@@ -53,7 +53,7 @@ def add_routes(
     is_leading: Callable[[], bool],
     configuration: SchedulerConfiguration,
 ) -> None:
-    """The services that show what the scheduler knows and why it decided, and what helps to debug it."""
+    """Add the services that show the scheduler's state and explain decisions, and those for debugging."""
     make_services(scheduler, is_leading).mount(server)
     add_pod_resources(server, scheduler.pods, is_leading)
     server.add_configuration(lambda: yaml.safe_load(write_configuration(configuration)))
@@ -62,7 +62,7 @@ def add_routes(
 
 
 def make_services(scheduler: Scheduler, is_leading: Callable[[], bool]) -> Services:
-    """Everything that this instance answers while it leads."""
+    """All services of this instance, available while it leads."""
     services = Services(is_leading)
     add_explanations(services, scheduler.sources)
     services.add(f"{BASE}/nodes/:nodeName", node_service(scheduler.state.view))
@@ -71,7 +71,7 @@ def make_services(scheduler: Scheduler, is_leading: Callable[[], bool]) -> Servi
 
 
 def add_plugins(services: Services, profiles: Iterable[Profile]) -> None:
-    """The services of every plugin that offers some; of the first profile that has it."""
+    """Add the services of every plugin that offers some, of the first profile that has it."""
     seen: set[str] = set()
     for profile in profiles:
         for plugin in profile.all(ServiceProvider):

@@ -1,1 +1,1 @@
-"""Events in: from the objects of the API to the cluster state and the queue."""
+"""Applies the API's events to the cluster state and the queue."""

@@ -1,4 +1,4 @@
-"""From the API's events to the cluster state and the queue: what each change of an object means for scheduling."""
+"""Applies the API's events to the cluster state and the queue: what each change of an object means for scheduling."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from koordinator.scheduler.watch.pod_facts import PodFacts
 
 
 class EventHandlers:
-    """``is_ours`` tells by scheduler name which pods to queue; ``wake`` is called when there may be work, and
-    ``on_change`` with each event that the cluster state shows by then. With ``foreign_nominations``, nodes that other
-    schedulers have nominated their pods to are kept for these."""
+    """``is_ours`` decides by scheduler name which pods to queue; ``wake`` is called when there may be work, and
+    ``on_change`` with each event once the cluster state shows it. With ``foreign_nominations``, pods that other
+    schedulers have nominated to nodes count there."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class EventHandlers:
         self._is_running_deferred = False
 
     def defer(self, change: Callable[[], None]) -> None:
-        """Make a change of the cluster state when the present event, or decision, is over."""
+        """Change the cluster state when the present event, or decision, is over."""
         self._deferred.append(change)
         self._wake()
 
@@ -57,7 +57,7 @@ class EventHandlers:
         return bool(self._deferred)
 
     def run_deferred(self) -> None:
-        """Make the changes that were put off; to be called where neither an event nor a decision is half done."""
+        """Make the deferred changes; to be called where neither an event nor a decision is half done."""
         if self._is_running_deferred:
             return
         self._is_running_deferred = True
@@ -68,7 +68,7 @@ class EventHandlers:
             self._is_running_deferred = False
 
     def set_pod(self, pod: Pod) -> None:
-        """A pod is new or has changed. Pods that have finished are not shown to us: their end is a deletion."""
+        """A pod is new or has changed. Pods that have finished are not passed here: their end is a deletion."""
         self._set_pod(pod)
         if self._deferred:
             self.run_deferred()
@@ -106,8 +106,8 @@ class EventHandlers:
             self.run_deferred()
 
     def _wake_nominated(self, gone: PodInfo) -> None:
-        """With the last victim on a node, what is nominated to it has nobody to wait for any more: it fits now, or has
-        to look for other room, which no plugin wakes it for."""
+        """When the last victim on a node is gone, wake the pods nominated to it: they fit now, or have to look for
+        another node, for which no event would wake them."""
         view, name = self._state.view, gone.pod.spec.node_name
         row = view.columns.row_of.get(name)
         if row is None or not is_preempted(gone) or not (nominated := view.nominations.on(name)):
@@ -116,7 +116,7 @@ class EventHandlers:
             self._queue.wake([pod.uid for pod in nominated], EventKind.POD_DELETE)
 
     def finished(self, pod: Pod) -> None:
-        """Plugins have been shown a pod that has finished, or that such a pod is gone: nothing is free by that, but
+        """A pod that has finished was passed to plugins, or such a pod is gone: that frees no resources, but
         controllers may wait for it."""
         self._on_change(ClusterEvent(EventKind.POD_FINISHED, None, pod))
 
@@ -129,7 +129,7 @@ class EventHandlers:
             self.run_deferred()
 
     def remove_node(self, name: str) -> None:
-        """A node was deleted. Pods that wait for permission to be bound to it are no partners to count on."""
+        """A node was deleted. Pods that wait at Permit for it are rejected, so that other pods do not count on them."""
         old = self._state.node(name)
         if self._state.remove_node(name):
             for waiting in self._state.view.waiting:
@@ -157,7 +157,7 @@ class EventHandlers:
             self.run_deferred()
 
     def _mark_time(self) -> None:
-        """Event handlers may ask when it is that something happens."""
+        """Set the present time in the view, which event handlers may read."""
         self._state.view.now = self._now()
 
     def _assigned(self, pod: Pod) -> None:
@@ -171,7 +171,7 @@ class EventHandlers:
         if moved or queued is not None:
             self.announce(ClusterEvent(EventKind.POD_ADD, None, info))
         else:
-            # Most of what happens to a pod on a node frees nobody, but controllers may wait for it.
+            # Most changes of a pod on a node make no other pod schedulable, but controllers may wait for them.
             self._on_change(ClusterEvent(EventKind.POD_UPDATE, known, info))
         if known is not None and not moved:
             self._announce_change(known, info)
@@ -182,7 +182,7 @@ class EventHandlers:
         uid = pod.metadata.uid
         entry = self._queue.get(uid)
         if entry is None and self._state.node_of(uid) is not None:
-            # We know better: the pod has been bound, and this is how it looked before.
+            # This event is stale: the pod has been bound, and this is its state before.
             return
         info = self._facts.of(pod, entry.pod if entry else None)
         self._state.show_pod(info, "")
@@ -191,13 +191,13 @@ class EventHandlers:
         self._wake()
 
     def _show(self, pod: Pod) -> None:
-        """A pod on no node that is not ours to place: it is another scheduler's, or is being deleted."""
+        """A pod on no node that this scheduler does not place: another scheduler handles it, or it is being deleted."""
         if self._state.shows_pods and self._state.node_of(pod.metadata.uid) is None:
             shown = self._state.shown_pod(pod.metadata.uid)
             self._state.show_pod(self._facts.of(pod, shown[0] if shown else None), "")
 
     def _keep_nomination(self, pod: PodInfo, before: Pod | None) -> None:
-        """What the pod's status says of its nomination counts, unless that is older than what we have decided."""
+        """Take over the nomination in the pod's status, unless that is older than this scheduler's own decision."""
         nominations, name = self._state.view.nominations, pod.pod.status.nominated_node_name
         if name:
             if nominations.node_of(pod.uid) != name:
@@ -209,13 +209,13 @@ class EventHandlers:
             nominations.set(pod, known)
 
     def _stop_waiting(self, uid: str, why: str) -> None:
-        """If the pod waits for permission to be bound, it needs none any more."""
+        """Allow the pod if it waits at Permit; it needs no permission any more."""
         waiting = self._state.view.waiting.get(uid)
         if waiting is not None:
             waiting.reject("", why)
 
     def _release(self, uid: str, kept: str = "") -> None:
-        """Clear the pod's nomination. Unless it goes to ``kept``, others may have the free capacity."""
+        """Clear the pod's nomination. Unless the pod goes to ``kept``, other pods may have the free capacity."""
         nominations = self._state.view.nominations
         nominated = nominations.node_of(uid)
         if not nominated:
@@ -231,14 +231,14 @@ class EventHandlers:
             self.announce(ClusterEvent(EventKind.POD_LABEL, before, after))
 
     def announce(self, event: ClusterEvent) -> None:
-        """Something has happened, and the cluster state shows it."""
+        """Report an event that the cluster state shows already."""
         self._queue.on_event(event)
         self._on_change(event)
         self._wake()
 
 
 def _stays_for_now(pod: Pod) -> bool:
-    """Whether the pod is being deleted, but not at once: its room is not free before some time has passed."""
+    """Whether the pod is being deleted, but not at once: its resources are not free before its grace period is over."""
     metadata = pod.metadata
     if metadata.deletion_timestamp is None:
         return False

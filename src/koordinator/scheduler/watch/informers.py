@@ -1,5 +1,5 @@
-"""What the scheduler watches: nodes, pods, and the kinds that its plugins read. Pods that have finished are shown only
-to plugins that ask for them."""
+"""The scheduler's informers: nodes, pods, and the kinds that its plugins read. Pods that have finished are passed only
+to plugins that handle them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ def add_informers(
     plugins: Iterable[Plugin],
     count_malformed: Callable[[str], None],
 ) -> None:
-    """Make the informers, and have them call ``event_handlers``; objects that cannot be read are counted by their
-    kind."""
+    """Make the informers, and have them call ``event_handlers``; objects that cannot be decoded are counted by kind."""
 
     def malformed(broken: Malformed) -> None:
         count_malformed(broken.kind.name)
@@ -67,7 +66,8 @@ def _add_node_objects(
     *,
     after: Informer[Pod],
 ) -> None:
-    """What is said of a node (what it measured, say) is held against its pods: once, if they are all there."""
+    """Objects about nodes (measurements, say) are evaluated together with the node's pods: only once, if these are all
+    listed before."""
     informers.informer(kind, absent_is_empty=True, after=after).add_handlers(
         on_add=lambda obj, initial: event_handlers.set_node_object(kind, obj.metadata.name, None, obj),
         on_update=lambda old, new: event_handlers.set_node_object(kind, new.metadata.name, old, new),
@@ -79,8 +79,8 @@ def _add_node_objects(
 def _add_finished_pods(
     informers: InformerSet, event_handlers: EventHandlers, plugins: Iterable[Plugin], malformed: MalformedHandler
 ) -> None:
-    """A watch of their own, if any plugin wants to know of them: in most clusters there are many, and nearly all of
-    them mean nothing to anybody."""
+    """Watch finished pods separately, if any plugin handles them: in most clusters there are many, and nearly all of
+    them matter to no plugin."""
     handlers = {plugin.name: plugin for plugin in reversed(list(plugins)) if isinstance(plugin, FinishedPodHandler)}
     if not handlers:
         return
@@ -124,8 +124,8 @@ def _add_objects(
 
 
 def pod_as_seen(pod: Pod) -> Pod:
-    """Without volumes that exist with their pod: they say nothing about nodes, and one of them has another name in each
-    replica."""
+    """The pod without volumes that exist with their pod: they do not affect scheduling, and one of them has another
+    name in each replica."""
     pod = transformers.pod_as_seen(pod)
     volumes = [volume for volume in pod.spec.volumes if not _is_plain(volume)]
     if len(volumes) == len(pod.spec.volumes):
@@ -134,7 +134,7 @@ def pod_as_seen(pod: Pod) -> Pod:
 
 
 def finished_pod_as_seen(pod: Pod, is_read: Callable[[Pod], bool]) -> Pod:
-    """What plugins may read of a pod that has finished; of one that nobody reads, what tells it from others."""
+    """What plugins may read of a pod that has finished; if no plugin reads it, only what identifies it."""
     metadata = pod.metadata
     if not is_read(pod):
         return Pod(

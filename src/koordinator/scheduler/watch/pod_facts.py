@@ -1,5 +1,5 @@
-"""What is derived from a pod, found as seldom as possible: once for all replicas of a workload, and again only when
-something that it follows from has changed."""
+"""Caches PodInfo: derived once for all replicas of a workload, and again only when something that it follows from has
+changed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MakePodInfo = Callable[[Pod], PodInfo]
 _TOPOLOGY: Final = "topology.kubernetes.io/"
 _SPECS_KEPT: Final = 4096
 _VARIANTS_KEPT: Final = 8
-"""Of pods that differ in what the key leaves out, such as their affinity."""
+"""The number of kept pods that differ in what the key leaves out, such as their affinity."""
 _SpecKey = tuple[object, ...]
 
 
 class PodFacts:
-    """``alike(scheduler_name)`` tells whether equal pods may share what plugins have derived from one of them."""
+    """``alike(scheduler_name)`` returns whether equal pods may share what plugins have derived from one of them."""
 
     def __init__(self, make_pod: MakePodInfo, alike: Callable[[str], bool]) -> None:
         self._make_pod = make_pod
@@ -33,7 +33,7 @@ class PodFacts:
         spec."""
 
     def of(self, pod: Pod, known: PodInfo | None) -> PodInfo:
-        """The pod with its facts; ``known`` is how it was before."""
+        """The PodInfo of ``pod``; ``known`` is that of its previous state."""
         if known is None or known.uid != pod.metadata.uid:
             return self._of_new(pod)
         same_spec = _same_but_for_node(known.pod.spec, pod.spec)
@@ -63,13 +63,13 @@ def _spec_key(pod: Pod) -> _SpecKey:
     metadata, spec = pod.metadata, pod.spec
     if metadata.owner_references:
         return metadata.namespace, metadata.owner_references[0].uid
-    # In the order of the document, which is the API server's and so the same for like pods.
+    # In the order of the document, which is the API server's and so the same for identical pods.
     requests = spec.containers[0].resources.requests.values() if spec.containers else ()
     return metadata.namespace, *metadata.labels.values(), *[quantity.nanos for quantity in requests]
 
 
 def _have_identical_spec(one: Pod, other: Pod) -> bool:
-    """Equal in all that plugins read of a pending pod but its name and uid."""
+    """Whether the pods are equal in everything that plugins read of a pending pod but its name and uid."""
     first, second = one.metadata, other.metadata
     return (
         # Where pods that have the same key differ, if they do.
@@ -86,7 +86,7 @@ def _have_identical_spec(one: Pod, other: Pod) -> bool:
 
 
 def _same_but_for_node(before: PodSpec, after: PodSpec) -> bool:
-    """Binding a pod changes ``nodeName`` alone."""
+    """Whether the specs are equal except for ``nodeName``, which binding a pod changes."""
     if before.node_name != after.node_name:
         before = msgspec.structs.replace(before, node_name=after.node_name)
     return before == after
@@ -103,7 +103,7 @@ def _same_resources(before: PodSpec, after: PodSpec) -> bool:
 
 
 def _same_metadata(before: ObjectMeta, after: ObjectMeta) -> bool:
-    """As far as plugins read it."""
+    """Whether the metadata are equal as far as plugins read them."""
     return (
         (before.annotations == after.annotations or _without_gang(before) == _without_gang(after))
         and before.owner_references == after.owner_references
@@ -112,19 +112,21 @@ def _same_metadata(before: ObjectMeta, after: ObjectMeta) -> bool:
 
 
 def _without_gang(metadata: ObjectMeta) -> Mapping[str, str]:
-    """Binding the members of a gang adds how many these are, from which no plugin derives anything."""
+    """The annotations without the number of gang members, which is added when these are bound, and from which no plugin
+    derives anything."""
     return {key: value for key, value in metadata.annotations.items() if key not in BIND_GANG_KEYS}
 
 
 def _same_own_labels(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """The API server adds the topology labels of its node to a pod that is being bound."""
+    """Whether the labels are equal except for the topology labels of its node that the API server adds to a pod when it
+    is bound."""
     if before == after:
         return True
     return before == {key: value for key, value in after.items() if not key.startswith(_TOPOLOGY) or key in before}
 
 
 def _same_grants(before: PodStatus, after: PodStatus) -> bool:
-    """Whether containers have been given the same, and the same has become of a wish to resize them."""
+    """Whether containers have the same allocated resources, and their resize has the same state."""
     if _pending_resize(before) != _pending_resize(after):
         return False
     return (

@@ -1,7 +1,7 @@
-"""What may free a pod that is unschedulable: something that happened, if a plugin says so, or time alone.
+"""What may make an unschedulable pod schedulable: an event for which a plugin's queueing hint is True, or time alone.
 
 Free capacity on a node that a pod is nominated to is for that pod alone, until it is there or its nomination is
-cleared: waking all others for it, each time that somebody leaves, would be in vain.
+cleared: waking all other pods for it, each time that a pod leaves, would be useless.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from koordinator.scheduler.queue.queued_pod import QueuedPod
 
 
 class QueueingHints:
-    """``profile_of`` is asked by scheduler name."""
+    """Calls the queueing hints of plugins. ``profile_of`` returns the profile of a scheduler name."""
 
     def __init__(self, state: ClusterState, profile_of: Callable[[str], Profile], errors: PluginErrors) -> None:
         self._state = state
@@ -31,8 +31,8 @@ class QueueingHints:
         self._errors = errors
 
     def queueing_hint(self, entry: QueuedPod, event: ClusterEvent) -> bool:
-        """Ask the plugins that rejected the pod's nodes, and those by which it sees nodes otherwise than they are; one
-        that cannot say counts as a yes."""
+        """Whether any plugin that rejected the pod's nodes, or that adjusts how it sees nodes, returns a positive hint;
+        a plugin that fails counts as one."""
         profile = self._profile_of(entry.pod.pod.spec.scheduler_name)
         if not entry.plugins or not all(name in profile.plugins for name in entry.plugins):
             return True
@@ -65,7 +65,7 @@ class QueueingHints:
 
 
 def _node_name(event: ClusterEvent) -> str:
-    """The node that has more room now, perhaps; empty when it is not one node."""
+    """The node that may have more free capacity now; empty when it is not one node."""
     about = event.new if event.new is not None else event.old
     if isinstance(about, Node):
         return about.metadata.name
@@ -73,7 +73,8 @@ def _node_name(event: ClusterEvent) -> str:
 
 
 class TimeEvents:
-    """``announce`` tells unschedulable pods of it, ``next_deadline`` when there will be something to tell."""
+    """Reports changes by time alone: ``announce`` reports those that are due to unschedulable pods, ``next_deadline``
+    returns when the next ones are."""
 
     def __init__(
         self, profiles: Iterable[Profile], clock: Clock, notify: Callable[[ClusterEvent], None], errors: PluginErrors
@@ -87,7 +88,7 @@ class TimeEvents:
         self._errors = errors
 
     def announce(self) -> None:
-        """Tell what is due by now."""
+        """Report what is due by now."""
         for handler in self._event_handlers:
             point = "next_time_event"
             try:
@@ -100,7 +101,7 @@ class TimeEvents:
                 self._failed(handler, point, error)
 
     def next_deadline(self) -> float | None:
-        """In monotonic seconds; None when nothing is to be expected."""
+        """The next time in monotonic seconds; None when nothing is expected."""
         moments = []
         for handler in self._event_handlers:
             try:
@@ -111,6 +112,6 @@ class TimeEvents:
         return self._clock.monotonic() + min(moments) - self._clock.now().timestamp() if moments else None
 
     def _failed(self, handler: EventHandler, point: str, error: Exception) -> None:
-        """A plugin may raise anything; the others, and scheduling, go on."""
+        """A plugin may raise anything; the others, and scheduling, continue."""
         name = handler.name if isinstance(handler, Plugin) else type(handler).__name__
         self._errors.of_plugin(name, point, error)

@@ -1,5 +1,4 @@
-"""When event handlers that have failed are notified again of what they have missed: soon, and then less and less
-often."""
+"""When failed event handlers are resynchronised: soon, and then with increasing intervals."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ _PAUSES: Final = BackoffPolicy(initial=1.0, maximum=60.0, jitter=0.25)
 
 
 class Resynchronisation:
-    """``run`` until cancelled, also while another instance leads. ``on_recovered`` is called when an event handler may
-    evaluate otherwise than before."""
+    """``run`` until cancelled, also while another instance leads. ``on_recovered`` is called when the results of an
+    event handler may have changed."""
 
     def __init__(
         self, resync: Resync, errors: PluginErrors, on_recovered: Callable[[], None], clock: Clock, random: Random

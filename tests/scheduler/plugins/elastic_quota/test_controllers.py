@@ -218,7 +218,7 @@ class TestRevoke:
         writer = NotingWriter(rounds=5, refuses="low")
         run(self.over_used(), writer, RevokeController.name)
         assert writer.warnings == [
-            "pod default/low is to leave, as its quota uses more than it may: the budget allows none"
+            "pod default/low could not be evicted, although its quota uses more than it may: the budget allows none"
         ]
 
     def test_who_leaves_already_is_not_told_again(self) -> None:

@@ -1,13 +1,13 @@
 """Batch evaluation: the dirty nodes are evaluated once for many classes of pods.
 
-Where many classes take turns, each finds that dozens of rows have changed since it was last asked. To evaluate these
-rows once for all classes, every few placements, costs hardly more than to do so for one. So classes that were asked
-twice become members, if all their plugins can evaluate many kinds of pods at once (see BatchKernel). What has changed
-after the version of the batch evaluator, each refreshes by itself, row by row.
+Where many classes alternate, each finds that dozens of rows have changed since it was last evaluated. Evaluating these
+rows once for all classes, every few placements, costs hardly more than doing so for one. So classes that were evaluated
+twice become members, if all their plugins can evaluate many kinds of pods at once (see BatchKernel). Changes after the
+version of the batch evaluator are applied by each class itself, row by row.
 
-The batch evaluator does the usual case only: nodes whose feasibility stays as it is. A class for which it may change is
-left behind, and refreshes itself when it is asked next. All of this can be switched off (``Engine(batches=False)``):
-decisions are the same without it.
+The batch evaluator handles the usual case only: nodes whose feasibility stays as it is. A class for which it may change
+is left behind, and refreshes itself when it is evaluated next. Batch evaluation can be switched off
+(``Engine(batches=False)``): decisions are the same without it.
 """
 
 from __future__ import annotations
@@ -30,25 +30,26 @@ Values = NDArray[np.signedinteger[Any]]
 
 
 class BatchResults:
-    """Members have slots from 1 on; slot 0 stands for classes that the plugin has nothing to say about."""
+    """The cached results of one plugin. Members have slots from 1 on; slot 0 stands for classes for which the plugin is
+    skipped."""
 
     def __init__(
         self, batch_kernel: BatchKernel, columns: NodeColumns, like: CachedResults, *, classes: int, rows: int
     ) -> None:
         self._kernel = batch_kernel
         self.evaluate: Callable[[Rows], Ints] = batch_kernel.evaluate
-        """May be replaced by one that measures what it takes."""
+        """May be replaced by a function that measures its run time."""
         self._columns = columns
         self._members: list[CachedResults] = []
         self._slot_of: dict[int, int] = {}
         """By the identity of the member."""
         self._slots: NDArray[np.intp] = np.zeros(classes, dtype=np.intp)
-        """By class."""
+        """The slot of each class."""
         self._values: Values = np.zeros((classes + 1, rows), dtype=like.values.dtype)
         self._has_rejected = False
 
     def take_in(self, number: int, cached: CachedResults, refresher: BatchRefresher) -> None:
-        """The class ``number`` goes by ``cached``, which is current. They become a member if they are none
+        """The class ``number`` uses ``cached``, which is current. These results become a member if they are none
         yet."""
         slot = self._slot_of.get(id(cached))
         if slot is None:
@@ -61,7 +62,8 @@ class BatchResults:
         self._slots[number] = slot
 
     def filter(self, rows: Rows, classes: int) -> Mask | None:
-        """Evaluate ``rows``; returns which of the first ``classes`` may not go to one of them, None if all may."""
+        """Evaluate ``rows``; returns a mask of the first ``classes`` for which one of the rows is rejected, None if
+        none is."""
         codes = self.evaluate(rows)
         is_any = np.count_nonzero(codes)
         if not is_any and not self._any_has_rejected():
@@ -98,7 +100,7 @@ class BatchResults:
         return weighted.take(self._slots[:classes], axis=1)
 
     def dissolve(self) -> None:
-        """Members have arrays of their own again."""
+        """Give the members arrays of their own again."""
         for cached in self._members:
             cached.adopt()
             cached.refresher = cached.in_batch = None
@@ -107,28 +109,28 @@ class BatchResults:
 
 
 FAR: Final = 12
-"""A placement makes two changes of a row: of its pods, of its load. Often its labels change when it is confirmed."""
+"""A placement makes two changes of a row: of its pods and of its load. Often its labels change when it is confirmed."""
 CLASSES: Final = 256
-"""With one more, all start anew."""
+"""When one more class joins, the batch is dissolved and begins again."""
 OLD: Final = 64
-"""A class that is asked all the time follows by itself, but the batch evaluator must not fall so far behind that it
-ends."""
+"""A class that is evaluated all the time refreshes itself, but the batch evaluator must not fall so far behind that it
+is dissolved."""
 _FEW_CHANGES: Final = 256
-"""After more, all start anew: only the classes that are still asked are worth it."""
+"""After more changes the batch is dissolved: only the classes that are still in use are worth refreshing."""
 _UNDECIDED: Final = -2
-"""In place of a score: pods that come or go may change the result."""
+"""In place of a score: pods that come or go may change the feasibility."""
 
 
 class BatchEvaluator:
-    """``advance`` and ``take_note`` are all that a class of pods calls; without them, it refreshes itself alone.
+    """A class of pods calls only ``advance`` and ``take_note``; without a batch evaluator, it refreshes itself alone.
 
     ``version``: all members but those that were left behind are current for that version of the columns."""
 
     def __init__(
         self, columns: NodeColumns, score_type: ScoreType, *, far: int = FAR, old: int = OLD, classes: int = CLASSES
     ) -> None:
-        """Takes ``classes`` members; goes on when it is more than ``far`` changes behind and a member asks that is so,
-        too, or when it is more than ``old`` changes behind."""
+        """Takes up to ``classes`` members. Refreshes when both it and a member that is being evaluated are more than
+        ``far`` changes behind, or when it is more than ``old`` changes behind."""
         self._columns = columns
         self._far = far
         self._old = old
@@ -137,7 +139,7 @@ class BatchEvaluator:
         self.version = -1
         self._class_states: list[ClassState] = []
         self._behind: set[int] = set()
-        """The numbers of those that were left behind."""
+        """The numbers of the members that were left behind."""
         self._by_origin: dict[Hashable, BatchResults] = {}
         """By CachedResults.origin."""
         self._filters: list[BatchResults] = []
@@ -146,22 +148,22 @@ class BatchEvaluator:
         """Bit mask of the aspects that members depend on."""
         self._rows = 0
         self._totals: Scores = np.zeros((0, 0), dtype=score_type)
-        """(classes, rows), of which each member has one."""
+        """(classes, rows), of which each member has one row."""
         self._static_totals: Scores = np.zeros((0, 0), dtype=score_type)
-        """(rows, classes): what is fixed of the total as long as nodes stay as they are, INFEASIBLE where that rules
-        the row out, or _UNDECIDED. One row of all classes lies together, since that is what is asked for."""
+        """(rows, classes): the static part of the total, INFEASIBLE where the node itself is infeasible, or _UNDECIDED.
+        One row of all classes is contiguous, since it is read so."""
 
     def advance(self, member: ClassState) -> None:
-        """Refresh all members if that is worth it by now, and bring ``member`` to the version that holds for it. Raises
-        what plugins raise, with all members dismissed."""
+        """Refresh all members if so much has changed that it pays, and advance ``member`` to the version that holds for
+        it. Raises what plugins raise, with all members dismissed."""
         if self.is_far(member.version) or self._columns.version - self.version > self._old:
             self.refresh()
         if member.number is not None and member.number not in self._behind:
             member.adopt(self.version)
 
     def take_note(self, class_state: ClassState, before: int) -> bool:
-        """``class_state`` has refreshed itself from version ``before`` to the present one: takes it in if that was far,
-        or what it has found out if it is a member. False if its plugins cannot evaluate in a batch."""
+        """``class_state`` has refreshed itself from version ``before`` to the present one: let it join if that was far,
+        or store its changes if it is a member. False if its plugins cannot evaluate in a batch."""
         if class_state.number is not None:
             if class_state.has_news or class_state.number in self._behind:
                 self._rejoin(class_state.number)
@@ -171,7 +173,7 @@ class BatchEvaluator:
         return True
 
     def _join(self, class_state: ClassState) -> bool:
-        """``class_state`` is current for the present version; returns whether all its plugins can evaluate in a
+        """Add ``class_state``, which is current, as a member; returns whether all its plugins can evaluate in a
         batch."""
         if any(
             each.origin not in self._by_origin and each.batch_kernel() is None for each in class_state.pod_dependent
@@ -199,13 +201,13 @@ class BatchEvaluator:
         self.version = self._columns.version
         self._rows = rows
         self._reads = self._columns.static_aspects
-        # Memory is taken only for what is written to.
+        # The operating system commits only the memory that is written.
         self._totals = np.zeros((self._classes, rows), dtype=self._score_type)
         self._static_totals = np.zeros((rows, self._classes), dtype=self._score_type)
 
     def _new(self, cached: CachedResults) -> BatchResults:
         batch_kernel = cached.batch_kernel()
-        assert batch_kernel is not None, "join has asked"
+        assert batch_kernel is not None, "_join has checked"
         made = BatchResults(batch_kernel, self._columns, cached, classes=self._classes, rows=self._rows)
         (self._filters if isinstance(cached, CachedFilterResults) else self._scores).append(made)
         return made
@@ -214,11 +216,11 @@ class BatchEvaluator:
         self._static_totals[: self._columns.size, number] = self._class_states[number].static_totals(_UNDECIDED)
 
     def is_far(self, version: int) -> bool:
-        """Whether so much has changed since that to follow together is worth it."""
+        """Whether so much has changed since ``version`` that refreshing in a batch pays."""
         return self._columns.version - version > self._far
 
     def refresh(self) -> None:
-        """Refresh members, if they are far behind. Raises what plugins raise, with all of them dismissed."""
+        """Refresh the members, if they are far behind. Raises what plugins raise, with all of them dismissed."""
         columns = self._columns
         if not self.is_far(self.version):
             return
@@ -258,12 +260,12 @@ class BatchEvaluator:
         self._behind.update(np.flatnonzero(members).tolist())
 
     def _rejoin(self, number: int) -> None:
-        """The member has followed by itself."""
+        """The member has refreshed itself."""
         self._behind.discard(number)
         self._store_static_totals(number)
 
     def dissolve(self) -> None:
-        """Members follow by themselves from now on, from where they are."""
+        """Dismiss all members, which refresh themselves from now on, from the versions that they have."""
         class_states, behind = self._class_states, self._behind
         for number, class_state in enumerate(class_states):
             class_state.dismiss(None if number in behind else self.version)

@@ -1,4 +1,4 @@
-"""Gangs, their members, the groups of gangs that are placed together, and when enough of them have a node."""
+"""Gangs, their members, groups of gangs that are placed together, and when enough members have a node to be bound."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from koordinator.scheduler.plugins.coscheduling.network_topology.requirements im
 
 
 class MemberState(Enum):
-    """How far a member has come."""
+    """The stage of scheduling that a member has reached."""
 
     PENDING = "pending"
     WAITING = "waiting"
-    """It is assumed on a node, and must not be bound before the others have one."""
+    """It is assumed on a node and waits at Permit until enough other members have a node."""
     BINDING = "binding"
-    """It is assumed on a node, and may be bound."""
+    """It is assumed on a node and allowed to be bound."""
     BOUND = "bound"
 
     __hash__ = object.__hash__
@@ -40,11 +40,12 @@ class Member:
     gang: Gang
     state: MemberState = MemberState.PENDING
     bound_with: int = 0
-    """How many members were allowed to be bound together, this one among them."""
+    """How many members were allowed to be bound together, this one included."""
     is_rejected: bool = False
-    """It has been told that it must not be bound, and is about to be unreserved."""
+    """It was rejected while it waited at Permit, and is about to be unreserved."""
     not_bound: str = ""
-    """Why it was not bound when it was to be, with the others; empty when that has not happened, or it is bound now."""
+    """Why its binding failed after it was allowed to be bound with the others; empty if it did not, or was bound
+    since."""
 
     @property
     def uid(self) -> str:
@@ -56,18 +57,18 @@ class Member:
 
     @property
     def is_schedulable(self) -> bool:
-        """Whether a scheduler may place the pod at all."""
+        """Whether a scheduler may place the pod: it has no scheduling gates and is not being deleted."""
         return not self.pod.spec.scheduling_gates and self.pod.metadata.deletion_timestamp is None
 
     @property
     def counts(self) -> bool:
-        """Whether it is one of those that there must be before the gang is tried."""
+        """Whether it counts towards the minimum number of members that must exist before the gang is tried."""
         return self.state is not MemberState.PENDING or self.is_schedulable
 
 
 @dataclass(slots=True, eq=False)
 class Gang:
-    """``declaration`` is None while nobody has said how many members must be placed together; then
+    """``declaration`` is None as long as no PodGroup or pod states how many members must be placed together; then
     ``why_undeclared`` says what is missing."""
 
     id: str
@@ -79,11 +80,11 @@ class Gang:
     group: Group | None = None
     members: dict[str, Member] = field(default_factory=dict)
     by_state: dict[MemberState, dict[str, Member]] = field(default_factory=lambda: {state: {} for state in MemberState})
-    """By uid, in the order in which they came into the state."""
+    """State -> the members in it by uid, in the order in which they entered it."""
     collected: int = 0
-    """Members that count."""
+    """The number of members that count, see Member.counts."""
     is_admitted: bool = False
-    """Whether its pods may be tried."""
+    """Whether PreEnqueue admits its pods to the queue."""
 
     @property
     def is_strict(self) -> bool:
@@ -91,12 +92,12 @@ class Gang:
 
     @property
     def is_complete(self) -> bool:
-        """Whether there are as many members as must be placed together."""
+        """Whether there are at least as many members as must be placed together."""
         return self.declaration is not None and self.collected >= self.declaration.min_member
 
     @property
     def is_released(self) -> bool:
-        """Whether its members are placed one by one: the gang ran once, and its policy asks for no more."""
+        """Whether its members are placed one by one: its policy is once-satisfied, and it has been satisfied once."""
         return (
             self.declaration is not None
             and self.declaration.match_policy == ONCE_SATISFIED
@@ -113,14 +114,14 @@ class Gang:
             return 0
         placed = len(self.by_state[MemberState.WAITING]) + len(self.by_state[MemberState.BINDING])
         if declaration.match_policy == ONLY_WAITING and wave is not None and wave.group is self.group:
-            # Those of the same attempt count as long as it lasts, however fast they are bound.
+            # Members of the same attempt count until it ends, even those that are bound already.
             placed += sum(1 for uid in wave.permitted | wave.partners if uid in self.by_state[MemberState.BOUND])
         elif declaration.match_policy not in (ONLY_WAITING, ONCE_SATISFIED):
             placed += len(self.by_state[MemberState.BOUND])
         return max(0, declaration.min_member - placed)
 
     def move(self, member: Member, state: MemberState) -> None:
-        """The member comes into another state."""
+        """Move the member into another state."""
         before = member.counts
         del self.by_state[member.state][member.uid]
         member.state = state
@@ -136,7 +137,7 @@ class Gang:
         self.collected -= member.counts
 
     def replace_pod(self, member: Member, pod: Pod) -> None:
-        """The pod has changed."""
+        """Replace the member's pod by its changed version."""
         self.collected -= member.counts
         member.pod = pod
         self.collected += member.counts
@@ -144,30 +145,31 @@ class Gang:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Gangs that are placed together; most are by themselves."""
+    """Gangs that are placed together; most groups have one gang only."""
 
     ids: tuple[str, ...]
-    """Of all gangs that are meant, sorted, whether they exist or not."""
+    """The ids of all gangs that the declaration names, sorted, whether they exist or not."""
     gangs: dict[str, Gang] = field(default_factory=dict)
-    """Those of them that say so, by id."""
+    """The gangs whose declarations name exactly this group, by id."""
     once_satisfied: bool = False
     """Whether any member was ever bound."""
     failure: str = ""
-    """Why its last attempt has failed; empty when it has not, or was given up for another reason."""
+    """Why no node was found for a member in the last attempt; empty if it succeeded, or failed for another reason."""
     failed_member: str = ""
     """The uid of the member for which no node was found in that attempt."""
     together: set[str] = field(default_factory=set)
-    """The uids of the members that were allowed to be bound last; one that was not is tried again as one of them."""
+    """The uids of the members that were last allowed to be bound together; one that was not bound counts them as its
+    partners when it is tried again."""
     went_first: list[PodSpec] = field(default_factory=list)
-    """What the members are like that were tried before all others in the last attempts, since something else than the
-    group itself has made room."""
-    need_others_room: set[str] = field(default_factory=set)
-    """The uids of the members for which no node was found in the last attempt, and to which what members let go is of
-    no use, as one that is like them was tried first. Another set for each attempt: who has been given one may keep
-    it."""
+    """The specs of the members with which the last attempts began, since capacity was last freed by anything but the
+    group itself."""
+    need_foreign_capacity: set[str] = field(default_factory=set)
+    """The uids of the members that found no node in the last attempt and that nodes released by members cannot help,
+    since an attempt that began with a member of the same spec failed, too. Each attempt makes a new set, so callers may
+    keep the one they got."""
 
     plan: TopologyPlan | None = None
-    """The last plan for its members in the network; None for a group that does not care for it."""
+    """The last network topology plan for its members; None for a group without network topology requirements."""
 
     @property
     def id(self) -> str:
@@ -178,26 +180,26 @@ class Group:
         return any(gang.is_strict for gang in self.gangs.values())
 
     def begins_with(self, member: Member) -> None:
-        """An attempt begins, and has this member as its first."""
+        """Record that an attempt begins with this member."""
         spec = member.pod.spec
         if spec in self.went_first:
-            # What the group has let go has not woken it: something else has happened.
+            # Nodes released by the group do not requeue such a member, so another event did.
             self.went_first.clear()
         self.went_first.append(spec)
-        self.need_others_room = set()
+        self.need_foreign_capacity = set()
         self.failure = self.failed_member = ""
 
     def failed_by(self, member: Member, why: str) -> None:
-        """There is no node for this member."""
+        """Record that no node was found for this member."""
         self.failure, self.failed_member = why, member.uid
         if member.pod.spec in self.went_first:
-            self.need_others_room.add(member.uid)
+            self.need_foreign_capacity.add(member.uid)
 
     def succeeded(self) -> None:
-        """Members may be bound."""
+        """Record that members are allowed to be bound."""
         self.failure = self.failed_member = ""
         self.went_first.clear()
-        self.need_others_room = set()
+        self.need_foreign_capacity = set()
 
     def members(self, state: MemberState) -> list[Member]:
         """The members of all its gangs that are in a state."""
@@ -210,58 +212,59 @@ class Wave:
 
     group: Group
     todo: deque[str]
-    """The uids of those that are still to be tried."""
+    """The uids of the members that are still to be tried."""
     attempted: set[str] = field(default_factory=set)
     permitted: set[str] = field(default_factory=set)
-    """Those that were allowed to be bound; once there are some, the others are tried one by one."""
+    """The uids of the members that were allowed to be bound; once there are any, the others are tried one by one."""
     partners: frozenset[str] = frozenset()
-    """With whom some of ``todo`` were to be bound in an earlier attempt, and were not."""
+    """The uids of the members with which some of ``todo`` should have been bound in an earlier, interrupted attempt."""
     together: int = 0
-    """How many were to be bound together in that attempt, as those say that were; 0 if nobody says so."""
+    """How many members that attempt allowed to be bound together, by the annotations of those that were; 0 if none has
+    them."""
     left: int = 0
-    """How many of these are not bound yet."""
+    """How many of those are not bound yet."""
     failure: str = ""
-    """Why the group is given up in this attempt, which the members that are still to be tried are told."""
+    """Why this attempt failed for the whole group; the members that are still to be tried are rejected with it."""
     held: Mapping[str, int] = field(default_factory=dict)
-    """Node -> how many members of a Strict gang had it when one of them failed."""
+    """Node -> how many members of a Strict gang were assumed on it when one of the members failed."""
     preemption: str = ""
-    """What has become of the search for room by preemption in this attempt; empty when nobody has looked."""
+    """The message of this attempt's job preemption; empty if preemption was not tried."""
     regain: str = ""
-    """What those are told that have a node and let it go, if they are going to get it again; else empty."""
+    """The message with which waiting members are rejected when they are nominated to the same nodes; else empty."""
     topology: TopologySpec | None = None
-    """What the gang of its first member asks of the network."""
+    """The network topology requirements of the first member's gang."""
     plan: TopologyPlan | None = None
-    """Which nodes the members get for that, once it has been found out."""
+    """The nodes planned for the members by these requirements; None until they are planned."""
 
     def bound_with(self, number: int) -> int:
-        """As how many are bound together those say of themselves that may be bound now, which are ``number``. Who
-        completes an earlier attempt is one of that."""
+        """Return the member count to write into the annotations of ``number`` members that may be bound now: the count
+        of the earlier attempt if they complete one, otherwise ``number``."""
         if number > self.left:
             return number
         self.left -= number
         return self.together
 
     def includes(self, uid: str) -> bool:
-        """Whether the pod belongs to this attempt; any does that is tried before the attempt has failed."""
+        """Whether the pod belongs to this attempt: any pod does until the attempt has failed."""
         return not self.failure or uid in self.attempted or uid in self.todo
 
 
 @dataclass(slots=True)
 class Instructions:
-    """What follows from what has happened; uids of pods."""
+    """What the scheduler must do after an event; pods are named by uid."""
 
     activate: list[str] = field(default_factory=list)
-    """To be tried, whatever they wait for."""
+    """Pending pods to be moved into the active queue, whatever events they wait for."""
     allow: list[str] = field(default_factory=list)
-    """Waiting, and to be bound now."""
+    """Pods that wait at Permit, to be bound now."""
     reject: list[tuple[str, str]] = field(default_factory=list)
-    """Waiting, and not to be bound, each with the reason."""
+    """Pods that wait at Permit, to be rejected, each with the reason."""
     ended: list[Wave] = field(default_factory=list)
-    """Attempts that are over."""
+    """Attempts that have ended."""
 
 
 def basic_check(gangs: Mapping[str, Gang], gang: Gang, declaration: Declaration, pod: Pod) -> str:
-    """What the gangs of the group lack, of all ``gangs`` by their ids, so that ``pod`` must not be tried."""
+    """Return the message why ``pod`` may not be tried: what the gangs of its group lack. ``gangs``: all, by id."""
     absent, undeclared, incomplete, details = [], [], False, []
     for id_ in declaration.group:
         other = gangs.get(id_)

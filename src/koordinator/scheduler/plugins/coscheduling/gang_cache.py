@@ -1,12 +1,12 @@
-"""The gangs of the cluster as a state machine: what happens to pods and PodGroups in, what shall be done about it out.
+"""The gangs of the cluster as a state machine: its inputs are events of pods and PodGroups, its output instructions.
 
-A group of gangs is tried in waves. The first member that the queue yields begins one; all other pending members are
-tried right after it, before any other pod. In the end either enough members have a node and are bound, or, of a Strict
-gang, nobody keeps one. So there is never more than one wave, and no gang that is not being tried holds nodes that
-another one waits for. Members of a NonStrict gang may keep theirs for the gang's waiting time, and then all of them let
-go at once.
+A group of gangs is tried in attempts, called waves. The first member that is popped from the queue begins a wave; all
+other pending members are tried right after it, before any other pod. In the end either enough members have a node and
+are bound, or all members of a Strict gang release their nodes. So there is never more than one wave, and no Strict gang
+that is not being tried holds nodes that another one waits for. Members of a NonStrict gang may keep their nodes for the
+gang's waiting time, and then all of them release their nodes at once.
 
-Nothing here knows the queue, the nodes or the time. What is to be done is collected as instructions.
+This module does not know the queue, the nodes or the time: callers carry out the instructions.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ _NOT_DONE: Final = "its binding was given up"
 
 
 class GangCache:
-    """All gangs of the cluster. Call ``take_instructions`` after each event."""
+    """All gangs of the cluster. The owner must call ``take_instructions`` after each event."""
 
     def __init__(self, defaults: Defaults | None = None) -> None:
         self.gangs: dict[str, Gang] = {}
         """By ``namespace/name``."""
         self.wave: Wave | None = None
-        """The attempt that is under way."""
+        """The current attempt."""
         self._defaults = defaults or Defaults()
         self._members: dict[str, Member] = {}
         self._groups: dict[str, Group] = {}
         self._naming: dict[str, dict[str, Group]] = {}
-        """Id of a gang -> the groups that name it, by their ids; mostly one."""
+        """Id of a gang -> the groups that include it, by their ids; mostly one."""
         self._instructions = Instructions()
 
     def take_instructions(self) -> Instructions:
-        """What is to be done, once."""
+        """Return the instructions collected since the last call, and clear them."""
         taken, self._instructions = self._instructions, Instructions()
         return taken
 
@@ -66,10 +66,10 @@ class GangCache:
     def groups(self) -> Iterable[Group]:
         return self._groups.values()
 
-    # What the API shows.
+    # Events of the API.
 
     def set_pod(self, pod: Pod, node_name: str) -> None:
-        """The API has the pod, on a node or with "" on none."""
+        """The pod was added or updated; ``node_name`` is its node, "" if it has none."""
         uid, gang_id = pod.metadata.uid, gang_id_of(pod)
         member = self._members.get(uid)
         if member is not None and member.gang.id != gang_id:
@@ -90,7 +90,7 @@ class GangCache:
         self._review(member.gang)
 
     def remove_pod(self, uid: str) -> None:
-        """The pod is gone, or has finished."""
+        """The pod was deleted, or has finished."""
         member = self._members.pop(uid, None)
         if member is None:
             return
@@ -104,12 +104,12 @@ class GangCache:
         if group is not None:
             group.together.discard(uid)
         if group is not None and group.failed_member == uid:
-            # The others wait for what stood in its way, or for nothing at all.
+            # The others wait for events that may help the removed member, or for none at all.
             group.failed_member = ""
             self._activate_pending(group.gangs.values())
 
     def set_pod_group(self, pod_group: PodGroup) -> None:
-        """The PodGroup is new or has changed."""
+        """The PodGroup was added or updated."""
         metadata = pod_group.metadata
         gang = self.gangs.get(metadata.key) or self._new_gang(metadata.key)
         gang.from_pod_group = True
@@ -118,11 +118,11 @@ class GangCache:
         self._declare(gang, declared_by_pod_group(pod_group, self._defaults))
         self._review(gang)
         if before is not None and before != gang.declaration and gang.is_admitted and gang.group is not None:
-            # What was too much may be little enough now.
+            # The gang may fit now, for example because its minimum is lower.
             self._activate_pending(gang.group.gangs.values())
 
     def remove_pod_group(self, gang_id: str) -> None:
-        """The PodGroup is gone; what its pods declare counts again."""
+        """The PodGroup was deleted; the declaration of its pods is used again."""
         gang = self.gangs.get(gang_id)
         if gang is None or not gang.from_pod_group:
             return
@@ -134,10 +134,10 @@ class GangCache:
             self._drop(gang)
         self._review(gang)
 
-    # What happens to a pod on its way to a node.
+    # Stages of a pod's scheduling cycle.
 
     def admission_error(self, pod: Pod) -> str:
-        """Why the pod must not be tried yet; empty when it may be, and for a pod that is in no gang."""
+        """Why PreEnqueue must keep the pod out of the queue; empty if it need not, and for a pod that is in no gang."""
         gang_id = gang_id_of(pod)
         if not gang_id:
             return ""
@@ -151,7 +151,7 @@ class GangCache:
         return basic_check(self.gangs, gang, gang.declaration, pod)
 
     def begin_attempt(self, uid: str) -> str:
-        """A node is about to be sought for a pod. Why that is in vain; empty when it is not."""
+        """Begin the scheduling attempt of a pod. Return why the pod is rejected; empty if it is not."""
         member = self._members.get(uid)
         if member is None:
             return ""
@@ -170,7 +170,7 @@ class GangCache:
         return wave.failure
 
     def next_pod(self) -> str | None:
-        """The uid of the member to be tried next; None when no wave is under way any more."""
+        """The uid of the member to be tried next; None if there is no wave, or the wave has just ended."""
         wave = self.wave
         while wave is not None and wave.todo:
             member = self._members.get(wave.todo.popleft())
@@ -183,7 +183,7 @@ class GangCache:
         return None
 
     def attempt_failed(self, uid: str, error: str) -> None:
-        """No node was found for a member, or it could not be looked for; ``error`` says why."""
+        """The scheduling attempt of a member failed; ``error`` says why."""
         member = self._members.get(uid)
         if member is None or member.state is not MemberState.PENDING:
             return
@@ -204,15 +204,15 @@ class GangCache:
             self._reject_waiting(group, wave.regain or wave.failure)
 
     def not_freed_by(self, uid: str) -> Collection[str]:
-        """The uids of pods that are not to be tried again because a member lets go of its node: of those for which no
-        node was found, where one like them went before all others, as they would but take the same nodes once more."""
+        """The uids of pods that the node released by the member ``uid`` must not requeue: members of its group that
+        found no node in an attempt that began with a member of the same spec. They would only fail the same way."""
         member = self._members.get(uid)
         group = member.gang.group if member is not None else None
-        return group.need_others_room if group is not None else ()
+        return group.need_foreign_capacity if group is not None else ()
 
     def permit(self, uid: str) -> float | None:
-        """A member has been assumed on a node: for how many seconds at most it waits for the others, or None, when it
-        may be bound, and all that wait with it. Raises LookupError for a pod of which no gang is known."""
+        """A member was assumed on a node. Return how many seconds at most it waits for the others; or None if it may be
+        bound, together with all members that wait. Raises LookupError if the pod's gang is unknown."""
         member = self._members.get(uid)
         if member is None or member.gang.declaration is None or member.gang.group is None:
             raise LookupError("Gang not found")
@@ -224,7 +224,7 @@ class GangCache:
         return None
 
     def unreserve(self, uid: str) -> None:
-        """A member that was assumed on a node is not any more."""
+        """The reservation of a member that was assumed on a node was undone."""
         member = self._members.get(uid)
         if member is None or member.state is MemberState.BOUND:
             return
@@ -236,7 +236,8 @@ class GangCache:
             member.gang.move(member, MemberState.PENDING)
         if was_rejected or member.gang.is_released:
             return
-        # Of a NonStrict gang whose patience is over all let go: what they keep others may need, and they need theirs.
+        # When the waiting time of a NonStrict gang is over, all members release their nodes: two gangs that each hold
+        # nodes the other needs would otherwise never run.
         gives_up = state is MemberState.WAITING and member.is_schedulable
         if member.gang.is_strict or gives_up:
             why, wave = _unreserved(member), self._wave_of(member)
@@ -246,20 +247,20 @@ class GangCache:
         self._review(member.gang)
 
     def bound(self, uid: str) -> None:
-        """A member has been bound."""
+        """A member was bound."""
         member = self._members.get(uid)
         if member is not None and member.state is not MemberState.BOUND:
             self._to_bound(member)
             self._review(member.gang)
 
-    # How it all follows.
+    # State transitions.
 
     def _new_gang(self, gang_id: str) -> Gang:
         gang = self.gangs[gang_id] = Gang(gang_id)
         return gang
 
     def _declare_by(self, member: Member) -> None:
-        """Without a PodGroup, the first pod that can declares the gang."""
+        """Without a PodGroup, the first pod with a valid declaration declares the gang."""
         gang = member.gang
         if gang.declaration is not None:
             return
@@ -320,9 +321,8 @@ class GangCache:
             member.gang.group.once_satisfied = True
 
     def _join_wave(self, member: Member) -> None:
-        """A member that appears while its group is tried is tried with it. One that appears when the others have failed
-        already begins a wave of its own: what stood in their way may be gone. So does one for which there is no place
-        in the plan of the others."""
+        """Add a member that is created while its group is being tried to the wave. If the wave has failed already, the
+        member begins a new wave, which may succeed; so it does if the wave has a plan, since the plan lacks it."""
         wave = self._wave_of(member)
         if wave is not None and not wave.failure and wave.plan is None:
             wave.todo.append(member.uid)
@@ -332,7 +332,7 @@ class GangCache:
         return wave if wave is not None and wave.group is member.gang.group else None
 
     def _review(self, gang: Gang) -> None:
-        """A gang has changed: its pods, and those of the gangs that wait for it, may be tried now, or must wait."""
+        """A gang has changed: update whether its pods, and those of the other gangs in its groups, may be tried."""
         groups = self._naming.get(gang.id)
         if not groups:
             gang.is_admitted = False
@@ -356,7 +356,8 @@ class GangCache:
         return all((gang := self.gangs.get(id_)) is not None and not gang.missing(self.wave) for id_ in group.ids)
 
     def _allow_waiting(self, group: Group, *, but: str = "") -> None:
-        """Those that wait may be bound; ``but`` is a member that does not wait, but is about to."""
+        """Allow the waiting members to be bound. ``but``: the member that is at Permit now, which needs no
+        instruction."""
         waiting = group.members(MemberState.WAITING)
         wave = self.wave if self.wave is not None and self.wave.group is group else None
         bound_with = wave.bound_with(len(waiting)) if wave is not None else len(waiting)
@@ -377,7 +378,7 @@ class GangCache:
             self._reject(member, message)
 
     def _reject(self, member: Member, message: str) -> None:
-        """It counts no more from this moment, although it keeps its node until it is unreserved."""
+        """Reject a waiting member. It no longer counts as placed, although it keeps its node until it is unreserved."""
         member.is_rejected = True
         member.gang.move(member, MemberState.PENDING)
         self._instructions.reject.append((member.uid, message))

@@ -1,8 +1,7 @@
-"""The controller that tells authors of gangs what is wrong with what they have written, and members why they are not
-tried.
+"""The controller that reports, by events, invalid gang declarations and why the members of a gang are not tried.
 
-A pod that PreEnqueue keeps out of the queue has no attempt, and so neither an event nor a condition: without this
-nobody who looks at the pod or the PodGroup would learn that a gang of the group is missing, say.
+A pod that PreEnqueue keeps out of the queue has no scheduling attempt, and so neither an event nor a condition. Without
+this controller neither the pod nor the PodGroup would show, for example, that a gang of the group is missing.
 """
 
 from __future__ import annotations
@@ -18,60 +17,60 @@ from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 
 _PERIOD: Final = 5.0
 PATIENCE: Final = 30.0
-"""Seconds for which the same must be missing: pods and gangs of a group come one after another."""
+"""Seconds for which the same must be missing before it is reported: a group's pods and gangs are created one by one."""
 
 
-class Authors(Protocol):
-    """Who is told, by events."""
+class FaultReporter(Protocol):
+    """Records events about gangs on the PodGroup or on the pods."""
 
-    def declared_wrongly(self, gang: Gang, problem: str) -> None:
-        """Something in the declaration cannot be used."""
+    def invalid_declaration(self, gang: Gang, problem: str) -> None:
+        """A value in the gang's declaration is invalid."""
 
-    def kept_out(self, gang: Gang, pods: Iterable[Pod], why: str) -> None:
-        """The gang is not tried, nor are these of its pods."""
+    def not_admitted(self, gang: Gang, pods: Iterable[Pod], why: str) -> None:
+        """PreEnqueue keeps these pods of the gang out of the queue."""
 
 
 class GangFaultController:
-    """Looks at all gangs every few seconds, and says each thing once while it lasts."""
+    """Checks all gangs every few seconds, and reports each fault once as long as it lasts."""
 
     name = "GangFaultController"
 
-    def __init__(self, cache: GangCache, writer: ControllerWriter, authors: Authors) -> None:
+    def __init__(self, cache: GangCache, writer: ControllerWriter, reporter: FaultReporter) -> None:
         self._cache = cache
         self._writer = writer
-        self._authors = authors
+        self._reporter = reporter
         self._problems: dict[str, tuple[str, ...]] = {}
-        """Gang -> what its author has been told of its declaration."""
+        """Gang -> the problems of its declaration that were reported."""
         self._missing: dict[str, tuple[str, float]] = {}
-        """Gang -> what it lacks, and since when."""
-        self._told: dict[str, tuple[str, set[str]]] = {}
-        """Gang -> what it lacks, and the uids of the pods whose owners know that."""
+        """Gang -> what it lacks, and since when, in seconds of the monotonic clock."""
+        self._reported: dict[str, tuple[str, set[str]]] = {}
+        """Gang -> what it lacks, and the uids of the pods on which that was reported."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Check periodically until cancelled."""
         while True:
             self.look()
             await self._writer.sleep(_PERIOD)
 
     def look(self) -> None:
-        """Tell what is new."""
+        """Report new faults."""
         gangs, now = self._cache.gangs, self._writer.monotonic()
-        for known in (self._problems, self._missing, self._told):
+        for known in (self._problems, self._missing, self._reported):
             for gang_id in known.keys() - gangs.keys():
                 del known[gang_id]
         for gang in gangs.values():
-            self._tell_problems(gang)
-            self._tell_what_is_missing(gang, now)
+            self._report_problems(gang)
+            self._report_missing(gang, now)
 
-    def _tell_problems(self, gang: Gang) -> None:
+    def _report_problems(self, gang: Gang) -> None:
         problems = gang.declaration.problems if gang.declaration is not None else ()
-        told = self._problems.get(gang.id, ())
+        reported = self._problems.get(gang.id, ())
         for problem in problems:
-            if problem not in told:
-                self._authors.declared_wrongly(gang, problem)
+            if problem not in reported:
+                self._reporter.invalid_declaration(gang, problem)
         self._problems[gang.id] = problems
 
-    def _tell_what_is_missing(self, gang: Gang, now: float) -> None:
+    def _report_missing(self, gang: Gang, now: float) -> None:
         pending = [] if gang.is_admitted else [*gang.by_state[MemberState.PENDING].values()]
         text = " ".join(what_it_waits_for(self._cache, gang)) if pending else ""
         missing, since = self._missing.get(gang.id, ("", now))
@@ -79,12 +78,12 @@ class GangFaultController:
             since = now
         self._missing[gang.id] = text, since
         if not text:
-            self._told.pop(gang.id, None)
+            self._reported.pop(gang.id, None)
             return
         if now - since < PATIENCE:
             return
-        known_text, uids = self._told.get(gang.id, ("", set()))
+        known_text, uids = self._reported.get(gang.id, ("", set()))
         new = [member.pod for member in pending if text != known_text or member.uid not in uids]
         if new:
-            self._authors.kept_out(gang, new, text)
-            self._told[gang.id] = text, {member.uid for member in pending}
+            self._reporter.not_admitted(gang, new, text)
+            self._reported[gang.id] = text, {member.uid for member in pending}

@@ -1,4 +1,4 @@
-"""The gangs of the cluster, notified of events: what happens goes into the gang cache, and what that says is done."""
+"""The event handlers of Coscheduling: they pass events to the gang cache and carry out its instructions."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topolog
 from koordinator.scheduler.plugins.coscheduling.pod_group_status import FinishedMembers
 
 REJECTED_BY: Final = "JobRejectPlugin"
-"""In whose name waiting members are turned away, as the original has it."""
+"""The plugin name with which waiting members are rejected, as in the original."""
 _LONGEST_NOTE: Final = 1024
 
 
 def _shortened(note: str) -> str:
-    """The API server refuses the note of an event that is longer."""
+    """The note cut to the length that the API server accepts in an event."""
     return note if len(note) <= _LONGEST_NOTE else f"{note[: _LONGEST_NOTE - 4]} ..."
 
 
 class Gangs(EventHandler):
-    """The gangs of the cluster, which all profiles share: their pods may name different ones."""
+    """The gangs of the cluster. All profiles share them, since the members of a gang may use different profiles."""
 
     name = "Coscheduling"
 
     def __init__(self, cache: GangCache, plugin: Plugin) -> None:
-        """``plugin`` is that of the first profile; what it may do reaches the queue that all profiles share."""
+        """``plugin`` is the first profile's; its handle acts on the queue that all profiles share."""
         self.cache = cache
         self.pending: dict[str, PodInfo] = {}
-        """Members that have no node, by uid; some of them are assumed on one."""
+        """Members that are not bound, by uid; some of them are assumed on a node."""
         self.schedulers: set[str] = set()
-        """The names of ours by which pods have asked to be let into the queue."""
+        """The scheduler names of the pods for which PreEnqueue was called."""
         self.finished = FinishedMembers()
         self.changed: set[str] = set()
-        """The gangs of which the status may have changed."""
+        """The ids of gangs whose PodGroup status may have changed."""
         self.metrics = GangMetrics(lambda: self.cache.groups)
         self.topology: ClusterTopology | None = None
-        """The network, if it is to be followed."""
+        """The network topology; None if the scheduler does not watch it."""
         self._began: tuple[Wave, datetime] | None = None
-        """The attempt that is under way, since when."""
+        """The current attempt, and when it began."""
         self._plugin = plugin
 
     def on_node(self, row: int, node: Node) -> None:
@@ -71,7 +71,7 @@ class Gangs(EventHandler):
         self.carry_out()
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
-        """What the kubelet reports counts for the status of the PodGroup."""
+        """Replace the member's pod: the pod status that the kubelet reports affects the status of the PodGroup."""
         if not assumed and (member := self.cache.member(pod.uid)) is not None:
             member.gang.replace_pod(member, pod.pod)
             self._note(pod.pod)
@@ -96,8 +96,8 @@ class Gangs(EventHandler):
         self.finished.remove(pod)
         self._note(pod)
 
-    def declared_wrongly(self, gang: Gang, problem: str) -> None:
-        """Tell the author of the PodGroup, or of the pods that declare the gang."""
+    def invalid_declaration(self, gang: Gang, problem: str) -> None:
+        """Record an event on the PodGroup, or without one on a member of the gang."""
         pod_group = self._plugin.view.objects_of(POD_GROUPS).get(gang.id)
         handle, note = self._plugin.handle, _shortened(problem)
         if pod_group is not None:
@@ -105,8 +105,8 @@ class Gangs(EventHandler):
         elif gang.members:
             handle.pod_event(next(iter(gang.members.values())).pod, "Warning", "InvalidGang", "Reconcile", note)
 
-    def kept_out(self, gang: Gang, pods: Iterable[Pod], why: str) -> None:
-        """Tell the owners of the pods that we schedule, and that of the PodGroup."""
+    def not_admitted(self, gang: Gang, pods: Iterable[Pod], why: str) -> None:
+        """Record an event on those of the pods that this scheduler schedules, and on the PodGroup."""
         pods = [pod for pod in pods if pod.spec.scheduler_name in self.schedulers]
         if not pods:
             return
@@ -131,7 +131,7 @@ class Gangs(EventHandler):
         self.carry_out()
 
     def _set_topology(self, topology: ClusterTopology, found: ClusterNetworkTopology | None) -> None:
-        """Its author is told what is wrong with it, once for each fault."""
+        """Update the topology. An invalid object gets an event, once for each error."""
         before = topology.problem
         problem = topology.set_object(found)
         if problem and problem != before and found is not None and hasattr(self._plugin, "handle"):
@@ -140,10 +140,10 @@ class Gangs(EventHandler):
             )
 
     def carry_out(self) -> None:
-        """Do what the cache says."""
+        """Carry out the cache's instructions."""
         instructions = self.cache.take_instructions()
         if not hasattr(self._plugin, "handle"):
-            # Events are shown to a profile that nobody schedules by: there is no queue, and nothing waits.
+            # A profile without a scheduler (such as in ``koord explain``) has no queue, and no pods wait at Permit.
             return
         handle = self._plugin.handle
         for wave in instructions.ended:
@@ -158,13 +158,13 @@ class Gangs(EventHandler):
             handle.activate(instructions.activate)
 
     def attempt_begun(self) -> None:
-        """Note since when the attempt lasts that is under way."""
+        """Note the time if a new attempt has begun."""
         wave, now = self.cache.wave, self._plugin.view.now
         if wave is not None and now is not None and (self._began is None or self._began[0] is not wave):
             self._began = wave, now
 
     def _ended(self, wave: Wave) -> None:
-        """One event for the gang beside those of its pods, where there is a PodGroup to record it about."""
+        """Observe the attempt's metrics, and record one event on each PodGroup, beside those of the pods."""
         now = self._plugin.view.now
         if self._began is not None and self._began[0] is wave and now is not None:
             seconds = max((now - self._began[1]).total_seconds(), 0.0)

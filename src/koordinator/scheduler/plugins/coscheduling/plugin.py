@@ -1,5 +1,5 @@
-"""Coscheduling at the extension points: what becomes of each pod goes into the gang cache, and the answer of the cache
-out to the scheduler."""
+"""The Coscheduling plugin: its extension points pass the progress of each pod to the gang cache, and return the cache's
+result to the scheduler."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ class Coscheduling(
         if view.network_topology and self.gangs.topology is None:
             self.gangs.topology = ClusterTopology()
         self._placement: GangPlacement | None = None
-        """Of a profile that heeds what gangs ask of the network."""
+        """None unless the profile respects the network topology requirements of gangs."""
         if args.aware_network_topology:
             self._placement = GangPlacement(view, self.cache, self.gangs.topology, self.gangs.pending.get)
         self._preemption = JobPreemption(self.name, view, self._refusal) if args.enable_preemption else None
-        self._looked_for: tuple[str, dict[str, Any]] = "", {}
-        """For which pod room was looked for by preemption last, and how that went."""
+        self._last_preemption: tuple[str, dict[str, Any]] = "", {}
+        """The uid of the last pod that PostFilter was called for, and the document of its preemption; else empty."""
 
     @property
     def watched_kinds(self) -> tuple[Kind[Any], ...]:
@@ -143,15 +143,15 @@ class Coscheduling(
         return uid
 
     def keeps_back_off(self, pod: PodInfo) -> bool:
-        """What members let go of when their gang has failed is room for the member that has failed: without a pause
-        the gang would be tried over and over."""
+        """True for members of gangs: the nodes that members release when their gang fails look like free capacity for
+        the member that failed, so that without back-off the gang would be tried over and over."""
         return bool(gang_id_of(pod.pod))
 
     def not_freed_by(self, pod: PodInfo) -> Collection[str]:
         return self.cache.not_freed_by(pod.uid) if gang_id_of(pod.pod) else ()
 
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
-        self._looked_for = "", {}
+        self._last_preemption = "", {}
         if not gang_id_of(pod.pod):
             return None
         if self._placement is not None and (refusal := self._placement.refusal(pod)) is not None:
@@ -180,22 +180,22 @@ class Coscheduling(
         return self._placement is not None and self._placement.may_help(pod, event)
 
     def result_key(self, pod: PodInfo) -> Hashable:
-        # Without preemption there is nothing to ask.
+        # Without preemption the result is the same for all pods.
         return None if self._preemption is not None else ()
 
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
-        """With ``enablePreemption``: room for all pending members of the pod's group at once, or for the pod alone
-        when it is in no gang. It is looked for once in an attempt of a group."""
+        """With ``enablePreemption``, preempt for all pending members of the pod's group at once, or for the pod alone
+        if it is in no gang. This is tried once in each attempt of a group."""
         if self._preemption is None:
             return NO_PLAN
         began = self.handle.monotonic()
         job, plan = self._preempted(self._preemption, pod, attempt)
         self.gangs.metrics.preemption_ended(job, plan.outcome, began, self.handle.monotonic())
-        self._looked_for = pod.uid, preemption_document(pod, job, plan)
+        self._last_preemption = pod.uid, preemption_document(pod, job, plan)
         return plan.result
 
     def _preempted(self, preemption: JobPreemption, pod: PodInfo, attempt: FailedAttempt) -> tuple[str, JobPlan]:
-        """The job in whose name it was tried, and the plan."""
+        """The metric label of the job, empty if preemption was not tried again for it, and the plan."""
         member = self.cache.member(pod.uid)
         group = member.gang.group if member is not None and not member.gang.is_released else None
         wave = self.cache.wave
@@ -212,7 +212,7 @@ class Coscheduling(
         return group.id, plan
 
     def _refusal(self, pod: PodInfo) -> Reason | None:
-        """Why another plugin would end an attempt of the pod, in a simulation too."""
+        """Why PreFilter of a plugin would reject the pod now, also in the state of a simulation; None if none does."""
         refusals = (plugin.refusal_if_tried(pod) for plugin in self.handle.profile.pre_filter_cycle)
         return next((refusal for refusal in refusals if refusal is not None), None)
 
@@ -231,20 +231,20 @@ class Coscheduling(
         self._failed(pod, rejection.message.removesuffix(f" {after}") if after else rejection.message)
 
     def after_failure(self, pod: PodInfo, message: str) -> None:
-        """What ended an attempt otherwise, such as the error of a plugin, ends that of a Strict gang, too."""
+        """Any other failure of a member, such as the error of a plugin, ends the attempt of a Strict gang, too."""
         self._failed(pod, message)
 
     def _failed(self, pod: PodInfo, message: str) -> None:
         if gang_id_of(pod.pod):
             wave = self.cache.wave
             if wave is not None and not wave.failure and wave.group.is_strict:
-                # They are about to let go.
+                # Record the members' nodes before they are released.
                 wave.held = self._held(wave.group)
             self.cache.attempt_failed(pod.uid, message)
             self.gangs.carry_out()
 
     def _held(self, group: Group) -> Counter[str]:
-        """Node -> how many members of the group wait there."""
+        """Node -> how many members of the group are assumed on it and wait at Permit."""
         members = (uid for gang in group.gangs.values() for uid in gang.by_state[MemberState.WAITING])
         waiting = (self.view.waiting.get(uid) for uid in members)
         return Counter(held.node_name for held in waiting if held is not None)
@@ -252,7 +252,7 @@ class Coscheduling(
     def questioned_job(self, pod: PodInfo) -> QuestionedJob | None:
         member, wave = self.cache.member(pod.uid), self.cache.wave
         group = member.gang.group if member is not None and not member.gang.is_released else None
-        about, found = self._looked_for
+        about, found = self._last_preemption
         preemption = found if about == pod.uid else None
         if group is None:
             return QuestionedJob(pod.key, {}, "", preemption) if preemption is not None else None
@@ -300,7 +300,8 @@ class Coscheduling(
         changes.annotations.update(self._binding_changes(metadata.uid, metadata.annotations))
 
     def _binding_changes(self, uid: str, present: Mapping[str, str]) -> Mapping[str, str | None]:
-        """What tells node agents which pods are bound together; what an earlier attempt has left is removed."""
+        """Annotations by which node agents recognise pods that are bound together; None removes those of an earlier
+        attempt."""
         member = self.cache.member(uid)
         if member is not None and member.bound_with > 1 and member.gang.group is not None:
             group_id, count = member.gang.group.id, str(member.bound_with)

@@ -1,8 +1,8 @@
-"""All that quotas know: which pod counts against which quota, and the trees with their sums.
+"""The state of all quotas: which pod counts against which quota, and the quota trees with their sums.
 
 A pod's quota follows from its label and its namespace alone, so pods are kept in groups that have both in common. When
-quotas come, go or claim namespaces, it is the groups that find their quota anew, not each pod; the trees are built anew
-once, when somebody asks next, however many quotas have changed.
+quotas are created, deleted or claim namespaces, the quota of each group is looked up again, not that of each pod. The
+trees are rebuilt once, at the next read, however many quotas have changed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from koordinator.scheduler.plugins.elastic_quota.specification import (
 )
 
 GroupKey = tuple[str, str]
-"""The quota that pods name, and their namespace."""
+"""The quota name in the pods' label, empty without one, and their namespace."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountSettings:
-    """What the numbers follow from beside quotas, pods and nodes."""
+    """The plugin arguments and feature gates on which the amounts depend, beside quotas, pods and nodes."""
 
     default_max: Mapping[str, int] = field(default_factory=dict)
     system_max: Mapping[str, int] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class AccountSettings:
     by_tree: bool = False
     """Every tree id has a tree of its own (gate MultiQuotaTree)."""
     has_default: bool = True
-    """A pod whose quota is not known counts against the default quota (not with gate DisableDefaultQuota)."""
+    """A pod whose quota does not exist counts against the default quota (not with gate DisableDefaultQuota)."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class CountedPod:
     priority: int = 0
     is_non_preemptible: bool = False
     is_assigned: bool = False
-    """It has a node, or one was chosen for it."""
+    """It is bound to a node, or assumed on one."""
 
     @property
     def counts(self) -> Counts:
@@ -68,14 +68,14 @@ class CountedPod:
 @dataclass(slots=True, eq=False)
 class _Group:
     quota: str = ""
-    """The quota that the pods count against; empty for none."""
+    """The name of the quota that the pods count against; empty for none."""
     pods: dict[str, CountedPod] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
     priorities: Counter[int] = field(default_factory=Counter)
-    """Of the assigned pods that may be preempted."""
+    """Priority -> how many assigned preemptible pods have it."""
 
     def rank(self, pod: CountedPod, times: int) -> None:
-        """Count the pod's priority."""
+        """Count the pod's priority ``times`` (1 or -1) if it is assigned and preemptible."""
         if pod.is_assigned and not pod.is_non_preemptible:
             self.priorities[pod.priority] += times
             if not self.priorities[pod.priority]:
@@ -83,12 +83,13 @@ class _Group:
 
 
 def group_of(pod: ObjectMeta) -> GroupKey:
-    """Pods with equal ones count against the same quota."""
+    """The pod's group; all pods of a group count against the same quota."""
     return pod.labels.get(QUOTA_NAME, ""), pod.namespace
 
 
 class Accounts:
-    """Told of quotas, pods and nodes in any order; answers with the numbers that follow from them."""
+    """Counts pods against quotas. Events of quotas, pods and nodes may come in any order; the results do not depend on
+    it."""
 
     def __init__(self, settings: AccountSettings) -> None:
         self.settings = settings
@@ -100,16 +101,16 @@ class Accounts:
         self._groups: dict[GroupKey, _Group] = {}
         self._allocatable: dict[str, Amounts] = {}
         self._available: Amounts = {}
-        self._offering: Counter[str] = Counter()
-        """How many nodes name a resource."""
+        self._nodes_with: Counter[str] = Counter()
+        """Resource -> how many nodes have it in their allocatable."""
         self._forest: Forest | None = None
         self._members: dict[str, list[_Group]] = {}
-        """The groups of each quota, valid as long as the forest."""
+        """Quota -> its groups; valid as long as ``_forest`` is set."""
 
     # Events.
 
     def set_quota(self, quota: ElasticQuota) -> bool:
-        """A quota is new or has changed; whether in anything that counts."""
+        """A quota was added or updated. Return whether this affects any amount."""
         key, specification, known = quota.metadata.key, specification_of(quota), self._objects.get(quota.metadata.key)
         shape = Quota.of(quota)
         before = self._tree.object(key)
@@ -128,37 +129,39 @@ class Accounts:
         return True
 
     def remove_quota(self, key: str) -> None:
-        """The object of this ``namespace/name`` is gone; its pods count where they would without it."""
+        """The quota ``namespace/name`` was deleted. Its pods count against the default quota, or that of their
+        namespace."""
         if self._objects.pop(key, None) is not None:
             del self._specifications[key]
             self._tree.discard(key)
             self._forest = None
 
     def set_node(self, name: str, allocatable: Mapping[str, int]) -> bool:
-        """A node is new or has changed; whether it has more or less than before."""
+        """A node was added or updated. Return whether its allocatable differs."""
         before = self._allocatable.get(name, {})
         if before == allocatable:
             return False
         self._allocatable[name] = dict(allocatable)
-        self._offer(before, -1)
-        self._offer(allocatable, 1)
+        self._add_allocatable(before, -1)
+        self._add_allocatable(allocatable, 1)
         self._refresh_total()
         return True
 
     def remove_node(self, name: str) -> None:
-        self._offer(self._allocatable.pop(name, {}), -1)
+        self._add_allocatable(self._allocatable.pop(name, {}), -1)
         self._refresh_total()
 
-    def _offer(self, allocatable: Mapping[str, int], times: int) -> None:
-        """A resource that no node names any more is unknown, which is not the same as that there is none of it."""
+    def _add_allocatable(self, allocatable: Mapping[str, int], times: int) -> None:
+        """Add ``times`` (1 or -1) a node's allocatable. A resource that no node has any more is removed, not kept at 0:
+        an unknown resource is not limited."""
         add(self._available, allocatable, times)
         for name in allocatable:
-            self._offering[name] += times
-            if not self._offering[name]:
-                del self._offering[name], self._available[name]
+            self._nodes_with[name] += times
+            if not self._nodes_with[name]:
+                del self._nodes_with[name], self._available[name]
 
     def set_pod(self, pod: CountedPod) -> None:
-        """A pod is new, or counts otherwise than before."""
+        """A pod was added, or what counts of it has changed."""
         known = self._pods.get(pod.uid)
         if known == pod:
             return
@@ -192,7 +195,7 @@ class Accounts:
             self._drop(pod.group, group)
 
     def _recount(self, group: _Group, before: CountedPod, after: CountedPod) -> None:
-        """The same pod; mostly it has only got its node, so that nobody's share changes."""
+        """Replace a pod in its group. Mostly it was only assigned, which changes no share."""
         change = after.counts
         change.add(before.counts, -1)
         group.pods[after.uid] = after
@@ -206,7 +209,7 @@ class Accounts:
             self._forest.count(group.quota, counts, times)
 
     def _drop(self, key: GroupKey, group: _Group) -> None:
-        """Nobody is in it any more: namespaces come and go."""
+        """Remove an empty group, so that deleted namespaces leave none behind."""
         del self._groups[key]
         if self._forest is not None and group.quota:
             self._members[group.quota].remove(group)
@@ -219,12 +222,12 @@ class Accounts:
 
     @property
     def forest(self) -> Forest:
-        """Current."""
+        """The current trees; rebuilt if quotas have changed since the last read."""
         if self._forest is None:
-            self._forest = self._grown()
+            self._forest = self._built()
         return self._forest
 
-    def _grown(self) -> Forest:
+    def _built(self) -> Forest:
         settings = self.settings
         specifications = {
             DEFAULT_QUOTA: built_in(DEFAULT_QUOTA, settings.default_max),
@@ -255,7 +258,8 @@ class Accounts:
             self._members.setdefault(group.quota, []).append(group)
 
     def _quota_of(self, key: GroupKey) -> str:
-        """The quota of pods that name one, or else of their namespace; an unknown one counts as the default."""
+        """The name of the group's quota: that of the label, else that of the namespace, else the default quota; empty
+        for none."""
         named, namespace = key
         if not self.settings.has_default:
             return named if self._is_known(named) else ""
@@ -265,10 +269,10 @@ class Accounts:
     def _is_known(self, name: str) -> bool:
         return name != ROOT_QUOTA and (name in OUTSIDE or self._tree.get(name) is not None)
 
-    # Questions.
+    # Reads.
 
     def node_of(self, pod: ObjectMeta) -> QuotaNode | None:
-        """The quota that the pod counts against, whether it is counted yet or not; None for none."""
+        """The quota of the pod, whether the pod is counted yet or not; None for none."""
         forest, key = self.forest, group_of(pod)
         group = self._groups.get(key)
         name = group.quota if group is not None else self._quota_of(key)
@@ -278,28 +282,28 @@ class Accounts:
         return self._pods.get(uid)
 
     def pods_of(self, quota: str) -> Iterator[CountedPod]:
-        """The pods that count against the quota itself."""
+        """The pods that count against the quota itself, without those of its descendants."""
         _ = self.forest
         for group in self._members.get(quota, ()):
             yield from group.pods.values()
 
     def lowest_priority(self, quota: str) -> int | None:
-        """The lowest priority of the quota's assigned pods that may be preempted."""
+        """The lowest priority of the quota's assigned preemptible pods; None if it has none."""
         _ = self.forest
         groups = self._members.get(quota, ())
         return min((min(group.priorities) for group in groups if group.priorities), default=None)
 
     def objects(self) -> Iterable[ElasticQuota]:
-        """All quotas, also those that do not count because another one has their name."""
+        """All quota objects, also those that have no effect because another one has their name."""
         return self._objects.values()
 
     def object(self, name: str) -> ElasticQuota | None:
-        """The object that counts for the name."""
+        """The quota object in effect for the name; None if there is none."""
         quota = self._tree.get(name)
         return self._objects[quota.key] if quota is not None else None
 
     def faults(self, quota: ElasticQuota) -> tuple[str, ...]:
-        """What is wrong with the object: each names a field, its value and what counts instead."""
+        """The errors in the object, each with the field, its value and the value used instead."""
         specification, counting = self._specifications[quota.metadata.key], self.object(quota.metadata.name)
         if counting is not None and counting.metadata.key != quota.metadata.key:
             return (f"metadata.name: the older quota {counting.metadata.key} has this name, too, and counts instead",)
@@ -309,11 +313,11 @@ class Accounts:
         label = f"metadata.labels[{QUOTA_PARENT}]: {specification.parent!r}: {node.detached}"
         return (*specification.faults, f"{label}: no pod of this quota is admitted")
 
-    def limit(self, node: QuotaNode, asked: Mapping[str, int] = NOTHING) -> Amounts:
-        """What the quota may use at present. With ``asked``, as if a pod that is not counted requested that, too."""
-        if not asked:
+    def limit(self, node: QuotaNode, requested: Mapping[str, int] = NOTHING) -> Amounts:
+        """What the quota may use now. ``requested``: the request of a pod that is not counted yet, to be included."""
+        if not requested:
             return self.forest.limit(node)
-        change = Counts(request=dict(asked))
+        change = Counts(request=dict(requested))
         self.forest.count(node.name, change)
         try:
             return self.forest.limit(node)

@@ -1,4 +1,5 @@
-"""Whether a quota admits one pod more, and if not why: the texts are the original's, which people search events for."""
+"""Whether a quota admits another pod, and if not why. The messages are the original's, so that searches of events
+match."""
 
 from __future__ import annotations
 
@@ -20,29 +21,29 @@ from koordinator.scheduler.plugins.elastic_quota.forest import QuotaNode
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRules:
-    """What of the plugin's arguments decides."""
+    """The plugin arguments that affect admission."""
 
     by_runtime: bool = True
-    """A quota may use its present share; otherwise all of its max."""
+    """A quota may use its runtime, that is its current share; otherwise all of its max."""
     checks_parents: bool = False
 
 
 def why_not(
     accounts: Accounts,
     node: QuotaNode,
-    asked: Mapping[str, int],
+    requested: Mapping[str, int],
     *,
     is_non_preemptible: bool,
     is_counted: bool,
     rules: AdmissionRules,
 ) -> str | None:
-    """Why the quota does not admit a pod that asks for so much; None if it does.
+    """Why the quota does not admit a pod with this request; None if it does.
 
-    ``is_counted``: the request is among what the quota requests already, as that of every pod of the API is.
+    ``is_counted``: the quota's request includes the pod's already, as it does for every pod of the API.
     """
     if node.detached:
         return f"quota {node.name} belongs to no tree: {node.detached}"
-    request = masked(asked, node.specification.max)
+    request = masked(requested, node.specification.max)
     limit = limit_of(accounts, node, NOTHING if is_counted else request, rules)
     exceeded = exceeding(_sum(request, node.total.used), limit)
     if exceeded:
@@ -54,13 +55,13 @@ def why_not(
     return _beyond_parents(accounts, node, request, rules) if rules.checks_parents else None
 
 
-def limit_of(accounts: Accounts, node: QuotaNode, asked: Mapping[str, int], rules: AdmissionRules) -> Amounts:
-    """How much the quota may use, if something is ``asked`` for beyond what is counted."""
-    return accounts.limit(node, asked) if rules.by_runtime else dict(node.specification.max)
+def limit_of(accounts: Accounts, node: QuotaNode, requested: Mapping[str, int], rules: AdmissionRules) -> Amounts:
+    """How much the quota may use, if ``requested`` is added to its request."""
+    return accounts.limit(node, requested) if rules.by_runtime else dict(node.specification.max)
 
 
 def _beyond_min(node: QuotaNode, request: Mapping[str, int]) -> str | None:
-    """What nobody can take back must be guaranteed."""
+    """Non-preemptible pods must fit in the quota's min, since what they use cannot be reclaimed."""
     used, least = node.total.non_preemptible_used, node.specification.min
     exceeded = exceeding(_sum(request, used), least)
     if not exceeded:

@@ -1,4 +1,4 @@
-"""Takes back what quotas use beyond their present share, if that lasts: their least important pods are evicted."""
+"""Reclaims what quotas use beyond their runtime for too long, by evicting their pods of the lowest priority."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
 from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, add, exceeding, masked
 from koordinator.scheduler.plugins.elastic_quota.event_handlers import is_non_preemptible, request_of
 
-Asking = tuple[PodInfo, Mapping[str, int]]
-"""A pod with what it requests of what its quota counts."""
+PodRequest = tuple[PodInfo, Mapping[str, int]]
+"""A pod and its request, of those resources that its quota counts."""
 
 
-def to_revoke(used: Mapping[str, int], limit: Mapping[str, int], pods: Sequence[Asking]) -> list[PodInfo]:
-    """Who has to leave so that no more than ``limit`` is used, as few as possible of the least important.
+def to_revoke(used: Mapping[str, int], limit: Mapping[str, int], pods: Sequence[PodRequest]) -> list[PodInfo]:
+    """The pods to evict so that no more than ``limit`` is used, as few as possible of the least important.
 
-    ``pods`` may be preempted, the most important first. When not even all of them are enough, all of them leave, as
-    the original does.
+    ``pods``: the preemptible pods, the most important first. If evicting all of them is not enough, all of them are
+    evicted, as in the original.
     """
     left: Amounts = dict(used)
-    taken: list[Asking] = []
+    taken: list[PodRequest] = []
     for pod, request in reversed(pods):
         if not exceeding(left, limit):
             break
@@ -43,7 +43,8 @@ def to_revoke(used: Mapping[str, int], limit: Mapping[str, int], pods: Sequence[
 
 
 class RevokeController:
-    """A quota that has used too much for more than ``delay`` seconds is due; it is looked at every ``interval``."""
+    """Evicts pods of quotas that have exceeded their limit for more than ``delay`` seconds; checks every ``interval``
+    seconds."""
 
     name = "QuotaOverUsedRevokeController"
 
@@ -56,17 +57,17 @@ class RevokeController:
         self._delay = delay
         self._interval = interval
         self._since: dict[str, float] = {}
-        """When a quota was last seen to use no more than it may."""
+        """Quota -> when it was last seen within its limit, or had pods evicted, in seconds of the monotonic clock."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Check periodically until cancelled."""
         while True:
             for pod in self._due(self._writer.monotonic()):
                 await self._evict(pod)
             await self._writer.sleep(self._interval)
 
     def _due(self, now: float) -> list[PodInfo]:
-        """The pods that have to leave now. After that a quota has its time again."""
+        """The pods to evict now. The delay of their quotas starts anew."""
         found: list[PodInfo] = []
         forest = self._accounts.forest
         self._since = {name: since for name, since in self._since.items() if name in forest.nodes}
@@ -82,7 +83,7 @@ class RevokeController:
                 found += to_revoke(node.total.used, limit, self._pods_of(name, node.specification.max))
         return found
 
-    def _pods_of(self, quota: str, counted: Mapping[str, int]) -> list[Asking]:
+    def _pods_of(self, quota: str, counted: Mapping[str, int]) -> list[PodRequest]:
         uids = {pod.uid for pod in self._accounts.pods_of(quota) if pod.is_assigned and not pod.is_non_preemptible}
         placed = (pod for pods in self._view.pods_on.values() for pod in pods.values() if pod.uid in uids)
         return [
@@ -95,4 +96,4 @@ class RevokeController:
         try:
             await self._writer.evict(pod.pod.metadata)
         except KoordinatorError as error:
-            self._writer.warn(f"pod {pod.key} is to leave, as its quota uses more than it may: {error}")
+            self._writer.warn(f"pod {pod.key} could not be evicted, although its quota uses more than it may: {error}")

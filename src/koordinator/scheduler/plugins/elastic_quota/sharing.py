@@ -1,5 +1,5 @@
-"""How the children of one parent share what it has: the original's arithmetic (runtime_quota_calculator.go and
-scale_minquota_when_over_root_res.go), in integers and independent of any order."""
+"""How the children of one parent quota share its runtime: the original's arithmetic (runtime_quota_calculator.go and
+scale_minquota_when_over_root_res.go), in integers, and independent of the order of the children."""
 
 from __future__ import annotations
 
@@ -11,45 +11,46 @@ from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one child wants of one resource."""
+    """The claim of one child to one resource."""
 
     name: str
     request: int
-    """Not above its max."""
+    """The child's request, limited to its max."""
     floor: int
-    """What it is given even if others want it, too: its min, scaled, or what it is guaranteed."""
+    """What the child gets if it requests it, whatever others request: its scaled min, or its guarantee if larger."""
     weight: int
     lends: bool
-    """Whether others may use of its floor what it does not request."""
+    """Whether others may use the part of its floor that it does not request."""
 
 
 def share(total: int, claims: Sequence[Claim]) -> dict[str, int]:
-    """The share of each child. Everyone gets the smaller of request and floor first; what is left goes to those who
-    want more, by weight, until nobody wants more or nothing is left. Floors are granted even beyond ``total``."""
+    """Child name -> share. Each child first gets the smaller of its request and its floor, or its floor if it lends
+    nothing. The rest is divided by weight among the children that request more, until their requests are satisfied or
+    nothing is left. Floors are granted even beyond ``total``."""
     shares: dict[str, int] = {}
-    hungry: list[Claim] = []
+    unsatisfied: list[Claim] = []
     for claim in claims:
         if claim.request > claim.floor:
-            hungry.append(claim)
+            unsatisfied.append(claim)
             shares[claim.name] = claim.floor
         else:
             shares[claim.name] = claim.request if claim.lends else claim.floor
     left = total - sum(shares.values())
-    while left > 0 and hungry:
-        portions = _by_weight(left, hungry)
+    while left > 0 and unsatisfied:
+        portions = _by_weight(left, unsatisfied)
         if not portions:
             break
         left = 0
-        for claim in hungry:
+        for claim in unsatisfied:
             shares[claim.name] += portions.get(claim.name, 0)
             left += max(shares[claim.name] - claim.request, 0)
             shares[claim.name] = min(shares[claim.name], claim.request)
-        hungry = [claim for claim in hungry if shares[claim.name] < claim.request]
+        unsatisfied = [claim for claim in unsatisfied if shares[claim.name] < claim.request]
     return shares
 
 
 def _by_weight(amount: int, claims: Iterable[Claim]) -> dict[str, int]:
-    """The whole of ``amount`` by the method of largest remainders, ties by name; nothing where nobody has a weight."""
+    """Child name -> portion of ``amount`` by the method of largest remainders, ties by name; empty without weights."""
     weighted = [claim for claim in claims if claim.weight > 0]
     weights = sum(claim.weight for claim in weighted)
     if not weights:
@@ -66,9 +67,9 @@ def _by_weight(amount: int, claims: Iterable[Claim]) -> dict[str, int]:
 
 
 def scaled_min(own: Mapping[str, int], together: Mapping[str, int], available: Mapping[str, int]) -> Amounts:
-    """The min of one child where all of them ask for more (``together``) than their parent has: in proportion.
+    """The min of one child, scaled down in proportion if the mins of all children (``together``) exceed ``available``.
 
-    In floating point and cut to an integer, as the original does; a resource that the parent does not know at all is
+    Computed in floating point and truncated to an integer, as in the original. A resource missing in ``available`` is
     not scaled.
     """
     scaled = dict(own)

@@ -1,4 +1,4 @@
-"""The terms of the pods on nodes: how many pods carry each of them on which row, and which may match given labels."""
+"""The affinity terms of existing pods: how many pods on each node row carry a term, and which terms match a pod."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NONE: Final[Mapping[Term, int]] = MappingProxyType({})
 _CHANGES_KEPT: Final = 1024
 _NEEDED: Final = ("In", "Exists")
 _ANY: Final = ""
-"""The bucket of terms that ask for no label in particular; no label has an empty key."""
+"""The bucket of terms that require no particular label; no label has an empty key."""
 
 
 class ExistingTerms:
-    """A term is *live* while some pod on a node carries it."""
+    """Counts terms of pods on nodes. A term is *live* while some pod on a node carries it."""
 
     def __init__(self) -> None:
         self._carried: dict[str, tuple[int, tuple[Term, ...]]] = {}
@@ -38,7 +38,7 @@ class ExistingTerms:
 
     @property
     def version(self) -> int:
-        """Grows whenever a term becomes live or stops being so."""
+        """Increases whenever a term becomes live or stops being so."""
         return self._changes_after + len(self._changes)
 
     def is_live(self, term: Term) -> bool:
@@ -53,18 +53,18 @@ class ExistingTerms:
         return self._on_row.get(row, _NONE)
 
     def changes_since(self, version: int) -> Sequence[Term] | None:
-        """The terms that became live or stopped being so after ``version``; None when that is too long ago."""
+        """The terms that became live or stopped being so after ``version``; None if that is no longer recorded."""
         first = version - self._changes_after
         return self._changes[first:] if first >= 0 else None
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[Term]:
-        """Live terms that may match ``labels``: all that do, and some that do not."""
+        """Live terms that may match ``labels``: all that match, and some that do not."""
         keys: list[Hashable] = [_ANY, *labels, *labels.items()]
         for key in keys:
             yield from self._buckets.get(key, ())
 
     def set(self, row: int, uid: str, terms: tuple[Term, ...]) -> bool:
-        """The pod on ``row`` carries ``terms``; returns whether it carried others there until now."""
+        """Set the terms of the pod on ``row``. Return whether it was counted before, with another row or terms."""
         before = self._carried.get(uid)
         if before == (row, terms):
             return False
@@ -90,7 +90,7 @@ class ExistingTerms:
             self._uncount(row, term)
 
     def clear(self, row: int) -> None:
-        """No pod counts on ``row`` any more."""
+        """Remove all pods on ``row``."""
         for uid in tuple(self._carriers.get(row, ())):
             self.remove(uid)
 
@@ -117,7 +117,7 @@ class ExistingTerms:
             self._unlist(term)
 
     def _list(self, term: Term) -> None:
-        # The emptiest bucket: of several labels that the term asks for, some are on every pod.
+        # The smallest bucket, since some of the labels that a term requires are on every pod.
         keys = list(needed_labels(term)) or [_ANY]
         key = min(keys, key=lambda each: len(self._buckets.get(each, ())))
         self._bucket_of[term] = key
@@ -141,7 +141,7 @@ class ExistingTerms:
 
 
 def needed_labels(term: Term) -> Iterable[Hashable]:
-    """What any match of the term has: labels as (key, value), or if it asks for none exactly, keys."""
+    """What every pod that matches the term has: labels as (key, value), or if it requires no exact label, keys."""
     exact = tuple(term.selector.required.items())
     return exact or tuple(each.key for each in term.selector.others if each.operator in _NEEDED)
 
@@ -152,12 +152,12 @@ _LabelsKey = tuple[str, frozenset[tuple[str, str]], bool]
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Matches:
-    """Terms of existing pods that match a pod. Equal sets are the same object."""
+    """The terms of existing pods that match an incoming pod. Equal sets are the same object."""
 
     blocking: frozenset[Term] = frozenset()
-    """Required anti-affinity."""
+    """Required anti-affinity terms, which reject nodes."""
     preferring: frozenset[Term] = frozenset()
-    """What counts in scores."""
+    """The terms that count in scores."""
 
 
 NO_MATCHES: Final = Matches()
@@ -165,12 +165,12 @@ NO_MATCHES: Final = Matches()
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class _Labels:
-    """Pods of one namespace with equal labels; ``terms`` is what matched them at the versions below."""
+    """Incoming pods of one namespace with equal labels; ``terms`` are those that matched them at the versions below."""
 
     namespace: str
     labels: Mapping[str, str]
     preferences: bool
-    """Whether terms that only count in scores are of interest."""
+    """Whether terms that only count in scores are included."""
     terms: set[Term] = field(default_factory=set)
     matches: Matches = NO_MATCHES
     terms_version: int = -1
@@ -178,7 +178,7 @@ class _Labels:
 
 
 class Matcher:
-    """``of`` gives the terms of pods on nodes that match a pod, and of those that are nominated to one."""
+    """Finds the terms of existing and nominated pods that match an incoming pod, and caches them by its labels."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class Matcher:
         self._matches: WeakValueDictionary[frozenset[Term], Matches] = WeakValueDictionary()
 
     def of(self, pod: PodInfo, *, preferences: bool) -> Matches:
-        """Terms that match the pod now; without ``preferences`` only those that can reject nodes."""
+        """The terms that match the pod now; without ``preferences`` only those that can reject nodes."""
         nominated = len(self._nominations)
         if not len(self._existing) and not nominated:
             return NO_MATCHES
@@ -207,8 +207,8 @@ class Matcher:
             return self._interned(labels.terms | coming)
         return labels.matches
 
-    def minds(self, term: Term, pod: PodInfo) -> bool:
-        """Whether a term that a pod on a node has, or had, is a required anti-affinity against ``pod``."""
+    def repels(self, term: Term, pod: PodInfo) -> bool:
+        """Whether the term of an existing or deleted pod is a required anti-affinity that matches ``pod``."""
         metadata = pod.pod.metadata
         return (
             term.role is Role.ANTI_AFFINITY
@@ -247,7 +247,7 @@ class Matcher:
             labels.matches = self._interned(found)
 
     def _nominated(self, pod: PodInfo, labels: _Labels) -> set[Term]:
-        """Blocking terms of pods that count as being on the node that they are nominated to."""
+        """The blocking terms of nominated pods, which count as if they were on their nominated nodes."""
         return {
             term
             for other in self._nominations.with_affinity

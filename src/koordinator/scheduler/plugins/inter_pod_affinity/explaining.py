@@ -1,4 +1,4 @@
-"""Which pods keep one off a node, or which it misses there, in words."""
+"""Explains a rejected node: by which pods there the anti-affinity is violated, or which pods the affinity misses."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import OwnTe
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Term
 
 _Domain = tuple[str, int]
-"""(topology key, number)."""
+"""(topology key, domain number)."""
 
 
 @dataclass(slots=True, weakref_slot=True)
 class Explanation:
-    """Of the results for all nodes for one pod. Nodes of a domain share what is found out about it."""
+    """Explains the results of one pod for all nodes. What is found for a domain is cached for its other nodes."""
 
     view: ClusterView
     topologies: Topologies
     namespace: str
-    """The pod's own."""
+    """The pod's namespace."""
     affinity: Sequence[OwnTerm]
     anti_affinity: Sequence[OwnTerm]
     blocking: frozenset[Term]
-    """Of pods on nodes."""
+    """The required anti-affinity terms of existing pods that match the pod."""
     carries: Callable[[PodInfo, Term], bool]
-    """Whether a pod on a node has the term."""
+    """Returns whether an existing pod carries the term."""
     _known: dict[_Domain, list[Lack]] = field(default_factory=dict)
 
     def lacks(self, state: FilterState, row: int) -> list[Lack]:
-        """All that keeps the pod off ``row``; ``state`` is what ``row`` was evaluated by."""
+        """All reasons why the pod does not fit on ``row``; ``state`` is the one by which ``row`` was filtered."""
         found = self._missing(state, row)
         for key in sorted(
             {own.term.topology_key for own in self.anti_affinity} | {t.topology_key for t in self.blocking}
         ):
-            found += self._in_the_way(key, row)
+            found += self._conflicting(key, row)
         return found
 
     def _missing(self, state: FilterState, row: int) -> list[Lack]:
-        """Why no domain of the row is good for the pod's own affinity."""
+        """The reasons by the pod's own affinity: a missing topology label, or no matching pod in the row's domain."""
         found = []
         for key, places in state.near(row).items():
             if self.topologies[key].domains[row] == NO_DOMAIN:
@@ -55,20 +55,20 @@ class Explanation:
         return found
 
     def _wanted(self) -> str:
-        """What one pod must be to meet all terms of the affinity."""
+        """The labels and namespaces that a pod must have to match all terms of the affinity, in words."""
         return " and ".join(dict.fromkeys(self._meant(own) for own in self.affinity))
 
-    def _in_the_way(self, key: str, row: int) -> list[Lack]:
+    def _conflicting(self, key: str, row: int) -> list[Lack]:
         domain = int(self.topologies[key].domains[row])
         if domain == NO_DOMAIN:
             return []
         known = self._known.get((key, domain))
         if known is None:
-            known = self._known[key, domain] = [*self._unwanted(key, row), *self._unwilling(key, row)]
+            known = self._known[key, domain] = [*self._against_others(key, row), *self._against_this(key, row)]
         return known
 
-    def _unwanted(self, key: str, row: int) -> Iterator[Lack]:
-        """Pods that the pod wants to be apart from."""
+    def _against_others(self, key: str, row: int) -> Iterator[Lack]:
+        """The existing pods that match the pod's own anti-affinity."""
         for own in self.anti_affinity:
             if own.term.topology_key == key:
                 names = self._pods_near(key, row, _matching(own))
@@ -76,8 +76,8 @@ class Explanation:
                     place = self._place(key, row)
                     yield Lack(f"the pod wants none with {self._meant(own)} where {place}: there {_are(names)}")
 
-    def _unwilling(self, key: str, row: int) -> Iterator[Lack]:
-        """Pods that want to be apart from this one."""
+    def _against_this(self, key: str, row: int) -> Iterator[Lack]:
+        """The existing pods whose anti-affinity matches the pod."""
         terms = [term for term in self.blocking if term.topology_key == key]
         for term in sorted(terms, key=lambda term: selector_text(term.selector)):
             names = self._pods_near(key, row, self._carriers(term))
@@ -90,7 +90,7 @@ class Explanation:
         return lambda pod: self.carries(pod, term)
 
     def _pods_near(self, key: str, row: int, wanted: Callable[[PodInfo], bool]) -> list[str]:
-        """Those in the row's domain."""
+        """The keys of the pods in the row's domain for which ``wanted`` returns True."""
         topology, pods_on = self.topologies[key], self.view.pods_on
         rows = sorted(topology.rows(int(topology.domains[row])))
         return [pod.key for each in rows for pod in pods_on.get(each, {}).values() if wanted(pod)]

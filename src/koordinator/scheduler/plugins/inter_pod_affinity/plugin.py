@@ -1,4 +1,5 @@
-"""The plugin: terms of pods on nodes kept by events, and for each class of pods what they and its own terms say."""
+"""The InterPodAffinity plugin. It updates the terms of existing pods by events, and makes for each class of pods a
+state from those that match it and from its own terms."""
 
 from __future__ import annotations
 
@@ -40,13 +41,13 @@ _POD_EVENTS: Final = frozenset({EventKind.POD_ADD, EventKind.POD_LABEL, EventKin
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class _Context:
-    """The terms of a pod with what depends on the cluster or on its labels. What would be equal is the same object."""
+    """The terms of a pod, with the namespaces that they select now. Equal contexts are the same object."""
 
     affinity: tuple[OwnTerm, ...] = ()
     anti_affinity: tuple[OwnTerm, ...] = ()
     preferred: tuple[OwnTerm, ...] = ()
     matches_itself: bool = False
-    """It has a required affinity and is itself what it wants to be near to."""
+    """The pod has a required affinity that matches the pod itself."""
 
 
 _NO_CONTEXT: Final = _Context()
@@ -96,7 +97,7 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
         if kind.name == NAMESPACES.name:
             self._namespaces.on_namespace(old, new)
 
-    # Decisions.
+    # Extension points.
 
     def class_key(self, pod: PodInfo) -> Hashable:
         terms = self._reader.of(pod)
@@ -174,16 +175,16 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
             return waiting.namespace_changed(old, new)
         match event.kind:
             case EventKind.POD_ADD if new is not None:
-                return waiting.pod_came(new)
+                return waiting.pod_added(new)
             case EventKind.POD_LABEL if old is not None and new is not None:
-                return waiting.pod_changed(old, new)
+                return waiting.pod_relabeled(old, new)
             case EventKind.POD_DELETE if old is not None:
-                minded = any(self._matcher.minds(term, pod) for term in self._reader.of(old).anti_affinity)
-                return waiting.pod_went(old, minded=minded)
+                repelled = any(self._matcher.repels(term, pod) for term in self._reader.of(old).anti_affinity)
+                return waiting.pod_removed(old, repelled=repelled)
             case EventKind.NODE_ADD if new is not None:
-                return waiting.node_came(new)
+                return waiting.node_added(new)
             case EventKind.NODE_LABEL if old is not None and new is not None:
-                return waiting.node_changed(old, new)
+                return waiting.node_relabeled(old, new)
         return True
 
     def _explanation(self, pod: PodInfo) -> Explanation:
@@ -203,7 +204,7 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
         return self._matcher.of(pod, preferences=bool(terms.preferred) or not self._ignores_preferences)
 
     def _context(self, pod: PodInfo, terms: PodTerms) -> _Context:
-        """The pod's own terms as they are now; made anew when namespaces have changed."""
+        """The pod's own terms; rebuilt after namespaces have changed."""
         if terms is NO_TERMS:
             return _NO_CONTEXT
         known: tuple[int, _Context] | None = pod.memo.get(self._context_key)
@@ -212,7 +213,7 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
         return known[1]
 
     def _new_context(self, pod: PodInfo, terms: PodTerms) -> _Context:
-        """Replicas have the same terms and labels, so that most find one that another has made."""
+        """The context of the pod, shared with all pods of equal terms, such as its replicas."""
         namespaces = self._namespaces
         itself = bool(terms.affinity) and all(
             OwnTerm(term, namespaces.of(term)).matches(pod.pod.metadata.namespace, pod.pod.metadata.labels)
