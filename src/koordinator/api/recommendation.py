@@ -1,4 +1,4 @@
-"""analysis.koordinator.sh Recommendation: what a workload's containers should ask for."""
+"""analysis.koordinator.sh Recommendation: what a workload's containers should request."""
 
 from __future__ import annotations
 
@@ -18,6 +18,52 @@ FETCHING_HISTORY: Final = "FetchingHistory"
 CONFIG_DEPRECATED: Final = "ConfigDeprecated"
 CONFIG_UNSUPPORTED: Final = "ConfigUnsupported"
 """The condition types."""
+
+POLICY: Final = "analysis.koordinator.sh/recommendation-policy"
+"""The annotation by which the owner of a Recommendation tunes it: a RecommendationPolicy. Ours."""
+DETAILS: Final = "analysis.koordinator.sh/recommendation-details"
+"""The annotation with what the status has no fields for: container name -> ContainerDetails. Ours."""
+CHECKPOINT: Final = "analysis.koordinator.sh/checkpoint"
+"""The label of ConfigMaps in which the recommender keeps what it has learned. Ours."""
+
+AUTO: Final = "Auto"
+OFF: Final = "Off"
+"""The modes of a container: with a recommendation or without."""
+
+
+class ContainerPolicy(WireStruct):
+    """What may be tuned for one container. A field that is absent is as for all containers, or as the flags say."""
+
+    mode: str = AUTO
+    target_percentile: dict[str, float] = {}
+    """cpu, memory -> a fraction from 0 to 1."""
+    margin_fraction: float | None = None
+    min_allowed: ResourceList = {}
+    max_allowed: ResourceList = {}
+    controlled_resources: list[str] | None = None
+
+
+class RecommendationPolicy(WireStruct):
+    """The same fields for all containers, and ``containers`` by name, or ``*`` for those that are not named."""
+
+    target_percentile: dict[str, float] = {}
+    margin_fraction: float | None = None
+    min_allowed: ResourceList = {}
+    max_allowed: ResourceList = {}
+    controlled_resources: list[str] | None = None
+    containers: dict[str, ContainerPolicy] = {}
+
+
+class ContainerDetails(WireStruct):
+    """How a recommendation came about. An upper bound that is absent is unbounded."""
+
+    lower_bound: ResourceList = {}
+    upper_bound: ResourceList = {}
+    uncapped_target: ResourceList = {}
+    confidence: float = 0.0
+    samples: int = 0
+    first_sample: datetime | None = None
+    last_sample: datetime | None = None
 
 
 class CrossVersionObjectReference(WireStruct):

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from operator import mul
 from typing import Final
 
 from koordinator.base.errors import KoordinatorError
@@ -85,15 +86,43 @@ class DecayingHistogram:
     def is_empty(self) -> bool:
         return self._weights[self._lowest] < EPSILON
 
-    def add(self, value: float, at: datetime) -> None:
-        """Add a sample. Its time may be before that of others: it weighs less then."""
+    def add(self, value: float, at: datetime, weight: float = 1.0) -> None:
+        """Add a sample. Its time may be before that of others: it weighs less then. ``weight`` is not negative."""
         bucket = self._buckets.find(value)
-        weight = self._weight_at(at)
+        weight *= self._weight_at(at)
         self._weights[bucket] += weight
         self._total += weight
         if self._weights[bucket] >= EPSILON:
             self._lowest = min(self._lowest, bucket)
             self._highest = max(self._highest, bucket)
+
+    def subtract(self, value: float, at: datetime, weight: float = 1.0) -> None:
+        """Take back a sample that was added with the same value, time and weight. Nothing falls below 0."""
+        bucket = self._buckets.find(value)
+        weight *= self._weight_at(at)
+        self._weights[bucket] = _less(self._weights[bucket], weight)
+        self._total = _less(self._total, weight)
+        self._shrink()
+
+    def copy(self) -> DecayingHistogram:
+        """A histogram of its own with the same content."""
+        twin = DecayingHistogram(self._buckets, self._half_life)
+        twin._reference, twin._total = self._reference, self._total
+        twin._weights = list(self._weights)
+        twin._lowest, twin._highest = self._lowest, self._highest
+        return twin
+
+    def mean_and_deviation(self) -> tuple[float, float]:
+        """The weighted mean and standard deviation, with each sample in the middle of its bucket; zeros if empty."""
+        if self.is_empty:
+            return 0.0, 0.0
+        occupied = range(self._lowest, self._highest + 1)
+        weights = [self._weights[bucket] for bucket in occupied]
+        middles = [(self._buckets.start(bucket) + self._buckets.start(bucket + 1)) / 2 for bucket in occupied]
+        total = math.fsum(weights)
+        mean = math.fsum(map(mul, weights, middles)) / total
+        variance = math.fsum(weight * (middle - mean) ** 2 for weight, middle in zip(weights, middles, strict=True))
+        return mean, math.sqrt(variance / total)
 
     def percentile(self, fraction: float) -> float:
         """The end of the bucket in which the cumulative weight reaches ``fraction`` of the total.
@@ -156,7 +185,17 @@ class DecayingHistogram:
         self._weights = [math.ldexp(weight, exponent) for weight in self._weights]
         self._total = math.ldexp(self._total, exponent)
         self._reference = reference
+        self._shrink()
+
+    def _shrink(self) -> None:
+        """Let the range of buckets that are not empty end where it does."""
         while self._lowest < self._buckets.count - 1 and self._weights[self._lowest] < EPSILON:
             self._lowest += 1
         while self._highest > 0 and self._weights[self._highest] < EPSILON:
             self._highest -= 1
+
+
+def _less(weight: float, subtracted: float) -> float:
+    """What is left; next to nothing is nothing, as rounding leaves it where everything is taken back."""
+    left = weight - subtracted
+    return left if left >= EPSILON else 0.0

@@ -1,0 +1,60 @@
+"""The annotation by which a recommendation is tuned: what holds for which container, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from koordinator.manager.recommender.policy import Bounds, PolicyError, Rules, read_policy
+
+
+def test_an_absent_annotation_changes_nothing() -> None:
+    assert read_policy(None) == Rules()
+
+
+def test_a_container_goes_before_all_others_and_these_before_the_common_fields() -> None:
+    rules = read_policy(
+        '{"marginFraction": 0.3, "minAllowed": {"cpu": "100m", "memory": "1Gi"}, "containers": {'
+        '"*": {"minAllowed": {"cpu": "200m"}}, "main": {"maxAllowed": {"cpu": "4"}, "marginFraction": 0}}}'
+    )
+    main, other = rules.of("main"), rules.of("other")
+    assert (main.margin_fraction, other.margin_fraction) == (0, 0.3)
+    assert (main.bounds_of("cpu"), other.bounds_of("cpu")) == (Bounds(200, 4000), Bounds(200))
+    assert main.bounds_of("memory") == Bounds(1 << 30)
+
+
+def test_a_container_can_be_left_out() -> None:
+    rules = read_policy('{"containers": {"proxy": {"mode": "Off"}}}')
+    assert rules.of("proxy").is_off
+    assert not rules.of("main").is_off
+
+
+def test_resources_can_be_left_alone() -> None:
+    rules = read_policy('{"controlledResources": ["memory"], "containers": {"main": {"controlledResources": []}}}')
+    assert (rules.of("other").controlled, rules.of("main").controlled) == (("memory",), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a JSON object"),
+        ('{"margin": 1}', "margin: 1 is not usable: no such field"),
+        ('{"marginFraction": -1}', "marginFraction: -1: from 0 to 100 is allowed"),
+        ('{"targetPercentile": {"cpu": 90}}', "targetPercentile[cpu]: 90: from 0 to 1 is allowed"),
+        ('{"targetPercentile": {"gpu": 0.9}}', "targetPercentile: 'gpu': cpu and memory are allowed"),
+        ('{"maxAllowed": {"cpu": "much"}}', "maxAllowed[cpu]: 'much' is not usable"),
+        ('{"maxAllowed": {"cpu": "-1"}}', "maxAllowed[cpu]: -1: 0 or more is allowed"),
+        ('{"controlledResources": ["disk"]}', "controlledResources: 'disk': cpu and memory are allowed"),
+        ('{"containers": {"a": {"mode": "On"}}}', "containers[a].mode: 'On': Auto or Off is allowed"),
+        (
+            '{"minAllowed": {"cpu": "2"}, "containers": {"a": {"maxAllowed": {"cpu": "1"}}}}',
+            "containers[a].maxAllowed[cpu]: 1: at least minAllowed, which is 2",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_named(text: str, problem: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        read_policy(text)
+    message = str(caught.value)
+    assert message.startswith("annotation analysis.koordinator.sh/recommendation-policy: ")
+    assert problem in message
