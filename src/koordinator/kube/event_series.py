@@ -1,4 +1,4 @@
-"""Events as they are kept before and after they are written: identity, series and the text limits of events.k8s.io."""
+"""Events as the recorder holds them before and after writing: identity, series and the text limits of events.k8s.io."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ _NOTE_SUFFIX = b" ..."
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 EVENTS_V1 = Kind("events.k8s.io", "v1", "events", "Event", Object)
-"""Read back for its metadata alone: nothing that the recorder wrote is taken from the server."""
+"""Responses are decoded as metadata only, because the recorder needs nothing else of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventOptions:
-    """Sizes and times (seconds); upstream's where it has them."""
+    """Sizes and times (seconds); upstream's values where upstream has them."""
 
     capacity: int = 10_000
-    """Events that wait to be written; the oldest are dropped beyond it, essential ones last."""
+    """Events that wait to be written; beyond it, the oldest are dropped, essential ones last."""
     series_capacity: int = 20_000
-    """Events whose repetitions are joined; the oldest series end beyond it."""
+    """Events whose repetitions are joined into series; beyond it, the oldest series end."""
     writers: int = 8
-    """Requests at a time, at most."""
+    """The maximum of concurrent requests."""
     backlog_per_writer: int = 500
-    """While the broadcaster gives way, so many more events have to wait before one more is written at a time."""
+    """While the broadcaster gives way to other work, one more writer is active for every so many pending events."""
     series_end: float = 360.0
     series_refresh: float = 1800.0
     retry_initial: float = 0.5
     retry_maximum: float = 30.0
     tries: int = 12
-    """For events that are not essential."""
+    """The maximum of attempts for events that are not essential."""
     essential_reasons: Collection[str] = frozenset({"Scheduled"})
-    """Neither filtered nor given up while the API server is away."""
+    """Events with these reasons pass the spam filter, and are retried for as long as the API server is unreachable."""
 
     def pause_after(self, tries: int) -> float:
-        """The seconds to wait after so many failures in a row."""
+        """Return the seconds to wait after ``tries`` failures in a row."""
         # 2**64 is far above any maximum; a larger exponent would only overflow.
         return min(self.retry_maximum, self.retry_initial * 2.0 ** min(tries - 1, 64))
 
 
 class EventKey(NamedTuple):
-    """Events that agree in all of this are one series. As upstream's, it has the version of ``regarding``."""
+    """Events that agree in all these fields form one series. As upstream, the version of ``regarding`` is included."""
 
     type: str
     action: str
@@ -63,7 +63,7 @@ class EventKey(NamedTuple):
 
 
 class EventEntry(msgspec.Struct, eq=False, gc=False):
-    """One event object on the server, written or about to be."""
+    """One event object, on the server or about to be written."""
 
     key: EventKey
     name: str
@@ -79,7 +79,7 @@ class EventEntry(msgspec.Struct, eq=False, gc=False):
     dropped: bool = False
 
     def encoded(self, instance: str) -> bytes:
-        """The body that creates it."""
+        """Return the body of the POST that creates the event."""
         key = self.key
         event = _Event(
             EVENTS_V1.api_version,
@@ -99,7 +99,7 @@ class EventEntry(msgspec.Struct, eq=False, gc=False):
         return _encoder.encode(event)
 
     def series_patch(self) -> bytes:
-        """What writes how often it has happened."""
+        """Return the body of the PATCH that writes the series' count."""
         return _encoder.encode({"series": self._series()})
 
     def _series(self) -> _Series:
@@ -107,7 +107,7 @@ class EventEntry(msgspec.Struct, eq=False, gc=False):
 
 
 class _Series(msgspec.Struct, rename="camel", gc=False):
-    """EventSeries as it is written."""
+    """The encoded form of EventSeries."""
 
     count: int
     last_observed_time: datetime | str
@@ -119,7 +119,7 @@ class _EventName(msgspec.Struct, gc=False):
 
 
 class _Event(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
-    """An event as it is written."""
+    """The encoded form of an event."""
 
     api_version: str
     kind: str
@@ -140,12 +140,12 @@ _encoder = msgspec.json.Encoder()
 
 
 def _micro_time(moment: datetime) -> datetime | str:
-    """What is encoded as a MicroTime. The encoder writes six digits after the point, but none where all are zero."""
+    """Return a value that is encoded as a MicroTime: msgspec writes six decimals, but none if all are zero."""
     return moment if moment.microsecond else format_micro_time(moment)
 
 
 def reference_to(kind: Kind[Any], obj: Object) -> ObjectReference:
-    """The reference that events carry; the kind is named because listed objects do not say theirs."""
+    """Return the reference for events; the kind is an argument, because objects in lists do not contain theirs."""
     metadata = obj.metadata
     return ObjectReference(
         api_version=kind.api_version,
@@ -158,13 +158,13 @@ def reference_to(kind: Kind[Any], obj: Object) -> ObjectReference:
 
 
 def event_name(about: str, nanoseconds: int) -> str:
-    """``NAME.HEXNANOS``; a random name where that is none that the API takes."""
+    """Return ``NAME.HEXNANOS``; a random name if that is not a valid object name."""
     name = f"{about}.{nanoseconds:x}"
     return name if len(name) <= 253 and _DNS_SUBDOMAIN.fullmatch(name) else str(uuid4())
 
 
 def limit_note(note: str) -> str:
-    """At most 1,024 bytes, cut between characters and marked with " ..." as kube-scheduler does."""
+    """Return at most 1,024 bytes, cut between characters and marked with " ..." as kube-scheduler does."""
     if len(note) <= _NOTE_LIMIT // _CHARACTER_LIMIT:
         return note
     encoded = note.encode()

@@ -1,10 +1,10 @@
-"""Events about objects: recorded at once, written in the background, repeated ones as series.
+"""Events about objects: recorded at once, written in the background, repetitions aggregated as series.
 
-As upstream's broadcaster does it, an event is created when it first happens; when one that agrees with it in everything
-but note and time happens within six minutes, the object becomes a series by a patch, and from then on repetitions only
-count, in memory, until the series ends (six minutes of silence) or is refreshed (every thirty). What an unreachable API
-server cannot take waits in a bounded buffer and is tried again; what has to be dropped is counted, and where it is one
-of the reasons that people rely on, logged.
+As in upstream's broadcaster, an event is created when it first happens; if one that agrees with it in everything but
+note and time happens within six minutes, a patch turns the object into a series, and from then on repetitions are only
+counted in memory until the series ends (six minutes without one) or is refreshed (every thirty minutes). While the API
+server is unreachable, events wait in a bounded buffer and are retried; dropped events are counted, and logged if their
+reason is an essential one.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.lacks import Lack, lack_for_write
 from koordinator.kube.workqueue import WorkQueue
 
-# A limit on the events of one source about one object, so that a hot loop cannot flood the API server.
+# A rate limit on the events of one source about one object, so that a hot loop cannot flood the API server.
 
 
 class SpamFilter:
-    """A token bucket per key, client-go's sizes by default; the least recently used keys are forgotten."""
+    """A token bucket per key, client-go's sizes by default; the least recently used keys are evicted."""
 
     def __init__(self, clock: Clock, *, burst: int = 25, qps: float = 1 / 300, capacity: int = 4096) -> None:
         self._clock = clock
@@ -43,7 +43,7 @@ class SpamFilter:
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     def allows(self, key: Hashable) -> bool:
-        """Take a token of this key, if it has one left."""
+        """Take a token of this key. Returns whether there was one."""
         now = self._clock.monotonic()
         tokens, updated = self._buckets.pop(key, (float(self._burst), now))
         tokens = min(self._burst, tokens + (now - updated) * self._qps)
@@ -54,16 +54,16 @@ class SpamFilter:
         return allowed
 
 
-# How many events are written at a time.
+# How many events are written concurrently.
 #
-# While a program is busy with what its events tell of (bindings, say), few: where the API server is the bottleneck,
-# they should not hold that up, but they should not fall behind for ever either. Otherwise all: many requests at a time
-# cost this program, and the server, less than one after the other.
+# While the program is busy with the work that its events report (such as bindings), few: if the API server is the
+# bottleneck, events should not delay that work, but they should not fall behind forever either. Otherwise all: many
+# concurrent requests cost this program, and the server, less than sequential ones.
 
 
 class WriterGates:
-    """A gate for each writer, of which the first are open: all, or while ``is_busy`` one until ``backlog`` events wait,
-    then two until twice as many wait, and so on."""
+    """One gate per writer, of which the first ones are open: all, or, while ``is_busy``, one until ``backlog`` events
+    wait, two until twice as many wait, and so on."""
 
     def __init__(self, writers: int, backlog: int) -> None:
         self.gates = [asyncio.Event() for _ in range(writers)]
@@ -74,13 +74,13 @@ class WriterGates:
         self.update(0)
 
     def update(self, waiting: int) -> None:
-        """So many wait now."""
+        """Open and close gates for ``waiting`` pending events."""
         gives_way = self.is_busy() and not self._hurries
         self._set(1 + waiting // self._backlog if gives_way else len(self.gates))
 
     @contextmanager
     def hurry(self) -> Iterator[None]:
-        """All are open meanwhile; the next change of what waits closes those that are not called for."""
+        """A context in which all gates are open; the next change of the number of pending events closes them."""
         self._hurries = True
         self._set(len(self.gates))
         try:
@@ -106,13 +106,13 @@ def _never() -> bool:
 logger = logging.getLogger(__name__)
 
 _INSTANCE_LENGTH: Final = 128
-"""Longer names of an instance are refused."""
+"""Longer names of an instance are rejected."""
 
 EventType = Literal["Normal", "Warning"]
 
 
 class EventRecorder:
-    """Records events of one source (``reportingController``); made by ``EventBroadcaster.recorder``."""
+    """Records events of one source (``reportingController``); created by ``EventBroadcaster.recorder``."""
 
     def __init__(self, broadcaster: EventBroadcaster, controller: str) -> None:
         self._broadcaster = broadcaster
@@ -134,7 +134,7 @@ class EventRecorder:
 
 
 class EventBroadcaster:
-    """Keeps, joins and writes the events of a program."""
+    """Buffers, aggregates and writes the events of a program."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class EventBroadcaster:
         metrics: Metrics | None = None,
         options: EventOptions | None = None,
     ) -> None:
-        """``instance`` is ``reportingInstance``; without it that is ``CONTROLLER-HOST``, which upstream writes."""
+        """``instance`` is ``reportingInstance``; if empty, that is ``CONTROLLER-HOST``, as in upstream."""
         self._client = client
         self._instance = instance
         self._host = host
@@ -155,7 +155,7 @@ class EventBroadcaster:
         self._random = random
         self._options = options or EventOptions()
         self._spam = SpamFilter(clock)
-        # Ordered dicts, not dicts: the oldest is found at once, also when many before it are gone.
+        # OrderedDict, not dict: its oldest entry is found in constant time, even after many deletions before it.
         self._entries: OrderedDict[EventKey, EventEntry] = OrderedDict()
         self._pending: OrderedDict[EventEntry, None] = OrderedDict()
         self._pending_essential: OrderedDict[EventEntry, None] = OrderedDict()
@@ -173,19 +173,19 @@ class EventBroadcaster:
 
     @property
     def pending(self) -> int:
-        """How many events wait to be written."""
+        """The number of events that wait to be written."""
         return len(self._pending) + len(self._pending_essential)
 
     def give_way_while(self, is_busy: Callable[[], bool]) -> None:
-        """Write few at a time while the program does what its events tell of."""
+        """While ``is_busy`` returns true, write few events concurrently."""
         self._gates.is_busy = is_busy
 
     def recorder(self, controller: str) -> EventRecorder:
-        """A recorder for one source, such as a scheduler profile."""
+        """Return a recorder for one source, such as a scheduler profile."""
         return EventRecorder(self, controller)
 
     def record(self, key: EventKey, note: str) -> None:
-        """Take one event in."""
+        """Record one event."""
         now = self._clock.now()
         entry = self._entries.get(key)
         if entry is not None:
@@ -212,15 +212,15 @@ class EventBroadcaster:
                 tasks.create_task(self._write_all(gate), name=f"event writer {number}")
 
     async def flush(self, deadline: float) -> int:
-        """Write what waits, and the counts of running series, for at most ``deadline`` seconds while ``run`` runs.
+        """Write pending events and the counts of running series, for at most ``deadline`` seconds; ``run`` must run.
 
-        Returns how many events were left unwritten; they are counted and logged, each and their number.
+        Returns the number of events left unwritten; they are counted, and logged one by one and by number.
         """
         for entry in self._entries.values():
             if entry.written_count != entry.count and not entry.dropped:
                 self._enqueue(entry)
         for entry in [*self._pending_essential, *self._pending]:
-            # Now, not after the pause of its last failure.
+            # Retry now, without waiting for the pause of the last failure.
             self._queue.add(entry)
         self._drained.clear()
         if not self.pending:
@@ -238,7 +238,7 @@ class EventBroadcaster:
         return 0
 
     def _new_entry(self, key: EventKey, note: str, now: datetime, essential: bool) -> EventEntry:
-        # Names need distinct nanoseconds; two events may share one tick of the clock.
+        # Names need distinct nanoseconds; two events may happen within one tick of the clock.
         nanoseconds = max(self._last_nanoseconds + 1, round(now.timestamp() * 1e6) * 1000)
         self._last_nanoseconds = nanoseconds
         return EventEntry(
@@ -258,7 +258,7 @@ class EventBroadcaster:
             self._enqueue(oldest)
 
     def _waiting(self, entry: EventEntry) -> OrderedDict[EventEntry, None]:
-        """Where an entry waits until it is written."""
+        """Return the queue in which an entry waits to be written: that of essential events or that of the others."""
         return self._pending_essential if entry.essential else self._pending
 
     def _enqueue(self, entry: EventEntry) -> None:
@@ -302,7 +302,8 @@ class EventBroadcaster:
             await self._send(entry)
         except ApiStatusError as error:
             if error.is_already_exists and not entry.written_count:
-                # An earlier try did arrive; its response did not. Repetitions since are the next write's matter.
+                # An earlier attempt reached the server, but its response was lost. Repetitions since then are written
+                # next.
                 entry.written_count = 1
                 self._written(entry)
             elif error.is_server_error or error.is_too_many_requests:
@@ -315,7 +316,7 @@ class EventBroadcaster:
                     logger.warning("the server refused the event, it is dropped: %s: %s", _describe(entry), error)
                 self._drop(entry, "rejected")
         except MalformedObjectError:
-            # It was written; only the response could not be read.
+            # The event was written; only the response could not be decoded.
             entry.written_count = count
             self._written(entry)
         except TransportError as error:
@@ -337,7 +338,7 @@ class EventBroadcaster:
             except ApiStatusError as error:
                 if not error.is_not_found:
                     raise
-                # It expired or was deleted meanwhile.
+                # The event object expired or was deleted meanwhile.
                 entry.written_count = 0
             else:
                 self._patched.inc()
@@ -369,7 +370,8 @@ class EventBroadcaster:
     async def _end_series(self) -> None:
         end, refresh = timedelta(seconds=self._options.series_end), timedelta(seconds=self._options.series_refresh)
         while True:
-            # Jittered: programs that started together would otherwise write their counts together.
+            # Jittered, because programs that started at the same time would otherwise write their counts at the same
+            # time.
             await self._clock.sleep(self._options.series_end * (1 + 0.1 * self._random.random()))
             now = self._clock.now()
             for entry in list(self._entries.values()):

@@ -1,8 +1,8 @@
-"""Reading HTTP/1.1 answers from bytes, without I/O; only what an API server sends to a client.
+"""Parsing of HTTP/1.1 responses from bytes, without I/O; only what an API server sends to a client.
 
-General HTTP libraries spend several times more processor time on a small request than the request is worth; a scheduler
-that binds a thousand pods a second feels that. For the same reason the response that nearly every small request gets,
-complete at once and with its length, is read without the parser that can read all others.
+General HTTP libraries spend several times more CPU time on a small request than the request itself needs, which matters
+to a scheduler that binds a thousand pods a second. For the same reason, the most frequent response (complete at once,
+with a content-length) is read by a fast path without the general parser.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SUCCESSES: Final = {b"HTTP/1.1 200 ": 200, b"HTTP/1.1 201 ": 201}
 
 
 class HttpResponse(msgspec.Struct, gc=False):
-    """A whole response."""
+    """A complete response."""
 
     status: int
     head: bytes
@@ -30,13 +30,13 @@ class HttpResponse(msgspec.Struct, gc=False):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Names are in lower case. Made when somebody asks: nobody reads those of a success."""
+        """Names are in lower case. Parsed on first use: the headers of a successful response are rarely needed."""
         return _headers(self.head)
 
 
 def read_success(data: bytes) -> HttpResponse | None:
-    """The response if ``data`` is all of a success that has its length and leaves the connection open, else None: only
-    ``ResponseParser`` can tell then."""
+    """Return the response if ``data`` is exactly one success with a content-length that leaves the connection open;
+    None otherwise, when ``ResponseParser`` has to parse it."""
     status = _SUCCESSES.get(data[:13])
     end = data.find(b"\r\n\r\n")
     if status is None or end < 0:
@@ -60,7 +60,7 @@ def _headers(head: bytes) -> Mapping[str, str]:
 
 
 class ResponseParser:
-    """One answer. ``headers`` have names in lower case; ``body`` and ``keep_alive`` hold once it is complete."""
+    """Parses one response. ``headers`` have names in lower case; ``body`` and ``keep_alive`` are valid at its end."""
 
     __slots__ = (
         "_after_chunk",
@@ -78,7 +78,7 @@ class ResponseParser:
     )
 
     def __init__(self, *, bodyless: bool = False) -> None:
-        """``bodyless``: the response to a HEAD, which has the length of a body that does not come."""
+        """``bodyless``: the response to a HEAD, whose content-length is that of a body that is not sent."""
         self._bodyless = bodyless
         self.status = 0
         self._head_bytes = self._lowered = b""
@@ -93,19 +93,19 @@ class ResponseParser:
 
     @property
     def started(self) -> bool:
-        """Whether anything of the response has arrived."""
+        """Whether any byte of the response has arrived."""
         return bool(self.status or self._buffer)
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Made when somebody asks: of most responses only the length is read."""
+        """Parsed on first use: of most responses only the length is needed."""
         if self._headers is None:
             self._headers = _headers(self._head_bytes)
         return self._headers
 
     @property
     def has_head(self) -> bool:
-        """Whether ``status`` and ``headers`` are those of the response."""
+        """Whether the head is complete, so that ``status`` and ``headers`` are valid."""
         return self._mode != self._head
 
     @property
@@ -114,24 +114,24 @@ class ResponseParser:
 
     @property
     def held(self) -> int:
-        """Bytes of the body that have arrived and were not taken."""
+        """The number of body bytes that have arrived and were not taken."""
         return sum(map(len, self._parts))
 
     def take(self) -> bytes:
-        """What has arrived of the body since the last time."""
+        """Return the body bytes that have arrived since the last call."""
         taken = self.body
         self._parts.clear()
         return taken
 
     def feed(self, data: bytes) -> bool:
-        """Take what arrived; True when the response is complete. Raises TransportError for what is not HTTP."""
+        """Parse ``data``. Returns True once the response is complete. Raises TransportError if it is not HTTP."""
         if self._complete:
             raise TransportError("the server sent more than its response")
         self._complete = self._mode(data)
         return self._complete
 
     def end(self) -> bool:
-        """The connection was closed; True when that is how the response ends."""
+        """Handle the close of the connection. Returns True if that completes the response."""
         return self._mode == self._until_close
 
     def _take_buffer(self) -> bytes:
@@ -163,7 +163,7 @@ class ResponseParser:
         self.keep_alive = head[7:8] == b"1" and self._value(b"connection").lower() != b"close"
 
     def _value(self, name: bytes) -> bytes:
-        """Of one header, given in lower case, without making all; the last if there are several, as in ``headers``."""
+        """Return the value of one header (name in lower case) without parsing all; the last of several."""
         found = self._lowered.rfind(_LINE_END + name + b":")
         if found < 0:
             return b""

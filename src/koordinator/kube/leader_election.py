@@ -1,10 +1,10 @@
-"""One leader at a time among programs that share a Lease, ours and client-go's alike.
+"""Leader election by a Lease: one leader at a time, compatible with client-go.
 
-The protocol is client-go's: the holder renews; the others note, by their own clock, when they last saw the lease
-change, and take it once the holder's ``leaseDurationSeconds`` have passed since. Two things are stricter here. A leader
-counts its renew deadline from the moment at which it *sent* the last successful renewal, not from when it starts the
-next one, so that no slow response can stretch its term beyond what the others grant it; and it steps down at once when
-it sees that somebody else holds the lease.
+The protocol is client-go's: the holder renews; the other candidates record, by their own clock, when they last saw the
+lease change, and acquire it once the holder's ``leaseDurationSeconds`` have passed since then. Two rules are stricter
+here. A leader counts its renew deadline from the moment at which it *sent* the last successful renewal, not from the
+start of the next one, so that no slow response can extend its term beyond the time after which others may acquire the
+lease; and it steps down at once when it sees that another holder has the lease.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from koordinator.kube.leader_election_config import LeaderElectionConfig as Lead
 from koordinator.kube.leader_election_config import make_identity as make_identity
 from koordinator.kube.lease_watchdog import LeaseWatchdog, NoWatchdog
 
-# The Lease that electors contend for: read whole, written with the resourceVersion that it was read at.
+# The Lease that candidates contend for: read as a whole, written with the resourceVersion at which it was read.
 #
-# It is replaced (PUT), not patched, as client-go does: the roles that clusters grant for leases have ``update`` only.
+# It is replaced (PUT), not patched, as in client-go: the roles that clusters grant for leases have only ``update``.
 
 
 class LeaseLock:
-    """One Lease by name; remembers the version that was read or written last."""
+    """One Lease by name, and the version that was last read or written."""
 
     def __init__(self, client: Client, name: str, namespace: str) -> None:
         self._client = client
@@ -55,13 +55,13 @@ class LeaseLock:
         return self._lease
 
     async def read(self) -> LeaseSpec:
-        """The lease as it is now. Raises ApiStatusError (not found among others) or TransportError."""
+        """Read the lease. Raises ApiStatusError (not found among others) or TransportError."""
         metadata = self._lease.metadata
         self._lease = await self._client.get(LEASES, metadata.name, metadata.namespace)
         return self._lease.spec
 
     async def create(self, spec: LeaseSpec) -> None:
-        """Make the lease. Raises ApiStatusError when somebody else was faster."""
+        """Create the lease. Raises ApiStatusError if it exists already."""
         name, namespace = self._lease.metadata.name, self._lease.metadata.namespace
         lease = Lease(
             api_version=LEASES.api_version,
@@ -72,7 +72,7 @@ class LeaseLock:
         self._lease = await self._client.create(LEASES, lease, namespace)
 
     async def update(self, spec: LeaseSpec) -> None:
-        """Write the lease if nobody has since it was last seen. Raises ApiStatusError (conflict among others)."""
+        """Write the lease unless it changed since it was last read. Raises ApiStatusError (conflict among others)."""
         metadata = self._lease.metadata
         lease = msgspec.structs.replace(self._lease, api_version=LEASES.api_version, kind=LEASES.name, spec=spec)
         self._lease = await self._client.update(LEASES, lease, metadata.name, metadata.namespace)
@@ -82,9 +82,9 @@ logger = logging.getLogger(__name__)
 
 
 _RELEASE_SECONDS: Final = 2.0
-"""A lease that is not released expires by itself; a program that is told to end must not wait for a server for long."""
+"""A lease that is not released expires by itself; a program that is stopped must not wait long for a server."""
 _BEFORE_THE_END: Final = 0.9
-"""At this part of the time that is left, work that does not stop is reported; at its end nothing can be said."""
+"""After this fraction of the remaining time, work that does not stop is logged; at its end the process is killed."""
 
 
 class _Attempt(Enum):
@@ -94,7 +94,7 @@ class _Attempt(Enum):
 
 
 class LeaderElector:
-    """Contends for one lease. ``run`` once."""
+    """A candidate for one lease. ``run`` once."""
 
     def __init__(
         self,
@@ -108,9 +108,9 @@ class LeaderElector:
         announce: Callable[[str], None] | None = None,
         watchdog: LeaseWatchdog | None = None,
     ) -> None:
-        """``announce`` gets the text of LeaderElection events.
+        """``announce`` is called with the text of each LeaderElection event.
 
-        ``watchdog`` ends the process when the work has not stopped by the time at which another may lead.
+        ``watchdog`` kills the process if the work has not stopped by the time at which another candidate may lead.
         """
         self._config = config
         self._clock = clock
@@ -141,16 +141,16 @@ class LeaderElector:
 
     @property
     def leader(self) -> str:
-        """The identity that was last seen to hold the lease; empty when none was."""
+        """The last observed holder of the lease; empty if there was none."""
         return self._observed.holder_identity or ""
 
     @property
     def is_leading(self) -> bool:
-        """Whether the term runs now; right even where a blocked event loop has kept the work from being stopped."""
+        """Whether this candidate leads now; correct even if a blocked event loop delays the work's cancellation."""
         return self._leading and self._clock.monotonic() < self._term_end
 
     def check(self, tolerance: float = 20.0) -> str:
-        """For health checks: what is wrong when the term is over for longer than ``tolerance`` seconds, or ""."""
+        """Health check: return an error message if the term ended more than ``tolerance`` seconds ago, else ""."""
         overdue = self._clock.monotonic() - self._renewed_at - self._config.lease_duration
         if self._leading and overdue > tolerance:
             return f"failed election to renew leadership on lease {self._config.name}"
@@ -159,10 +159,10 @@ class LeaderElector:
     async def run(
         self, on_started: Callable[[], Coroutine[Any, Any, None]], on_stopped: Callable[[], None] | None = None
     ) -> None:
-        """Wait for the lease, run the work while holding it, and return when the lease is lost or the work ended.
+        """Acquire the lease, run the work while holding it, and return once the lease is lost or the work has ended.
 
-        The work is cancelled and awaited before this returns, raises or gives the lease up. ``on_stopped`` is always
-        called. What the work raises comes out in an ExceptionGroup.
+        The work is cancelled and awaited before this method returns, raises or releases the lease. ``on_stopped`` is
+        always called. Exceptions of the work are raised in an ExceptionGroup.
         """
         try:
             await self._acquire()
@@ -208,20 +208,20 @@ class LeaderElector:
             )
 
     async def _renew(self) -> None:
-        """Renew until the term ends or somebody else holds the lease."""
+        """Renew until the term ends or another holder has the lease."""
         while True:
             await self._clock.sleep(self._renewal_pause())
             remaining = self._term_end - self._clock.monotonic()
             if remaining <= 0:
                 logger.warning("lost lease %s: not renewed within %gs", self._lock, self._config.renew_deadline)
                 return
-            # Half of the deadline, so that one request that hangs leaves time for another.
+            # Half of the deadline, so that after a hanging request there is time for another attempt.
             if await self._attempt(min(remaining, self._config.renew_deadline / 2)) is _Attempt.HELD_BY_OTHER:
                 logger.warning("lost lease %s: it is held by %s", self._lock, self.leader)
                 return
 
     def _renewal_pause(self) -> float:
-        """Seconds to the next try: shorter towards the end of the term, so that no try falls right behind it."""
+        """Return the seconds to the next attempt: fewer towards the term's end, so that no attempt just misses it."""
         retry, remaining = self._config.retry_period, self._term_end - self._clock.monotonic()
         return max(0.0, min(retry, max(remaining / 2, retry / 4), remaining))
 
@@ -231,7 +231,7 @@ class LeaderElector:
 
     @property
     def _lease_end(self) -> float:
-        """From here on somebody else may lead: the duration is told to others in whole seconds."""
+        """Return the time from which another candidate may lead: the lease's duration is in whole seconds."""
         return self._renewed_at + int(self._config.lease_duration)
 
     async def _attempt(self, seconds: float) -> _Attempt:
@@ -264,7 +264,8 @@ class LeaderElector:
             if not error.is_not_found:
                 raise
             if self._leading:
-                # Somebody else may have made it anew meanwhile; if so, creating fails and the next read shows it.
+                # Another candidate may have recreated it meanwhile; then creating fails, and the next read shows the
+                # new holder.
                 logger.warning("lease %s was deleted while we lead", self._lock)
             await self._write(self._lock.create, self._next_spec(None))
             return _Attempt.SUCCEEDED
@@ -277,7 +278,7 @@ class LeaderElector:
         return _Attempt.SUCCEEDED
 
     async def _renewed_optimistically(self) -> bool:
-        """Renew on top of the version seen last, which nobody else has normally touched."""
+        """Renew with the version that was last seen, which normally no other candidate has changed."""
         try:
             await self._write(self._lock.update, self._next_spec(self._observed))
         except KubeError as error:

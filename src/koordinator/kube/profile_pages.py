@@ -1,7 +1,7 @@
-"""``/debug/pprof/``: profiles of the running program, for ``go tool pprof`` and all else that reads its format.
+"""``/debug/pprof/``: profiles of the running program, for ``go tool pprof`` and other tools that read its format.
 
-Paths, parameters and defaults are those of Go's net/http/pprof. A Python program has no traces, and nothing that would
-correspond to blocking, mutexes and threads that the runtime creates.
+Paths, parameters and defaults are those of Go's net/http/pprof. There are no traces for a Python program, and nothing
+that would correspond to Go's profiles of blocking, mutexes and created threads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PAGES: Final = {
 
 
 class ProfilePages:
-    """``add_to`` a server before it starts. One for each process, whose event loop runs in the main thread."""
+    """``add_to`` a server before it starts. One per process, whose event loop must run in the main thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -74,7 +74,7 @@ class ProfilePages:
         return _file("goroutine", Profile((unit,), samples, self._clock.now(), 0, unit, 1))
 
     async def _watched(self, watch: AbstractContextManager[object], seconds: int, found: Callable[[], T]) -> T:
-        """What was ``found`` after ``watch`` has been on for so long. One at a time: each would see the other."""
+        """Return ``found()`` once ``watch`` was active for ``seconds``. One at a time: two would disturb each other."""
         if self._busy:
             raise web.HTTPInternalServerError(text="Could not enable profiling: another profile is being taken\n")
         self._busy = True

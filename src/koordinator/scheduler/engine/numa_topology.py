@@ -61,7 +61,7 @@ class NUMAAlignment:
     numa_nodes: tuple[int, ...]
     """The IDs of the node's NUMA nodes, ascending; at least one."""
     states: Mapping[int, NUMANodeState] | None = None
-    """Set if the pod must not share NUMA nodes with pods that need another number of NUMA nodes."""
+    """Set if a NUMA node must not be shared by pods on it alone and pods across several."""
 
 
 class NUMATopologyPolicySource(NUMATopologyHintProvider):

@@ -1,4 +1,5 @@
-"""Plugins whose result for one node depends on others: the state of a class of pods knows all nodes, and is asked."""
+"""Adapters for plugins whose result for one node depends on others: their state of a class of pods covers all nodes,
+and computes the results."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 
 
 class FilterCodes(Protocol):
-    """What Filter knows of all rows for one class of pods. See FilterPlugin for what the methods give."""
+    """Filter results of all rows for one class of pods. See FilterPlugin for the methods."""
 
     def codes(self, rows: Rows) -> Ints: ...
 
@@ -20,7 +21,7 @@ class FilterCodes(Protocol):
 
 
 class Scores(Protocol):
-    """What Score knows of them. See ScorePlugin."""
+    """Scores of all rows for one class of pods. See ScorePlugin for the methods."""
 
     def apply_delta(self, rows: Rows) -> bool: ...
 
@@ -28,7 +29,7 @@ class Scores(Protocol):
 
 
 class CrossNodeFilterState(FilterPlugin):
-    """PreFilter answers with FilterCodes."""
+    """A Filter plugin whose PreFilter returns FilterCodes as state."""
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         filter_results: FilterCodes = state
@@ -44,7 +45,7 @@ class CrossNodeFilterState(FilterPlugin):
 
 
 class CrossNodeScoreState(ScorePlugin):
-    """PreScore answers with Scores. All final scores depend on which rows are feasible."""
+    """A Score plugin whose PreScore returns Scores as state. All final scores depend on which rows are feasible."""
 
     def apply_score_delta(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
         scores: Scores = state

@@ -1,4 +1,4 @@
-"""DefaultBinder: binds a pod of which no other Bind plugin takes care."""
+"""DefaultBinder: binds a pod that no other Bind plugin handles."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""DefaultPreBind: writes what PreBind plugins of a profile want of a pod or a reservation, all of it at once.
+"""DefaultPreBind: writes the changes that PreBind plugins of a profile make to a pod or a reservation, in one request.
 
-New annotations of a pod go with its Binding: one request in the place of two, and no pod has them without its node.
-What a Binding cannot carry, labels and removed keys, is a patch before.
+New annotations of a pod are part of its Binding: one request instead of two, and no pod has them without its node. What
+a Binding cannot carry, labels and removed keys, is patched before.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class DefaultPreBind(PodPatcher):
 
 
 def metadata_patch(metadata: ObjectMeta, changes: PodChanges) -> dict[str, Any] | None:
-    """The merge patch that brings ``changes`` about; None when the object is as they want it already.
+    """The merge patch that applies ``changes``; None when the object has them already.
 
     The uid in it makes the server refuse an object of the same name that was created since. That a pod is being deleted
     does not matter here: the server refuses to bind such a pod.
@@ -61,5 +61,5 @@ def metadata_patch(metadata: ObjectMeta, changes: PodChanges) -> dict[str, Any] 
 
 
 def _different(wanted: Mapping[str, str | None], present: Mapping[str, str]) -> dict[str, str | None]:
-    """The entries of ``wanted`` that are not so yet. None removes a key."""
+    """The entries of ``wanted`` that differ from ``present``. None removes a key."""
     return {key: value for key, value in wanted.items() if present.get(key) != value}

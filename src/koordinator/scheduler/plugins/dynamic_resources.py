@@ -1,7 +1,7 @@
 """DynamicResources: keeps pods with resource claims pending, since this scheduler allocates no devices by claims.
 
-Profiles name the plugin, upstream's default one among them, and nearly all pods have no claims. Placing one that has as
-if it had none would leave it on a node whose kubelet cannot start it.
+Profiles enable the plugin, upstream's default one among them, and nearly all pods have no claims. Scheduling a pod that
+has claims without regard to them would leave it on a node whose kubelet cannot start it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _REASON: Final = Reason("the pod has resource claims, which this scheduler does 
 
 
 class DynamicResources(PreFilterPlugin):
-    """Nothing that happens in the cluster helps: the claims of a pod never change."""
+    """Registers no events: the claims of a pod never change."""
 
     name = "DynamicResources"
 

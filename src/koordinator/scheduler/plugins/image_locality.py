@@ -1,7 +1,7 @@
-"""ImageLocality: prefers nodes that have the pod's images already, the more so the larger and the less rare these are.
+"""ImageLocality: prefers nodes that have the pod's images already, and more so for large images that are on many nodes.
 
-An image counts with its size times the share of all nodes that have it, so that a pod is not drawn to the one node
-that happened to pull its image first. That share makes every node's score depend on all nodes.
+An image counts with its size times the share of all nodes that have it, so that a pod is not drawn to the one node that
+happened to pull its image first. That share makes every node's score depend on all nodes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from koordinator.scheduler.engine.view import ClusterView
 
 _MEBIBYTE: Final = 1024 * 1024
 _AT_LEAST: Final = 23 * _MEBIBYTE
-"""What is smaller is pulled in no time."""
+"""A node whose counted sizes are below this in all scores 0: such images are pulled quickly."""
 _AT_MOST: Final = 1000 * _MEBIBYTE
-"""For each container of the pod."""
+"""For each container of the pod: the counted size from which on a node has the highest score."""
 _SHARED: Final = "ImageLocality"
 _NAMES_MEMO: Final = "ImageLocality/names"
 _KEY_MEMO: Final = "ImageLocality/key"
@@ -34,16 +34,16 @@ _NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
 
 @dataclass(slots=True)
 class Image:
-    """Where an image is."""
+    """The nodes that have an image."""
 
     sizes: dict[int, int] = field(default_factory=dict)
-    """By row."""
+    """Size by row."""
     largest: int = 0
-    """No node has had a larger one since the first had any."""
+    """The largest size on any node since the image was first seen."""
 
 
 class ImageIndex:
-    """Which rows have which image, for all profiles."""
+    """The rows that have each image, for all profiles."""
 
     def __init__(self) -> None:
         self._nodes: dict[int, Node] = {}
@@ -53,17 +53,17 @@ class ImageIndex:
 
     @classmethod
     def of(cls, view: ClusterView) -> ImageIndex:
-        """The index of a view, made by whoever asks first."""
+        """The index of a view, created on the first call."""
         index = view.shared.setdefault(_SHARED, cls())
         assert isinstance(index, cls)
         return index
 
     def get(self, name: str) -> Image | None:
-        """The image, if any node has it."""
+        """The image; None if no node has it."""
         return self._images.get(name)
 
     def set_node(self, row: int, node: Node) -> None:
-        """The node of ``row`` is new or changed; may be told more than once."""
+        """Apply a new or changed node of ``row``; may be called more than once for the same node."""
         known = self._nodes.get(row)
         if known is None or known.status.images != node.status.images:
             self.remove_node(row)
@@ -75,7 +75,7 @@ class ImageIndex:
         self._nodes[row] = node
 
     def remove_node(self, row: int) -> None:
-        """``row`` has no images any more."""
+        """Remove the images of ``row``."""
         node = self._nodes.pop(row, None)
         if node is None:
             return
@@ -102,11 +102,12 @@ class ImageLocality(ScorePlugin, EventHandler):
         self._index.remove_node(row)
 
     def class_key(self, pod: PodInfo) -> Hashable:
-        # All is in context_key: pods whose images make no difference anywhere are alike, whatever these are.
+        # Everything is in context_key: pods whose images change no node's score are one class, whatever these images
+        # are.
         return None
 
     def context_key(self, pod: PodInfo) -> Hashable:
-        """The pod's images that some node has, and of how many containers; None if no node scores by them."""
+        """The pod's images that some node has, and the number of its containers; None if no node scores by them."""
         known: tuple[int, Hashable] | None = pod.memo.get(_KEY_MEMO)
         if known is not None and known[0] == self._index.changes:
             return known[1]
@@ -125,8 +126,8 @@ class ImageLocality(ScorePlugin, EventHandler):
         return tuple([name for name in wanted if self._index.get(name) is not None])
 
     def _matters(self, wanted: Sequence[str]) -> bool:
-        """Whether a node that had all of these could score at all. In a large cluster few images are on enough nodes,
-        so that most pods need no class of their own because of them."""
+        """Whether a node with all of these images would score above 0. In a large cluster few images are on enough
+        nodes, so that most pods need no class of their own because of them."""
         images = [image for name in wanted if (image := self._index.get(name)) is not None]
         if not images:
             return False
@@ -135,7 +136,7 @@ class ImageLocality(ScorePlugin, EventHandler):
         return MAX_NODE_SCORE * (most - _AT_LEAST) >= _AT_MOST * len(wanted) - _AT_LEAST
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        # No node has a score by itself: see normalize.
+        # A node's score cannot be computed from that node alone: see normalize.
         return np.zeros(rows.shape[0], dtype=np.int64)
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
@@ -151,17 +152,17 @@ class ImageLocality(ScorePlugin, EventHandler):
 
 
 class ImageScores:
-    """The scores of all rows for one class of pods, kept until a node's images or the number of nodes change."""
+    """The scores of all rows for one class of pods, cached until a node's images or the number of nodes change."""
 
     def __init__(self, index: ImageIndex, columns: NodeColumns, times: Mapping[str, int], containers: int) -> None:
         self._index = index
         self._columns = columns
         self._times = times
-        """Image -> how many containers have it."""
+        """Image -> the number of containers that use it."""
         self._at_most = _AT_MOST * containers
         self._sizes: dict[str, NDArray[np.float64]] = {}
         self._shares: list[float] = []
-        """How many of all nodes have each."""
+        """The share of all nodes that have each image."""
         self._scores: Ints | None = None
 
     def scores(self) -> Ints:
@@ -177,7 +178,7 @@ class ImageScores:
         return self._scores
 
     def apply_delta(self, rows: Rows) -> bool:
-        """Nodes have changed, come or gone on ``rows``; returns whether that changes any score."""
+        """Apply changed, new or removed nodes on ``rows``; returns whether that changes any score."""
         before = self._scores
         if before is None:
             return True
@@ -216,7 +217,7 @@ class ImageScores:
 
 
 def normalized_name(image: str) -> str:
-    """The name as the container runtime reports it, as far as upstream makes one of it: with a tag."""
+    """The name with a tag, as upstream normalises the names that container runtimes report."""
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
 
 
@@ -231,7 +232,7 @@ def _wanted(pod: PodInfo) -> tuple[str, ...]:
 
 
 def _images(node: Node) -> dict[str, int]:
-    """Name -> size of every image of the node; the first one counts if a name stands twice."""
+    """Name -> size of every image of the node; the first one counts if a name occurs twice."""
     images: dict[str, int] = {}
     for image in node.status.images:
         for name in image.names:

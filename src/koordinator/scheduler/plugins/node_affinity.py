@@ -1,4 +1,5 @@
-"""NodeAffinity: nodeSelector, required and preferred node affinity, and affinity that the profile adds to all pods."""
+"""NodeAffinity: nodeSelector, required and preferred node affinity, and the affinity that the profile adds to all
+pods."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ _NEVER: Final = -1
 
 
 class _Results:
-    """Of one key: a result for each row, and the version of the node that it was computed from."""
+    """The results of one key: for each row, with the version of the node that it was computed from."""
 
     def __init__(self) -> None:
         self.values: Ints = np.zeros(0, dtype=np.int64)
@@ -55,15 +56,15 @@ class _Results:
 
 
 class NodeResults:
-    """Results by key; the keys that were not used for the longest time are dropped first."""
+    """Results by key; the least recently used keys are dropped first."""
 
     def __init__(self, columns: NodeColumns) -> None:
         self._columns = columns
         self._by_key: OrderedDict[Hashable, _Results] = OrderedDict()
 
     def evaluate(self, key: Hashable, compute: Callable[[Node | None], int], rows: Rows) -> Ints:
-        """``compute`` of the node of each of ``rows`` (None: a free row), run again only where the node has changed.
-        ``key`` is equal for functions that return the same."""
+        """The results of ``compute`` for the node of each of ``rows`` (None: a free row), recomputed only where the
+        node has changed. ``key`` is equal for functions that return the same."""
         columns = self._columns
         known = self._of(key)
         versions = columns.versions(Aspect.NODE)

@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node goes there or nowhere."""
+"""NodeName: a pod with spec.nodeName fits on that node only."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _HostPort = tuple[str, str, int]
 
 
 def host_ports(pod: Pod) -> tuple[_HostPort, ...]:
-    """The host ports that the pod takes while it runs: those of its containers and sidecars."""
+    """The host ports that the pod uses while it runs: those of its containers and sidecars."""
     spec = pod.spec
     if not spec.init_containers and not any(container.ports for container in spec.containers):
         return ()
@@ -62,7 +62,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EventHandler, Explainer):
         self._counted: dict[tuple[int, str], tuple[_HostPort, ...]] = {}
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
-        # Most pods that run have none, and need not remember that.
+        # Most running pods have none, which need not be cached.
         known: tuple[_HostPort, ...] | None = pod.memo.get(self.name)
         ports = known if known is not None else host_ports(pod.pod)
         before = self._counted.get((row, pod.uid), ())
@@ -109,7 +109,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EventHandler, Explainer):
         return any(_conflict(wanted, freed) for freed in host_ports(event.old.pod) for wanted in _ports_of(pod))
 
     def _taken(self, wanted: _HostPort) -> list[int]:
-        """The rows on which somebody has the port."""
+        """The rows on which some pod has the port."""
         address, protocol, port = wanted
         return [
             row
@@ -121,7 +121,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EventHandler, Explainer):
         for address, protocol, port in self._counted.pop((row, uid), ()):
             rows = self._used[protocol, port]
             rows[row][address] -= 1
-            rows[row] += Counter()  # drops addresses that nobody uses any more
+            rows[row] += Counter()  # drops addresses that no pod uses any more
             if not rows[row]:
                 del rows[row]
             if not rows:

@@ -1,4 +1,4 @@
-"""NodeUnschedulable: cordoned nodes take only pods that tolerate their being so."""
+"""NodeUnschedulable: cordoned nodes accept only pods that tolerate the taint ``node.kubernetes.io/unschedulable``."""
 
 from __future__ import annotations
 

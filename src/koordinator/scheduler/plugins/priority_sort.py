@@ -1,4 +1,4 @@
-"""PrioritySort: the more important pod first, then the one that has waited longer."""
+"""PrioritySort: pods of higher priority first, then those that have waited longer."""
 
 from __future__ import annotations
 

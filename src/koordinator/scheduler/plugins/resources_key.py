@@ -1,4 +1,4 @@
-"""The part of a pod that its sums of requests and limits depend on, as a hashable value."""
+"""A hashable key of the containers' requests and limits, from which a pod's sums follow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _MEMO: Final = "resources_key"
 
 
 def resources_key(pod: PodInfo) -> Hashable:
-    """Equal for pods with equal requests and limits container by container. Several plugins ask; found once a pod."""
+    """Equal for pods with equal requests and limits container by container. Several plugins use it; computed once for
+    each pod."""
     key = pod.memo.get(_MEMO)
     if key is None:
         key = pod.memo[_MEMO] = _key(pod.pod)
@@ -38,5 +39,5 @@ def _requirements(resources: ResourceRequirements) -> Hashable:
 
 
 def _amounts(amounts: ResourceList) -> Hashable:
-    # In the order of the document, which is the API server's and so the same for like pods.
+    # In the order of the document, which is the API server's and so the same for identical pods.
     return tuple([(name, quantity.nanos) for name, quantity in amounts.items()])

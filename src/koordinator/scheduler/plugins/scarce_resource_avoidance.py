@@ -1,4 +1,4 @@
-"""ScarceResourceAvoidance: keeps pods off nodes with rare resources (GPUs, say) that they have no use for."""
+"""ScarceResourceAvoidance: keeps pods off nodes with scarce resources (such as GPUs) that they do not request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEY_MEMO: Final = "ScarceResourceAvoidance/key"
 
 
 class ScarceResourceAvoidance(ScorePlugin):
-    """Of the resources of a node that the pod does not request, the share that are not scarce, in percent."""
+    """The score: of the node's resources that the pod does not request, the share that are not scarce, in percent."""
 
     name = "ScarceResourceAvoidance"
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
@@ -27,7 +27,7 @@ class ScarceResourceAvoidance(ScorePlugin):
         super().__init__(args, view)
         self._scarce_names = frozenset(args.resources)
         self._columns: list[tuple[int, bool]] = []
-        """The columns that count, each with whether it is scarce."""
+        """The columns of all resources that count, each with whether it is scarce."""
         self._known = 0
 
     def class_key(self, pod: PodInfo) -> Hashable:
@@ -61,7 +61,7 @@ class ScarceResourceAvoidance(ScorePlugin):
         return (len(unused) - sum(unused)) * MAX_NODE_SCORE // len(unused) if unused else MAX_NODE_SCORE
 
     def _learn(self) -> None:
-        """Take note of resources that are new to the cluster: a node may bring some at any time."""
+        """Add columns of resources that are new to the cluster: a node may bring some at any time."""
         columns = self.view.columns
         columns.fit_resources()
         for column in range(self._known, len(columns.resources)):

@@ -1,4 +1,4 @@
-"""SchedulingGates: a pod with gates waits outside the queue until they are removed."""
+"""SchedulingGates: a pod with scheduling gates stays out of the queue until they are removed."""
 
 from __future__ import annotations
 

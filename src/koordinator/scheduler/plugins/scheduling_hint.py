@@ -1,4 +1,4 @@
-"""SchedulingHint: an annotation that names the nodes a pod must or should go to, written by other schedulers."""
+"""SchedulingHint: an annotation, written by other schedulers, with the nodes that a pod must or should go to."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Hint(msgspec.Struct, frozen=True, rename="camel"):
     """The annotation's value."""
 
     node_names: tuple[str, ...] = ()
-    """The only nodes to look at; none named: all."""
+    """The only nodes to consider; empty for all."""
     preferred_node_names: tuple[str, ...] = ()
-    """Nodes to take before all others if they can take the pod, in this order."""
+    """Nodes to take before all others if they are feasible, in this order."""
     extensions: dict[str, Any] = {}
-    """By plugin: what it shall know; its presence makes plugins take what annotations of the pod have designated."""
+    """Data by plugin; if not empty, plugins use the allocations that annotations of the pod designate."""
 
 
 def hint_of(pod: PodInfo) -> Hint | None:
-    """The pod's hint. Raises PluginError when it cannot be read."""
+    """The pod's hint; None without one. Raises PluginError when it cannot be decoded."""
     found = _found(pod)
     if isinstance(found, str):
         raise PluginError(found)
@@ -42,7 +42,7 @@ class SchedulingHint(PreFilterPlugin, PreferNodesPlugin):
     name = "SchedulingHint"
 
     def class_key(self, pod: PodInfo) -> Hashable:
-        # Preferences are asked for before each decision and make no difference to a node's result or score.
+        # Preferred nodes are read before each decision and change no node's result or score.
         found = _found(pod)
         return frozenset(found.node_names) or None if isinstance(found, Hint) else found
 
@@ -60,14 +60,14 @@ class SchedulingHint(PreFilterPlugin, PreferNodesPlugin):
         return frozenset({EventKind.NODE_ADD})
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """Whether the node that has come is one of those that the pod waits for."""
+        """Whether the new node is one of those that the pod waits for."""
         hint = hint_of(pod)
         named = hint.node_names if hint is not None else ()
         return not named or event.new is None or event.new.metadata.name in named
 
 
 def _found(pod: PodInfo) -> Hint | str | None:
-    """As _read, once for each pod."""
+    """The result of ``_read``, computed once for each pod."""
     if _MEMO not in pod.memo:
         pod.memo[_MEMO] = _read(pod.pod)
     found: Hint | str | None = pod.memo[_MEMO]
@@ -75,7 +75,7 @@ def _found(pod: PodInfo) -> Hint | str | None:
 
 
 def _read(pod: Pod) -> Hint | str | None:
-    """The hint, or why it cannot be read. An empty annotation is none."""
+    """The hint, or the error in it. None without an annotation or with an empty one."""
     for key in _ANNOTATIONS:
         text = pod.metadata.annotations.get(key)
         if text:

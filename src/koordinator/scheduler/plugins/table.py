@@ -1,4 +1,4 @@
-"""Every built-in plugin that exists, by the name that configurations use."""
+"""Every implemented built-in plugin, by its name in configurations."""
 
 from __future__ import annotations
 

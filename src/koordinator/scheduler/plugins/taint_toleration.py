@@ -1,6 +1,7 @@
-"""TaintToleration: pods stay off nodes whose taints they do not tolerate, and prefer nodes with fewer soft ones.
+"""TaintToleration: keeps pods off nodes whose taints they do not tolerate, and prefers nodes with fewer soft ones.
 
-Nodes of a cluster share few different sets of taints, so the result is found once for each set and looked up by row.
+The nodes of a cluster have few different sets of taints, so the result is computed once for each set and looked up by
+row.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _TaintSet = tuple[tuple[str, str, str], ...]
 
 @dataclass(slots=True)
 class _Lookup:
-    """One number for each known set of taints; grows as sets become known."""
+    """One number for each set of taints; grows as new sets occur."""
 
     of_set: Callable[[Sequence[Taint]], int]
     values: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -86,7 +87,7 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandler, 
         ]
 
     def pre_score(self, pod: PodInfo) -> Any:
-        # Only tolerations of all effects or of the soft one count against soft taints.
+        # Only tolerations of all effects or of PreferNoSchedule count against soft taints.
         soft = [each for each in pod.pod.spec.tolerations if each.effect in ("", PREFER_NO_SCHEDULE)]
         return _Lookup(lambda taints: _untolerated_soft(soft, taints))
 

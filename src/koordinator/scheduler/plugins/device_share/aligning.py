@@ -1,4 +1,4 @@
-"""Topology hints: which NUMA nodes could give a pod its devices."""
+"""Topology hints: the NUMA nodes whose devices would suffice for a pod."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from koordinator.scheduler.plugins.device_share.reservations import Restored, of
 TOO_FEW = Reason("Insufficient NUMA Scoped Devices", unresolvable=True)
 NOT_KNOWN = Reason("Designated Allocation Lack NUMA Node ID")
 _MANY = 8
-"""NUMA nodes: each more doubles the masks."""
+"""Up to so many NUMA nodes, all masks are tried: each further one doubles them."""
 _SCORE = 500
-"""Of NUMA nodes with the best GPUs: more than any CPU is worth."""
+"""The score of NUMA nodes with the best GPUs: higher than that of any CPUs."""
 
 
 class DeviceAlignment(NUMATopologyHintProvider, DeviceSharePart):
-    """The plugin's part in the NUMA topology manager. What a pod gets depends on the Reservation that it takes from,
-    which is not known here: any of them will do."""
+    """The plugin's part in the NUMA topology manager. A pod's devices depend on the Reservation that it takes from,
+    which is not known here: the hints hold if any of them suffices."""
 
     def topology_key(self, pod: PodInfo) -> Hashable:
         return self.own_key(pod) if self._aligns else None
@@ -60,7 +60,7 @@ class DeviceAlignment(NUMATopologyHintProvider, DeviceSharePart):
         return {} if isinstance(wanted, Reason) else dict.fromkeys(wanted, hints)
 
     def _in(self, pod: PodInfo, demand: DeviceDemand, row: int, mask: int) -> DeviceAllocations | Reason:
-        """What the pod gets of these NUMA nodes."""
+        """The pod's devices from these NUMA nodes."""
         node, numa_nodes = self.nodes[row], frozenset(numa_nodes_of(mask))
         wanted = instances(demand, node, leaves_secondary=True)
         if isinstance(wanted, Reason):
@@ -74,7 +74,7 @@ class DeviceAlignment(NUMATopologyHintProvider, DeviceSharePart):
     def _from_any(
         self, pod: PodInfo, demand: DeviceDemand, row: int, numa_nodes: frozenset[int] | None
     ) -> DeviceAllocations | Reason:
-        """What the pod gets of one of its Reservations, or, if it may do without, of the node."""
+        """The pod's devices from one of its Reservations, or, if it need not use one, from the node."""
         restored: Restored | None = self.restored(row)
         refusals: list[Reason] = []
         for uid in sorted(restored.matched) if restored is not None else ():
@@ -103,14 +103,14 @@ class DeviceAlignment(NUMATopologyHintProvider, DeviceSharePart):
 
 
 def _masks(numa_nodes: Sequence[int]) -> Iterable[int]:
-    """The masks to try: all, or on a machine of very many NUMA nodes each of them and all together."""
+    """The masks to try: all, or on a machine with very many NUMA nodes each single one and all together."""
     if len(numa_nodes) <= _MANY:
         return masks_of(numa_nodes)
     return (*(mask_of((each,)) for each in numa_nodes), mask_of(numa_nodes))
 
 
 def _designated(demand: DeviceDemand, node: NodeDevices) -> Hints | Reason:
-    """One hint: the NUMA nodes of the devices that somebody has chosen already."""
+    """One hint: the NUMA nodes of the devices that another scheduler has designated."""
     numa_nodes: set[int] = set()
     for device_type, devices in demand.designated:
         for device in devices:

@@ -1,4 +1,4 @@
-"""What a pod holds of devices, and the annotation that says so."""
+"""The devices that a pod holds, and the annotation that records them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ DeviceAllocations = tuple[tuple[str, tuple[HeldDevice, ...]], ...]
 
 
 def allocations_of(found: Mapping[str, Iterable[HeldDevice]]) -> DeviceAllocations:
-    """By type; types without a device are left out."""
+    """Sorted by type; types without a device are omitted."""
     pairs = [(device_type, tuple(devices)) for device_type, devices in sorted(found.items())]
     return tuple([pair for pair in pairs if pair[1]])
 
 
 def amounts_held(allocations: DeviceAllocations) -> dict[str, dict[int, dict[str, int]]]:
-    """The amounts alone; the same device twice counts twice."""
+    """The amounts alone; if the same device occurs twice, both count."""
     found: dict[str, dict[int, dict[str, int]]] = {}
     for device_type, devices in allocations:
         of_type = found.setdefault(device_type, {})
@@ -76,7 +76,7 @@ def _function(minor: int, bus_id: str) -> dict[str, object]:
 
 
 def read_allocations(text: str) -> DeviceAllocations:
-    """The annotation ``device-allocated``; resource names that went out of use are replaced. Raises DecodeError."""
+    """Decode the annotation ``device-allocated``; deprecated resource names are replaced. Raises DecodeError."""
     found: dict[str, list[HeldDevice]] = {}
     for device_type, devices in read_allocated_devices(text).items():
         for device in devices:

@@ -1,4 +1,4 @@
-"""Which devices of a node a pod gets, or why it gets none: a pure function of the node's devices and the demand."""
+"""Allocates a node's devices to a pod: a pure function of the node's devices and the demand."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ NOT_TOGETHER = Reason("node(s) Device Joint-Allocate rules violation")
 NO_TEMPLATE = Reason("no matched GPU shared resource template", unresolvable=True)
 
 Templates = Mapping[str, Collection[str]]
-"""``vendor-model`` -> the names of the templates that are just what the pod requests of a GPU."""
+"""``vendor-model`` -> the names of the templates that equal the pod's request for a GPU."""
 _Devices = list[HeldDevice]
 
 
 @dataclass(frozen=True, slots=True)
 class Allocator:
-    """For one pod on one node. ``labels`` are the node's; ``templates`` is None unless shares have to be templates."""
+    """Allocates for one pod on one node. ``labels`` are the node's; ``templates`` is None unless shares have to be
+    templates."""
 
     demand: DeviceDemand
     node: NodeDevices
@@ -37,7 +38,7 @@ class Allocator:
     """``vendor-model`` of the node."""
 
     def allocate(self, share: Share, *, leaves_secondary: bool = False) -> DeviceAllocations | Reason:
-        """What the pod gets, never nothing. ``leaves_secondary``: see ``instances``."""
+        """The pod's devices, never none, or the reason why it gets none. ``leaves_secondary``: see ``instances``."""
         wanted = instances(self.demand, self.node, leaves_secondary=leaves_secondary)
         if isinstance(wanted, Reason):
             return wanted
@@ -72,8 +73,8 @@ class Allocator:
         return found
 
     def _near(self, device_type: str, each: Instances, share: Share, switches: frozenset[str]) -> _Devices | Reason:
-        """One device for each switch, or as many as are requested if these are more. With less than one for each
-        switch the pod is content unless all have to be on the same switches."""
+        """One device for each switch, or as many as are requested if these are more. Fewer than one for each switch
+        suffice unless all have to be on the same switches."""
         most = max(each.count, len(switches))
         least = Instances(most, each.amounts) if self.demand.same_pcie else each
         return self._of_type(device_type, least, share, most, switches)
@@ -89,7 +90,7 @@ class Allocator:
         most: int,
         switches: frozenset[str] = frozenset(),
     ) -> _Devices | Reason:
-        """At least what is wanted, and at most ``most`` devices; those on ``switches`` first."""
+        """At least the requested number of devices, and at most ``most``; those on ``switches`` first."""
         candidates = self.node.candidates(device_type, self.demand.hint(device_type), share)
         if device_type == GPU:
             return self._gpus(wanted, candidates, share, most)
@@ -178,7 +179,7 @@ class Allocator:
         return sorted(ordered, key=lambda minor: turns.get(minor, len(ordered) + 1))
 
     def _designated(self, device_type: str, minor: int) -> Collection[str] | None:
-        """The only addresses of virtual functions that will do; None if any will."""
+        """The only usable addresses of virtual functions; None if any is usable."""
         for each in dict(self.demand.designated).get(device_type, ()):
             if each.minor == minor and each.vfs:
                 return [bus_id for _, bus_id in each.vfs]

@@ -1,4 +1,5 @@
-"""What a pod is given with its node: allocation, the books, and the records on the pod and for device plugins."""
+"""Reserve and PreBind: allocates devices, counts allocations, and writes the records on the pod and for device
+plugins."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, Re
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         self._locks: dict[tuple[str, str], str] = {}
-        """(node, annotation) -> what we have written there and not seen yet."""
+        """(node, annotation) -> the lock that we have written there and the watch has not shown yet."""
 
     def allocate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> DeviceAllocations | Reason | None:
         demand, row = self.demand_of(pod), node.index
@@ -54,7 +55,7 @@ class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, Re
         try:
             return read_allocations(text) or None
         except DecodeError:
-            # Nobody can tell what it holds.
+            # What it holds cannot be known.
             return None
 
     def on_allocated(self, row: int, pod: PodInfo, allocation: DeviceAllocations) -> None:
@@ -69,7 +70,7 @@ class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, Re
         self.touch(row)
 
     def resize_pod(self, pod: PodInfo, row: int) -> PodInfo | Reason | None:
-        """With the gate ResizePod, a Reservation takes of the node what it is allocated of devices, in all the units
+        """With the gate ResizePod, a Reservation holds on the node the devices that it is allocated, in all the units
         in which these are counted."""
         demand = self.demand_of(pod)
         if RESIZE_POD not in self.view.gates or not stands_for_a_reservation(pod.pod) or row not in self.nodes:
@@ -81,7 +82,7 @@ class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, Re
             return found
         column = self.view.columns.resources.column
         amounts = {**pod.request.amounts, **{column(name): each for name, each in _amounts(found).items()}}
-        # What plugins have derived from the pod holds on: it is still this that it wants.
+        # What plugins have derived from the pod stays valid: its demand is still the same.
         return PodInfo(
             pod.pod, PodRequest(amounts, pod.request.non_zero), pod.key, pod.uid, pod.priority, dict(pod.memo)
         )
@@ -96,7 +97,7 @@ class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, Re
     async def pre_bind(
         self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
     ) -> None:
-        """The record of what the pod holds; one of an earlier attempt is taken off."""
+        """Write the record of the pod's devices; one of an earlier attempt is removed."""
         held = self.held(pod.uid)
         devices = self._record(held, node, changes)
         if devices is None or DEVICE_PLUGIN_ADAPTION not in self.view.gates:
@@ -127,7 +128,7 @@ class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, Re
             changes.annotations[key] = _resized(metadata.annotations.get(key, ""), held)
 
     def _record(self, held: DeviceAllocations, node: NodeReference, changes: PodChanges) -> NodeDevices | None:
-        """Returns the devices of the node if some are held."""
+        """Add the record to ``changes``; returns the devices of the node if the pod holds some."""
         if not held:
             changes.annotations[annotation_keys.DEVICE_ALLOCATED] = None
             return None
@@ -140,7 +141,7 @@ class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, Re
     async def _lock(
         self, annotation: str, vendor: str, pod: PodInfo, node: NodeReference, writer: ClusterWriter
     ) -> None:
-        """Let no other pod of the vendor through until the device plugin has served this one."""
+        """Let no other pod of the vendor pass until the device plugin has served this one."""
         lock, now, found = (node.name, annotation), writer.now(), self.view.columns.nodes[node.index]
         there = found.metadata.annotations.get(annotation, "") if found is not None else ""
         if there == self._locks.get(lock):
@@ -171,8 +172,8 @@ def _amounts(allocations: DeviceAllocations) -> dict[str, int]:
 
 
 def _resized(text: str, held: DeviceAllocations) -> str:
-    """The annotation ``reservation-resize-allocatable`` with what is held of devices. Raises DecodeError if it cannot
-    be read."""
+    """The annotation ``reservation-resize-allocatable`` with the allocated devices. Raises DecodeError if it cannot be
+    decoded."""
     before = decode(text, ResourcesAnnotation).resources if text else {}
     texts = {name: str(each) for name, each in before.items()}
     texts.update({name: str(device_quantity(name, each)) for name, each in _amounts(held).items()})

@@ -1,4 +1,4 @@
-"""All that a pod says of the devices that it wants: amounts, hints, what is to be near each other, partitions."""
+"""A pod's demand for devices: amounts, hints, joint allocation, partitions."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from koordinator.scheduler.plugins.device_share.allocation import DeviceAllocati
 from koordinator.scheduler.plugins.device_share.requests import Amounts, PerGPU, RequestError, device_requests, per_gpu
 
 SCOPE_LEVELS: Final[Mapping[str, int]] = {"": 0, NODE_SCOPE: 1, NUMA_NODE_SCOPE: 2, PCIE_SCOPE: 3}
-"""The larger, the nearer GPUs are to each other."""
+"""The larger the level, the nearer GPUs are to each other."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What is wanted of the devices of one type."""
+    """The requirements on the devices of one type."""
 
     selector: CompiledSelector | None = None
     vf_selector: CompiledSelector | None = None
@@ -49,38 +49,38 @@ NO_HINT: Final = Hint()
 
 @dataclass(frozen=True, slots=True)
 class GPUDemand:
-    """What is wanted of GPUs beyond amounts."""
+    """The requirements on GPUs beyond amounts."""
 
     per_gpu: PerGPU
     is_partition: bool = False
-    """The GPUs have to be a partition of the node."""
+    """Whether the GPUs have to be a partition of the node."""
     best_partition_only: bool = False
     bandwidth: int | None = None
     """The least bandwidth of the partition, in units of 10**-9."""
     scope: str = ""
-    """What all GPUs have to be in."""
+    """The topology scope that has to contain all GPUs."""
 
     @property
     def amounts(self) -> dict[str, int]:
-        """Of each GPU, by resource."""
+        """The amounts for each GPU, by resource."""
         return dict(self.per_gpu.amounts)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceDemand:
-    """What a pod wants of devices. ``requests``: type -> normalised request."""
+    """A pod's demand for devices. ``requests``: type -> normalised request."""
 
     requests: Mapping[str, Amounts]
     gpu: GPUDemand | None = None
     hints: Mapping[str, Hint] = field(default_factory=dict)
     joint: tuple[str, ...] = ()
-    """Types that are allocated together, the first one first."""
+    """Types that are allocated together, the primary one first."""
     same_pcie: bool = False
-    """These have to be on the same PCIe switches."""
+    """Whether these have to be on the same PCIe switches."""
     isolation: str = ""
-    """What has to isolate the shares of a GPU on the node."""
+    """The required provider of isolation for shares of a GPU on the node."""
     designated: DeviceAllocations = ()
-    """What another scheduler has chosen; nothing else will do."""
+    """The devices that another scheduler has designated; no others may be used."""
 
     @property
     def shares_gpu(self) -> bool:
@@ -92,8 +92,8 @@ class DeviceDemand:
 
 
 def read_demand(pod: Pod, requested: Amounts, *, is_designated: bool) -> DeviceDemand | None:
-    """The demand of a pod that requests these amounts, by resource; None if no device is among them.
-    ``is_designated``: the pod is to get what its annotation ``device-allocated`` says.
+    """The demand of a pod that requests these amounts, by resource; None if no device is among them. ``is_designated``:
+    the pod has to get the devices in its annotation ``device-allocated``.
 
     Raises RequestError with a text for the pod's owner.
     """

@@ -1,8 +1,9 @@
-"""What device plugins of some vendors read to find out which devices a pod was allocated (gate DevicePluginAdaption).
+"""The annotations by which device plugins of some vendors find out which devices a pod was allocated (gate
+DevicePluginAdaption).
 
-A device plugin does not see the pod for which the kubelet asks it. It goes by annotations: by the time of the binding,
-or, for some vendors, by being the only one on the node: then a lock on the Node lets one pod through at a time, and the
-device plugin takes it off.
+A kubelet's call of a device plugin does not name the pod. The device plugin finds it by annotations: by the time of the
+binding, or, for some vendors, by being the only one on the node: then a lock on the Node lets one pod pass at a time,
+and the device plugin removes it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.plugins.device_share.allocation import HeldDevice
 
 LOCK_SECONDS: Final = 300
-"""A lock that is older was forgotten."""
+"""The age after which a lock is considered abandoned."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HAMI_CORE: Final = "HAMi-core"
 _ASCEND_310P: Final = "Ascend-310P3-300I-DUO"
@@ -45,7 +46,7 @@ def for_device_plugins(
     now: datetime,
 ) -> ForDevicePlugins:
     """``gpus`` are the pod's; ``device_labels`` the vendor and the model that the Device object names. Raises
-    PluginError for what the vendor's device plugin cannot do."""
+    PluginError for devices that the vendor's device plugin does not support."""
     nanoseconds = str((now - _EPOCH) // timedelta(microseconds=1) * 1000)
     found = ForDevicePlugins({annotation_keys.BIND_TIMESTAMP: nanoseconds})
     if not gpus:
@@ -113,9 +114,9 @@ def lock_text(key: str, now: datetime) -> str:
 
 
 def is_locked(text: str, keys: Collection[str], now: datetime) -> bool:
-    """Whether the lock holds: not if it is old, or its pod is not among ``keys`` any more.
+    """Whether the lock is in force: not if it is old, or its pod is not among ``keys`` any more.
 
-    Raises PluginError for a lock that cannot be read.
+    Raises PluginError for a lock that cannot be decoded.
     """
     parts = text.split(",")
     if len(parts) != 3:

@@ -1,4 +1,4 @@
-"""What the services and ``koord explain`` show of the devices of a node."""
+"""The documents about the devices of a node, for services and ``koord explain``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from koordinator.scheduler.plugins.device_share.node_devices import WHATEVER_IS_
 
 
 def node_device_summary(node: NodeDevices) -> dict[str, Any]:
-    """The original's document: sums by resource, amounts by device, and who holds what."""
+    """The original's document: sums by resource, amounts by device, and the pods that hold them."""
     used = {
         device_type: {minor: dict(amounts) for minor, amounts in minors.items()}
         for device_type, minors in node.used.items()
@@ -43,7 +43,7 @@ def node_device_summary(node: NodeDevices) -> dict[str, Any]:
 
 
 def explained_devices(node: NodeDevices) -> dict[str, Any]:
-    """What ``koord explain node`` shows: of each device what there is and what is free."""
+    """The document of ``koord explain node``: of each device the total and the free amounts."""
     return {
         "devices": [
             {

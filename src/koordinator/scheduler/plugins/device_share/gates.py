@@ -1,4 +1,4 @@
-"""The feature gates that change how devices are allocated. They stand apart for the command line, which loads no
+"""The feature gates that change how devices are allocated. They are separate for the command line, which loads no
 plugin."""
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 RESIZE_POD: Final = "ResizePod"
-"""A Reservation holds what it was allocated of devices, not what its template requests."""
+"""A Reservation holds the devices that it was allocated, not those that its template requests."""
 DEVICE_PLUGIN_ADAPTION: Final = "DevicePluginAdaption"
-"""Pods and nodes are annotated for the device plugins of some vendors."""
+"""Annotate pods and nodes for the device plugins of some vendors."""
 GATES: Final = (RESIZE_POD, DEVICE_PLUGIN_ADAPTION)

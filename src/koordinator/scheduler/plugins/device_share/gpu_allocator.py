@@ -1,4 +1,4 @@
-"""Which GPUs a pod gets: a partition, or GPUs near each other, or any that fit."""
+"""Selects the GPUs of a pod: a partition, or GPUs near each other, or any that fit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Found:
 
 
 class GPUAllocator:
-    """For one pod and the GPUs of one node that it may have. ``labels`` are the node's."""
+    """Allocates for one pod among those GPUs of one node that it may have. ``labels`` are the node's."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class GPUAllocator:
         self._needs_partition = demand.is_partition or honored
 
     def by_partition(self) -> tuple[int, ...] | Reason | None:
-        """The minors of a partition; None if it need not be one, and none fits."""
+        """The minors of a partition; None if none fits and none is required."""
         found = self._partition()
         return None if isinstance(found, Reason) and not self._needs_partition else found
 
@@ -85,8 +85,8 @@ class GPUAllocator:
         return best_packed(fitting, self._table, self._candidates.used, count).minors if fitting else NO_PARTITION
 
     def by_topology(self) -> tuple[int, ...] | Reason | None:
-        """The minors of GPUs that are as near each other as can be; None if no scope is required, and it is not known
-        where the GPUs are."""
+        """The minors of GPUs that are as near each other as possible; None if no scope is required, and the topology of
+        the GPUs is unknown."""
         required, per_gpu = self._demand.scope, self._demand.per_gpu
         if self._scopes is None:
             return MISSING_TOPOLOGY if required else None
@@ -126,7 +126,7 @@ class GPUAllocator:
         return _Found((minor,), (depth, in_use, score))
 
     def _fitting(self, scope: GPUScope) -> Iterator[tuple[int, dict[str, int]]]:
-        """The GPUs that have enough left, with what the pod takes of them."""
+        """The GPUs that have enough left, with the amounts that the pod takes."""
         for minor in scope.minors:
             if minor in self._candidates.free:
                 total = self._candidates.total[minor]

@@ -14,7 +14,7 @@ PartitionTable = Mapping[int, Groups]
 """Number of GPUs -> partitions of so many."""
 
 _SPARED: Final = ((8, 10_000), (4, 100), (2, 1))
-"""How much it is worth to leave a partition of so many GPUs untouched."""
+"""The value of leaving a partition of so many GPUs untouched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,11 @@ class Partition:
     minors: tuple[int, ...]
     score: int
     bandwidth: int | None = None
-    """In units of 10**-9; None if it is not known."""
+    """In units of 10**-9; None if unknown."""
 
 
 def partition_table(found: Mapping[int, Iterable[GPUPartition]]) -> PartitionTable:
-    """The table that a Device's annotation gives."""
+    """The table in a Device's annotation."""
     table: dict[int, Groups] = {}
     for count, partitions in found.items():
         groups: dict[int, list[Partition]] = {}
@@ -54,15 +54,15 @@ HOPPER: Final[PartitionTable] = {
 
 
 def built_in_table(vendor: str, model: str) -> PartitionTable | None:
-    """The table of a model for which no Device needs to give one; without a vendor it is taken to be NVIDIA."""
+    """The table of a model for which the Device need not have one; without a vendor, NVIDIA is assumed."""
     return HOPPER if vendor in ("", "nvidia") and model in ("H100", "H800", "H20") else None
 
 
 def fitting_partitions(
     groups: Groups, candidates: Collection[int], used: Collection[int], bandwidth: int | None, *, best_only: bool
 ) -> list[Partition]:
-    """Those of the first group with any that consist of unused candidates and have the bandwidth. ``best_only``: no
-    other group than the first counts."""
+    """The partitions of the first group with any that consist of unused candidates and have the bandwidth.
+    ``best_only``: only the first group counts."""
     for group in groups[:1] if best_only else groups:
         found = [each for each in group if _fits(each, candidates, used, bandwidth)]
         if found:
@@ -77,7 +77,7 @@ def _fits(partition: Partition, candidates: Collection[int], used: Collection[in
 
 
 def best_packed(fitting: Sequence[Partition], table: PartitionTable, used: Collection[int], count: int) -> Partition:
-    """The one that leaves most of the larger partitions untouched; the first of equal ones."""
+    """The partition that leaves most of the larger partitions untouched; the first of equal ones."""
     if len(fitting) == 1:
         return fitting[0]
     return max(fitting, key=lambda each: _left_untouched(table, {*used, *each.minors}, count))

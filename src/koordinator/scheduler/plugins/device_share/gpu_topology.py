@@ -1,4 +1,4 @@
-"""Where GPUs are in a machine, as a tree: the node, its NUMA nodes, their PCIe switches."""
+"""The topology of GPUs in a machine, as a tree: the node, its NUMA nodes, their PCIe switches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class GPUScope:
 
 
 def gpu_scopes(gpus: Sequence[DeviceInfo]) -> GPUScope | None:
-    """The tree of these GPUs; None if there are none, or if it is not known of all of them where they are."""
+    """The tree of these GPUs; None if there are none, or if the position of any is unknown."""
     switches: dict[int, dict[str, list[int]]] = {}
     for gpu in gpus:
         if gpu.topology is None or gpu.minor is None:

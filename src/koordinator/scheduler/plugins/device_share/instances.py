@@ -1,4 +1,4 @@
-"""How many devices of each type a pod takes on a node, and what of each."""
+"""How many devices of each type a pod takes on a node, and the amounts of each."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from koordinator.scheduler.plugins.device_share.requests import RESOURCE_OF, WHO
 
 @dataclass(frozen=True, slots=True)
 class Instances:
-    """So many devices of a type, each with these amounts by resource."""
+    """A number of devices of a type, each with these amounts by resource."""
 
     count: int
     amounts: Mapping[str, int]
 
 
 def insufficient(device_type: str, *, unresolvable: bool = False) -> Reason:
-    """Too few devices; ``unresolvable``: whoever leaves the node."""
+    """Too few devices; ``unresolvable``: whichever pods leave the node."""
     return Reason(f"Insufficient {device_type} devices", unresolvable)
 
 
@@ -29,7 +29,7 @@ def instances(
     demand: DeviceDemand, node: NodeDevices, *, leaves_secondary: bool = False
 ) -> dict[str, Instances] | Reason:
     """By type. ``leaves_secondary``: where the node is planned so that secondary devices fit whenever the primary one
-    does, these are left out."""
+    does, these are omitted."""
     found: dict[str, Instances] = {}
     leaves_secondary = leaves_secondary and node.is_well_planned and demand.gpu is not None and not demand.shares_gpu
     for device_type in demand.requests:

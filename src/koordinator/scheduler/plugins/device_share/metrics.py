@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 
 class PlanningGauge(Collector):
-    """``nodes`` gives the names of those of which the Device object says so, when the metric is scraped."""
+    """``nodes`` returns the names of the nodes whose Device object is planned so, at each scrape."""
 
     def __init__(self, nodes: Callable[[], Iterable[str]]) -> None:
         self._nodes = nodes

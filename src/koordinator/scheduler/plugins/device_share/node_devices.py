@@ -1,4 +1,4 @@
-"""The devices of one node: what there is, what is used, and what of that may be allocated to a pod."""
+"""The devices of one node: total, used, and what of that may be allocated to a pod."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _UNUSED: Final[Mapping[str, int]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a pod may have of the devices of a node, beside what is free: the view of one question.
+    """What a pod may have of the devices of a node, beside what is free, during one allocation.
 
-    ``used`` counts what is returned once too often, and does not count what is kept.
+    ``used`` includes what is returned twice, and excludes what is kept.
     """
 
     returned: ByType
     kept: ByType
     required: ByType
-    """If a type is named here, only these devices, and no more of them than this."""
+    """If a type is in it, only these devices may be used, up to these amounts."""
     preferred: Mapping[str, Collection[int]]
     """Minor numbers that come first, by type."""
     numa_nodes: frozenset[int] | None = None
@@ -47,18 +47,18 @@ WHATEVER_IS_FREE: Final = Share({}, {}, {}, {})
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The devices of one type that a pod may have something of."""
+    """The devices of one type that a pod may use."""
 
     total: Minors
-    """Healthy ones alone."""
+    """Of healthy ones only."""
     free: Minors
     used: frozenset[int]
-    """The minors of which somebody has something, whether they are candidates or not."""
+    """The minors of which pods hold something, whether they are candidates or not."""
 
 
 class NodeDevices:
-    """Counted by type, minor number and resource. A device that is not healthy, or that the Device object does not
-    name any more while pods hold it, has nothing in all."""
+    """Counted by type, minor number and resource. A device that is not healthy, or that pods hold although the Device
+    object does not name it any more, has a total of 0."""
 
     def __init__(self) -> None:
         self.infos: dict[str, list[DeviceInfo]] = {}
@@ -67,25 +67,25 @@ class NodeDevices:
         self.functions_used: dict[str, dict[int, Counter[str]]] = {}
         """PCI addresses of virtual functions by type and minor."""
         self.holders: dict[str, tuple[str, DeviceAllocations]] = {}
-        """Pods by uid, with their key."""
+        """By uid of the pod: its key and allocations."""
         self.scopes: GPUScope | None = None
         self.partitions: PartitionTable | None = None
-        """What the Device object says; None if it says nothing."""
+        """From the Device object; None if that has none."""
         self.honors_partitions = False
         self.is_well_planned = False
-        """Secondary devices are such that where the primary one fits, these do."""
+        """Whether secondary devices fit wherever the primary one does."""
         self.is_badly_planned = False
         self.fault = ""
-        """What of the Device object cannot be read."""
+        """The error in the Device object, if it cannot be decoded."""
         self.device: Device | None = None
-        """None before there is one, and when it is gone."""
+        """None before there is one, and when it is deleted."""
         self._shape = b""
-        """All of the Device object that allocation depends on."""
+        """An encoding of all of the Device object that allocation depends on."""
         self._likeness: Hashable = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is known of any device."""
+        """Whether no device is known."""
         return not self.infos and not self.holders
 
     @property
@@ -95,16 +95,16 @@ class NodeDevices:
 
     @property
     def likeness(self) -> Hashable:
-        """Equal for nodes of which pods that request the same get the same. Most nodes of a cluster are alike."""
+        """Equal for nodes on which pods of equal requests get equal devices. Most nodes of a cluster are alike."""
         if self._likeness is None:
             self._likeness = self._shape, str(sorted(self.used.items())), str(sorted(self.functions_used.items()))
         return self._likeness
 
-    # What there is.
+    # Totals.
 
     def set_device(self, device: Device | None) -> None:
-        """The Device object is new or changed; or gone: then its devices are not healthy, and whoever holds some of
-        them goes on holding it."""
+        """Apply a new or changed Device object; None if it is deleted: then its devices count as unhealthy, and pods
+        keep what they hold."""
         self.device, self._likeness = device, None
         self._shape += b"gone"
         if device is None:
@@ -132,14 +132,14 @@ class NodeDevices:
         return bool(self.infos.get(device_type) or self.used.get(device_type))
 
     def healthy(self, device_type: str, hint: Hint = NO_HINT) -> list[int]:
-        """The minors of the devices that the hint selects and that work."""
+        """The minors of the healthy devices that the hint selects."""
         total = self.total.get(device_type, _NOTHING)
         return [
             each.minor for each in self._selected(device_type, hint) if each.minor is not None and total[each.minor]
         ]
 
     def with_ids(self, allocations: DeviceAllocations) -> DeviceAllocations:
-        """The same with what the devices call themselves."""
+        """The allocations with the IDs of the devices."""
         ids = {(each.type, each.minor): each.id for infos in self.infos.values() for each in reversed(infos)}
         return tuple(
             [
@@ -155,7 +155,7 @@ class NodeDevices:
         return tuple(sorted(each for each in found if each >= 0))
 
     def numa_node_of(self, device_type: str, minor: int) -> int | None:
-        """None if it is not known."""
+        """None if unknown."""
         for each in self.infos.get(device_type, ()):
             if each.minor == minor and each.topology is not None and each.topology.node_id >= 0:
                 return each.topology.node_id
@@ -167,17 +167,17 @@ class NodeDevices:
         return sum(1 for each in infos if each.topology is not None and each.topology.node_id in numa_nodes)
 
     def switches(self, device_type: str, minors: Collection[int]) -> frozenset[str]:
-        """The PCIe switches that devices are on, as far as that is known."""
+        """The PCIe switches of the devices, as far as known."""
         return frozenset(
             each.topology.pcie_id
             for each in self.infos.get(device_type, ())
             if each.minor in minors and each.topology is not None
         )
 
-    # What is used.
+    # Usage.
 
     def add(self, uid: str, key: str, allocations: DeviceAllocations) -> None:
-        """The pod holds this from now on."""
+        """Count the pod's allocations."""
         self.holders[uid] = key, allocations
         self._count(allocations, 1)
 
@@ -204,7 +204,7 @@ class NodeDevices:
     # What may be allocated.
 
     def candidates(self, device_type: str, hint: Hint, share: Share) -> Candidates:
-        """The devices that the hint selects, with what of them the pod may have."""
+        """The devices that the hint selects, with the amounts that the pod may use."""
         total, used = self.total.get(device_type, _NOTHING), self.used.get(device_type, {})
         returned, kept = share.returned.get(device_type, _NOTHING), share.kept.get(device_type, _NOTHING)
         required = share.required.get(device_type)
@@ -240,8 +240,8 @@ class NodeDevices:
     def free_function(
         self, device_type: str, minor: int, hint: Hint, designated: Collection[str] | None
     ) -> tuple[int, str] | None:
-        """Minor number and PCI address of the virtual function of a device that comes next; None if none is left that
-        the hint selects. ``designated``: only these addresses."""
+        """Minor number and PCI address of the next virtual function of a device; None if none is left that the hint
+        selects. ``designated``: only these addresses."""
         used = self.functions_used.get(device_type, {}).get(minor, _UNUSED)
         found = [
             (function.bus_id, function.minor)
@@ -281,7 +281,7 @@ def _shape(device: Device) -> bytes:
 
 
 def _partitions(device: Device) -> tuple[PartitionTable | None, str]:
-    """The table of the annotation, or what is wrong with it."""
+    """The table of the annotation, or the error in it."""
     text = device.metadata.annotations.get(GPU_PARTITIONS)
     if not text:
         return None, ""

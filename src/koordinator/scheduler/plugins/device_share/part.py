@@ -1,4 +1,4 @@
-"""What all parts of the plugin work on: the devices of the nodes, what pods want of them, and what they get."""
+"""The state that all parts of the plugin share: the devices of the nodes, the demands of pods, and allocations."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from koordinator.scheduler.plugins.scheduling_hint import hint_of
 
 NAME: Final = "DeviceShare"
 CHANGED: Final = NamedAspect(NAME)
-"""What there is of devices on a node, and who holds it."""
+"""The devices of a node, and the pods that hold them."""
 ISOLATION_MISSING: Final = Reason("GPUIsolationProviderHAMICore not found on the node", unresolvable=True)
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
@@ -62,24 +62,24 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         self.nodes: dict[int, NodeDevices] = {}
-        """By row; those of which anything is known."""
+        """By row; only nodes with known devices."""
         self._changed = view.columns.aspect(CHANGED), view.columns.aspect(TOPOLOGY_HINTS)
         self._scorer = DeviceScorer(args.scoring_strategy)
         self._aligns = not args.disable_device_numa_topology_alignment
         self._unsupported = {(each.vendor, each.model) for each in args.gpu_share_unsupported_models}
         self._config = args.gpu_shared_resource_templates_config
         self._templates: tuple[object, Templates] = None, {}
-        """The ConfigMap, and what is in it."""
+        """The ConfigMap, and its decoded contents."""
         self._types: dict[int, str] = {}
-        """Column -> type of device; "" for what is no device's."""
+        """Column -> type of device; "" for other resources."""
         self._memo = f"{self.name}/demand"
 
     def touch(self, row: int) -> None:
-        """The devices of the row, or who holds them, have changed."""
+        """The devices of the row, or the pods that hold them, have changed."""
         for aspect in self._changed:
             self.view.columns.touch(row, aspect)
 
-    # What pods want.
+    # Demands.
 
     def requested(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
         """The device resources that the pod requests, by name."""
@@ -94,7 +94,8 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         return tuple(sorted(found))
 
     def demand_of(self, pod: PodInfo) -> DeviceDemand | str | None:
-        """What the pod wants of devices; None for nothing, a text if it cannot be had anywhere. Found once a pod."""
+        """The pod's demand for devices; None for none, a text if it cannot be met on any node. Computed once for each
+        pod."""
         if self._memo not in pod.memo:
             pod.memo[self._memo] = self._read(pod)
         found: DeviceDemand | str | None = pod.memo[self._memo]
@@ -110,12 +111,12 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
             return str(error)
 
     def _is_designated(self, pod: PodInfo) -> bool:
-        """Whether another scheduler has chosen the pod's devices."""
+        """Whether another scheduler has designated the pod's devices."""
         hint = hint_of(pod)
         return hint is not None and self.name in hint.extensions
 
     def own_key(self, pod: PodInfo) -> Hashable:
-        """All of the pod that matters here; None if it requests no device."""
+        """All of the pod that matters to this plugin; None if it requests no device."""
         requested = self.requested(pod)
         if not requested:
             return None
@@ -124,7 +125,7 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         return own, ignored, stands_for_a_reservation(pod.pod), is_required_from_reservation(pod.pod)
 
     def templates_for(self, demand: DeviceDemand) -> dict[str, tuple[str, ...]] | None:
-        """The templates that are just what the demand is, by model; None if it need not be one."""
+        """The templates that equal the demand, by model; None if it need not be one."""
         if not demand.shares_gpu or demand.gpu is None:
             return None
         amounts = demand.gpu.amounts
@@ -136,14 +137,14 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
             self._templates = found, templates_of(found)[0]
         return matching_templates(self._templates[1], amounts)
 
-    # What pods get.
+    # Allocation.
 
     def labels(self, row: int) -> Mapping[str, str]:
         node = self.view.columns.nodes[row]
         return node.metadata.labels if node is not None else _NO_LABELS
 
     def refusal_by_labels(self, demand: DeviceDemand, labels: Mapping[str, str]) -> Reason | None:
-        """Why no GPU of the node may be shared by the pod."""
+        """Why the pod may share no GPU of the node; None if it may."""
         if not demand.shares_gpu:
             return None
         if demand.isolation and labels.get(GPU_ISOLATION_PROVIDER) != demand.isolation:
@@ -154,7 +155,7 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         return None
 
     def allocator(self, demand: DeviceDemand, row: int) -> Allocator:
-        """Allocates devices of the row, of which some are known."""
+        """An allocator of the row's devices, of which some are known."""
         labels = self.labels(row)
         model = f"{labels.get(GPU_VENDOR, '')}-{labels.get(GPU_MODEL, '')}"
         return Allocator(demand, self.nodes[row], labels, self._scorer, self.templates_for(demand), model)
@@ -162,8 +163,8 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
     def found(
         self, pod: PodInfo, demand: DeviceDemand, row: int, *, assumed: bool = False
     ) -> DeviceAllocations | Reason:
-        """What the pod gets on a row of which devices are known. ``assumed``: it counts there already, so this is for
-        good."""
+        """The pod's devices on a row with known devices. ``assumed``: the pod counts there already, so this is the
+        final allocation."""
         numa_nodes = self.numa_nodes(pod, row, reserving=assumed)
         chosen = self._taken_over(pod, row)
         if chosen:
@@ -174,8 +175,8 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
     def allocate_of(
         self, demand: DeviceDemand, row: int, share: Share, *, leaves_secondary: bool
     ) -> DeviceAllocations | Reason:
-        """What a pod gets of its share: of the devices that it prefers alone, those of its Reservation, if they will
-        do; wherever these are in the machine."""
+        """A pod's devices from its share: only preferred ones, those of its Reservation, if these suffice, wherever
+        they are in the machine."""
         allocator, total = self.allocator(demand, row), self.nodes[row].total
         if share.preferred and not share.required:
             preferred = {
@@ -188,13 +189,13 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         return allocator.allocate(share, leaves_secondary=leaves_secondary)
 
     def numa_nodes(self, pod: PodInfo, row: int, *, reserving: bool = False) -> frozenset[int] | None:
-        """Those that the pod has to keep to; None for all."""
+        """The NUMA nodes that the pod has to keep to; None for all."""
         if not self._aligns:
             return None
         return of_affinity(self.handle.numa_topology.affinity(pod, row, reserving=reserving))
 
     def share(self, pod: PodInfo, demand: DeviceDemand, row: int, *, assumed: bool = False) -> Share:
-        """What of the row's devices the pod may have, beside what is free: by its Reservation, or by none."""
+        """What the pod may have of the row's devices, beside what is free: by its Reservation, or by none."""
         restored: Restored | None = self.restored(row)
         if restored is not None:
             nominator = self.handle.plugin(ReservationNominator)
@@ -204,11 +205,11 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         return self.share_without_reservation(pod, demand, row)
 
     def share_without_reservation(self, pod: PodInfo, demand: DeviceDemand, row: int) -> Share:
-        """What a pod may have that takes from no Reservation, or a Reservation that takes over no pod."""
+        """The share of a pod that takes from no Reservation, or of a Reservation that takes over no pod."""
         restored: Restored | None = self.restored(row)
         held = self.restored_pre_allocatable(row)
         if held is not None:
-            # Nobody is taken over: all candidates stay.
+            # No pod is taken over: all candidates stay.
             share = share_of_taking_over(restored, held, ())
         else:
             ignores = pod.pod.metadata.labels.get(RESERVATION_IGNORED) == "true"
@@ -216,7 +217,7 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         return replace(share, required=self._designated(demand, row)) if demand.designated else share
 
     def _designated(self, demand: DeviceDemand, row: int) -> ByType:
-        """What another scheduler has chosen, with the memory of GPUs in both units."""
+        """What another scheduler has designated, with the memory of GPUs in both units."""
         total = self.nodes[row].total
         return {
             device_type: {
@@ -227,7 +228,7 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         }
 
     def _taken_over(self, pod: PodInfo, row: int) -> frozenset[str]:
-        """The uids of the pods that the Reservation takes over on the row for which ``pod`` stands."""
+        """The uids of the pods that the Reservation of the reserve pod ``pod`` takes over on the row."""
         if not stands_for_a_reservation(pod.pod):
             return frozenset()
         nominator = self.handle.plugin(ReservationNominator)
@@ -243,7 +244,7 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         *,
         leaves_secondary: bool,
     ) -> DeviceAllocations | Reason:
-        """What a Reservation gets that takes over the pods ``chosen``: their devices, all of them, and maybe more."""
+        """The devices of a Reservation that takes over the pods ``chosen``: all of their devices, and maybe more."""
         held: Mapping[str, ByType] = self.restored_pre_allocatable(row) or {}
         share = replace(share_of_taking_over(self.restored(row), held, chosen), numa_nodes=numa_nodes)
         found = self.allocate_of(demand, row, share, leaves_secondary=leaves_secondary)
@@ -254,7 +255,7 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
 
 
 def is_required_from_reservation(pod: Pod) -> bool:
-    """Whether the pod does without the node's own devices: it has to take from a Reservation, or take over a pod."""
+    """Whether the pod may not use the node's own devices: it has to take from a Reservation, or take over a pod."""
     required = pod.metadata.labels.get(PRE_ALLOCATION_REQUIRED) == "true"
     return required or RESERVATION_AFFINITY in pod.metadata.annotations
 

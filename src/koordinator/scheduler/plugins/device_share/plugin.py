@@ -1,7 +1,8 @@
 """DeviceShare: finds nodes with the devices that a pod requests, and allocates these to it by their minor numbers.
 
-What a node has and who holds it is in ``node_devices``, which devices a pod gets in ``allocator``, what of them it may
-have where Reservations hold some in ``reservations``. Here are PreFilter, Filter and Score, and what is shown of all.
+The devices of a node and the pods that hold them are in ``node_devices``, the selection of a pod's devices in
+``allocator``, the devices that Reservations hold in ``reservations``. This module has PreFilter, Filter and Score, and
+the documents.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from koordinator.scheduler.plugins.device_share.part import CHANGED
 from koordinator.scheduler.services.provider import ServiceProvider
 
 _LABELS: Final = (GPU_VENDOR, GPU_MODEL, GPU_PARTITION_POLICY, GPU_ISOLATION_PROVIDER)
-"""Of nodes."""
+"""Labels of nodes that matter."""
 _READ: Final[tuple[AnyAspect, ...]] = (
     *(Aspect.NODE, CHANGED, RESERVED, TOPOLOGY_HINTS),
     NamedAspect.of_objects(NODE_RESOURCE_TOPOLOGIES),
@@ -78,7 +79,7 @@ class DeviceShare(
         self._reasons: list[Reason] = []
         self._codes: dict[Reason, int] = {}
 
-    # Devices and who holds them.
+    # Events.
 
     def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
         if kind != DEVICES.name or (obj is None and row not in self.nodes):
@@ -115,7 +116,7 @@ class DeviceShare(
         return self._of_rows(pod, rows, lambda row: self.filter_one(pod, state, row))
 
     def _of_rows(self, pod: PodInfo, rows: Rows, of_one: Callable[[int], int]) -> Ints:
-        """``of_one`` of each row, asked once for all rows that are alike to the pod."""
+        """``of_one`` of each row, called once for all rows that are alike for the pod."""
         known: dict[Hashable, int] = {}
         found = np.zeros(rows.shape[0], dtype=np.int64)
         for index, row in enumerate(rows.tolist()):
@@ -129,7 +130,7 @@ class DeviceShare(
         return found
 
     def _likeness(self, pod: PodInfo, row: int) -> Hashable:
-        """Equal for rows that are alike to the pod; None where more than devices and labels matters."""
+        """Equal for rows that are alike for the pod; None where more than devices and labels matters."""
         if self.restored(row) is not None or self.restored_pre_allocatable(row) is not None:
             return None
         admission = self.handle.numa_topology.admit(pod, row)
@@ -147,8 +148,8 @@ class DeviceShare(
         return FEASIBLE if refusal is None else self._code(refusal)
 
     def _is_decided(self, pod: PodInfo, row: int) -> bool:
-        """Whether the NUMA topology manager has admitted the pod, for which devices were looked at, or rejected it,
-        which is another plugin's to say."""
+        """Whether the NUMA topology manager has admitted the pod, for which devices were checked, or has rejected it,
+        which another plugin reports."""
         if not self._aligns:
             return False
         admission = self.handle.numa_topology.admit(pod, row)
@@ -169,7 +170,7 @@ class DeviceShare(
         return object_events(DEVICES, CONFIG_MAPS) | nodes | {EventKind.POD_DELETE}
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """Pods that hold no device leave none, and most pods need no template."""
+        """The release of a pod without devices frees none, and most pods need no template."""
         if event.kind.startswith(f"{CONFIG_MAPS.name}/"):
             demand = self.demand_of(pod)
             return isinstance(demand, DeviceDemand) and self.templates_for(demand) is not None
@@ -196,7 +197,7 @@ class DeviceShare(
     def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
         return default_normalize(raw, feasible, reverse=False)
 
-    # What is shown.
+    # Explanations, services and metrics.
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
         demand: DeviceDemand = state

@@ -1,4 +1,4 @@
-"""What a pod requests of devices: which resources go together, and what that comes to for each device.
+"""The devices that a pod requests: which resources may be combined, and the amounts for each device.
 
 Amounts are whole numbers: percent of a GPU, an RDMA card or an FPGA, bytes of memory. Everything here follows from the
 pod alone; how many devices of a type it takes on a node is in ``instances``.
@@ -52,23 +52,23 @@ _IN_PERCENT: Final = (GPU_PERCENT, FPGA_RESOURCE, RDMA_RESOURCE)
 
 
 class RequestError(KoordinatorError, ValueError):
-    """Device requests that cannot be met on any node; the text is what the pod's owner reads."""
+    """Device requests that cannot be met on any node; the text is shown to the pod's owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class PerGPU:
-    """What a request for GPUs comes to."""
+    """A request for GPUs, divided among the GPUs."""
 
     count: int
     amounts: tuple[tuple[str, int], ...]
-    """Of each GPU, by resource."""
+    """For each GPU, by resource."""
     is_shared: bool
-    """Less than a GPU is requested of each."""
+    """Whether less than a whole GPU is requested of each."""
 
 
 def device_requests(requested: Amounts) -> dict[str, dict[str, int]]:
-    """Type of device -> normalised request, for the sums of a pod's requests; types that it does not request are left
-    out. Raises RequestError."""
+    """Type of device -> normalised request, for the sums of a pod's requests; types that it does not request are
+    omitted. Raises RequestError."""
     found: dict[str, dict[str, int]] = {}
     for device_type in DEVICE_TYPES:
         amounts = {name: amount for name, amount in requested.items() if amount and TYPE_OF.get(name) == device_type}
@@ -106,7 +106,7 @@ def _percentages(amounts: Amounts) -> bool:
 
 
 def _even_shares(amounts: Amounts) -> bool:
-    """Every one of the ``gpu.shared`` GPUs gets the same, and no more than there is of it."""
+    """Each of the ``gpu.shared`` GPUs gets the same, and at most all of it."""
     shares = amounts[GPU_SHARED]
     parts = [amounts.get(name, 0) for name in (GPU_CORE, GPU_MEMORY_RATIO)]
     return all(part % shares == 0 and part // shares <= WHOLE for part in parts)
@@ -143,11 +143,11 @@ _COMBINATIONS: Final[Mapping[frozenset[str], Callable[[Amounts], bool]]] = Mappi
         frozenset({*_NPU_SHARE, HUAWEI_NPU_DVPP}): _one_npu,
     }
 )
-"""What may be requested together of GPUs, RDMA cards and FPGAs, with what has to hold of the amounts."""
+"""The resources of GPUs, RDMA cards and FPGAs that may be requested together, with the condition for their amounts."""
 
 
 def per_gpu(request: Amounts) -> PerGPU:
-    """How many GPUs a normalised request for GPUs is about, and what it takes of each."""
+    """The number of GPUs of a normalised request for GPUs, and the amounts for each."""
     ratio = request.get(GPU_MEMORY_RATIO, 0)
     count = request.get(GPU_SHARED, 0) or (ratio // WHOLE if ratio > WHOLE and ratio % WHOLE == 0 else 1)
     left_out = {GPU_SHARED, GPU_MEMORY} if ratio else {GPU_SHARED}

@@ -2,7 +2,7 @@
 
 A reserve pod holds the devices of its Reservation. Where owners have taken some of them, these count for both. A pod
 that may take from Reservations sees the node without their reserve pods, so what is left of each Reservation looks free
-and has to be kept from whoever does not take from it.
+and has to be kept from pods that do not take from it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from koordinator.scheduler.plugins.device_share.allocation import ByType, Device
 from koordinator.scheduler.plugins.device_share.node_devices import Share
 
 PREFIX = "Reservation(s) "
-"""Of reasons that are about a Reservation and not about the node."""
+"""The prefix of reasons that concern a Reservation and not the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +28,16 @@ class ReservedDevices:
     left: ByType
     """What owners may still take."""
     is_restricted: bool
-    """Of the types that it holds, owners take no other devices."""
+    """Whether owners take no other devices of the types that it holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What is given back on a node. ``matched``: by uid of the Reservation, those with devices alone."""
+    """What is restored on a node. ``matched``: by uid of the Reservation, only those with devices."""
 
     matched: Mapping[str, ReservedDevices]
     twice: ByType
-    """What counts for a Reservation of others and for the pods that have taken it."""
+    """What counts for an unmatched Reservation and for the pods that have taken it."""
 
 
 def reserved_devices(
@@ -50,7 +50,7 @@ def reserved_devices(
 
 
 def share_of_node(restored: Restored | None, *, ignores_reservations: bool) -> Share:
-    """What a pod may have that takes from no Reservation."""
+    """The share of a pod that takes from no Reservation."""
     if restored is None:
         return Share({}, {}, {}, {})
     kept = {} if ignores_reservations else total([each.left for each in restored.matched.values()])
@@ -58,7 +58,7 @@ def share_of_node(restored: Restored | None, *, ignores_reservations: bool) -> S
 
 
 def share_of_reservation(restored: Restored, uid: str) -> Share:
-    """What a pod may have that takes from the Reservation: what is left of that, and of the node."""
+    """The share of a pod that takes from the Reservation: what is left of that, and of the node."""
     own = restored.matched[uid]
     kept = total([each.left for other, each in restored.matched.items() if other != uid])
     required: ByType = {}
@@ -71,21 +71,21 @@ def share_of_reservation(restored: Restored, uid: str) -> Share:
 
 
 def share_of_taking_over(restored: Restored | None, held: Mapping[str, ByType], chosen: Collection[str]) -> Share:
-    """What a Reservation may have that takes over the pods with the uids ``chosen``. ``held`` is what each pod holds
-    that it might take over; the node is seen without all of them."""
+    """The share of a Reservation that takes over the pods with the uids ``chosen``. ``held`` is what each candidate
+    holds; the node is seen without all of them."""
     kept = total([each for uid, each in held.items() if uid not in chosen])
     own = total([held[uid] for uid in chosen if uid in held])
     return Share(restored.twice if restored is not None else {}, kept, {}, minors_of(own))
 
 
 def includes(found: DeviceAllocations, held: ByType) -> bool:
-    """Whether all devices of ``held`` are among what was found."""
+    """Whether all devices of ``held`` are among those of ``found``."""
     there = {(device_type, device.minor) for device_type, devices in found for device in devices}
     return all((device_type, minor) in there for device_type, minors in held.items() for minor in minors)
 
 
 def of_reservation(reason: Reason) -> Reason:
-    """The reason, as one that is about a Reservation."""
+    """The reason, as one that concerns a Reservation."""
     return Reason(PREFIX + reason.text)
 
 
@@ -109,7 +109,7 @@ def total(parts: Sequence[ByType]) -> ByType:
 
 
 def minus(amounts: ByType, taken: ByType) -> ByType:
-    """What is left, never below 0; what nothing is left of is left out."""
+    """What is left, never below 0; empty entries are omitted."""
     found: dict[str, dict[int, dict[str, int]]] = {}
     for device_type, minors in amounts.items():
         for minor, of_minor in minors.items():

@@ -1,4 +1,4 @@
-"""The points about Reservations that hold devices, and the score, which is one of what a pod may have of a node."""
+"""The points about Reservations for devices, and the score, which is that of a pod's share of a node."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class DeviceReservations(ReservationFilterPlugin, ReservationScorePlugin, Device
         return of_reservation(found) if isinstance(found, Reason) else None
 
     def _takes_from(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> DeviceAllocations | Reason | None:
-        """What the pod gets if it takes from the Reservation; None if that is not a matter of devices."""
+        """The pod's devices if it takes from the Reservation; None if devices do not matter for that."""
         restored: Restored | None = self.restored(row)
         demand = self.demand_of(pod)
         if restored is None or reservation.uid not in restored.matched or not isinstance(demand, DeviceDemand):
@@ -74,7 +74,7 @@ class DeviceReservations(ReservationFilterPlugin, ReservationScorePlugin, Device
         return self.allocate_of(demand, row, share, leaves_secondary=True)
 
     def _takes_over(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> DeviceAllocations | Reason | None:
-        """What the Reservation gets if it takes over the pod; None if that is not a matter of devices."""
+        """The Reservation's devices if it takes over the pod; None if devices do not matter for that."""
         stand_in = make_pod_info(reserve_pod(reservation.reservation), self.view.columns.resources)
         demand = self.demand_of(stand_in)
         if pod.uid not in (self.restored_pre_allocatable(row) or {}) or not isinstance(demand, DeviceDemand):

@@ -1,4 +1,4 @@
-"""How full devices and nodes would be with a pod, as a score: the emptier the better, or the fuller."""
+"""Scores how full devices and nodes would be with a pod: emptier is better, or fuller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_ALLOCATED = "MostAllocated"
 
 
 class DeviceScorer:
-    """By the argument ``scoringStrategy``: its type, and the resources with their weights."""
+    """Scores by the argument ``scoringStrategy``: its type, and the resources with their weights."""
 
     def __init__(self, strategy: Any) -> None:
         self._most = strategy.type == MOST_ALLOCATED

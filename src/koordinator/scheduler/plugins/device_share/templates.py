@@ -1,4 +1,4 @@
-"""Templates: models of which shares have to be one of a few sizes, and what these are, as a ConfigMap says."""
+"""Templates: the fixed sizes of GPU shares of some models, defined by a ConfigMap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Templates = dict[str, dict[str, Mapping[str, int]]]
 
 
 def read_templates(config_map: ConfigMap) -> Templates:
-    """What the ConfigMap says. Raises DecodeError or ConfigurationError if it cannot be read."""
+    """Decode the ConfigMap. Raises DecodeError or ConfigurationError."""
     documents = load_documents(config_map.data.get(_KEY, ""), f"ConfigMap {config_map.metadata.key}: {_KEY}")
     if len(documents) > 1:
         raise ConfigurationError(f"ConfigMap {config_map.metadata.key}: {_KEY}", f"{len(documents)} documents", "one")
@@ -29,8 +29,8 @@ def read_templates(config_map: ConfigMap) -> Templates:
 
 
 def matching_templates(templates: Templates, amounts: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-    """``vendor-model`` -> the names of the templates that are just these amounts of a GPU; models without any are left
-    out."""
+    """``vendor-model`` -> the names of the templates that equal these amounts of a GPU; models without any are
+    omitted."""
     wanted = {name: amount for name, amount in amounts.items() if amount}
     found = {
         model: tuple([name for name, each in sorted(of_model.items()) if each == wanted])
@@ -40,7 +40,7 @@ def matching_templates(templates: Templates, amounts: Mapping[str, int]) -> dict
 
 
 def templates_of(config_map: object) -> tuple[Templates, str]:
-    """The templates, and what is wrong with the ConfigMap, which may be missing."""
+    """The templates, and the error in the ConfigMap, which may be missing."""
     if not isinstance(config_map, ConfigMap):
         return {}, ""
     try:

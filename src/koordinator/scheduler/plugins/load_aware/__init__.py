@@ -1,1 +1,1 @@
-"""LoadAwareScheduling: pods stay off nodes whose measured plus expected load is high, and spread by real load."""
+"""LoadAwareScheduling: keeps pods off nodes whose measured plus expected load is high, and spreads pods by load."""

@@ -1,4 +1,4 @@
-"""What the plugin says of a node to people: load against thresholds, and the original's document of assigned pods."""
+"""The plugin's explanations of a node: load against thresholds, and the original's document of assigned pods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KIND_NAMES = {USAGE: "usage", PROD: "prod usage", AGGREGATED: "aggregated usage
 def over_threshold(
     settings: Settings, columns: LoadColumns, kind: int, index: int, row: int, load: int, more: int
 ) -> Lack:
-    """One resource of which ``more`` on top of ``load`` would take the node over its threshold."""
+    """One resource of which ``more`` on top of ``load`` would exceed the node's threshold."""
     name = settings.resources[index]
     whole, bound = columns.limits_of[row][CAPACITY][index], columns.limits_of[row][kind][index]
     would_be = (load + more) * 100 / whole
@@ -64,7 +64,7 @@ def load_facts(
 
 
 def assigned_document(settings: Settings, node: NodeLoad, pods: Mapping[str, PodInfo]) -> dict[str, Any]:
-    """The original's answer about a node: its pods by the time of assignment, and what they add to the report."""
+    """The original's document of a node: its pods by the time of assignment, and what they add to the report."""
     assigned = sorted(node.pods.items(), key=lambda item: item[1].assigned_at)
     document: dict[str, Any] = {
         "pods": [
@@ -86,7 +86,7 @@ def assigned_document(settings: Settings, node: NodeLoad, pods: Mapping[str, Pod
 
 
 def _contributors(node: NodeLoad) -> dict[str, list[str]]:
-    """Which pods make up each sum: those that leave something in it when they are alone."""
+    """The pods that contribute to each sum: those with a share in it."""
     found: dict[str, list[str]] = {"nodeDeltaPods": [], "prodDeltaPods": [], "nodeEstimatedPods": []}
     for pod in sorted(node.pods.values(), key=lambda pod: pod.key):
         share = node.share_of(pod)

@@ -1,9 +1,9 @@
-"""The load of all nodes as columns: what filter and score compare, one row a node.
+"""The load of all nodes as columns, for Filter and Score: one row for each node.
 
-Decisions see only what follows from loads, thresholds and capacity: how much more a pod may add to each resource, and
-how much of it is free. So a pod is compared with one number a resource, on many nodes at once or on one. Most events
-are pods that come and go; these shrink or grow the numbers of their row, and only what they follow from being changed
-has a row computed anew.
+Decisions read only what follows from loads, thresholds and capacity: how much more a pod may add to each resource, and
+how much of it is free. So a pod is compared with one number for each resource, on many nodes at once or on one. Most
+events are pods that come and go; these shrink or grow the numbers of their row, and a row is recomputed only when
+loads, thresholds or capacity themselves change.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _SPARE: Final = 64
 
 
 class Expirations:
-    """One moment a row, in seconds since the epoch."""
+    """One time of expiry for each row, in seconds since the epoch."""
 
     def __init__(self) -> None:
         self._moments: dict[int, float] = {}
         self._queued: dict[int, float] = {}
-        """The moment of the row's entry in the heap, never after the row's own; other entries of the row are void."""
+        """The time of the row's entry in the heap, never after the row's own; other entries of the row are void."""
         self._heap: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
-        """The entries that are held, void ones included."""
+        """The number of entries, void ones included."""
         return len(self._heap)
 
     def set(self, row: int, moment: float) -> None:
-        """The report of ``row`` expires at ``moment``, and not when it did before."""
+        """Set the time at which the report of ``row`` expires, in place of an earlier one."""
         self._moments[row] = moment
         queued = self._queued.get(row)
         if queued is None or moment < queued:
@@ -57,13 +57,13 @@ class Expirations:
                 heapq.heapify(self._heap)
 
     def discard(self, row: int) -> None:
-        """There is nothing to expire on ``row``."""
+        """Remove the expiry of ``row``."""
         self._moments.pop(row, None)
         self._queued.pop(row, None)
 
     @property
     def next(self) -> float | None:
-        """When something may expire next; perhaps too early. None for never."""
+        """When something may expire next, possibly too early. None for never."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float) -> list[int]:
@@ -95,12 +95,12 @@ class Left(NamedTuple):
 
     amounts: list[int]
     taken_by: int | None
-    """The load that takes from it, as an index into Share.loads; None when it stays whatever pods there are."""
+    """The load that reduces it, as an index into Share.loads; None when pods do not change it."""
 
 
 class Remainders(Generic[Number]):
-    """``of`` is indexed by row, sort of pods and resource: most decisions look at a single row, where an array costs
-    more to read than it saves. ``matrix`` has shape (sorts, resources, rows), each number ``factor``-fold."""
+    """``of`` is indexed by row, sort of pods and resource: most decisions read a single row, where an array costs more
+    to read than it saves. ``matrix`` has shape (sorts, resources, rows), each number multiplied by ``factor``."""
 
     def __init__(self, width: int, kind: type[Number], initial: int, factor: int = 1) -> None:
         self._width = width
@@ -111,10 +111,10 @@ class Remainders(Generic[Number]):
         self._columns: list[list[list[NDArray[Number]]]] = []
         """The columns to write to, by sort of pods (or _BOTH) and resource."""
         self._taken: dict[int, list[tuple[list[int], int, int]]] = {}
-        """Row -> what a load takes from: the amounts, the load, the index in ``_columns``."""
+        """Row -> what each load reduces: the amounts, the load, the index in ``_columns``."""
 
     def grow(self, rows: int) -> None:
-        """Make room for ``rows`` in all."""
+        """Grow to ``rows`` in all."""
         known = len(self.of)
         larger = np.full((SORTS, self._width, rows), self._initial * self._factor, dtype=self.matrix.dtype)
         larger[..., :known] = self.matrix
@@ -124,8 +124,8 @@ class Remainders(Generic[Number]):
         self._columns = [one, other, [both + more for both, more in zip(one, other, strict=True)]]
 
     def write(self, row: int, left: Sequence[Left]) -> bool:
-        """What is left for pods of each sort, as computed anew; returns whether that is news. The same object twice
-        stands for what is always the same for both."""
+        """Store the recomputed remainders for pods of each sort; returns whether they have changed. If both are the
+        same object, they are always the same for both sorts."""
         before = self.of[row]
         now = self.of[row] = [each.amounts for each in left]
         self._taken.pop(row, None)
@@ -141,7 +141,7 @@ class Remainders(Generic[Number]):
 
     def take(self, row: int, loads: Sequence[Vector], sign: int) -> bool:
         """The loads of ``row`` have grown by these (``sign`` 1) or shrunk (-1); returns whether that changes anything.
-        For every pod that comes or goes, so it must be quick."""
+        Called for every pod that comes or goes, so it must be quick."""
         changed = False
         factor = self._factor
         for amounts, load, where in self._taken.get(row, ()):
@@ -160,15 +160,15 @@ USAGE: Final = 0
 PROD: Final = 1
 """Pods of the prod class alone."""
 AGGREGATED: Final = 2
-"""Usage aggregated over a window, as the filter wants it."""
+"""Usage aggregated over a window, as configured for Filter."""
 SCORE_AGGREGATED: Final = 3
-"""The same as the score wants it; a load only."""
+"""The same as configured for Score; a load only."""
 CAPACITY: Final = 3
-"""What the node has; a limit only."""
+"""The node's capacity; a limit only."""
 NO_LIMIT: Final = 1 << 62
-"""Room that no pod fills."""
+"""A remainder that no pod exceeds."""
 EXPIRED: Final = -(1 << 62)
-"""The room on a node that takes no pod because its report has expired."""
+"""The remainder on a node that takes no pod because its report has expired."""
 _NOTHING: Final = -(1 << 62)
 _FIRST_ROWS: Final = 64
 Floats = NDArray[np.float64]
@@ -179,13 +179,14 @@ class Load(NamedTuple):
     """One kind of load of a node that has reported."""
 
     amounts: Vector
-    """What was measured, and on top of it what the pods add."""
+    """Measured usage, plus what the pods add."""
     added: int
-    """Which of Share.loads that is."""
+    """The index of the pods' part in Share.loads."""
 
 
 class LoadColumns:
-    """What is written of a node or of its report shows in the remainders once ``conclude`` is called for the row."""
+    """Loads and thresholds of all nodes. Changes of a node or of its report take effect in the remainders once
+    ``conclude`` is called for the row."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -194,37 +195,37 @@ class LoadColumns:
         self.limits_of: list[list[Vector]] = []
         """By row, kind (``USAGE``, ``PROD``, ``AGGREGATED``, ``CAPACITY``) and resource: percentages, and capacity."""
         self._aggregation_of: list[AggregatedKey | None] = []
-        """What of the report the filter compares instead of the usage."""
+        """The aggregation that Filter compares instead of plain usage, by row."""
         self.expired: list[bool] = []
         self.aggregates: Mask = np.zeros(0, dtype=np.bool_)
-        """The filter compares aggregated usage on this node."""
+        """Whether Filter compares aggregated usage on the node."""
         self.limits_prod: Mask = np.zeros(0, dtype=np.bool_)
-        """The filter compares the load of prod pods with thresholds of their own when a prod pod comes."""
+        """Whether Filter compares the load of prod pods with thresholds of their own for an incoming prod pod."""
         self._remaining = Remainders(self._width, np.int64, NO_LIMIT)
         self._free = Remainders(self._width, np.float64, _NOTHING, MAX_NODE_SCORE)
         self.remaining: Ints = self._remaining.matrix
-        """(sorts of pods, resources, rows): the most that a pod may be expected to use here."""
+        """(sorts of pods, resources, rows): the largest expected usage of a pod that passes here."""
         self.remaining_of = self._remaining.of
-        """``room`` by row, sort of pods and resource."""
+        """``remaining`` by row, sort of pods and resource."""
         self.free: Floats = self._free.matrix
-        """(sorts of pods, resources, rows): a hundred times the capacity without the load that the score looks at."""
+        """(sorts of pods, resources, rows): a hundred times the capacity minus the load that Score uses."""
         self.free_of = self._free.of
-        """The same by row, sort of pods and resource, not a hundredfold."""
+        """The same by row, sort of pods and resource, not multiplied."""
         self.capacity: Floats = np.ones((self._width, 0))
         """(resources, rows), at least 1."""
         self.exact = True
-        """Percentages computed from ``free`` and ``capacity`` come out exact when rounded down. They are floats since a
-        division of integers takes several times as long."""
+        """Whether percentages computed from ``free`` and ``capacity`` come out exact when rounded down. They are floats
+        since a division of integers takes several times as long."""
         self.lacks: Mask = np.zeros((self._width, 0), dtype=np.bool_)
         """(resources, rows): the node has nothing of it."""
         scored = SCORE_AGGREGATED if settings.score_aggregation is not None else USAGE
         self._scored = scored, PROD if settings.scores_prod_usage else scored
-        """The kind of load that the score looks at, by sort of pods."""
+        """The kind of load that Score uses, by sort of pods."""
         self.expirations = Expirations()
-        """When reports expire that have not yet."""
+        """The expiry of reports that have not expired."""
 
     def ensure(self, row: int) -> None:
-        """Make room for ``row``."""
+        """Grow the columns for ``row``."""
         if row < self.rows:
             return
         rows = max(_FIRST_ROWS, 2 * self.rows, row + 1)
@@ -243,7 +244,7 @@ class LoadColumns:
         self.rows = rows
 
     def write_node(self, row: int, capacity: Vector, thresholds: Thresholds) -> bool:
-        """The node is new or changed; returns whether that is news here."""
+        """Apply a new or changed node; returns whether that changes anything here."""
         self.ensure(row)
         limits = [thresholds.usage, thresholds.prod, thresholds.aggregated, capacity]
         if self.limits_of[row] == limits and self._aggregation_of[row] == thresholds.aggregation:
@@ -258,7 +259,7 @@ class LoadColumns:
         return True
 
     def write_report_time(self, row: int, since: float | None, now: float) -> None:
-        """From when on the report ages; without a time it has expired already."""
+        """Set the time from which the report ages; without a time it has expired already."""
         self.ensure(row)
         expires = (since or 0.0) + self._settings.expiration_seconds
         self.expired[row] = since is None or expires <= now
@@ -268,38 +269,38 @@ class LoadColumns:
             self.expirations.set(row, expires)
 
     def write_expired(self, row: int, expired: bool) -> bool:
-        """Whether the report counts as expired; returns whether that is news."""
+        """Set whether the report counts as expired; returns whether that has changed."""
         news = self.expired[row] != expired
         self.expired[row] = expired
         return news
 
     def conclude(self, row: int, node: NodeLoad | None) -> bool:
-        """Compute what decisions read anew; returns whether any of it is news."""
+        """Recompute what decisions read; returns whether any of it has changed."""
         self.ensure(row)
         metric = node.metric if node is not None else None
         loads = self.loads(row, node) if node is not None else ()
         compared = self.compared(row, prod=False), self.compared(row, prod=True)
         remaining = [self._remaining_left(row, metric, loads, kind) for kind in dict.fromkeys(compared)]
         free = [self._free_left(row, metric, loads, kind) for kind in dict.fromkeys(self._scored)]
-        # Not cut short: both have to be written.
+        # Not short-circuited: both have to be written.
         news = self._remaining.write(row, (remaining[0], remaining[-1])), self._free.write(row, (free[0], free[-1]))
         return any(news)
 
     def shift(self, row: int, share: Share, sign: int) -> bool:
         """The pods of the node add ``share`` more (``sign`` 1) or less (-1) to its load; returns whether anything that
-        decisions read has changed. Comes to the same as ``conclude``."""
+        decisions read has changed. Equivalent to ``conclude``."""
         remaining = self._remaining.take(row, share.loads, sign)
         return self._free.take(row, share.loads, sign) or remaining
 
     def clear(self, row: int) -> None:
-        """The node is gone."""
+        """Clear the row of a deleted node."""
         self.ensure(row)
         self.expired[row] = False
         self.expirations.discard(row)
         self.conclude(row, None)
 
     def loads(self, row: int, node: NodeLoad) -> Sequence[Load]:
-        """What the node is thought to use, indexed by ``USAGE``, ``PROD``, ``AGGREGATED`` and ``SCORE_AGGREGATED``;
+        """The estimated usage of the node, indexed by ``USAGE``, ``PROD``, ``AGGREGATED`` and ``SCORE_AGGREGATED``;
         empty while it has not reported."""
         metric = node.metric
         if metric is None:
@@ -318,7 +319,7 @@ class LoadColumns:
         return loads
 
     def compared(self, row: int, *, prod: bool) -> int:
-        """The kind of load that the filter looks at when a pod comes that is of the prod class, or is not."""
+        """The kind of load that Filter compares for an incoming pod of the prod class, or of another."""
         limits = self.limits_of[row]
         if prod and any(limits[PROD]):
             return PROD
@@ -345,8 +346,8 @@ class LoadColumns:
 
 @lru_cache(maxsize=1 << 16)
 def largest_load(bound: int, whole: int) -> int:
-    """The largest load that is not above ``bound`` percent of ``whole``, in the original's rounding: half a percent
-    goes up, computed in floating point."""
+    """The largest load that is not above ``bound`` percent of ``whole``, in the original's rounding: half a percent is
+    rounded up, computed in floating point."""
     if bound <= 0 or whole <= 0:
         return NO_LIMIT
     load = whole * (2 * bound + 1) // 200
@@ -358,7 +359,7 @@ def largest_load(bound: int, whole: int) -> int:
 
 
 def _aggregated(metric: Report, key: AggregatedKey) -> Vector | None:
-    """Aggregated usage; with no particular window, plain usage stands in. None when the window asked for is missing:
+    """Aggregated usage; with no particular window, plain usage stands in. None when the requested window is missing:
     then only the estimates are known."""
     usage = metric.aggregated.get(key)
     return metric.usage if usage is None and key[1] == LONGEST_WINDOW else usage

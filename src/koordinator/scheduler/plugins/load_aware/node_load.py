@@ -1,7 +1,7 @@
-"""What is known of one node's load: its last report, the pods assigned to it, and what those add to the report.
+"""The load of one node: its last report, the pods assigned to it, and what those add to the report.
 
 A report lags behind: a pod that was assigned after it, or so shortly before that its usage cannot be in it yet, counts
-with what it is expected to use. (Original: podAssignCache of LoadAwareScheduling.)
+with its expected usage. (Original: podAssignCache of LoadAwareScheduling.)
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class Report:
     """A NodeMetric, as vectors. Times are in seconds since the epoch."""
 
     updated: float
-    """When the node last said when it reported; 0 when it never did."""
+    """The node's own time of the report; 0 when it never reported."""
     expires_from: float | None
-    """What the age of this report is counted from; None when it does not say."""
+    """The time from which the age of this report is counted; None without one."""
     interval: float
     measured: bool
-    """Whether status.nodeMetric is there at all."""
+    """Whether status.nodeMetric is set at all."""
     usage: Vector
     system: Vector
     aggregated: dict[AggregatedKey, Vector]
@@ -45,12 +45,12 @@ class NodeLoad:
     pods: dict[str, AssignedPod] = field(default_factory=dict)
 
     def report(self, metric: Report | None) -> None:
-        """The node has reported, or its NodeMetric is gone."""
+        """Apply the node's report; None if its NodeMetric is deleted."""
         self.metric = metric
 
     def assign(self, uid: str, pod: AssignedPod) -> Share | None:
-        """Count the pod, in the place of what was known of it; returns what the pods add to the load more than before,
-        None for nothing."""
+        """Count the pod, in place of its previous state; returns what the pods add to the load more than before, None
+        for nothing."""
         before = self.pods.get(uid)
         self.pods[uid] = pod
         if self.metric is None or (before is not None and self._count_alike(before, pod)):
@@ -59,12 +59,12 @@ class NodeLoad:
         return share if before is None else share.without(self.share_of(before))
 
     def remove(self, uid: str) -> Share | None:
-        """Count the pod no longer; returns what it has added to the load, None for nothing."""
+        """Stop counting the pod; returns what it has added to the load, None for nothing."""
         pod = self.pods.pop(uid, None)
         return self.share_of(pod) if pod is not None and self.metric is not None else None
 
     def sums(self) -> Share:
-        """What the pods add to the load all together."""
+        """What all pods together add to the load."""
         return total(map(self.share_of, self.pods.values()), self.width)
 
     def share_of(self, pod: AssignedPod) -> Share:
@@ -91,8 +91,8 @@ class NodeLoad:
         return Share(prod_usage, node_delta, prod_delta, estimate)
 
     def _count_alike(self, one: AssignedPod, other: AssignedPod) -> bool:
-        """Whether both add the same. A confirmed binding seldom changes more than the moment."""
-        # Mostly the very same object, which is told many times as fast.
+        """Whether both add the same. A confirmed binding seldom changes more than the time."""
+        # Mostly the very same object, which is compared many times as fast.
         if one.key != other.key or (one.expected is not other.expected and one.expected != other.expected):
             return False
         metric = self.metric
@@ -100,7 +100,8 @@ class NodeLoad:
 
 
 def _is_expected(pod: AssignedPod, metric: Report) -> bool:
-    """Whether the estimate counts although the pod has been measured: its usage cannot be all in the report yet."""
+    """Whether the estimate counts although the pod has been measured: the report cannot contain all of its usage
+    yet."""
     return metric.updated - metric.interval < pod.assigned_at or pod.estimated_until > metric.updated
 
 

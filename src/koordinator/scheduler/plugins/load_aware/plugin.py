@@ -1,4 +1,4 @@
-"""The plugin: events into load columns, thresholds into results, load into scores."""
+"""The plugin: turns events into load columns, and load and thresholds into filter results and scores."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ from koordinator.scheduler.plugins.load_aware.settings import Settings, Threshol
 from koordinator.scheduler.services.provider import Service, ServiceProvider
 
 REPORT_EXPIRED: Final = f"{NODE_METRICS.name}/Expire"
-"""The kind of event that time alone brings about."""
+"""The kind of event caused by time alone."""
 _LONG_AGO: Final = 0.0
 
 
 class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandler, Explainer, ServiceProvider):
-    """Assumed pods reach it as an EventHandler, so that profiles may list it at Reserve or not."""
+    """It is notified of assumed pods as an EventHandler, so that profiles may list it at Reserve or not."""
 
     name = "LoadAwareScheduling"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.LOAD)
@@ -77,7 +77,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandl
         self._nodes: dict[int, NodeLoad] = {}
         self._thresholds: dict[int, Thresholds] = {}
         self._freed: list[int] = []
-        """Rows whose report has expired, so that load is no longer looked at; nobody has been notified yet."""
+        """Rows whose report has expired, so that load is no longer compared; not reported as events yet."""
         # Pods are shared with other profiles, whose plugins may estimate by other factors.
         self._estimates = Estimates(self._settings, f"{self.name}/{id(self)}")
 
@@ -86,7 +86,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandl
     def on_node(self, row: int, node: Node) -> None:
         self._thresholds[row] = self._settings.thresholds_for(node.metadata.annotations.get(keys.USAGE_THRESHOLDS))
         capacity = self._settings.amounts(unamplified_allocatable(node))
-        # Rows that look as before need no new decision.
+        # Rows without relevant changes need not be evaluated again.
         news = self._columns.write_node(row, capacity, self._thresholds[row])
         if news and self._columns.conclude(row, self._nodes.get(row)):
             self.view.columns.touch(row, Aspect.LOAD)
@@ -207,7 +207,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandl
         row = self.view.columns.row_of.get(name)
         return row is None or self.filter_one(pod, self._estimates.of(pod), row) == 0
 
-    # Answers to people.
+    # Explanations and services.
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
         if code == REPORT_IS_EXPIRED:
@@ -239,13 +239,13 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandl
             return {}
         return assigned_document(self._settings, node, self.view.pods_on.get(row, {}))
 
-    # What events and decisions share.
+    # Shared by events and decisions.
 
     def _assigned(self, node: NodeLoad, pod: PodInfo) -> AssignedPod:
         scheduled = became_true(pod.pod, "PodScheduled")
         if scheduled is not None:
             return self._estimates.assigned(pod, scheduled.timestamp())
-        # A pod that was assumed keeps the moment of that until the API says when it was scheduled.
+        # A pod that was assumed keeps the time of that until the API shows when it was scheduled.
         known = node.pods.get(pod.uid)
         return self._estimates.assigned(pod, known.assigned_at if known is not None else self._now())
 

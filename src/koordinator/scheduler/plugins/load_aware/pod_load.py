@@ -1,4 +1,4 @@
-"""What pods add to the load of a node, as measured or as estimated from what they request."""
+"""What pods add to the load of a node, as measured or as estimated from their requests."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def estimate_pod(pod: Pod, factors: Mapping[str, int], priority: PriorityClass) 
     """Expected usage of a pod of class ``priority`` under the names of ``factors`` (percent of what the pod may use, at
     most its limit).
 
-    CPU is in milli-CPU, the rest in whole units. The amounts that a pod of the batch or mid class asks for stand under
-    batch-cpu, mid-memory and so on; the estimate stands under cpu and memory, since that is what nodes run out of.
-    Resources that a class has no name for are left out. (Original: the default estimator of LoadAwareScheduling.)
+    CPU is in milli-CPU, the rest in whole units. The amounts that a pod of the batch or mid class requests are named
+    batch-cpu, mid-memory and so on; the estimate is named cpu and memory, since these are what nodes run out of.
+    Resources that a class has no name for are omitted. (Original: the default estimator of LoadAwareScheduling.)
     """
     requests, limits = pod_requests(pod, resized=False), pod_limits(pod)
     estimate: dict[str, int] = {}
@@ -73,7 +73,8 @@ def unamplified_allocatable(node: Node) -> ResourceList:
 
 
 def scaling_factors(text: str) -> dict[str, int]:
-    """Percent by resource, of a pod's annotation; none below 0, by which a pod would hide from the filter."""
+    """Percent by resource, from a pod's annotation; values below 0, by which a pod would evade the filter, are
+    dropped."""
     try:
         factors = decode(text, dict[str, int])
     except DecodeError:
@@ -82,7 +83,7 @@ def scaling_factors(text: str) -> dict[str, int]:
 
 
 def seconds_or(text: str | None, default: int) -> int:
-    """An annotation's whole seconds, or ``default`` where there is none that is a number of at least 0."""
+    """An annotation's whole seconds, or ``default`` if it is no number of at least 0."""
     if text is None or not _SECONDS.fullmatch(text):
         return default
     seconds = int(text)
@@ -90,7 +91,7 @@ def seconds_or(text: str | None, default: int) -> int:
 
 
 def became_true(pod: Pod, condition_type: str) -> datetime | None:
-    """Since when a condition of the pod holds; None while it does not."""
+    """Since when a condition of the pod is True; None while it is not."""
     for condition in pod.status.conditions:
         if condition.type == condition_type and condition.status == "True":
             return condition.last_transition_time
@@ -98,27 +99,27 @@ def became_true(pod: Pod, condition_type: str) -> datetime | None:
 
 
 def is_of_daemon_set(pod: Pod) -> bool:
-    """Whether a DaemonSet owns the pod, so that it belongs on its node however busy that is."""
+    """Whether a DaemonSet owns the pod, which then belongs on its node however busy that is."""
     return any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
 
 
 OF_NODE: Final = 0
-"""What is to be added to the measured usage of the node."""
+"""Index of what is added to the measured usage of the node."""
 OF_PROD: Final = 1
-"""What pods of the prod class use and are expected to use."""
+"""Index of what pods of the prod class use and are expected to use."""
 OF_ESTIMATES: Final = 2
-"""What all are expected to use, measured or not."""
+"""Index of what all pods are expected to use, measured or not."""
 
 
 class Share(msgspec.Struct, frozen=True, gc=False):
-    """Of one pod, or of all pods of a node together; vectors by resource."""
+    """The load of one pod, or of all pods of a node together; vectors by resource."""
 
     prod_usage: Vector
     node_delta: Vector
     prod_delta: Vector
     estimated: Vector
     loads: tuple[Vector, ...] = ()
-    """The same, as the kinds of load contain it: indexed by OF_NODE, OF_PROD, OF_ESTIMATES."""
+    """The same by kind of load: indexed by OF_NODE, OF_PROD, OF_ESTIMATES."""
 
     def __post_init__(self) -> None:
         prod = added(self.prod_usage, self.prod_delta) if any(self.prod_usage) else self.prod_delta
@@ -135,7 +136,7 @@ class Share(msgspec.Struct, frozen=True, gc=False):
 
 
 def total(shares: Iterable[Share], width: int) -> Share:
-    """Of ``width`` resources."""
+    """The sum of ``shares``, for ``width`` resources."""
     listed = list(shares)
     nothing = (0,) * width
     return Share(
@@ -160,13 +161,13 @@ _NEVER: Final = 0.0
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A pod that is looking for a node."""
+    """A pod that is being scheduled."""
 
     amounts: Vector
-    """What it is expected to use."""
+    """Its expected usage."""
     prod: bool
     share: Share = field(init=False, compare=False)
-    """What it adds to the load of its node until that has measured it: all that it is expected to use."""
+    """What it adds to the load of its node until that has measured it: all of its expected usage."""
 
     def __post_init__(self) -> None:
         nothing = (0,) * len(self.amounts)
@@ -185,7 +186,7 @@ class AssignedPod(msgspec.Struct, frozen=True, gc=False):
 
 
 class Estimates:
-    """``memo_key`` is where a pod keeps what was found out about it."""
+    """Estimates of pods. ``memo_key`` is the key under which results are cached in a pod's memo."""
 
     def __init__(self, settings: Settings, memo_key: str) -> None:
         self._settings = settings
@@ -196,7 +197,7 @@ class Estimates:
         """Whether any estimate may count although the pod has been measured."""
 
     def of(self, pod: PodInfo) -> Incoming:
-        """The pod as one that is looking for a node."""
+        """The estimate of the pod as one that is being scheduled."""
         known: Incoming | None = pod.memo.get(self._memo_key)
         if known is None:
             priority = priority_class_with_default(pod.pod)

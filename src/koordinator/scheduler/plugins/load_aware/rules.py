@@ -1,7 +1,6 @@
-"""What LoadAwareScheduling says of nodes: each rule for one node in plain integers (``code``, ``score``), and the same
-for many nodes, and for many nodes and many kinds of pods, in arrays. tests/scheduler/engine/test_single_rows.py
-compares the three forms.
-"""
+"""The rules of LoadAwareScheduling's Filter and Score: each for one node in plain integers (``code``, ``score``), and
+the same for many nodes, and for many nodes and many kinds of pods, in arrays.
+tests/scheduler/engine/test_single_rows.py compares the three forms."""
 
 from __future__ import annotations
 
@@ -24,13 +23,13 @@ FIRST_RESOURCE: Final = 2
 """Codes from here on: 2 × resource, plus 1 where aggregated usage was compared."""
 _NO_RESOURCE: Final = MAX_NODE_SCORE + 1
 _ZERO: Final = np.zeros(())
-"""Half of the cost of a plain number, which numpy turns into this each time."""
+"""Costs half of a plain number, which numpy converts at each use."""
 Item = TypeVar("Item", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a class of pods is expected to use."""
+    """The expected usage of a class of pods."""
 
     amounts: Vector
     to_rows: Ints
@@ -46,13 +45,13 @@ class Expected:
         return cls(incoming.amounts, to_rows, hundredfold, incoming.prod)
 
     def times(self, number: int) -> Expected:
-        """What so many of these pods are expected to use."""
+        """The expected usage of so many of these pods."""
         amounts = tuple(amount * number for amount in self.amounts)
         return Expected(amounts, self.to_rows * number, self.hundredfold * number, self.prod)
 
 
 class LoadRules:
-    """What LoadAwareScheduling says of nodes."""
+    """The rules of Filter and Score."""
 
     def __init__(self, settings: Settings, columns: LoadColumns) -> None:
         self._settings = settings
@@ -70,7 +69,7 @@ class LoadRules:
         return codes
 
     def _reasons(self, rows: Rows, expected: Expected, short: NDArray[np.bool_]) -> Ints:
-        """Why there is no room on each of ``rows``."""
+        """The reason codes for each of ``rows``, which are over a threshold."""
         columns = self._columns
         aggregated = columns.aggregates[rows]
         if expected.prod:
@@ -99,15 +98,15 @@ class LoadRules:
         return self.scores_of(_at(columns.free[int(expected.prod)], rows) - expected.hundredfold, rows)
 
     def scores_of(self, left: Floats, rows: Rows, kinds: int = 1) -> Ints:
-        """The same from what would be ``left``, a hundredfold, which is used up; of shape (resources, rows × kinds) if
-        that is known for so many kinds of pods."""
+        """The same from what would be ``left``, times a hundred, which is overwritten; of shape (resources, rows ×
+        kinds) if computed for so many kinds of pods."""
         settings = self._settings
         shares = np.maximum(left, _ZERO, out=left)
         shares /= self._for_each(kinds, self._columns.capacity, rows)
         np.floor(shares, out=shares)
         total = self._weights.dot(shares)
         if settings.dominant_weight:
-            # A resource that the node does not have says nothing about its load.
+            # A resource that the node does not have is not part of its load.
             lowest = np.where(self._for_each(kinds, self._columns.lacks, rows), _NO_RESOURCE, shares).min(axis=0)
             total += np.where(lowest == _NO_RESOURCE, 0, lowest) * settings.dominant_weight
         total /= settings.total_weight
@@ -145,7 +144,8 @@ Number = TypeVar("Number", np.int64, np.float64)
 
 
 class BatchLoadFilter(BatchKernel):
-    """Whether there is room is found out for all kinds together, what is lacking for each by itself: mostly nothing."""
+    """Compares thresholds for all kinds together, and determines the reason for each kind separately: mostly there is
+    none."""
 
     def __init__(self, columns: LoadColumns, evaluate: LoadRules, width: int) -> None:
         """``width`` is the number of resources."""
@@ -193,5 +193,5 @@ class BatchLoadScores(BatchKernel):
 
 
 def _by_kind(matrix: NDArray[Number], rows: Rows, prod: NDArray[np.intp]) -> NDArray[Number]:
-    """Of a matrix (sorts, resources, all rows), what holds for each kind: shape (resources, rows, kinds)."""
+    """Of a matrix (sorts, resources, all rows), the values for each kind: shape (resources, rows, kinds)."""
     return matrix.take(rows, axis=2).transpose(1, 2, 0).take(prod, axis=2)

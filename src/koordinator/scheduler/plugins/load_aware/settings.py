@@ -1,4 +1,4 @@
-"""The plugin's arguments in the shape that decisions need: vectors over the resources that it looks at."""
+"""The plugin's arguments as vectors over the resources that it uses."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Settings:
         self.filters_expired: bool = args.filter_expired_node_metrics
         self.passes_expired: bool = args.enable_schedule_when_node_metrics_expired
         self.waits_for_expiry = self.filters_expired and self.passes_expired
-        """Whether a node may begin to pass because its report has become too old."""
+        """Whether a node may begin to pass because its report has expired."""
         self.prod_includes_system: bool = args.prod_usage_include_sys
         self.scores_prod_usage: bool = args.score_according_prod_usage
         self.customizable: bool = args.allow_customize_estimation
@@ -80,19 +80,19 @@ class Settings:
 
     @property
     def scores(self) -> bool:
-        """Whether the arguments leave anything to score by."""
+        """Whether the arguments configure any score."""
         return bool(self.dominant_weight) or any(self.weights)
 
     def vector(self, amounts: Mapping[str, int]) -> Vector:
         return tuple([_bounded(amounts.get(name, 0)) for name in self.resources])
 
     def amounts(self, resources: ResourceList) -> Vector:
-        """CPU in milli-CPU, the rest in whole units; what is not there is zero."""
+        """CPU in milli-CPU, the rest in whole units; missing resources are zero."""
         return tuple([_amount(name, resources.get(name)) for name in self.resources])
 
     def thresholds_for(self, annotation: str | None) -> Thresholds:
-        """Those of the arguments, each group replaced by the node's where its annotation has one. An annotation that
-        cannot be read changes nothing."""
+        """The thresholds of the arguments, each group replaced by the node's where its annotation has one. An
+        annotation that cannot be decoded changes nothing."""
         if not annotation:
             return self.thresholds
         try:

@@ -1,1 +1,1 @@
-"""NodeNUMAResource: CPUs that a pod has for itself, and everything that it requests from the same NUMA nodes."""
+"""NodeNUMAResource: exclusive CPUs for pods, and alignment of all that a pod requests on the same NUMA nodes."""

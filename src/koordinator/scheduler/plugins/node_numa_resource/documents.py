@@ -1,4 +1,4 @@
-"""The annotations that the plugin reads and writes, as they are on the wire."""
+"""The annotations that the plugin reads and writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from koordinator.scheduler.plugins.node_numa_resource.allocation import PodAlloc
 
 
 class ResourceSpec(WireStruct):
-    """``scheduling.koordinator.sh/resource-spec``: how the CPUs of a pod are to lie on cores."""
+    """``scheduling.koordinator.sh/resource-spec``: how the CPUs of a pod are bound."""
 
     required_cpu_bind_policy: str = msgspec.field(default="", name="requiredCPUBindPolicy")
     preferred_cpu_bind_policy: str = msgspec.field(default="", name="preferredCPUBindPolicy")
@@ -28,7 +28,7 @@ class ResourceSpec(WireStruct):
 
 
 class NUMATopologySpec(WireStruct):
-    """``scheduling.koordinator.sh/numa-topology-spec``: how strictly a pod is to be aligned."""
+    """``scheduling.koordinator.sh/numa-topology-spec``: how strictly a pod is aligned."""
 
     numa_topology_policy: str = msgspec.field(default="", name="numaTopologyPolicy")
     single_numa_node_exclusive: str = msgspec.field(default="", name="singleNUMANodeExclusive")
@@ -42,18 +42,18 @@ class NUMANodeResource(WireStruct):
 
 
 class ResourceStatus(WireStruct):
-    """``scheduling.koordinator.sh/resource-status``: what a pod has got."""
+    """``scheduling.koordinator.sh/resource-status``: the allocation of a pod."""
 
     cpuset: str = ""
     numa_node_resources: list[NUMANodeResource] = msgspec.field(default_factory=list, name="numaNodeResources")
 
 
 EXCLUSIVE_POLICIES: Final = {policy.value: policy for policy in ExclusivePolicy}
-"""By name; any other name, ``None`` among them, keeps nothing apart."""
+"""By name; any other name, ``None`` among them, is no exclusive policy."""
 
 
 def allocation_of(annotations: Mapping[str, str]) -> PodAllocation | None:
-    """What a pod with these annotations holds; None for nothing, or where it cannot be read."""
+    """The allocation of a pod with these annotations; None if it has none, or if it cannot be decoded."""
     text = annotations.get(annotation_keys.RESOURCE_STATUS)
     if text is None:
         return None
@@ -65,7 +65,7 @@ def allocation_of(annotations: Mapping[str, str]) -> PodAllocation | None:
         return None
     amounts: dict[int, dict[str, Quantity]] = {}
     for each in status.numa_node_resources:
-        # A NUMA node that is there twice has the sum of both.
+        # A NUMA node that occurs twice has the sum of both.
         of_node = amounts.setdefault(each.node, {})
         for name, amount in each.resources.items():
             known = of_node.get(name)
@@ -77,7 +77,7 @@ def allocation_of(annotations: Mapping[str, str]) -> PodAllocation | None:
 
 
 def status_text(allocation: PodAllocation) -> str:
-    """What the annotation says of an allocation."""
+    """The annotation's value for an allocation."""
     document: dict[str, object] = {}
     if allocation.cpus:
         document["cpuset"] = format_cpu_list(cpus_of(allocation.cpus))
@@ -90,8 +90,8 @@ def status_text(allocation: PodAllocation) -> str:
 
 
 def completed_spec(text: str | None, policy: str, *, required: bool) -> str | None:
-    """The annotation ``resource-spec`` with the bind policy that was applied, so that the agent of the node knows it;
-    None if it says so already."""
+    """The annotation ``resource-spec`` with the bind policy that was applied, so that the node's agent can read it;
+    None if it has it already."""
     spec = decode(text, ResourceSpec) if text is not None else ResourceSpec()
     wanted, preferred = spec.required_cpu_bind_policy, spec.preferred_cpu_bind_policy
     if required and wanted in ("", "Default"):

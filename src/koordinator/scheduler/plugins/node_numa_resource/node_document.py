@@ -1,4 +1,4 @@
-"""What the service of the plugin says of a node: the document of the original (service.go, NodeResponse)."""
+"""The plugin's service document of a node, as the original's (service.go, NodeResponse)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from koordinator.scheduler.plugins.node_numa_resource.allocation import Amounts,
 from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
 
 _ONCE = 1
-"""How many pods a CPU may be given to."""
+"""How many pods may share a CPU."""
 
 
 def node_document(name: str, node: NodeState, pods: Mapping[str, PodInfo]) -> dict[str, Any]:
-    """The node, which has CPUs. ``pods`` are on it, by uid."""
+    """The document of a node that has CPUs. ``pods`` are on it, by uid."""
     capacity = FreeCapacity(node.cpus, node.usable_cpus, node.rules.zones, node.taken)
     zones = node.rules.zones.amounts
     remaining = {numa_node: capacity.left(numa_node) for numa_node in zones}

@@ -1,6 +1,6 @@
-"""What the NodeResourceTopology of a node says, and what the Node itself adds to it.
+"""The topology and the CPU and NUMA policies of a node, from its NodeResourceTopology and its Node object.
 
-An annotation that cannot be read counts as if it were not there.
+An annotation that cannot be decoded counts as missing.
 """
 
 from __future__ import annotations
@@ -75,20 +75,20 @@ class _SystemQoS(WireStruct):
 
 @dataclass(frozen=True, slots=True)
 class NodeTopology:
-    """What the NodeResourceTopology says. ``zones`` are what pods may use of each NUMA node, ascending."""
+    """The content of a NodeResourceTopology. ``zones`` are what pods may use of each NUMA node, ascending."""
 
     cpus: CPUTopology = field(default_factory=partial(CPUTopology, ()))
     reserved: int = 0
-    """CPUs that pods are never bound to."""
+    """The CPUs that pods are never bound to."""
     kubelet: CPUManagerPolicy = field(default_factory=CPUManagerPolicy)
     policy: NUMATopologyPolicy = NUMATopologyPolicy.NONE
     zones: Mapping[int, Mapping[str, Quantity]] = field(default_factory=dict)
     ratios: Mapping[str, float] | None = None
-    """How the zones have been amplified already; None if it does not say."""
+    """The ratios by which the zones are amplified already; None if not given."""
 
 
 def read_topology(document: NodeResourceTopology) -> NodeTopology:
-    """The topology of a node."""
+    """Decode the topology of a node."""
     annotations = document.metadata.annotations
     detail = _read(annotations, annotation_keys.CPU_TOPOLOGY, _CPUDetail)
     cpus = CPUTopology(
@@ -158,26 +158,26 @@ def _read(annotations: Mapping[str, str], key: str, expected: type[T]) -> T | No
 
 @dataclass(frozen=True, slots=True)
 class NodeRules:
-    """How pods are placed on a node, by its labels and annotations and by its topology."""
+    """The CPU and NUMA policies of a node, from its labels and annotations and from its topology."""
 
     bind: BindPolicy = BindPolicy.NONE
-    """Every pod with CPU is bound, as the policy has it."""
+    """Every pod that requests CPU is bound by this policy."""
     numa: NUMATopologyPolicy = NUMATopologyPolicy.NONE
     packs: bool | None = None
-    """Whether NUMA nodes with the least that is free come first; None for what the arguments say."""
+    """Whether NUMA nodes with the least that is free come first; None for the setting of the arguments."""
     cpu_ratio: float | None = 0.0
-    """By what the CPU of the Node has been multiplied; None if its annotation cannot be read."""
+    """The amplification ratio of the Node's CPU; None if its annotation cannot be decoded."""
     zones: Zones = field(default_factory=Zones)
 
     @property
     def is_plain(self) -> bool:
-        """Whether it asks nothing of pods that ask nothing of it."""
+        """Whether it applies no policy to pods without requirements of their own."""
         none = not self.bind and not self.numa
         return none and self.cpu_ratio is not None and self.cpu_ratio <= 1
 
 
 def rules_of(node: Node | None, topology: NodeTopology | None) -> NodeRules:
-    """Of a node; the parts that are not known count as if they said nothing."""
+    """The rules of a node; missing parts count as empty."""
     labels = node.metadata.labels if node is not None else {}
     known = topology or NodeTopology()
     ratios = _ratios(node)
@@ -199,7 +199,7 @@ def _bind_policy(labels: Mapping[str, str], kubelet: CPUManagerPolicy) -> BindPo
 
 
 def _ratios(node: Node | None) -> dict[str, float] | None:
-    """None if they cannot be read."""
+    """None if they cannot be decoded."""
     text = node.metadata.annotations.get(annotation_keys.RESOURCE_AMPLIFICATION_RATIO) if node is not None else None
     if text is None:
         return {}
@@ -211,7 +211,7 @@ def _ratios(node: Node | None) -> dict[str, float] | None:
 
 
 def _amplified_zones(topology: NodeTopology, of_node: Mapping[str, float]) -> Zones:
-    """The zones are amplified as the Node is, unless they have been amplified already."""
+    """The zones amplified as the Node is, unless they are amplified already."""
     ratios = of_node if topology.ratios is None else {}
     amounts: dict[int, dict[str, int]] = {}
     formats: dict[tuple[int, str], Format] = {}

@@ -1,8 +1,8 @@
-"""What Reservations hold on a node, and what a pod gets that may take from them. Pure.
+"""The allocations of Reservations on a node, and the allocation of a pod that may take from them. Pure.
 
 A pod that may take from Reservations sees the node without these; what their owners have taken stays taken. So what is
-left of those that it does not take from is put back: it is for others. To all other pods a Reservation and its owners
-both count, and what the owners have taken of it is to be given back once.
+left of those that it does not take from is counted again, since it is for others. For all other pods a Reservation and
+its owners both count, and what the owners have taken of it is restored once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Reserved:
 
     uid: str
     cpus: int
-    """That nobody has taken of it yet."""
+    """Those that no owner has taken yet."""
     amounts: Amounts
     """The same; negative where owners have more than it holds."""
     exclusive: ExclusivePolicy = ExclusivePolicy.NONE
@@ -44,7 +44,7 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A row as it is seen just now. ``matched`` are gone from it."""
+    """What is restored on a row in its present state. The Reservations ``matched`` are removed from it."""
 
     matched: Mapping[str, Reserved] = field(default_factory=dict)
     """By uid."""
@@ -62,7 +62,7 @@ def held_by(
 
 
 def counted_twice(allocation: PodAllocation, owners: Sequence[PodAllocation]) -> dict[int, dict[str, int]]:
-    """What of an allocation its owners have taken, too."""
+    """The part of an allocation that its owners have taken, too."""
     taken = added(*[owner.amounts for owner in owners])
     return {
         numa_node: {name: min(amount, taken.get(numa_node, {}).get(name, 0)) for name, amount in amounts.items()}
@@ -71,13 +71,13 @@ def counted_twice(allocation: PodAllocation, owners: Sequence[PodAllocation]) ->
 
 
 class Choice:
-    """What a pod may get on a node. ``capacity`` counts all that is taken, and nothing that is reserved. ``mask`` of
-    the methods are the NUMA nodes to keep to, None for any."""
+    """The possible allocations of a pod on a node. ``capacity`` counts all that is taken, and nothing that is reserved.
+    ``mask`` of the methods are the NUMA nodes to keep to, None for any."""
 
     def __init__(
         self, capacity: FreeCapacity, request: Request, restored: Restored, *, needs_reservation: bool = False
     ) -> None:
-        """``needs_reservation``: it takes from a Reservation or not at all."""
+        """``needs_reservation``: the pod must take from a Reservation."""
         self.capacity = capacity
         self.request = request
         self.restored = restored
@@ -93,13 +93,13 @@ class Choice:
         return self.from_node(mask) if found is None else found
 
     def fits(self, mask: int | None, *, ignoring: bool = False) -> bool:
-        """Whether ``from_any`` would give it what it needs."""
+        """Whether ``from_any`` would succeed."""
         if not self.restored.matched:
             return self._allocator("").fits(mask)
         return isinstance(self.from_any(mask, ignoring=ignoring), PodAllocation)
 
     def from_reservations(self, uids: Sequence[str], mask: int | None) -> PodAllocation | tuple[Reason, ...] | None:
-        """From the first of these that has it; None if none has, and the pod may do without."""
+        """From the first of these that suffices; None if none does, and the pod need not use one."""
         reasons: list[Reason] = []
         matched = [self.restored.matched[uid] for uid in sorted(uids) if uid in self.restored.matched]
         for each in matched:
@@ -112,12 +112,12 @@ class Choice:
         return None
 
     def from_node(self, mask: int | None) -> PodAllocation | tuple[Reason, ...]:
-        """From what nobody has reserved."""
+        """From what is not reserved."""
         return self._allocator("").allocate(mask)
 
     @property
     def unreserved(self) -> NumaAllocator:
-        """What it may have of all Reservations and the node together."""
+        """An allocator for all Reservations and the node together."""
         if self._all is None:
             preferred = union(each.cpus for each in self.restored.matched.values())
             self._all = NumaAllocator(replace(self.shared_capacity, preferred=preferred), self.request)
@@ -152,7 +152,7 @@ class Choice:
         return NumaAllocator(limited, self.request).allocate(mask)
 
     def _allocator(self, uid: str) -> NumaAllocator:
-        """Of the free capacity for a pod that takes from this one alone; "" for the node."""
+        """An allocator of the capacity for a pod that takes from this Reservation alone; "" for the node."""
         allocator = self._allocators.get(uid)
         if allocator is None:
             allocator = self._allocators[uid] = NumaAllocator(self._kept_for_others(uid), self.request)

@@ -1,4 +1,5 @@
-"""The rows of nodes that ask something of pods that ask nothing: in arrays, since there may be as many as nodes."""
+"""The rows of nodes that apply a policy to pods without requirements of their own: as arrays, since these may be all
+nodes."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ class SpecialRows:
     def __init__(self) -> None:
         self._rows: set[int] = set()
         self._by_itself: Mask = np.zeros(_FIRST, dtype=np.bool_)
-        """Each of these has to be looked at by itself."""
+        """The rows that have to be evaluated one by one."""
         self._ratios: NDArray[np.float64] = np.zeros(_FIRST)
-        """By what the CPU of others is multiplied; 0 for not at all."""
+        """The CPU amplification ratios of the other rows; 0 for none."""
         self._bound: Ints = np.zeros(_FIRST, dtype=np.int64)
-        """The CPU that pods on those are bound to, in milli-CPU."""
+        """The CPU that pods on those rows are bound to, in milli-CPU."""
 
     def __bool__(self) -> bool:
         return bool(self._rows)
@@ -32,7 +33,7 @@ class SpecialRows:
         return row in self._rows
 
     def note(self, row: int, node: NodeState | None) -> None:
-        """Take note of what the node of the row asks by now; None if it is gone."""
+        """Update the row from the present policies of its node; None if the node is gone."""
         self._fit(row)
         is_special = node is not None and not node.is_plain
         if is_special:
@@ -47,15 +48,15 @@ class SpecialRows:
         self._bound[row] = node.bound_cpus * MILLI if node is not None else 0
 
     def among(self, rows: Rows) -> Rows:
-        """The places of those of ``rows`` that have to be looked at one by one."""
+        """The indices in ``rows`` of those that have to be evaluated one by one."""
         if not self._rows:
             return rows[:0]
         self._fit(int(rows.max(initial=0)))
         return np.flatnonzero(self._by_itself.take(rows))
 
     def short_of_amplified(self, columns: NodeColumns, rows: Rows, cpu: int) -> Mask:
-        """Which of ``rows``, of those that only multiply their CPU, have less than ``cpu`` (milli-CPU) of it left when
-        that of bound pods counts amplified."""
+        """For each of ``rows``, whether amplification is the node's only policy and it has less than ``cpu``
+        (milli-CPU) left when that of bound pods counts amplified."""
         if not self._rows:
             return np.zeros(rows.shape[0], dtype=np.bool_)
         self._fit(int(rows.max(initial=0)))
@@ -76,6 +77,6 @@ class SpecialRows:
 
 
 def _only_multiplies(node: NodeState) -> bool:
-    """Whether all that it asks is that its CPU counts more."""
+    """Whether CPU amplification is the node's only policy."""
     is_known = node.topology is None or bool(node.cpus)
     return is_known and not node.rules.bind and not node.rules.numa and node.rules.cpu_ratio is not None

@@ -1,4 +1,4 @@
-"""How full nodes would be with the pod on them, resource by resource: what the resource scorers start from."""
+"""How full nodes would be with the pod on them, resource by resource: the input of the resource scorers."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from koordinator.scheduler.engine.resource_index import CPU, MEMORY
 from koordinator.scheduler.engine.row_amounts import Floats
 
 CPU_AND_MEMORY: Final = (CPU, MEMORY)
-"""What is scored of most pods; also the columns of ``non_zero_requested``."""
+"""What is scored for most pods; also the columns of ``non_zero_requested``."""
 _OF_EVERY_NODE: Final = ("cpu", "memory", "ephemeral-storage")
-"""What is scored for every pod. Other names without a prefix, such as ``pods``, count for nothing, as upstream."""
+"""What is scored for every pod. Other names without a prefix, such as ``pods``, do not count, as upstream."""
 
 
 class Fill(NamedTuple):
     """Nodes as they would be with the pod on them. Matrices have the shape (resources, rows)."""
 
     requested: Any
-    """Made for who asks: may be used up."""
+    """Made for the caller, who may overwrite it."""
     allocatable: Any
     """To be read only."""
     weights: NDArray[np.float64]
     """One integer for each resource."""
     total_weight: int
     complete: bool
-    """Every node has all the resources, and no amount is so large that percentages computed in floating point might be
-    off: both matrices hold floats. Otherwise they hold integers, and an allocatable of zero leaves the resource out of
-    that row's score."""
+    """Whether every node has all the resources, and no amount is so large that percentages computed in floating point
+    might be off: then both matrices hold floats. Otherwise they hold integers, and an allocatable of zero excludes the
+    resource from that row's score."""
 
 
 Scorer = Callable[[Fill], Ints]
-"""A score for each row."""
+"""Returns a score for each row."""
 
 
 ScorerOfOne = Callable[[Sequence[int], Sequence[int], "Allocation"], int | None]
-"""The same for a single node in plain integers, from what is requested and allocatable there of each resource; None
-where it has no answer of its own."""
+"""Returns the same for a single node in plain integers, from the requested and allocatable amounts there of each
+resource; None if it does not handle the case."""
 
 
 class ResourceWeight(Protocol):
-    """A resource to score, and how much it counts."""
+    """A resource to score, with its weight."""
 
     @property
     def name(self) -> str: ...
@@ -62,7 +62,7 @@ class Allocation:
     columns: tuple[int, ...]
     added: tuple[int, ...]
     with_defaults: bool
-    """Of CPU and memory, requests with defaults count instead of the plain ones."""
+    """Whether requests with defaults count for CPU and memory instead of the plain ones."""
     items: tuple[tuple[int, int, int], ...]
     """``columns`` with ``added`` and their integer weights."""
     added_to_rows: NDArray[np.float64]
@@ -122,8 +122,8 @@ class AllocationScorer:
         return self._scorer(self._fill(allocation, rows))
 
     def score_many(self, like: Allocation, added: Floats, rows: Rows) -> Ints | None:
-        """Scores of shape (rows, kinds) for pods that add ``added`` (2, kinds) to CPU and memory, which is what is
-        scored for ``like``, with the same weights. None where each kind has to be scored by itself."""
+        """Scores of shape (rows, kinds) for pods that add ``added`` (2, kinds) to CPU and memory, which are scored for
+        ``like``, with the same weights. None where each kind has to be scored by itself."""
         columns, kinds = self._columns, added.shape[1]
         amounts = columns.amounts(rows)
         if columns.largest_amount >= EXACT_BELOW or not amounts.have_cpu_and_memory:
@@ -164,20 +164,20 @@ class AllocationScorer:
 
 
 def is_scalar(name: str) -> bool:
-    """Extended resources, huge pages and attachable volumes: what a node has only if it says so."""
+    """Extended resources, huge pages and attachable volumes: those that only some nodes have."""
     return "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
 
 
 class BatchAllocation(BatchKernel):
-    """Kinds of which CPU and memory are scored are done together, others one after the other."""
+    """Scores all kinds for which CPU and memory are scored together, others one after the other."""
 
     def __init__(self, scorer: AllocationScorer) -> None:
         self._scorer = scorer
         self._kinds: list[Allocation] = []
         self._usual: Allocation | None = None
-        """One of those of which CPU and memory are scored: all these have the same weights."""
+        """The allocation of one of the kinds for which CPU and memory are scored: all these have the same weights."""
         self._others: list[int] = []
-        """The places of the rest."""
+        """The slots of the other kinds."""
         self._added = Slots(added=np.zeros((len(CPU_AND_MEMORY), 0)))
 
     def put(self, slot: int, pod: PodInfo, state: Any) -> None:

@@ -30,7 +30,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
 
     def pre_score(self, pod: PodInfo) -> Any:
         allocation = self._scorer.prepare(pod, non_zero=False)
-        # A pod that requests nothing would be drawn to one and the same node again and again.
+        # A pod without requests would be drawn to the same node again and again.
         return allocation if any(allocation.added) else SKIP_SCORE
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
@@ -44,17 +44,17 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
 
 
 def balanced(fill: Fill) -> Ints:
-    """100 × (1 − standard deviation of the used fractions), resources that a node lacks left out, cut to an integer."""
+    """100 × (1 − standard deviation of the used fractions), without resources that a node lacks, rounded down."""
     if fill.complete and fill.requested.shape[0] == 2:
         fractions = np.divide(fill.requested, fill.allocatable, out=fill.requested)
         np.minimum(fractions, 1.0, out=fractions)
-        # Of two fractions half their distance is the deviation.
+        # The deviation of two fractions is half their distance.
         deviation = fractions[0] - fractions[1]
         np.abs(deviation, out=deviation)
         deviation *= 0.5
     else:
         deviation = _deviation_of_some(fill.requested, fill.allocatable)
-    # In place: as many steps, but no array made for each of them.
+    # In place: as many steps, but no array is made for each of them.
     np.subtract(1, deviation, out=deviation)
     deviation *= float(MAX_NODE_SCORE)
     scores: Ints = deviation.astype(np.int64)
@@ -87,7 +87,7 @@ def _deviation(fractions: Any, present: Any, count: Any) -> Any:
     mean = reduce(np.add, fractions) / np.maximum(count, 1)
     squares = np.where(present, (fractions - mean) ** 2, 0.0)
     deviation = np.sqrt(reduce(np.add, squares) / np.maximum(count, 1))
-    # Of two fractions half their distance is the deviation, computed without a root.
+    # The deviation of two fractions is half their distance, computed without a root.
     ordered = np.sort(np.where(present, fractions, np.nan), axis=0)
     if fractions.shape[0] > 2:
         deviation = np.where(count == 2, np.abs(ordered[0] - ordered[1]) / 2, deviation)

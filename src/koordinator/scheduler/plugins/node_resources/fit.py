@@ -1,4 +1,4 @@
-"""NodeResourcesFit: enough of everything that the pod requests, and a score by how full nodes are."""
+"""NodeResourcesFit: filters nodes with enough of everything that the pod requests, and scores how full nodes are."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_WANTED: Final = int(np.iinfo(np.int64).min)
 
 
 class BatchFit(BatchKernel):
-    """Enough or not is found out for all kinds together, what is missing for each by itself: mostly nothing is."""
+    """Checks all kinds together, and determines what is missing for each kind by itself: mostly nothing is."""
 
     def __init__(
         self,
@@ -35,14 +35,14 @@ class BatchFit(BatchKernel):
         wanted: Callable[[Any], tuple[Rows, Ints]],
         code: Callable[[PodInfo, Any, int], int],
     ) -> None:
-        """``wanted`` gives resources and their amounts from the plugin's state; ``code`` says why a row is not good
-        enough."""
+        """``wanted`` returns resources and their amounts from the plugin's state; ``code`` the reason code of an
+        infeasible row."""
         self._columns = columns
         self._wanted_of = wanted
         self._code = code
         self._kinds: list[tuple[PodInfo, Any]] = []
         self._wanted: Ints = np.zeros((0, 0), dtype=np.int64)
-        """(resources, kinds), with room for more."""
+        """(resources, kinds), with spare capacity."""
 
     def put(self, slot: int, pod: PodInfo, state: Any) -> None:
         self._kinds.append((pod, state))
@@ -110,7 +110,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
             for column, amount in sorted(pod.request.amounts.items())
             if column != PODS and not (is_extended(name := resources.name(column)) and self._is_ignored(name))
         }
-        # A pod may ask for more than any node can say that it has.
+        # A pod may request more than a node can report.
         of_each_row = np.array([min(amount, _MOST) for amount in wanted.values()], dtype=np.int64).reshape(-1, 1)
         return PreFilterResult(_Wanted(tuple(wanted.items()), np.array(tuple(wanted), dtype=np.intp), of_each_row))
 
@@ -126,7 +126,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
             if np.count_nonzero(missing):
                 codes[missing] |= 1 << (_FIRST_BIT + index)
                 if column != PODS:
-                    # The number of pods is never what makes a node hopeless.
+                    # The number of pods never makes a node unresolvable.
                     codes[missing & (at(columns.allocatable[:, column], rows) < amount)] |= _UNRESOLVABLE
         return codes
 
@@ -192,7 +192,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
 
 
 def is_extended(name: str) -> bool:
-    """A resource of somebody else's than Kubernetes'; only such ones can be ignored."""
+    """Whether the resource is not one of Kubernetes' own; only such resources can be ignored."""
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 

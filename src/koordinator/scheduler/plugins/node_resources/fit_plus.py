@@ -1,4 +1,4 @@
-"""NodeResourcesFitPlus: packs or spreads resource by resource, as the arguments say for each."""
+"""NodeResourcesFitPlus: packs or spreads pods by each resource, as the arguments configure it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class _Share:
 
     column: int
     added: int
-    """What the pod takes of it."""
+    """What the pod requests of it."""
     weight: int
     packs: bool
     """MostAllocated, else LeastAllocated."""
 
 
 class NodeResourcesFitPlus(ScorePlugin):
-    """Scores by the resources that the pod requests and the arguments name; pods that request none of these are as
-    welcome everywhere. Unlike in NodeResourcesFit a resource that a node lacks counts, with 0."""
+    """Scores by the resources that the pod requests and the arguments name; pods that request none of these score the
+    same everywhere. Unlike in NodeResourcesFit a resource that a node lacks counts, with 0."""
 
     name = "NodeResourcesFitPlus"
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS)

@@ -23,7 +23,7 @@ _MAX_SHAPE_SCORE: Final = 10
 _MAX_UTILIZATION: Final = 100
 _ZERO: Final = np.zeros(())
 _HUNDRED: Final = np.array(float(MAX_NODE_SCORE))
-"""Half of the cost of plain numbers, which numpy turns into these each time."""
+"""Costs half of plain numbers, which numpy converts at each use."""
 
 
 class ShapePoint(Protocol):
@@ -52,7 +52,7 @@ class Strategy(Protocol):
 
 
 def scorer_of_one_for(strategy: Strategy) -> ScorerOfOne | None:
-    """The scorer of a single node, for the default strategy."""
+    """The scorer of a single node, for the default strategy; None for others."""
     return least_allocated_of_one if scorer_for(strategy) is least_allocated else None
 
 
@@ -66,7 +66,7 @@ def scorer_for(strategy: Strategy) -> Scorer:
 
 
 def least_allocated(fill: Fill) -> Ints:
-    """More for emptier nodes; nothing for a resource that would be overcommitted."""
+    """Higher for emptier nodes; 0 for a resource that would be overcommitted."""
     free = np.subtract(fill.allocatable, fill.requested, out=fill.requested)
     return _mean_share(np.maximum(free, _ZERO if fill.complete else 0, out=free), fill)
 
@@ -85,8 +85,8 @@ def least_allocated_of_one(requested: Sequence[int], allocatable: Sequence[int],
 
 
 def mean_share(resources: Iterable[tuple[int, int, int]], *, most: bool) -> int:
-    """0..100 for one node, NUMA node or device of which ``resources`` are (weight, requested, allocatable), as
-    ``most_allocated`` or ``least_allocated`` gives it. A resource of which there is nothing does not count."""
+    """0..100 for one node, NUMA node or device whose ``resources`` are (weight, requested, allocatable), as
+    ``most_allocated`` or ``least_allocated`` computes it. A resource with nothing allocatable does not count."""
     total = weights = 0
     for weight, requested, allocatable in resources:
         if allocatable > 0:
@@ -97,12 +97,12 @@ def mean_share(resources: Iterable[tuple[int, int, int]], *, most: bool) -> int:
 
 
 def most_allocated(fill: Fill) -> Ints:
-    """More for fuller nodes; pods without requests, which count with defaults, may seem to overfill one."""
+    """Higher for fuller nodes; pods without requests, which count with defaults, may seem to overfill one."""
     return _mean_share(np.minimum(fill.requested, fill.allocatable, out=fill.requested), fill)
 
 
 def requested_to_capacity_ratio(shape: Sequence[ShapePoint]) -> Scorer:
-    """A broken line from utilisation to score; resources that score nothing do not count in the mean."""
+    """A broken line from utilisation to score; resources with a score of 0 do not count in the mean."""
     function = broken_line([(point.utilization, point.score * (MAX_NODE_SCORE // _MAX_SHAPE_SCORE)) for point in shape])
 
     def score(fill: Fill) -> Ints:
@@ -118,7 +118,8 @@ def requested_to_capacity_ratio(shape: Sequence[ShapePoint]) -> Scorer:
 
 
 def broken_line(points: Sequence[tuple[int, int]]) -> _Function:
-    """The integer function through ``points`` (sorted by x), constant outside; divisions cut towards zero, as Go's."""
+    """The integer function through ``points`` (sorted by x), constant outside; divisions round towards zero, as
+    Go's."""
     table = np.array([_on_line(points, x) for x in range(_MAX_UTILIZATION + 1)], dtype=np.int64)
     return lambda x: table[np.clip(x, 0, _MAX_UTILIZATION)]
 
@@ -135,12 +136,12 @@ def _on_line(points: Sequence[tuple[int, int]], x: int) -> int:
 
 
 def _mean_share(parts: Any, fill: Fill) -> Ints:
-    """The weighted mean of part × 100 / whole, over the resources that a node has. ``parts`` are used up."""
+    """The weighted mean of part × 100 / whole, over the resources that a node has. ``parts`` are overwritten."""
     if fill.complete:
         parts *= _HUNDRED
         parts /= fill.allocatable
         np.floor(parts, out=parts)
-        # Half of the cost of the operator for few rows.
+        # Costs half of the operator for few rows.
         total = fill.weights.dot(parts)
         total /= fill.total_weight or 1
         mean: Ints = total.astype(np.int64)

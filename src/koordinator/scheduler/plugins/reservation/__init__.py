@@ -1,1 +1,1 @@
-"""Reservation: room on a node that is kept for pods to come."""
+"""Reservation: resources on a node that are kept for future pods."""

@@ -1,4 +1,4 @@
-"""A Reservation that has a node, in the columns of the engine, and what Reservations are to a pod."""
+"""A Reservation that has a node, in columns of the engine, and the Reservations that match a pod."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_CREDIT: Final[tuple[Columns, tuple[int, int]]] = {}, (0, 0)
 
 
 class RestrictedOptions(WireStruct):
-    """The annotation ``reservation-restricted-options``: the resources that are restricted; none: all."""
+    """The annotation ``reservation-restricted-options``: the resources that are restricted; empty for all."""
 
     resources: Sequence[str] = ()
 
@@ -36,26 +36,26 @@ class Booking:
 
     reservation: Reservation
     pod: Pod
-    """The reserve pod, or the operating-mode pod that stands for the Reservation."""
+    """The reserve pod, or the operating-mode pod that represents the Reservation."""
     owners: Owners | None
-    """None: they cannot be read."""
+    """None if they cannot be decoded."""
     allocatable: Columns
     restricted: frozenset[int]
     """The columns of which owners may not take more than is left here; empty unless the policy is Restricted."""
     reserved: Columns
-    """What is kept back inside."""
+    """The part that owners may not use."""
     order: int
     """The label ``reservation-order``; 0 without one."""
     users: dict[str, PodInfo] = field(default_factory=dict)
     """The pods that take from it, by uid, assumed ones included."""
     is_claimed: bool = False
-    """Whether the annotation of an operating-mode pod names somebody who uses it."""
+    """Whether the annotation of an operating-mode pod names a current owner."""
     row: int = -1
-    """Of the node, while the reserve pod counts there."""
+    """The row of the node, while the reserve pod counts there."""
     index_keys: frozenset[Hashable] = frozenset()
-    """Under which it is found for its owners."""
+    """The keys under which it is indexed for its owners."""
     credit: tuple[Columns, tuple[int, int]] = NO_CREDIT
-    """What owners take of it, and is therefore taken off the columns of ``row``."""
+    """What owners take of it, and is therefore subtracted from the columns of ``row``."""
 
     @property
     def name(self) -> str:
@@ -71,7 +71,7 @@ class Booking:
 
     @property
     def is_once(self) -> bool:
-        """Whether its first owner uses it up."""
+        """Whether its first owner uses it up (allocateOnce)."""
         return self.reservation.spec.allocate_once is not False
 
     @property
@@ -82,7 +82,7 @@ class Booking:
 
     @property
     def allocated(self) -> dict[int, int]:
-        """What owners request of what it holds; may be more than that."""
+        """What owners request of its resources; may exceed these."""
         return {
             column: sum(user.request.amounts.get(column, 0) for user in self.users.values())
             for column in self.allocatable
@@ -96,11 +96,11 @@ class Booking:
 
 
 class Awaited(NamedTuple):
-    """What a pod is going to take from once its victims have left the node."""
+    """The Reservation that a pod is going to take from once its victims have left the node."""
 
     node_name: str
     uid: str
-    """Of the Reservation."""
+    """The uid of the Reservation."""
 
 
 class Unmatched(NamedTuple):
@@ -113,10 +113,10 @@ class Unmatched(NamedTuple):
 
 
 class Match(NamedTuple):
-    """What Reservations are to a pod. Pods with equal ones are alike."""
+    """The Reservations that match a pod. Pods with equal matches are treated alike."""
 
     uids: tuple[str, ...] = ()
-    """What it may take from."""
+    """The uids of those that it may take from."""
     unmatched: tuple[Unmatched, ...] = ()
 
     @property
@@ -129,7 +129,7 @@ NO_MATCH: Final = Match()
 
 
 def match_of(owned: Sequence[tuple[Booking, Unmatched | None]]) -> Match:
-    """What Reservations are to a pod that owns these, each with why it is not for the pod."""
+    """The match of a pod that owns these Reservations, each with why it is not available to the pod."""
     there = [(booking.uid, why_not) for booking, why_not in owned if booking.is_open]
     if not there:
         return NO_MATCH
@@ -138,7 +138,8 @@ def match_of(owned: Sequence[tuple[Booking, Unmatched | None]]) -> Match:
 
 
 def booking_of(reservation: Reservation, pod: Pod, resources: ResourceIndex) -> Booking:
-    """Of a Reservation with a node. What of it cannot be read counts as not said; owners that cannot match nobody."""
+    """The booking of a Reservation with a node. Fields that cannot be decoded count as unset; owners that cannot be
+    decoded match no pod."""
     try:
         owners: Owners | None = Owners(reservation.spec.owners)
     except SelectorError:

@@ -1,4 +1,4 @@
-"""What the services show of Reservations: whose they are, who uses them, what is left, which owners wait and why."""
+"""The service documents about Reservations: owners, users, what is left, and which owners wait and why."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import is_available, 
 _WAITING_SHOWN: Final = 10
 
 Refusal = Callable[[Booking, PodInfo], str]
-"""Why an owner does not take from a Reservation as things are; "" if it would."""
+"""Why an owner does not take from a Reservation at present; "" if it would."""
 
 
 def explain_reservation(
     cache: ReservationCache, resources: ResourceIndex, reservation: Reservation, refusal: Refusal
 ) -> dict[str, Any]:
-    """A document for people and programs."""
+    """The explanation of a Reservation as a JSON document."""
     booking = cache.bookings.get(reservation.metadata.uid)
     status, spec = reservation.status, reservation.spec
     waiting = _waiting_owners(cache, reservation)
@@ -58,7 +58,7 @@ def explain_reservation(
 
 
 def _waiting_owners(cache: ReservationCache, reservation: Reservation) -> Sequence[PodInfo]:
-    """The pods without a node that own the Reservation, the most important first."""
+    """The pods without a node that own the Reservation, highest priority first."""
     try:
         owners = Owners(reservation.spec.owners)
     except SelectorError:
@@ -74,7 +74,7 @@ def _without_node(reservation: Reservation) -> str:
 
 
 def _message(reservation: Reservation) -> str:
-    """Why it has no node; of one that has, nothing."""
+    """Why it has no node; "" if it has one."""
     if reservation.status.node_name:
         return ""
     found = (each.message for each in reservation.status.conditions if each.type == SCHEDULED_CONDITION)
@@ -123,10 +123,10 @@ def _key(pod: PodInfo) -> str:
 
 
 def node_reservations(cache: ReservationCache, resources: ResourceIndex, node_name: str) -> dict[str, Any]:
-    """The original's document of the Reservations on a node, the available ones; empty members are left out.
+    """The original's document of the available Reservations on a node; empty members are omitted.
 
-    ``allocatablePorts``, ``allocatedPorts``, ``availableResource`` and ``allocatedResource``, which repeat the lists
-    in the form of a Go type, are not part of it."""
+    ``allocatablePorts``, ``allocatedPorts``, ``availableResource`` and ``allocatedResource``, which repeat the lists in
+    the form of a Go type, are not part of it."""
     there = cache.on_node_named.get(node_name, {})
     bookings = sorted((each for each in there.values() if is_available(each.reservation)), key=lambda each: each.name)
     return {"items": [_item(each, resources) for each in bookings]}

@@ -1,4 +1,4 @@
-"""What in a Reservation cannot be used: sentences for its author that name the field, the value and what is allowed."""
+"""Validation of Reservations: sentences for the author that name the field, the value and what is allowed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ANNOTATIONS: Final[tuple[tuple[str, type[WireStruct]], ...]] = (
 
 
 def faults(reservation: Reservation) -> list[str]:
-    """All of them; empty for a Reservation that is as it should be."""
+    """All errors of a Reservation; empty if it is valid."""
     found = [text] if (text := problem(reservation)) else []
     for index, owner in enumerate(reservation.spec.owners):
         try:

@@ -1,7 +1,9 @@
-"""Whether a pod fits into a Reservation, which draws on its node where the policy lets it. Pure arithmetic on columns.
+"""Checks whether a pod fits into a Reservation, which may use more of its node if the policy allows it. Pure arithmetic
+on columns.
 
-The node has room for the pod by way of one Reservation if what is free on it, with what that Reservation still keeps,
-is enough; what other Reservations keep stays theirs. A Restricted Reservation must have enough by itself, too.
+The pod fits on the node by way of one Reservation if the free capacity of the node, with what that Reservation still
+keeps, is sufficient; what other Reservations keep stays theirs. A Restricted Reservation must be sufficient by itself,
+too.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _TOO_MANY: Final = "Reservation(s) Too many pods"
 
 @dataclass(frozen=True, slots=True)
 class FreeCapacity:
-    """What is free on a node once what the pod may take from is thought gone, and what those still keep."""
+    """The free capacity of a node without the Reservations that the pod may take from, and what those still keep."""
 
     free: Mapping[int, int]
     """By column that the pod requests; may be below 0."""
@@ -42,7 +44,7 @@ class FreeCapacity:
         return (*found, *restricted_reasons(booking, request, resources, detailed=detailed))
 
     def lacking(self, request: Columns, kept: Iterable[Booking], reserved: Columns) -> list[int]:
-        """The columns of which there is not enough when ``kept`` keep what they have; by their names."""
+        """The columns with insufficient capacity when ``kept`` keep what they have; sorted by their names."""
         if not any(request.values()):
             return []
         remaining = [each.remaining for each in kept]
@@ -56,7 +58,7 @@ class FreeCapacity:
 def restricted_reasons(
     booking: Booking, request: Columns, resources: ResourceIndex, *, detailed: bool
 ) -> tuple[Reason, ...]:
-    """Why a Restricted Reservation does not have enough by itself; empty if it has, or is of another policy."""
+    """Why a Restricted Reservation is insufficient by itself; empty if it is sufficient, or has another policy."""
     found: list[Reason] = []
     if PODS in booking.restricted:
         used, capacity = len(booking.users), booking.allocatable[PODS]
@@ -76,12 +78,12 @@ def restricted_reasons(
 
 
 def shares_a_resource(booking: Booking, request: Columns) -> bool:
-    """Whether the pod requests anything that the Reservation holds."""
+    """Whether the pod requests any resource that the Reservation holds."""
     return any(amount and booking.allocatable.get(column) for column, amount in request.items())
 
 
 def has_left(booking: Booking, pod: PodInfo) -> bool:
-    """Whether there is anything left of the Reservation that the pod requests, or a host port that it wants."""
+    """Whether the Reservation has anything left that the pod requests, or a host port of the pod."""
     remaining, reserved = booking.remaining, booking.reserved
     if any(
         amount and remaining.get(column, 0) > reserved.get(column, 0) for column, amount in pod.request.amounts.items()
@@ -92,13 +94,12 @@ def has_left(booking: Booking, pod: PodInfo) -> bool:
 
 
 def outranks_a_user(booking: Booking, pod: PodInfo) -> bool:
-    """Whether somebody less important takes from the Reservation: what that one leaves is the pod's before all
-    others'."""
+    """Whether a pod of lower priority takes from the Reservation: what that pod leaves is for ``pod`` before others."""
     return any(user.priority < pod.priority for user in booking.users.values())
 
 
 def score(booking: Booking, request: Columns) -> int:
-    """How full the Reservation would be, 0..100: the mean over what it holds, as NodeResourcesFit's MostAllocated."""
+    """How full the Reservation would be, 0..100: the mean over its resources, as NodeResourcesFit's MostAllocated."""
     allocated = booking.allocated
     held = [(column, amount) for column, amount in booking.allocatable.items() if amount]
     if not held:

@@ -1,4 +1,4 @@
-"""What becomes of a Reservation: a pure function of the object, its owners, its node and the time.
+"""The life cycle of a Reservation: a pure function of the object, its owners, its node and the time.
 
     Pending ── placed ──► Available ── its first owner, if allocateOnce ──► Succeeded
        │                      │                                                │
@@ -43,8 +43,8 @@ _FALSE: Final = "False"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known around a Reservation. ``owners`` are pods that the API has on its node; ``failure`` is the message
-    of the last attempt to place it, if there has been one since."""
+    """The facts that the status depends on. ``owners`` are pods that the API has on its node; ``failure`` is the
+    message of the last failed attempt to place it, if there has been one since."""
 
     owners: Sequence[Pod] = ()
     has_node: bool = True
@@ -52,7 +52,7 @@ class Facts:
 
 
 def available_status(reservation: Reservation, node_name: str, now: datetime) -> dict[str, Any]:
-    """The status of a Reservation that gets its node. Raises DecodeError for an annotation that cannot be read."""
+    """The status of a Reservation that gets its node. Raises DecodeError for an annotation that cannot be decoded."""
     moment = now.replace(microsecond=0)
     conditions = [
         ReservationCondition(
@@ -69,7 +69,7 @@ def available_status(reservation: Reservation, node_name: str, now: datetime) ->
 
 
 def status_change(reservation: Reservation, facts: Facts, now: datetime) -> dict[str, Any] | None:
-    """What has to be merged into the status; None if it is as it should be."""
+    """The merge patch of the status; None if it is up to date."""
     if is_over(reservation):
         return None
     status = reservation.status
@@ -109,7 +109,7 @@ def is_to_be_deleted(reservation: Reservation, has_node: bool, kept: timedelta, 
 
 
 def _use(reservation: Reservation, owners: Iterable[Pod]) -> dict[str, Any]:
-    """The members about owners that differ from what is written."""
+    """The status fields about owners that differ from the present ones."""
     status = reservation.status
     users = sorted(owners, key=lambda pod: pod.metadata.uid)
     references = [

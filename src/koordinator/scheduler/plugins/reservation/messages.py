@@ -1,6 +1,6 @@
-"""What a pod is told that did not get into any Reservation: how many of those it owns stood in the way of what.
+"""The message for a pod that fits into no Reservation: how many of those that it owns fail for which reason.
 
-The counts and words are those of the original's PostFilter and of its event about reservations."""
+The counts and the wording are those of the original's PostFilter and of its event about reservations."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Owned(NamedTuple):
     """What is counted: the Reservations that a pod owns, or the pods that a Reservation may take over."""
 
     matched: Sequence[str]
-    """The node of each that suits."""
+    """The node of each that matches."""
     unmatched: Sequence[Unmatched]
     by_name: bool = False
-    """Whether those that suit were asked for by name."""
+    """Whether those that match were selected by name."""
 
 
 def summary(owned: Owned, statuses: Sequence[NodeStatus], names: Sequence[str]) -> str:
-    """What is added to the message of a pod. ``names``: those of the rows of ``statuses``."""
+    """The text added to the message of a pod. ``names``: those of the rows of ``statuses``."""
     found: list[str] = []
     if owned.by_name and owned.matched:
         found.append(f"{len(owned.matched)} {_EXACTLY}")
@@ -45,7 +45,7 @@ def summary(owned: Owned, statuses: Sequence[NodeStatus], names: Sequence[str]) 
 
 
 def _for_node_reasons(nodes: Iterable[str], statuses: Sequence[NodeStatus], names: Sequence[str]) -> Counter[str]:
-    """Each of what suits counts for what its node, and not itself, lacks."""
+    """Count each match with the reasons of its node that do not concern the Reservation itself."""
     matched = Counter(nodes)
     counts: Counter[str] = Counter()
     for status in statuses:
@@ -59,7 +59,7 @@ def _for_node_reasons(nodes: Iterable[str], statuses: Sequence[NodeStatus], name
 
 
 def event_note(message: str) -> str:
-    """The note of the event about reservations, made of a pod's whole message; "" if that counts none."""
+    """The note of the event about reservations, extracted from a pod's whole message; "" if that has no such counts."""
     _, found, rest = message.partition(" nodes are available: ")
     if not found:
         return ""
@@ -78,5 +78,5 @@ def _count_of(text: str, prefix: str) -> bool:
 
 
 def _arranged(items: Iterable[str]) -> list[str]:
-    """What names the Reservation exactly first, what is for reasons of nodes last."""
+    """Texts about exact names first, those about nodes last."""
     return sorted(items, key=lambda each: (_FOR_NODE.strip() in each) - (_EXACTLY in each))

@@ -1,6 +1,6 @@
 """The metrics of Reservations.
 
-The gauges are made when they are scraped, so that a Reservation that is gone leaves none behind."""
+The gauges are computed at each scrape, so that a deleted Reservation leaves none behind."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ReservationGauges(Collector):
 
 
 class SelectorIndexMetrics(Collector):
-    """How often the selector index was of use, and how many nodes it left; names, labels and buckets are the
+    """How often the selector index was used, and how many nodes it left; names, labels and buckets are the
     original's."""
 
     def __init__(self) -> None:

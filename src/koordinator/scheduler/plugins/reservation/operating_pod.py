@@ -1,7 +1,8 @@
-"""Operating-mode pods: real pods that, once they are ready on a node, stand there as Reservations for others.
+"""Operating-mode pods: real pods that, once they are ready on a node, serve as Reservations for other pods.
 
-Such a pod is shown as the Reservation that it stands for, so that matching, fitting and counting know of one kind only.
-Its owners are in an annotation, its first owner uses it up, and owners may draw from the node too (policy Aligned).
+Such a pod is converted to the Reservation that it represents, so that matching, fitting and counting handle one kind
+only. Its owners are in an annotation, its first owner uses it up, and owners may use the node's capacity too (policy
+Aligned).
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _RESERVATION_MODE: Final = "Reservation"
 
 
 def is_operating(pod: Pod) -> bool:
-    """Whether the pod stands for a Reservation while it runs."""
+    """Whether the pod is in operating mode."""
     return pod.metadata.labels.get(label_keys.OPERATING_MODE) == _RESERVATION_MODE
 
 
 def operating_reservation(pod: Pod) -> Reservation:
-    """The Reservation that an operating-mode pod stands for; it is available while the pod runs and is ready. One of
-    which the owners cannot be read has none."""
+    """The Reservation that an operating-mode pod represents; it is available while the pod runs and is ready. If the
+    owners cannot be decoded, it has none."""
     status = ReservationStatus(
         phase=AVAILABLE if _is_ready(pod) else PENDING,
         node_name=pod.spec.node_name,
@@ -54,7 +55,7 @@ def operating_reservation(pod: Pod) -> Reservation:
 
 
 def current_owner(pod: Pod) -> ObjectReference | None:
-    """Who uses the pod's resources by the pod's own annotation; None if nobody does, or if it cannot be read."""
+    """The current owner by the pod's own annotation; None if there is none, or if it cannot be decoded."""
     try:
         return _current_owner(pod)
     except DecodeError:
@@ -62,7 +63,7 @@ def current_owner(pod: Pod) -> ObjectReference | None:
 
 
 def operating_faults(pod: Pod) -> list[str]:
-    """What in the pod's annotations cannot be used, for its author; empty if it is as it should be."""
+    """The errors in the pod's annotations, for its author; empty if they are valid."""
     found: list[str] = []
     key = annotation_keys.RESERVATION_OWNERS
     try:

@@ -1,4 +1,4 @@
-"""What all parts of the plugin work on: the cache that profiles share, and the pods that stand for Reservations."""
+"""The state that all parts of the plugin share: the cache of all profiles, and the Reservations of reserve pods."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ class ReservationPart(Plugin):
 
     @cached_property
     def _points(self) -> ReservationPoints:
-        """The other plugins of the profile that have a say about Reservations."""
+        """The other plugins of the profile that implement points about Reservations."""
         return ReservationPoints(self.handle.profile)
 
     def _taking_over(self, pod: PodInfo) -> Booking | None:
-        """What the reserve pod stands for, if that may take over running pods."""
+        """The Reservation of a reserve pod, if it may take over running pods; otherwise None."""
         reservation = self._reservation(pod)
         if reservation is None or not reservation.spec.pre_allocation:
             return None
         return self._cache.pending_booking(reservation, pod.pod)
 
     def _reservation(self, pod: PodInfo) -> Reservation | None:
-        """The Reservation that a reserve pod stands for, if it is there still."""
+        """The Reservation of a reserve pod; None if it is gone."""
         name = pod.pod.metadata.annotations.get(annotation_keys.RESERVATION_NAME, "")
         found = self.view.objects_of(RESERVATIONS).get(name)
         return found if isinstance(found, Reservation) and found.metadata.uid == pod.uid else None

@@ -1,4 +1,4 @@
-"""The reserve pod: what stands for a Reservation in the queue and on its node. No API server has it."""
+"""The reserve pod: represents a Reservation in the queue and on its node. No API server has it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from koordinator.model.pod_requests import pod_requests
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _HIGHEST_PRIORITY: Final = 2**31 - 1
-"""Of a Reservation that says nothing of it: pods do not push it aside."""
+"""Of a Reservation without a priority: pods do not preempt it."""
 _SPEC: Final = "reservation-spec"
-"""In memory only: what of the Reservation's spec counts for its placement is not in the pod's, and reserve pods that
-look alike share what plugins have derived from one of them."""
+"""In memory only: not all of the Reservation's spec that its placement depends on is in the pod's, and reserve pods
+that look alike share what plugins have derived from one of them."""
 _CONTAINER: Final = "__internal_fake_container__"
-"""Stands for all containers of a Reservation that holds something else than its template asks for."""
+"""Replaces all containers of a Reservation that holds something else than its template requests."""
 
 
 class ResourcesAnnotation(WireStruct):
@@ -34,7 +34,7 @@ class ResourcesAnnotation(WireStruct):
 
 
 def problem(reservation: Reservation) -> str:
-    """Why the Reservation cannot be placed, whatever the nodes; "" if it can."""
+    """Why the Reservation cannot be scheduled on any node; "" if it can."""
     spec = reservation.spec
     if spec.template is None:
         return "spec.template is missing: it says what is to be reserved"
@@ -46,7 +46,7 @@ def problem(reservation: Reservation) -> str:
 
 
 def is_over(reservation: Reservation) -> bool:
-    """Whether it has ended, in whatever way."""
+    """Whether it has ended, in any way."""
     return reservation.status.phase in (SUCCEEDED, FAILED)
 
 
@@ -56,7 +56,7 @@ def is_available(reservation: Reservation) -> bool:
 
 
 def scheduler_name(reservation: Reservation) -> str:
-    """The profile that places it."""
+    """The scheduler name of the profile that schedules it."""
     template = reservation.spec.template
     return (template.spec.scheduler_name if template is not None else "") or DEFAULT_SCHEDULER
 
@@ -68,7 +68,7 @@ def pinned_node(reservation: Reservation) -> str:
 
 
 def reserve_pod(reservation: Reservation) -> Pod:
-    """The pod that stands for a Reservation in which there is no ``problem``; on its node, if it has one."""
+    """The reserve pod of a Reservation without a ``problem``; on its node, if it has one."""
     template = reservation.spec.template
     assert template is not None, "a Reservation without a template has a problem"
     own = reservation.metadata
@@ -102,7 +102,7 @@ def reserve_pod(reservation: Reservation) -> Pod:
 
 
 def _status(reservation: Reservation) -> PodStatus:
-    """Since when it has its node, as the API server notes it of a pod."""
+    """The pod status with the time since which it has its node, as the API server sets it."""
     since = [
         each.last_transition_time
         for each in reservation.status.conditions
@@ -118,9 +118,9 @@ def stands_for_a_reservation(pod: Pod) -> bool:
 
 
 def wanted_allocatable(reservation: Reservation) -> dict[str, Quantity]:
-    """What is reserved once the Reservation is placed: what the template requests, or what the annotation
-    ``reservation-resize-allocatable`` puts in place of that. Raises DecodeError for an annotation that cannot be read.
-    """
+    """The resources that the Reservation holds once it is placed: those that the template requests, or those of the
+    annotation ``reservation-resize-allocatable`` instead. Raises DecodeError for an annotation that cannot be
+    decoded."""
     template = reservation.spec.template
     amounts = requested_amounts(Pod(spec=template.spec)) if template is not None else {}
     text = reservation.metadata.annotations.get(annotation_keys.RESERVATION_RESIZE_ALLOCATABLE)
@@ -128,7 +128,7 @@ def wanted_allocatable(reservation: Reservation) -> dict[str, Quantity]:
 
 
 def allocated_annotation(name: str, uid: str) -> str:
-    """The record on a pod of the Reservation that it takes from."""
+    """The record, on a pod, of the Reservation that it takes from."""
     return json.dumps({"name": name, "uid": uid}, separators=(",", ":"))
 
 
@@ -140,7 +140,7 @@ class AllocatedRecord(WireStruct):
 
 
 def allocated_record(pod: Pod) -> AllocatedRecord | None:
-    """The Reservation that the pod takes from by its annotation; None if it has none that can be read."""
+    """The Reservation that the pod takes from by its annotation; None if there is none that can be decoded."""
     text = pod.metadata.annotations.get(annotation_keys.RESERVATION_ALLOCATED)
     if not text:
         return None

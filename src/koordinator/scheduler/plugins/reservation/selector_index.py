@@ -1,8 +1,8 @@
 """The index of Reservations by their labels, for pods that select Reservations by ``reservationSelector``.
 
-The owners of many Reservations may be alike (``app: web``) while their labels tell them apart (``team: a``). The index
-then leaves the few nodes on which a pod has to look. It is off unless ``reservationSelectorIndex`` names whole keys or
-prefixes of keys. A bucket is a whole key with a value, or a prefix. Buckets hold nodes, and of each the Reservations
+Many Reservations may have the same owners (``app: web``) and differ in their labels (``team: a``). The index then
+leaves the few nodes on which a pod has to look. It is off unless ``reservationSelectorIndex`` names whole keys or
+prefixes of keys. A bucket is a whole key with a value, or a prefix. Buckets hold nodes, and for each the Reservations
 there, since a selector with several keys may be met by different Reservations of one node: the smallest bucket is
 taken, and each Reservation on its nodes is matched as without the index.
 
@@ -42,7 +42,7 @@ class SelectorIndex:
         """The node and the buckets of each Reservation, by its uid."""
 
     def set(self, uid: str, node_name: str, labels: Mapping[str, str]) -> None:
-        """The Reservation is on the node; ``labels`` are its own over those of the node."""
+        """Index the Reservation on the node; ``labels`` are its own over those of the node."""
         self.remove(uid)
         exact = {_Bucket(key, value) for key, value in labels.items() if key in self._keys}
         by_prefix = {_Bucket(prefix, None) for prefix in map(self._prefix_of, labels) if prefix}
@@ -53,7 +53,7 @@ class SelectorIndex:
             self._nodes.setdefault(bucket, {}).setdefault(node_name, set()).add(uid)
 
     def remove(self, uid: str) -> None:
-        """The Reservation is on no node any more."""
+        """Remove the Reservation, which is on no node any more."""
         node_name, buckets = self._entries.pop(uid, ("", frozenset[_Bucket]()))
         for bucket in buckets:
             there = self._nodes[bucket]
@@ -65,7 +65,7 @@ class SelectorIndex:
 
     def candidates(self, selector: Mapping[str, str]) -> list[str] | None:
         """The names of the nodes that may have a Reservation with all labels of the selector; None: no label of it is
-        indexed, so that all have to be looked at."""
+        indexed, so that all have to be considered."""
         found: list[Mapping[str, set[str]]] = []
         for key, value in selector.items():
             if key in self._keys:
@@ -78,7 +78,7 @@ class SelectorIndex:
         return names
 
     def document(self, *, detail: bool) -> dict[str, Any]:
-        """What the service shows, in the original's form: how many nodes and Reservations are in each bucket; with
+        """The service's document, in the original's format: how many nodes and Reservations are in each bucket; with
         ``detail`` also which."""
         document: dict[str, Any] = {"enabled": self.is_enabled, "prefixes": list(self._prefixes) or None}
         if self._keys:
