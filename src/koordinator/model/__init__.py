@@ -1,1 +1,1 @@
-"""Decisions that two programs share: pure functions over wire types and integers."""
+"""Algorithms that two programs share: pure functions over wire types and integers."""

@@ -1,7 +1,7 @@
-"""A histogram in which a sample loses half of its weight with every half-life: what usage has been like lately.
+"""A histogram in which a sample loses half of its weight with every half-life: the distribution of recent usage.
 
-The scheme is that of Kubernetes' vertical pod autoscaler, with the buckets, the rounding and the checkpoints of the
-original, so that checkpoints of one can be read by the other.
+The algorithm is that of Kubernetes' vertical pod autoscaler, with the buckets, the rounding and the checkpoints of the
+original, so that each can restore the other's checkpoints.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RATIO: Final = 1.05
 _LARGEST_EXPONENT: Final = 100
 """The weight of a new sample doubles with each half-life since the reference time, up to 2 to this power."""
 _CHECKPOINT_WEIGHT: Final = 10000
-"""What the heaviest bucket has in a checkpoint; others are in proportion."""
+"""The weight of the heaviest bucket in a checkpoint; others are in proportion."""
 _YEAR_ONE: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -62,7 +62,7 @@ MEMORY_BUCKETS: Final = Buckets(first=5.0 * (1 << 20), maximum=float(1 << 41))
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What is kept of a histogram over a restart: weights by bucket, in proportion, and their sum."""
+    """What is stored of a histogram across a restart: weights by bucket, in proportion, and their sum."""
 
     reference: datetime
     weights: Mapping[int, int]
@@ -154,7 +154,8 @@ class DecayingHistogram:
         return Checkpoint(self._reference, weights, self._total)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Add what a checkpoint holds. CheckpointError if it is of other buckets, or its weights are impossible."""
+        """Add the content of a checkpoint. Raises CheckpointError if its buckets differ, or its weights are
+        impossible."""
         if not (math.isfinite(checkpoint.total) and checkpoint.total >= 0):
             raise CheckpointError(f"totalWeight is {checkpoint.total}: a number from 0 on is expected")
         for bucket, weight in checkpoint.weights.items():
@@ -178,7 +179,7 @@ class DecayingHistogram:
         return math.exp2((at - self._reference) / self._half_life)
 
     def _move_reference(self, at: datetime) -> None:
-        """Count weights from a later time on: all of them shrink by the same factor, before they get too large."""
+        """Move the reference time to a later one: all weights shrink by the same factor, before they get too large."""
         # A multiple of the half-life since the year 1, so that the factor is a power of 2, which costs no precision.
         reference = _YEAR_ONE + math.floor((at - _YEAR_ONE) / self._half_life + 0.5) * self._half_life
         exponent = math.floor((self._reference - reference) / self._half_life + 0.5)

@@ -1,7 +1,7 @@
-"""Label selectors compiled once and asked many times (apimachinery, LabelSelectorAsSelector).
+"""Label selectors compiled once and matched many times (apimachinery, LabelSelectorAsSelector).
 
-A selector looks at thousands of pods, so it also tells the labels that a match must have with one exact value: an index
-of pods by label finds the few candidates with it.
+A selector is matched against thousands of pods, so it also returns the labels that a match must have with one exact
+value: an index of pods by label finds the few candidates with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class SelectorError(KoordinatorError, ValueError):
-    """A selector that cannot be used: an unknown operator, or values where none or some are needed."""
+    """An invalid selector: an unknown operator, or values where none are allowed, or none where some are required."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class _Requirement:
 
 @dataclass(frozen=True)
 class CompiledSelector:
-    """Equal and hashable by what it asks for, as far as it is written in the same way."""
+    """Equal and hashable by its requirements, as far as these are written in the same way."""
 
     equalities: frozenset[tuple[str, str]] = frozenset()
     """Labels that must be there with these values."""
@@ -60,22 +60,22 @@ class CompiledSelector:
 
     @property
     def empty(self) -> bool:
-        """Asks for nothing, so that it matches everything."""
+        """Whether it has no requirements, so that it matches everything."""
         return not (self.equalities or self.others or self.nothing)
 
     @cached_property
     def key(self) -> Hashable:
-        """What it asks for, in plain values: equal for equal selectors."""
+        """The requirements in plain values: equal for equal selectors."""
         others = sorted((each.key, each.operator, tuple(sorted(each.values))) for each in self.others)
         return tuple(sorted(self.equalities)), tuple(others), self.nothing
 
     @cached_property
     def required(self) -> Mapping[str, str]:
-        """Labels that every match has with these values; what else is asked, only ``matches`` tells."""
+        """Labels that every match has with these values; only ``matches`` checks the other requirements."""
         return MappingProxyType(dict(sorted(self.equalities)))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels are as the selector wants them."""
+        """Whether the selector matches the labels."""
         if self.nothing:
             return False
         for key, value in self.equalities:
@@ -84,26 +84,26 @@ class CompiledSelector:
         return all(requirement.matches(labels) for requirement in self.others)
 
     def with_labels(self, labels: Mapping[str, str]) -> CompiledSelector:
-        """The same that also asks for ``labels``; what matches nothing stays so."""
+        """The same selector that also requires ``labels``; a selector that matches nothing stays so."""
         if self.nothing or not labels:
             return self
         return CompiledSelector(self.equalities | frozenset(labels.items()), self.others)
 
     def also(self, other: CompiledSelector) -> CompiledSelector:
-        """Asks for what both ask for."""
+        """The conjunction of both selectors."""
         return CompiledSelector(
             self.equalities | other.equalities, self.others | other.others, self.nothing or other.nothing
         )
 
 
 NOTHING: Final = CompiledSelector(nothing=True)
-"""What an absent selector means."""
+"""The selector that an absent one stands for."""
 EVERYTHING: Final = CompiledSelector()
-"""What an empty selector means."""
+"""The selector that an empty one stands for."""
 
 
 def compile_selector(selector: LabelSelector | None) -> CompiledSelector:
-    """An empty selector matches everything, an absent one nothing. Raises SelectorError."""
+    """Compile a selector: an empty one matches everything, an absent one nothing. Raises SelectorError."""
     if selector is None:
         return NOTHING
     equalities = set(selector.match_labels.items())
@@ -123,7 +123,7 @@ def required_labels(selector: LabelSelector | None) -> Mapping[str, str]:
 
 
 def parse_selector(text: str) -> CompiledSelector:
-    """A selector as command lines write it: ``a=b,c!=d,e in (f,g),h notin (i),j,!k``; the empty text matches
+    """Parse a selector in command line syntax: ``a=b,c!=d,e in (f,g),h notin (i),j,!k``; the empty text matches
     everything. Raises SelectorError."""
     expressions = []
     position = 0

@@ -1,4 +1,4 @@
-"""What a NodeMetric asks an agent to report, and how a usage is written; for koordlet and for simulated nodes."""
+"""The collect policy of a NodeMetric, and the format of its usage; for koordlet and for simulated nodes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ DEFAULT_DURATIONS: Final = (timedelta(minutes=5), timedelta(minutes=10), timedel
 LEAST_AGGREGATE_SECONDS: Final = 60
 LEAST_REPORT_SECONDS: Final = 30
 COLD_SHARE: Final = 0.5
-"""A window whose samples span less than this share of it says nothing about the window."""
+"""A window is dropped if its samples span less than this share of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectPolicy:
-    """How a node is to be measured. ``durations`` is None when no percentiles are wanted."""
+    """How a node is measured. ``durations`` is None when no percentiles are requested."""
 
     aggregate_seconds: int = DEFAULT_AGGREGATE_SECONDS
     report_seconds: int = DEFAULT_REPORT_SECONDS
@@ -30,7 +30,7 @@ class CollectPolicy:
 
 
 def collect_policy(spec: NodeMetricSpec) -> CollectPolicy:
-    """The policy of a NodeMetric: what it leaves out has koordlet's defaults, what is too short its least values."""
+    """The policy of a NodeMetric, with koordlet's defaults for missing values and its minimums for too small ones."""
     given = spec.metric_collect_policy
     if given is None:
         return CollectPolicy()
@@ -46,7 +46,7 @@ def collect_policy(spec: NodeMetricSpec) -> CollectPolicy:
 
 
 def resource_map(cores: float, memory: float) -> dict[str, Any]:
-    """A usage on the wire: whole milli-CPU and whole bytes, both cut."""
+    """A usage in the wire format: whole milli-CPU and whole bytes, both rounded down."""
     return {
         "resources": {
             "cpu": str(Quantity.from_milli(int(cores * 1000))),

@@ -1,9 +1,9 @@
-"""What a pod asks for: the sums over its containers by which nodes are filled.
+"""The requests and limits of a pod: the sums over its containers that are counted on nodes.
 
 The rules are those of k8s.io/component-helpers/resource (PodRequests, PodLimits): containers add up; init containers
 run one after the other, beside the sidecars started before them, so the pod needs the larger of the two phases; amounts
-for the whole pod replace those of its containers; overhead comes on top. A container that is being resized counts with
-the largest of what it asks for, what the node has granted and what it runs with.
+for the whole pod replace those of its containers; overhead is added. A container that is being resized counts with the
+largest of its request, what the node has allocated and what it runs with.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _AmountsOf = Callable[[Container, bool], Amounts]
 _NANO: Final = 10**9
 MOST: Final = 2**56
 """The largest amount that counts. A hundred times this, and the sum over the pods of a node, stay within 64 bits, so
-that no absurd amount in an object can wrap a sum around."""
+that no absurd amount in an object can overflow a sum."""
 NON_ZERO_DEFAULTS: Final[Mapping[str, int]] = {"cpu": 100 * 10**6, "memory": 200 * 2**20 * _NANO}
-"""What a container that requests no CPU or memory is scored with: 100 milli-CPU, 200 MiB."""
+"""The scored requests of a container that requests no CPU or memory: 100 milli-CPU, 200 MiB."""
 
 
 def pod_requests(pod: Pod, missing: Mapping[str, int] | None = None, *, resized: bool = True) -> Amounts:
-    """Requests of the whole pod. ``missing``: amounts for containers that do not name the resource at all.
-    ``resized``: count what containers have been granted or run with, not only what the spec asks for."""
+    """Requests of the whole pod. ``missing``: amounts for containers that do not request the resource at all.
+    ``resized``: count what containers have been allocated or run with, not only what the spec requests."""
     if not missing and _is_plain(pod) and not (resized and _is_resized(pod)):
         return _sums([container.resources.requests for container in pod.spec.containers])
     statuses = _statuses(pod) if resized else {}
@@ -54,7 +54,7 @@ def pod_requests(pod: Pod, missing: Mapping[str, int] | None = None, *, resized:
 
 
 def pod_limits(pod: Pod) -> Amounts:
-    """Limits of the whole pod; overhead counts only for what is limited anyway."""
+    """Limits of the whole pod; overhead counts only for resources with a limit."""
     if _is_plain(pod):
         return _sums([container.resources.limits for container in pod.spec.containers])
     total = _aggregate(pod, lambda container, _: _nanos(container.resources.limits))
@@ -67,8 +67,8 @@ def pod_limits(pod: Pod) -> Amounts:
 
 
 def non_zero_requests(pod: Pod) -> Amounts:
-    """Requests with ``NON_ZERO_DEFAULTS`` for what containers leave out. Where amounts are given for the whole pod,
-    only for what nobody names at all."""
+    """Requests with ``NON_ZERO_DEFAULTS`` for resources that containers do not request. Where amounts are given for the
+    whole pod, only for resources that neither requests."""
     whole = pod.spec.resources.requests if pod.spec.resources is not None else {}
     if not _pod_level(whole):
         return pod_requests(pod, NON_ZERO_DEFAULTS)
@@ -77,13 +77,13 @@ def non_zero_requests(pod: Pod) -> Amounts:
 
 
 def canonical(name: str, nanos: int) -> int:
-    """An exact amount in the unit that is counted in (milli-CPU, else whole units), rounded up, at most ``MOST``."""
+    """An exact amount in the unit of its column (milli-CPU, else whole units), rounded up, at most ``MOST``."""
     return min(-(-nanos // (10**6 if name == "cpu" else _NANO)), MOST)
 
 
 def _is_plain(pod: Pod) -> bool:
-    """Whether nothing but containers counts, so that they need only be summed up: true for most pods, of which there
-    are many."""
+    """Whether only containers count, so that they can simply be summed up: true for most pods, of which there are
+    many."""
     spec = pod.spec
     return not spec.init_containers and spec.resources is None and not spec.overhead
 
@@ -93,11 +93,11 @@ def _is_resized(pod: Pod) -> bool:
     status = pod.status
     if not status.container_statuses:
         return bool(status.init_container_statuses)
-    asked = {container.name: container.resources.requests for container in pod.spec.containers}
+    requested = {container.name: container.resources.requests for container in pod.spec.containers}
     for each in status.container_statuses:
-        if each.resources is None or each.name not in asked:
+        if each.resources is None or each.name not in requested:
             continue
-        amounts = asked[each.name]
+        amounts = requested[each.name]
         if each.resources.requests != amounts or (each.allocated_resources and each.allocated_resources != amounts):
             return True
     return bool(status.init_container_statuses)
@@ -141,7 +141,7 @@ def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
 
 
 def is_resize_infeasible(pod: Pod) -> bool:
-    """As upstream tells it: by the reason of the condition alone, whatever its status says."""
+    """As upstream decides it: by the reason of the condition alone, whatever its status is."""
     for condition in pod.status.conditions:
         if condition.type == "PodResizePending":
             return condition.reason == "Infeasible"

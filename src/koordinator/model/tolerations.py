@@ -1,4 +1,4 @@
-"""Whether tolerations cover a taint (k8s.io/component-helpers, ToleratesTaint)."""
+"""Whether tolerations match a taint (k8s.io/component-helpers, ToleratesTaint)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
-    """Whether any of ``tolerations`` covers ``taint``."""
+    """Whether any of ``tolerations`` matches ``taint``."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
 def taint_text(taint: Taint) -> str:
-    """As kubectl writes it: ``key=value:effect``."""
+    """The taint in kubectl's format: ``key=value:effect``."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

@@ -1,8 +1,8 @@
-"""How objects look to scheduling and descheduling, where that differs from what the API has. Nothing here is ever
-written back.
+"""Transforms objects for scheduling and descheduling where these must see something else than the API has. Nothing here
+is ever written back.
 
-Names of resources that went out of use are read as their successors, room that a node's annotation reserves is not
-offered, and a label may name another scheduler than the pod's spec does.
+Deprecated resource names are replaced by their successors, capacity that a node's annotation reserves is subtracted,
+and a label may override the scheduler name in the pod's spec.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _renamed(container: Container) -> Container:
 
 
 def _trimmed(allocatable: Mapping[str, Quantity], text: str) -> Mapping[str, Quantity]:
-    """Less what the annotation reserves; unreadable annotations reserve nothing."""
+    """``allocatable`` minus what the annotation reserves; annotations that cannot be decoded reserve nothing."""
     try:
         reservation = decode(text, NodeReservation)
         reserved = dict(reservation.resources)

@@ -1,4 +1,4 @@
-"""What koord-manager's webhook makes of a new pod, by its own handler, called in this process."""
+"""Admission of new pods by koord-manager's own webhook handler, called in this process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from koordinator.manager.webhook.admission import AdmissionRequest
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler
 
 _MEAN_DRAW: Final = 0
-"""A profile with a probability draws a number from 0 to 99 for each pod; here it always applies, if it ever does."""
+"""A profile with a probability draws a number from 0 to 99 for each pod; here a profile applies unless its probability
+is 0."""
 
 
 class ManagerAdmission(NoWebhooks):
@@ -46,12 +47,12 @@ class ManagerAdmission(NoWebhooks):
         if response.changed is not None:
             obj.clear()
             obj.update(response.changed)
-            # As the real server does after a change: the profile may have named another priority class.
+            # As the API server does after a mutation: the profile may have set another priority class.
             target.resource.strategy.admit(obj, attributes.context)
 
 
 class _NoTrees:
-    """Quota trees are only asked for where the gate MultiQuotaTree is on, which it is not by default."""
+    """Quota trees are only looked up where the gate MultiQuotaTree is on, which it is not by default."""
 
     def tree_of(self, quota: str, namespace: str) -> str:
         return ""
@@ -61,7 +62,7 @@ class _NoTrees:
 
 
 class _StoredCluster:
-    """Implements ``ColocationCluster``: what is stored now; an object that has not changed stays the same one."""
+    """Implements ``ColocationCluster`` over the present store; an object that has not changed stays the same one."""
 
     def __init__(self, storage: Storage, registry: Registry) -> None:
         self._storage = storage
@@ -91,7 +92,7 @@ class _StoredCluster:
         return resource
 
     def _typed(self, kind: Kind[Any], stored: Stored) -> Any:
-        """None for one that cannot be read, which koord-manager passes over as well."""
+        """None for an object that cannot be decoded, which koord-manager skips as well."""
         known = self._known.get(stored.key)
         if known is None or known[0] != stored.revision:
             try:

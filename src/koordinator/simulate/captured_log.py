@@ -1,4 +1,4 @@
-"""What the programs log while they are simulated: a part of the result, not lines between those of the command."""
+"""Captures what the programs log while they are simulated: it is a part of the result, not of the command's output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def captured_log() -> Iterator[dict[str, None]]:
-    """Warnings and errors of all programs, each once, as the keys of what is yielded; they go nowhere else."""
+    """Yields a dict whose keys are the warnings and errors of all programs, each once; they are not logged
+    elsewhere."""
     lines: dict[str, None] = {}
     logger, handler = logging.getLogger(_LOGGER), _Lines(lines)
     before = logger.propagate

@@ -1,4 +1,4 @@
-"""What is asked: changes of a cluster, each of which is made as the people and programs would make it that do so."""
+"""The interface of changes of a cluster, each of which is made as users and programs make it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from koordinator.simulate.simulated_cluster import SimulatedCluster
 
 
 class ChangeError(KoordinatorError):
-    """A change that cannot be made on this snapshot; the text names the object and what is wrong."""
+    """A change that cannot be made on this snapshot; the text names the object and the error."""
 
 
 @dataclass(slots=True)
 class Remarks:
-    """What there is to say of how a change was made."""
+    """The record of how a change was made."""
 
     done: str = ""
     """What was done, as a sentence without its full stop: ``node a is drained``."""
@@ -32,4 +32,4 @@ class Change(ABC):
 
     @abstractmethod
     async def apply(self, cluster: SimulatedCluster, remarks: Remarks) -> None:
-        """Raises ChangeError, and ApiError for what an API server would refuse."""
+        """Make the change. Raises ChangeError, and ApiError for what an API server would refuse."""

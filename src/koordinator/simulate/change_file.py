@@ -1,4 +1,4 @@
-"""A file of changes: YAML, one list, each entry one change; mistakes are told with the field, the value and what is
+"""Reads a file of changes: YAML, one list, each entry one change. Errors name the field, the value and what is
 allowed."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from koordinator.simulate.reconfiguration import Reconfigure
 from koordinator.simulate.workloads import parse_workload
 
 ReadObjects = Callable[[Sequence[str]], list[Document]]
-"""From the paths of files to the objects in them. Raises ConfigurationError."""
+"""Returns the objects in the files with these paths. Raises ConfigurationError."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
 
 
 def read_changes(text: str, source: str, folder: Path, namespace: str, read_objects: ReadObjects) -> list[Change]:
-    """The changes of a file. Paths in it start at ``folder``. Raises ConfigurationError and ChangeError."""
+    """The changes of a file. Relative paths in it start at ``folder``. Raises ConfigurationError and ChangeError."""
     document = load_document(text, source, "mapping with the list changes")
     unknown = [name for name in document if name != "changes"]
     if unknown:

@@ -1,4 +1,4 @@
-"""Another colocation configuration: what batch and mid capacity koord-manager would give each node, by its own plan."""
+"""Changes the colocation configuration: the batch and mid capacity of each node by koord-manager's own plan."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Planned:
 
 
 class NodePlanner:
-    """koord-manager's plan for nodes of a simulated cluster, under one configuration. Use ``of``."""
+    """koord-manager's plan for nodes of a simulated cluster, under one configuration. Created by ``of``."""
 
     def __init__(self, cluster: SimulatedCluster, configuration: SLOConfiguration) -> None:
         self._cluster = cluster
@@ -65,7 +65,7 @@ class NodePlanner:
     async def of(
         cls, cluster: SimulatedCluster, configuration: SLOConfiguration, nodes: Collection[str] | None = None
     ) -> NodePlanner:
-        """For all nodes, unless ``nodes`` names some."""
+        """A planner for all nodes, unless ``nodes`` names some."""
         planner = cls(cluster, configuration)
         await planner._load(nodes)
         return planner
@@ -77,7 +77,7 @@ class NodePlanner:
         topologies = (await client.list(NODE_RESOURCE_TOPOLOGIES)).items
         self._topologies = {each.metadata.name: each for each in topologies}
         pods: dict[str, list[PodFacts]] = {}
-        # To decode all pods of a large cluster takes seconds.
+        # Decoding all pods of a large cluster takes seconds.
         running = (
             (await client.list(PODS)).items if nodes is None else [convert(pod, Pod) for pod in api.pods_on(nodes)]
         )
@@ -110,7 +110,7 @@ class NodePlanner:
         return _Planned(node, self._topologies.get(name), plan, policies)
 
     async def write(self, planned: _Planned) -> None:
-        """As koord-manager does, without waiting until a difference is large enough."""
+        """Write the plan as koord-manager does, without delaying small differences."""
         policy = replace(planned.policies.capacity, resource_diff_threshold=0.0)
         diff = diff_plan(planned.node, planned.topology, planned.plan, policy, self._now, LastWrites())
         client, name = self._cluster.client, planned.node.metadata.name
@@ -163,7 +163,7 @@ class Colocation(Change):
 
 
 def colocation_of(objects: Sequence[Document], where: str) -> Colocation:
-    """The change that a file means, which has to hold the one ConfigMap. Raises ConfigurationError."""
+    """The change of a file, which must hold just this ConfigMap. Raises ConfigurationError."""
     data = objects[0].get("data") if len(objects) == 1 and objects[0].get("kind") == "ConfigMap" else None
     if not isinstance(data, dict):
         kinds = ", ".join(str(obj.get("kind")) for obj in objects)
@@ -178,7 +178,7 @@ def stored_configuration(cluster: SimulatedCluster) -> Mapping[str, str] | None:
 
 
 async def give_capacity(cluster: SimulatedCluster, nodes: Collection[str]) -> bool:
-    """Give new nodes the batch and mid capacity that koord-manager would; False where it runs without colocation."""
+    """Write the batch and mid capacity of new nodes as koord-manager would; False where it runs without colocation."""
     configuration, _ = SLOConfiguration().updated(stored_configuration(cluster))
     if not configuration.colocation.available or not configuration.colocation.strategies.cluster.enable:
         return False
@@ -189,7 +189,7 @@ async def give_capacity(cluster: SimulatedCluster, nodes: Collection[str]) -> bo
 
 
 def _comparison(planned: _Planned) -> dict[str, Any]:
-    """What the node says now, and would say."""
+    """The present and the planned amounts of the node."""
     stored = planned.node.status.allocatable
     amounts: Document = {}
     after = {amount.resource: amount for amount in planned.plan.amounts}
@@ -220,7 +220,7 @@ def _total(nodes: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _overused(cluster: SimulatedCluster) -> list[dict[str, Any]]:
-    """Nodes on which pods request more of these resources than there is then."""
+    """Nodes on which pods request more of these resources than there is after the change."""
     columns = cluster.scheduler.state.view.columns
     for resource in SHOWN:
         columns.resources.column(resource)

@@ -1,4 +1,4 @@
-"""Which configuration a simulated scheduler has: that of the cluster, and what stands beside it for kube-scheduler."""
+"""The configuration of a simulated scheduler: that of the cluster, plus a profile for kube-scheduler beside it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KUBE_SCHEDULER: Final = "default-scheduler"
 
 
 def with_kube_scheduler(configuration: SchedulerConfiguration) -> SchedulerConfiguration:
-    """With a profile for the pods of kube-scheduler, where the configuration has none for ``default-scheduler``: then
+    """The configuration with a profile for the pods of kube-scheduler, if it has none for ``default-scheduler``: then
     kube-scheduler runs beside this one, with the same plugins by default."""
     if any(profile.scheduler_name == KUBE_SCHEDULER for profile in configuration.profiles):
         return configuration
@@ -21,7 +21,7 @@ def with_kube_scheduler(configuration: SchedulerConfiguration) -> SchedulerConfi
 
 
 def configuration_of(snapshot: Snapshot) -> tuple[SchedulerConfiguration, str]:
-    """That of the snapshot's own scheduler and where it is from; the default one where it is not known. Raises
+    """The configuration of the snapshot's own scheduler and its source; the default one if unknown. Raises
     ConfigurationError."""
     if not snapshot.scheduler_configuration:
         return default_configuration(), "the default configuration, since that of the cluster is not known"

@@ -1,4 +1,4 @@
-"""DaemonSets: one pod for each node that it is meant for, which the scheduler then places there or not."""
+"""Makes the pods of DaemonSets: one for each eligible node, which the scheduler then places there or not."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ _TOLERATED: Final = (
     ("pid-pressure", NO_SCHEDULE),
     ("unschedulable", NO_SCHEDULE),
 )
-"""What the DaemonSet controller has each of its pods tolerate."""
+"""Tolerations that the DaemonSet controller adds to each of its pods."""
 
 
 async def make_daemons(cluster: SimulatedCluster, daemon_set: Document) -> int:
-    """Make its pods, each for one node by the affinity that the controller gives it; returns how many. Raises
-    ApiError."""
+    """Make its pods, each for one node by the affinity that the controller sets; returns how many. Raises ApiError."""
     api, made = cluster.api, 0
     template = pod_of_template(daemon_set)
     _tolerate(template["spec"])
@@ -57,7 +56,7 @@ def _tolerate(spec: Document) -> None:
 
 
 def _pin(spec: Document, node: str) -> None:
-    """Beside what the template itself asks of nodes."""
+    """Add the affinity to the node to the template's own node affinity."""
     match = {"key": "metadata.name", "operator": "In", "values": [node]}
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     required = affinity.setdefault(_REQUIRED, {"nodeSelectorTerms": [{}]})

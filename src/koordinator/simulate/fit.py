@@ -1,4 +1,4 @@
-"""How many more pods of one kind fit, and what stops the next one."""
+"""Finds how many more pods of one kind fit, and what stops the next one."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ABOUT_PREEMPTION: Final = " preemption:"
 
 @dataclass(frozen=True, slots=True)
 class Fit(Change):
-    """Pods like ``obj``, or like those of its template, are created until one finds no node, or there are ``at_most``.
-    Unless ``with_preemption``, none of them evicts others."""
+    """Create pods like ``obj``, or like those of its template, until one finds no node, or there are ``at_most``.
+    Unless ``with_preemption``, none of them preempts others."""
 
     obj: Document
     namespace: str = "default"
@@ -59,7 +59,7 @@ class Fit(Change):
             found = explain_pod(cluster.scheduler.sources, model["metadata"]["namespace"], name) or {}
             message = found.get("message", "")
             if not self.with_preemption:
-                # That they evict nobody was decided here, not by their author.
+                # That they do not preempt was set here, not by their author.
                 message = message.partition(_ABOUT_PREEMPTION)[0]
             fit |= {"stoppedBy": message, "advice": found.get("advice", [])}
         for pod in pending:
@@ -76,7 +76,7 @@ class Fit(Change):
         return [pod for pod in found if pod is not None]
 
     async def _model(self, cluster: SimulatedCluster) -> tuple[Document, str]:
-        """The pod as admission makes it, and what it is called."""
+        """The pod as admission makes it, and its description."""
         metadata = self.obj.get("metadata")
         if not isinstance(metadata, dict):
             raise ChangeError("metadata: a pod, or a workload with a template, is needed")

@@ -33,7 +33,7 @@ from koordinator.simulate.snapshot import Snapshot, SnapshotError
 from koordinator.simulate.snapshot_kinds import ALL_KINDS, CONFIGURATION_NAMESPACE
 
 _WHOLE_HISTORY: Final = HistoryLimits(changes=1 << 40, size=1 << 50)
-"""All changes of a simulation are kept, so that what has happened can be read afterwards."""
+"""All changes of a simulation are kept, so that they can be read afterwards."""
 
 
 class _Metadata(msgspec.Struct):
@@ -59,7 +59,7 @@ class InProcessApi:
 
     @classmethod
     async def loaded(cls, snapshot: Snapshot, clock: Clock, seed: int) -> InProcessApi:
-        """Raises SnapshotError for objects that cannot be read."""
+        """Load a snapshot. Raises SnapshotError for objects that cannot be decoded."""
         registry = _registry()
         storage = MemoryStorage(_WHOLE_HISTORY, list(_stored(snapshot, registry)))
         admission, quotas = ManagerAdmission(storage, registry), QuotaController()
@@ -79,8 +79,8 @@ class InProcessApi:
         return api
 
     async def _complete_namespaces(self) -> None:
-        """Make those that objects are in and that could not be listed: nothing can be created in one that is not
-        there, and koord-scheduler creates the built-in quotas."""
+        """Create namespaces that objects are in and that could not be listed: nothing can be created in a missing one,
+        and koord-scheduler creates the built-in quotas."""
         wanted = {CONFIGURATION_NAMESPACE}
         for kind in (PODS, ELASTIC_QUOTAS):
             prefix = self.resource(kind).storage_prefix()
@@ -90,7 +90,7 @@ class InProcessApi:
                 await create(self.environment, Target(self.resource(NAMESPACES)), {"metadata": {"name": name}})
 
     async def run_quotas(self) -> None:
-        """Count what ResourceQuotas limit, until cancelled; without it none of them refuses anything."""
+        """Run the ResourceQuota controller, until cancelled; without it no quota refuses anything."""
         loops = BackgroundLoops(self.environment.clock, self.environment.random)
         for name, body in self._quotas.loops(self.environment, loops.add).items():
             loops.add(name, body)
@@ -108,13 +108,13 @@ class InProcessApi:
             yield decode(resource, stored)
 
     def document(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Document | None:
-        """None where there is none; else it is the caller's."""
+        """The object, which the caller owns; None if it does not exist."""
         resource = self.resource(kind)
         stored = self.environment.storage.get(resource.storage_key(namespace, name))
         return None if stored is None else decode(resource, stored)
 
     def changes(self, kind: Kind[Any], since: int) -> list[Change]:
-        """What has happened to objects of the kind after that revision, in order."""
+        """The changes of objects of the kind after that revision, in order."""
         cursor, found = self.environment.storage.watch(self.resource(kind).storage_prefix(), since), list[Change]()
         while batch := cursor.pending():
             found += batch
@@ -124,7 +124,7 @@ class InProcessApi:
     def pods_on(self, nodes: Collection[str]) -> list[Document]:
         """The pods that are bound to one of these nodes."""
         resource, wanted = self.resource(PODS), frozenset(nodes)
-        # To decode all pods of a large cluster takes seconds.
+        # Decoding all pods of a large cluster takes seconds.
         encoded = {name.encode() for name in nodes}
         candidates = [
             decode(resource, stored)
@@ -134,7 +134,7 @@ class InProcessApi:
         return [pod for pod in candidates if pod["spec"].get("nodeName") in wanted]
 
     async def put(self, kind: Kind[Any], obj: Document) -> Stored:
-        """Store a whole object, its status included, past all admission: what a kubelet or a controller writes."""
+        """Store a whole object, including its status, without admission: as a kubelet or a controller writes it."""
         resource = self.resource(kind)
         metadata = obj["metadata"]
         key = resource.storage_key(metadata.get("namespace"), metadata["name"])
@@ -144,7 +144,7 @@ class InProcessApi:
         return await self.environment.storage.update(key, value, before.revision)
 
     async def remove(self, kind: Kind[Any], name: str, namespace: str | None = None) -> None:
-        """At once, whatever its finalizers and its grace period; no error where it is gone."""
+        """Remove the object at once, ignoring finalizers and grace period; no error if it does not exist."""
         key = self.resource(kind).storage_key(namespace, name)
         found = self.environment.storage.get(key)
         if found is not None:
@@ -152,8 +152,8 @@ class InProcessApi:
 
 
 class _PodStrategy(PodStrategy):
-    """Pods of a snapshot lack what says nothing about nodes. An update gives it back as a default, which is no change
-    that anybody has asked for."""
+    """Pods of a snapshot lack fields that do not affect scheduling. An update restores these as defaults, which must
+    not count as a forbidden change."""
 
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
         return [] if old is not None else super().check(obj, old)
@@ -171,7 +171,7 @@ def _registry() -> Registry:
 
 @cache
 def _custom_resources() -> tuple[Resource, ...]:
-    """Ours. What the real server has stored is shown as it is, not pruned to our schemas."""
+    """The project's kinds. Objects of the snapshot are kept as they are, not pruned to our schemas."""
     definitions = custom_resource_definitions()
     return tuple(replace(resource, current=None) for each in definitions for resource in resources_of(each))
 

@@ -1,4 +1,4 @@
-"""The client of programs that run over the embedded API in this process: verbs are called, nothing is sent."""
+"""A Client for programs that run over the embedded API in this process: verbs are called directly, nothing is sent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ T = TypeVar("T", bound=Object)
 
 
 class InProcessClient:
-    """``koordinator.kube.interface.Client``. Lists have one page whatever ``limit`` is: nobody else waits meanwhile."""
+    """Implements ``koordinator.kube.interface.Client``. Lists have one page whatever ``limit`` is: no other client
+    waits meanwhile."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
@@ -144,12 +145,12 @@ class InProcessClient:
             await delete_collection(self._environment, self._target(kind, namespace), selection, DeleteOptions())
 
     async def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        """Nothing is served but the resources."""
+        """Only resources are served."""
         with _refusals():
             raise unknown_path()
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """There is no connection to close."""
 
     def _target(self, kind: Kind[Any], namespace: str = "", name: str = "", subresource: str = "") -> Target:
         resource = self._environment.registry.find(kind.group, kind.version, kind.plural)
@@ -164,7 +165,7 @@ def _typed(kind: Kind[T], target: Target, stored: Stored) -> T:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """What the verbs refuse with becomes what a client raises."""
+    """Turns the verbs' refusals into the errors of a client."""
     try:
         yield
     except ApiError as error:

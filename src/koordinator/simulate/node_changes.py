@@ -1,4 +1,4 @@
-"""Changes of the nodes: one is drained, removed, added."""
+"""Changes of nodes: drain, remove, add."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from koordinator.simulate.pod_life import as_new
 from koordinator.simulate.simulated_cluster import SimulatedCluster
 
 _NODE_OBJECTS: Final[tuple[Kind[Any], ...]] = (NODE_METRICS, DEVICES, NODE_RESOURCE_TOPOLOGIES, CSI_NODES)
-"""Kinds whose objects bear the name of a node, and come and go with it."""
+"""Kinds whose objects bear the name of a node, and are created and deleted with it."""
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _HOST_NAME: Final = "kubernetes.io/hostname"
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
@@ -41,9 +41,8 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Drain(Change):
-    """As ``kubectl drain --ignore-daemonsets --delete-emptydir-data``: no pods are placed there any more, and those
-    that are there are evicted, as fast as their disruption budgets allow. ``force``: also those without a controller,
-    which nobody makes again."""
+    """As ``kubectl drain --ignore-daemonsets --delete-emptydir-data``: the nodes are cordoned, and their pods are
+    evicted, as fast as disruption budgets allow. ``force``: also pods without a controller, which are not replaced."""
 
     nodes: Sequence[str]
     force: bool = False
@@ -72,7 +71,7 @@ class Drain(Change):
         return [pod for pod in api.pods_on(self.nodes) if _goes(pod)]
 
     async def _evict_some(self, cluster: SimulatedCluster, refusals: dict[str, str]) -> bool:
-        """One round over all pods that are left; False where none of them could be evicted."""
+        """One round over all pods that are left; False if none of them could be evicted."""
         environment, evicted = cluster.api.environment, False
         for pod in self._left(cluster.api):
             metadata = pod["metadata"]
@@ -88,15 +87,15 @@ class Drain(Change):
                 refusals[_uid(pod)] = _why(error)
             else:
                 evicted = True
-                # The budget has to count it before the next pod asks.
+                # The budget has to count it before the next eviction.
                 await cluster.pods.react()
         return evicted
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveNodes(Change):
-    """The nodes are gone from one moment to the next, as when a machine fails and its Node is deleted: no budget is
-    asked, and their pods are lost."""
+    """The nodes disappear at once, as when a machine fails and its Node is deleted: budgets are ignored, and their pods
+    are lost."""
 
     nodes: Sequence[str]
 
@@ -117,8 +116,8 @@ class RemoveNodes(Change):
 
 @dataclass(frozen=True, slots=True)
 class AddNodes(Change):
-    """``count`` empty nodes like one that there is: its labels, taints, capacity, topology and devices. What was done
-    to that node by hand (a cordon) is left out. ``labels`` replace those of the same key."""
+    """``count`` empty nodes like an existing one: its labels, taints, capacity, topology and devices. What was done to
+    that node by hand (a cordon) is omitted. ``labels`` replace those of the same key."""
 
     like: str
     count: int = 1
@@ -164,7 +163,7 @@ class AddNodes(Change):
         if _HOST_NAME in labels:
             labels[_HOST_NAME] = name
         node["metadata"]["labels"] = labels
-        # Until all of it is there, as a node is not ready at first.
+        # Unschedulable until all of its objects exist, as a node is not ready at first.
         spec = node["spec"] = {**(node.get("spec") or {}), "unschedulable": True}
         for field in ("podCIDR", "podCIDRs", "providerID"):
             spec.pop(field, None)
@@ -173,10 +172,10 @@ class AddNodes(Change):
         await api.put(NODES, node)
 
     async def _run_daemon(self, api: InProcessApi, pod: Document, name: str) -> None:
-        """The controller of the DaemonSet makes a pod for the new node, too."""
+        """Create the DaemonSet's pod for the new node, too."""
         new = as_new(pod)
         new["spec"]["nodeName"] = name
-        # It names its node by a match of metadata.name.
+        # It selects its node by a match of metadata.name.
         affinity = ((new["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
         for term in affinity.get("nodeSelectorTerms") or ():
             for field in term.get("matchFields") or ():
@@ -193,7 +192,7 @@ class AddNodes(Change):
         if kind is DEVICES:
             found.pop("status", None)
         if kind is NODE_RESOURCE_TOPOLOGIES:
-            # CPUs that kubelet has given to pods of that node.
+            # CPUs that the kubelet has allocated to pods of that node.
             (found["metadata"].get("annotations") or {}).pop(POD_CPU_ALLOCS, None)
         return found
 
@@ -204,7 +203,7 @@ class AddNodes(Change):
 
 
 def _empty_metric(status: Document) -> None:
-    """What koordlet reports of a node that has no pods yet: what the system itself uses."""
+    """The report of koordlet for a node without pods: the system's own usage."""
     status.pop("podsMetric", None)
     status.pop("prodReclaimableMetric", None)
     metric = status.get("nodeMetric") or {}
@@ -218,7 +217,7 @@ def _empty_metric(status: Document) -> None:
 
 
 def node_named(api: InProcessApi, name: str) -> Document:
-    """Raises ChangeError."""
+    """The Node of this name. Raises ChangeError."""
     found: Document | None = api.document(NODES, name)
     if found is None:
         known = sorted(node["metadata"]["name"] for node in api.documents(NODES))
@@ -228,7 +227,7 @@ def node_named(api: InProcessApi, name: str) -> Document:
 
 
 def _goes(pod: Document) -> bool:
-    """Whether a drain is about it."""
+    """Whether a drain evicts the pod."""
     return not (is_finished(pod) or is_mirror(pod) or is_of_daemon_set(pod))
 
 

@@ -1,4 +1,4 @@
-"""Changes of objects: some are applied as by ``kubectl apply``, a workload is scaled, an object is deleted."""
+"""Changes of objects: apply as by ``kubectl apply``, scale a workload, delete an object."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from koordinator.simulate.workloads import WorkloadName, Workloads, template_of,
 
 _AT_ONCE: Final = "all its pods are replaced at once, not one after the other as in a rollout"
 _REPORTED: Final = frozenset((NODES.plural, NODE_METRICS.plural))
-"""Kinds whose status says what there is: nobody else here would write it."""
+"""Kinds whose status is applied, too, since nothing else in a simulation writes it."""
 _NEVER: Final = frozenset(("secrets", "events"))
-"""Kinds on which no decision depends; what is in a Secret is not even looked at."""
+"""Kinds that do not affect scheduling; Secrets are not even read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Apply(Change):
-    """Objects as ``kubectl apply`` takes them: new ones are created, others changed. Pods are made of the templates of
-    workloads; ``replicas`` stands in place of what workloads say, and makes so many pods of a Pod."""
+    """Apply objects as ``kubectl apply`` does: create new ones, change others. Pods are made from the templates of
+    workloads; ``replicas`` overrides the replicas of workloads, and creates so many pods from a Pod."""
 
     objects: Sequence[Document]
     namespace: str = "default"
@@ -142,7 +142,7 @@ class Apply(Change):
 
 @dataclass(frozen=True, slots=True)
 class Scale(Change):
-    """A workload gets another number of pods."""
+    """Set the replicas of a workload."""
 
     workload: WorkloadName
     replicas: int
@@ -159,7 +159,7 @@ class Scale(Change):
 
 @dataclass(frozen=True, slots=True)
 class Delete(Change):
-    """An object is deleted, a workload with its pods."""
+    """Delete an object; a workload with its pods."""
 
     api_kind: str
     name: str
@@ -188,13 +188,13 @@ class Delete(Change):
 
 
 async def follow(cluster: SimulatedCluster, workload: WorkloadName, obj: Document, wanted: int) -> str:
-    """Make or delete pods until there are as many as wanted, as the controller of the workload does. Returns why there
-    are fewer, if there are."""
+    """Create or delete pods until there are ``wanted``, as the controller of the workload does. Returns why there are
+    fewer, if there are."""
     workloads = Workloads(cluster.api)
     pods = workloads.pods(obj)
     if len(pods) < wanted:
         return await workloads.make_pods(workload, obj, wanted - len(pods))
-    # Those that have no node go first, then the youngest; of a StatefulSet those with the highest number.
+    # Pods without a node are deleted first, then the youngest; of a StatefulSet those with the highest number.
     if workload.kind is STATEFUL_SETS:
         pods.sort(key=ordinal, reverse=True)
     else:
@@ -215,7 +215,7 @@ def _first_to_go(pod: Document) -> tuple[bool, str, str]:
 
 
 async def _put(cluster: SimulatedCluster, resource: Resource, obj: Document) -> bool:
-    """Create the object, or change what it says of one that is there; whether there was one."""
+    """Create the object, or update an existing one; returns whether it existed."""
     metadata = obj["metadata"]
     target = Target(resource, metadata.get("namespace"), metadata.get("name") or "")
     environment = cluster.api.environment

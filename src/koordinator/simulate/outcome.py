@@ -1,4 +1,4 @@
-"""What a change has brought about, as a JSON document: the difference between the cluster before and after it."""
+"""The result of a simulation as a JSON document: the difference between the cluster before and after the change."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ NOT_SIMULATED: Final = (
     "changes of load: node metrics stay as in the snapshot",
     "LimitRanges, and webhooks other than koord-manager's for pods",
 )
-"""Said with every result."""
+"""Included in every result."""
 _BY_CONTROLLER: Final = "a controller of koord-scheduler (ElasticQuota revokes pods of quotas that use too much)"
 _EXPLAINED: Final = 20
-"""Groups of pending pods for which it is worked out what would help."""
+"""The number of groups of pending pods for which advice is computed."""
 
 
 @dataclass(slots=True)
 class _Trace:
-    """One pod, or Reservation, that has changed; the documents are as they were, None for not there."""
+    """One pod, or Reservation, that has changed, with its documents before and after; None if it did not exist."""
 
     before: Document | None
     after: Document | None
@@ -45,8 +45,8 @@ class _Trace:
 
 @dataclass(frozen=True, slots=True)
 class NodeAmounts:
-    """What nodes offer and what is requested of them: one row for each node, one column for each resource. Schedulers
-    number both as they come to know them, so that others are compared by name."""
+    """The allocatable and requested resources of nodes: one row for each node, one column for each resource. Each
+    scheduler numbers both in the order in which it sees them, so that two are compared by name."""
 
     rows: Mapping[str, int]
     columns: Mapping[str, int]
@@ -61,7 +61,7 @@ class NodeAmounts:
         return cls(dict(columns.row_of), names, columns.allocatable.copy(), columns.requested.copy())
 
     def of_node(self, node: str, resource: str) -> tuple[int, int]:
-        """Requested and allocatable; zeros for a node or a resource that is not there."""
+        """Requested and allocatable; zeros for an unknown node or resource."""
         row, column = self.rows.get(node), self.columns.get(resource)
         if row is None or column is None:
             return 0, 0
@@ -82,9 +82,9 @@ class Baseline:
     revision: int
     amounts: NodeAmounts
     placed: int
-    """Pods that were pending in the snapshot and would be placed without any change."""
+    """How many pods were pending in the snapshot and would be placed without any change."""
     pending: int
-    """Pods that would be pending without any change."""
+    """How many pods would be pending without any change."""
     departures: frozenset[str]
     quotas: QuotaAmounts
 
@@ -105,7 +105,7 @@ class Baseline:
 def outcome(
     snapshot: Snapshot, cluster: SimulatedCluster, baseline: Baseline, remarks: Sequence[Remarks]
 ) -> dict[str, Any]:
-    """The document; its members are described in docs/what-if.md."""
+    """The result; its members are described in docs/what-if.md."""
     traces = _traces(cluster.api, PODS, baseline.revision)
     departures = {uid: each for uid, each in cluster.pods.departures.items() if uid not in baseline.departures}
     replaces = {each.replacement: each.pod for each in departures.values() if each.replacement}
@@ -148,7 +148,7 @@ def outcome(
 
 
 class _Names:
-    """What pods belong to, in words: ``deployment shop/web``."""
+    """The names of pods' workloads, in words: ``deployment shop/web``."""
 
     def __init__(self, api: InProcessApi) -> None:
         self._api = api
@@ -173,7 +173,7 @@ class _Names:
 
 
 def _traces(api: InProcessApi, kind: Any, revision: int) -> dict[str, _Trace]:
-    """By uid: what has changed since ``revision``, in the order in which it changed first."""
+    """By uid: the objects changed since ``revision``, in the order of their first change."""
     resource, found = api.resource(kind), dict[str, _Trace]()
     for change in api.changes(kind, revision):
         current = decode(resource, change.current)
@@ -237,7 +237,7 @@ def _departure(departure: Any, replacement: _Trace | None, names: _Names) -> dic
 def _pending(
     cluster: SimulatedCluster, pods: Iterable[Document], replaces: Mapping[str, Document], names: _Names
 ) -> list[dict[str, Any]]:
-    """Pods of the same workload that wait for the same are one entry."""
+    """Pods of the same workload that wait for the same reason are one entry."""
     waiting = cluster.scheduler.state.view.waiting
     reasons = {entry.pod.uid: entry.reason for entry in cluster.scheduler.queue.pods()}
     groups: dict[tuple[str, str], dict[str, Any]] = {}
@@ -249,7 +249,7 @@ def _pending(
         elif pod["spec"].get("schedulerName") not in cluster.scheduler.engines:
             message = f"is left to the scheduler {pod['spec'].get('schedulerName')!r}, which is not simulated"
         else:
-            # Some messages name the pod, and are the same for all pods of a workload but for that.
+            # Some messages contain the pod's name, and are otherwise equal for all pods of a workload.
             message = reasons.get(uid, "").replace(f"preemptor pod {pod['metadata']['name']}", "the preemptor")
         group = groups.setdefault(
             (names.of(pod), message), {"workload": names.of(pod), "message": message, "pods": [], "advice": []}
@@ -285,7 +285,7 @@ def _reserved(reservation: Document) -> str:
 
 
 def _capacity(cluster: SimulatedCluster, before: NodeAmounts) -> dict[str, Any]:
-    """Of the nodes and resources of which something has changed, and of the whole cluster."""
+    """Of the nodes and resources that have changed, and of the whole cluster."""
     after = NodeAmounts.of(cluster)
     resources = dict.fromkeys((*before.columns, *after.columns))
     nodes = []
@@ -322,5 +322,5 @@ def _node(pod: Document | None) -> str:
 
 
 def _came_with_node(cluster: SimulatedCluster, pod: Document) -> bool:
-    """A pod of a DaemonSet on a node that was added: nobody has chosen the node for it."""
+    """A pod of a DaemonSet on a node that was added: the scheduler did not choose the node."""
     return is_of_daemon_set(pod) and not cluster.scheduler.decisions.attempts(key_of(pod))

@@ -1,4 +1,4 @@
-"""What decisions about pods ask of their documents: who owns them, whether they have finished, what they are called."""
+"""Properties of pod documents that simulations need: the owner, whether the pod has finished, its key."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def is_of_daemon_set(pod: Document) -> bool:
 
 
 def is_finished(pod: Document) -> bool:
-    """Whether its containers have ended for good, so that it takes nothing of its node any more."""
+    """Whether its containers have ended for good, so that it holds no resources of its node any more."""
     return (pod.get("status") or {}).get("phase") in FINISHED_PHASES
 
 
 def is_mirror(pod: Document) -> bool:
-    """Whether kubelet has it from a file: nobody can evict it."""
+    """Whether it is a static pod of the kubelet, which cannot be evicted."""
     annotations = pod["metadata"].get("annotations") or {}
     return CONFIG_MIRROR in annotations or annotations.get(CONFIG_SOURCE, "api") != "api"

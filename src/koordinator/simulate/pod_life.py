@@ -1,5 +1,5 @@
-"""What happens to pods beside scheduling: kubelets start and end them, controllers make new ones for those that were
-evicted, disruption budgets count them. Each as far as it bears on where pods go."""
+"""Simulates what happens to pods beside scheduling, as far as it affects placements: kubelets start and end them,
+controllers replace evicted ones, disruption budgets count them."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from koordinator.simulate.pod_documents import is_finished, owner_of
 
 Cause = Literal["preempted", "evicted", "drained", "node removed", "scaled down", "deleted"]
 NOT_REPLACED: Final = ("DaemonSet", "Node")
-"""Controllers whose pods belong to one node, so that none is made elsewhere."""
+"""Controllers whose pods belong to one node, so that they are not replaced elsewhere."""
 _INTENDED: Final = ("scaled down", "deleted")
-"""Whose pods nobody makes again."""
+"""Causes after which pods are not replaced."""
 FROM_SCHEDULER: Final = frozenset(
     {
         RESOURCE_STATUS, DEVICE_ALLOCATED, RESERVATION_ALLOCATED, BIND_TIMESTAMP, GPU_MINORS, *BIND_GANG_KEYS,
@@ -50,23 +50,23 @@ FROM_SCHEDULER: Final = frozenset(
         METAX_GPU_DEVICES_ALLOCATED,
     }
 )  # fmt: skip
-"""Annotations that say where a pod was placed; its replacement starts without them."""
+"""Annotations that record a pod's placement; its replacement starts without them."""
 _OVERDUE: Final = timedelta(minutes=1)
 
 
 @dataclass(slots=True)
 class Departure:
-    """A pod that has left its node, or waited for one and is gone."""
+    """A pod that has left its node, or that was pending and is gone."""
 
     pod: Document
-    """As it was last."""
+    """Its last state."""
     cause: Cause
     by: str = ""
-    """The pod, ``namespace/name``, that it had to make way for."""
+    """The preemptor, ``namespace/name``."""
     replacement: str = ""
-    """The uid of the pod that its controller has made for it."""
+    """The uid of the pod that its controller has created instead."""
     not_replaced: str = ""
-    """Why there is none."""
+    """Why there is no replacement."""
 
     @property
     def node(self) -> str:
@@ -74,23 +74,23 @@ class Departure:
 
 
 class PodLife:
-    """``preemptors``: the uid of a victim -> who takes its place. Call ``react`` until it returns False."""
+    """``preemptors``: the uid of a victim -> its preemptor. Call ``react`` until it returns False."""
 
     def __init__(self, api: InProcessApi, preemptors: Mapping[str, str]) -> None:
         self._api = api
         self._preemptors = preemptors
         self._resource = api.resource(PODS)
         self._revision = api.environment.storage.revision()
-        # A replacement is made like the pod before it, on which admission webhooks have worked already.
+        # A replacement is made from the previous pod, which admission webhooks have changed already.
         self._unchanged = replace(api.environment, webhooks=NoWebhooks())
         self.departures: dict[str, Departure] = {}
         """By uid, in the order in which they left."""
         self.causes: dict[str, Cause] = {}
-        """By uid: why a pod is made to leave, where that is known before it does."""
+        """By uid: the cause of a pod's end, where it is known before the end."""
         self._replicas = ControllerReplicas(api.environment)
 
     async def react(self) -> bool:
-        """Do what kubelets and controllers do about the changes since the last call; False where there were none."""
+        """Act as kubelets and controllers on the changes since the last call; False where there were none."""
         changes = self._changes()
         for change in changes:
             pod = decode(self._resource, change.current)
@@ -104,8 +104,8 @@ class PodLife:
         return bool(changes)
 
     async def begin(self) -> None:
-        """Finish what was under way when the snapshot was taken: pods that are leaving end, and budgets that changed
-        are counted. A pod whose end is long overdue stays, since its node does not answer."""
+        """Finish what was in progress when the snapshot was taken: terminating pods end, and budgets that changed are
+        counted. A pod whose end is long overdue stays, since its node does not respond."""
         late = self._api.environment.clock.now() - _OVERDUE
         for pod in self._api.documents(PODS):
             due = pod["metadata"].get("deletionTimestamp")
@@ -115,14 +115,14 @@ class PodLife:
         await self.count_changed_budgets()
 
     async def count_changed_budgets(self) -> None:
-        """Bring the status of those budgets up to date whose spec has changed since it was written."""
+        """Update the status of budgets whose spec has changed since it was written."""
         for budget in self._api.documents(POD_DISRUPTION_BUDGETS):
             observed = (budget.get("status") or {}).get("observedGeneration") or 0
             if observed < (budget["metadata"].get("generation") or 0):
                 await self._count(budget)
 
     def _changes(self) -> list[Change]:
-        """The last change of each pod, the first and the last state of it."""
+        """The last change of each pod, with its first and last state."""
         storage = self._api.environment.storage
         if storage.revision() == self._revision:
             return []
@@ -144,7 +144,7 @@ class PodLife:
         await self._api.put(PODS, pod)
 
     async def _end(self, pod: Document) -> None:
-        """The kubelet has ended it; finalizers are taken off by those who set them."""
+        """The kubelet has ended it; its finalizers are removed by their owners."""
         await self._api.remove(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
 
     async def _left(self, pod: Document) -> None:
@@ -161,7 +161,7 @@ class PodLife:
             await self._replace(departure)
 
     async def _replace(self, departure: Departure) -> None:
-        """The pod's controller makes another one, of the same template."""
+        """The pod's controller creates another one, from the same template."""
         new = as_new(departure.pod)
         try:
             stored = await create(self._unchanged, Target(self._resource, new["metadata"]["namespace"]), new)
@@ -171,7 +171,7 @@ class PodLife:
         departure.replacement = decode(self._resource, stored)["metadata"]["uid"]
 
     async def _count_budgets(self, changes: Iterable[Change]) -> None:
-        """Bring the status of the budgets over these pods up to date."""
+        """Update the status of the budgets over these pods."""
         environment = self._api.environment
         if not environment.storage.list(self._api.resource(POD_DISRUPTION_BUDGETS).storage_prefix(), limit=1).items:
             return
@@ -195,7 +195,7 @@ class PodLife:
         status = budget_status(budget, pods, self._replicas, now)
         if "desiredHealthy" not in (budget.get("status") or {}) or not _is_failed(status):
             return status
-        # The controller of these pods is not in the snapshot: what it wants is what it wanted then.
+        # The controller of these pods is not in the snapshot: its replicas are assumed to be as they were then.
         result: Document = copied(budget)
         known = result["status"]
         healthy = sum(_is_ready(pod) for pod in pods)
@@ -206,7 +206,7 @@ class PodLife:
 
 
 def why_not_replaced(pod: Document) -> str:
-    """Why nobody makes another pod in the place of this one; empty where its controller does."""
+    """Why the pod is not replaced; empty where its controller replaces it."""
     owner = owner_of(pod)
     if owner is None:
         return "no controller makes it again"
@@ -218,7 +218,7 @@ def why_not_replaced(pod: Document) -> str:
 
 
 def as_new(pod: Document) -> Document:
-    """The pod as its controller would make it again: without its node, its status, and what was allocated to it."""
+    """The pod as its controller would create it again: without its node, its status, and its allocations."""
     metadata, owner = pod["metadata"], owner_of(pod)
     annotations = {key: text for key, text in (metadata.get("annotations") or {}).items() if key not in FROM_SCHEDULER}
     labels = {key: text for key, text in (metadata.get("labels") or {}).items() if key != HAMI_VGPU_NODE}
@@ -236,7 +236,7 @@ def as_new(pod: Document) -> Document:
 
 
 def _node_of(change: Change) -> str:
-    """The node that the pod had before."""
+    """The node of the pod before the change."""
     if change.previous is None:
         return ""
     return str(msgspec.json.decode(change.previous.value)["spec"].get("nodeName") or "")

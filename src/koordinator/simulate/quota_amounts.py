@@ -1,4 +1,4 @@
-"""What elastic quotas use and may use, before and after a change."""
+"""The use and the limits of elastic quotas, before and after a change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BUILT_IN: Final = (ROOT_QUOTA, DEFAULT_QUOTA, SYSTEM_QUOTA)
 
 
 def quota_amounts(cluster: SimulatedCluster) -> QuotaAmounts:
-    """Of all quotas now; empty where the scheduler runs without ElasticQuota."""
+    """The amounts of all quotas at present; empty if the scheduler runs without ElasticQuota."""
     for engine in cluster.scheduler.engines.values():
         for plugin in engine.profile.all(ElasticQuota):
             names = [name for name in plugin.accounts.forest.nodes if name not in _BUILT_IN]
@@ -33,7 +33,7 @@ def quota_amounts(cluster: SimulatedCluster) -> QuotaAmounts:
 
 
 def quota_changes(before: QuotaAmounts, after: QuotaAmounts) -> list[dict[str, Any]]:
-    """The quotas and resources of which something differs; of a quota that is not there nothing is said."""
+    """The quotas and resources that differ; None for the amounts of a quota that does not exist."""
     found = []
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)

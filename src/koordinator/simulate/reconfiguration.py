@@ -1,5 +1,5 @@
-"""Another configuration of the scheduler: what becomes of pending pods, and where all pods would be had it always been
-there."""
+"""Changes the scheduler's configuration: the effect on pending pods, and where all pods would be if it had always been
+in force."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 @dataclass(frozen=True, slots=True)
 class Reconfigure(Change):
-    """The scheduler is started again with another configuration. Pods that have a node keep it."""
+    """Restart the scheduler with another configuration. Pods that have a node keep it."""
 
     configuration: SchedulerConfiguration
     source: str
@@ -46,11 +46,12 @@ async def replay(
     after: SchedulerConfiguration,
     options: SimulationOptions | None = None,
 ) -> dict[str, Any]:
-    """Where all pods would be if each configuration had placed them from the start, in the order of their creation."""
+    """Compare where all pods would be if each configuration had placed them from the start, in the order of their
+    creation."""
     emptied = without_placements(snapshot, {profile.scheduler_name for profile in (*before.profiles, *after.profiles)})
     places = []
     for configuration in (before, after):
-        # Two large clusters need not be in memory at a time.
+        # Two large clusters need not be in memory at the same time.
         gc.collect()
         places.append(await _places(emptied, with_kube_scheduler(configuration), options))
     counts = [Counter(place.values()) for place in places]
@@ -67,7 +68,7 @@ async def replay(
 
 
 def without_placements(snapshot: Snapshot, schedulers: set[str]) -> Snapshot:
-    """The snapshot with those pods without a node that these schedulers have placed. Pods that belong to their nodes
+    """The snapshot in which the pods that these schedulers have placed have no node. Pods that belong to their nodes
     stay there."""
     pods = [_unplaced(value, schedulers) for value in snapshot.objects.get(PODS.qualified, ())]
     return replace(snapshot, objects={**snapshot.objects, PODS.qualified: pods})
@@ -90,7 +91,7 @@ def _unplaced(value: bytes, schedulers: set[str]) -> bytes:
 async def _places(
     snapshot: Snapshot, configuration: SchedulerConfiguration, options: SimulationOptions | None
 ) -> Mapping[str, str]:
-    """The pods that were placed anew -> their nodes; empty for none."""
+    """The pods that were placed again -> their nodes; empty for none."""
     pending = {
         key_of(pod)
         for value in snapshot.objects.get(PODS.qualified, ())

@@ -1,4 +1,4 @@
-"""How a workload gets pods of a new template: step by step, as its controller does it, while new pods get nodes.
+"""Rolls out a new template of a workload: step by step, as its controller does, while the new pods get nodes.
 
 A rollout that does not fit beside the old pods stops halfway, in a simulation as on a cluster.
 """
@@ -21,7 +21,7 @@ _DEFAULT_SHARE: Final = "25%"
 
 
 async def roll_out(cluster: SimulatedCluster, workload: WorkloadName, deployment: Document, wanted: int) -> str:
-    """Replace the pods of a Deployment; returns why some of them stay as they were, empty where none do."""
+    """Replace the pods of a Deployment; returns why some of them were not replaced, empty if all were."""
     workloads = Workloads(cluster.api)
     strategy = deployment["spec"].get("strategy") or {}
     if strategy.get("type") == "Recreate":
@@ -77,14 +77,14 @@ async def roll_out_in_order(
 
 
 async def delete_pods_of(cluster: SimulatedCluster, obj: Document) -> None:
-    """Of a workload, all at once."""
+    """Delete all pods of a workload at once."""
     for pod in Workloads(cluster.api).pods(obj):
         await delete_pod(cluster, pod)
     await cluster.pods.react()
 
 
 async def delete_pod(cluster: SimulatedCluster, pod: Document) -> None:
-    """By its own controller, which makes no other in its place."""
+    """Delete the pod as its own controller does, which creates no other in its place."""
     metadata = pod["metadata"]
     cluster.pods.causes[metadata["uid"]] = "scaled down"
     target = Target(cluster.api.resource(PODS), metadata["namespace"], metadata["name"])
@@ -98,7 +98,7 @@ def ordinal(pod: Document) -> int:
 
 
 def _split(pods: list[Document], current: str) -> tuple[list[Document], list[Document]]:
-    """Those of the present template, and the others."""
+    """The pods of the present template, and the others."""
     new = [pod for pod in pods if (owner := owner_of(pod)) is not None and owner["uid"] == current]
     return new, [pod for pod in pods if pod not in new]
 
@@ -108,7 +108,7 @@ def _is_placed(pod: Document) -> bool:
 
 
 def _amount(given: Any, of: int, *, up: bool) -> int:
-    """A number, or a share that is rounded as the controller rounds it."""
+    """An absolute number, or a percentage that is rounded as the controller rounds it."""
     if not isinstance(given, str) or not given.endswith("%"):
         return int(given)
     share = int(given[:-1]) * of / 100

@@ -1,5 +1,5 @@
-"""A cluster in this process: the embedded API with a snapshot in it, the real koord-scheduler, and what stands for the
-kubelets and the controllers of workloads. It does nothing by itself: ``settle`` lets happen what happens."""
+"""A cluster in this process: the embedded API with a snapshot in it, the real koord-scheduler, and simulated kubelets
+and workload controllers. Nothing runs by itself: ``settle`` runs everything until nothing changes any more."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from koordinator.simulate.volume_life import VolumeLife
 
 _STEP_SECONDS: Final = 1.0
 _LONGEST_SECONDS: Final = 120.0
-"""Of simulated time, after which pods that are tried again and again count as pending."""
+"""Of simulated time, after which pods that are retried again and again count as pending."""
 _DECISIONS_KEPT: Final = 1 << 20
 _AT_ONCE: Final = 512
-"""Bindings under way at a time: in a simulation none takes any time."""
+"""Concurrent bindings: in a simulation none takes any time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationOptions:
     """``look_ahead``: simulated seconds that pass after the last placement, in which controllers may still act.
-    ``seed`` decides between nodes with the same score. ``scheduler_flags``: those of the command line of the cluster's
-    scheduler on which placements depend, such as ``--feature-gates=...``."""
+    ``seed`` decides between nodes with the same score. ``scheduler_flags``: those command line flags of the cluster's
+    scheduler that affect placements, such as ``--feature-gates=...``."""
 
     look_ahead: float = 5.0
     seed: int = 0
@@ -47,11 +47,11 @@ class SimulationOptions:
 
 
 class PreemptionLog:
-    """Implements ``Events`` of the scheduler: of all events it keeps who was evicted for whom."""
+    """Implements ``Events`` of the scheduler: of all events it keeps which pods were preempted by which."""
 
     def __init__(self) -> None:
         self.preemptors: dict[str, str] = {}
-        """The uid of a victim -> the pod that it has to make way for, as ``namespace/name``."""
+        """The uid of a victim -> its preemptor, as ``namespace/name``."""
 
     def pod_event(
         self,
@@ -76,11 +76,11 @@ class PreemptionLog:
         action: str,
         note: str,
     ) -> None:
-        """Nobody reads those."""
+        """These events are dropped."""
 
 
 class SimulatedCluster:
-    """Use ``simulated``; changes are made through ``api``, and take effect by ``settle``."""
+    """Created by ``simulated``; changes are made through ``api``, and take effect by ``settle``."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class SimulatedCluster:
     ) -> None:
         self.api = api
         self.loaded_at = api.environment.storage.revision()
-        """The revision of the store before anything has happened."""
+        """The revision of the store after loading."""
         self.clock = clock
         self.client = InProcessClient(api.environment)
         self.preemptions = PreemptionLog()
@@ -100,7 +100,7 @@ class SimulatedCluster:
         self._options = options
         self.scheduler = _scheduler(self.client, self.preemptions, configuration, clock, options)
         self.unsettled = False
-        """Whether pods were still moving when the longest time was over."""
+        """Whether pods were still moving when the time limit was exceeded."""
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
     def start(self) -> None:
@@ -119,19 +119,19 @@ class SimulatedCluster:
         self._tasks = ()
 
     async def restart(self, configuration: SchedulerConfiguration) -> None:
-        """Stop the scheduler and start one with another configuration, which finds the cluster as it is."""
+        """Stop the scheduler and start one with another configuration on the present cluster."""
         await self.stop()
         self.scheduler = _scheduler(self.client, self.preemptions, configuration, self.clock, self._options)
         self.start()
 
     async def settle(self) -> None:
-        """Return when nothing moves any more: each pod has a node or waits for something that does not come."""
+        """Return when nothing changes any more: each pod has a node or waits for something that does not come."""
         started = self.clock.monotonic()
         quiet_since: float | None = None
         while True:
             await self.clock.run_ready()
             self._check()
-            # Both, in each round: what one of them does, the other may have to see.
+            # Both in each round, since each may have to react to the other.
             if any([await self.pods.react(), await self.volumes.react()]):
                 quiet_since = None
                 continue
@@ -148,14 +148,14 @@ class SimulatedCluster:
             await self.clock.advance(_STEP_SECONDS)
 
     def _check(self) -> None:
-        """Raise what has ended the scheduler: it never ends by itself."""
+        """Raise what has ended the scheduler, which never ends by itself."""
         for task in self._tasks:
             if task.done():
                 task.result()
 
     def _is_busy(self) -> bool:
-        """Whether pods are being decided about, bound, or tried again by themselves. A pod that waits for the rest of
-        its gang is not: others have to come first."""
+        """Whether pods are being decided about, bound, or about to be retried by themselves. A pod that waits for the
+        rest of its gang is not: others have to come first."""
         queue, waiting = self.scheduler.queue, len(self.scheduler.state.view.waiting)
         moving = sum(queue.size(pool) for pool in (Pool.ACTIVE, Pool.BACKOFF, Pool.PREEMPTING))
         return bool(moving or queue.size(Pool.IN_FLIGHT) > waiting or self.scheduler.is_binding)
@@ -165,7 +165,7 @@ class SimulatedCluster:
 async def simulated(
     snapshot: Snapshot, configuration: SchedulerConfiguration, options: SimulationOptions | None = None
 ) -> AsyncIterator[SimulatedCluster]:
-    """A cluster as of the snapshot, settled: whatever happens after this is the effect of a change."""
+    """A cluster in the state of the snapshot, settled: whatever happens afterwards is the effect of a change."""
     options = options or SimulationOptions()
     clock = SimulatedClock(snapshot.ended)
     api = await InProcessApi.loaded(snapshot, clock, options.seed)
@@ -177,7 +177,7 @@ async def simulated(
         yield cluster
     finally:
         await cluster.stop()
-        # The scheduler has taken all that it holds out of the garbage collection, for the rest of its process.
+        # The scheduler has frozen all its objects for the garbage collector, as for the rest of its process.
         gc.unfreeze()
 
 

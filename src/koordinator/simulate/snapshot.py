@@ -1,7 +1,7 @@
-"""The objects of a cluster at one moment, and the file that keeps them.
+"""The objects of a cluster at one moment, and the file format for them.
 
 The file is gzipped JSON lines: first a header, then one line for each object. It holds what schedulers read of a
-cluster and nothing that is secret (``snapshot_kinds`` says what is left out); only its owner may read it all the same.
+cluster and no secrets (see ``snapshot_kinds`` for what is omitted); it is readable by its owner alone all the same.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ class SnapshotError(KoordinatorError):
 
 
 class NotListedError(SnapshotError):
-    """The server does not let us list what no snapshot can do without."""
+    """The server forbids listing kinds that every snapshot needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """``objects``: the qualified name of a kind (``Kind.qualified``) -> its objects as JSON, in the form that
-    ``snapshot_kinds.kept_form`` gives them."""
+    ``snapshot_kinds.kept_form`` returns."""
 
     cluster: str
-    """What messages call it."""
+    """The cluster's name in messages."""
     began: datetime
-    """When the first list was asked for."""
+    """When the first list was requested."""
     ended: datetime
     objects: Mapping[str, Sequence[bytes]]
     missing: Mapping[str, str] = field(default_factory=dict)
-    """Kinds that could not be read -> why. What they would have said is not part of any result."""
+    """Kinds that could not be listed -> why. The result of a simulation does not consider them."""
     scheduler_configuration: str = ""
-    """The KubeSchedulerConfiguration of the cluster's scheduler, as YAML or JSON; empty where none was found."""
+    """The KubeSchedulerConfiguration of the cluster's scheduler, as YAML or JSON; empty if none was found."""
     configuration_source: str = ""
-    """Where that is from, in words."""
+    """Its source, in words."""
 
     def count(self, kind: str) -> int:
         return len(self.objects.get(kind, ()))
@@ -66,7 +66,7 @@ class _Header(msgspec.Struct, rename="camel"):
 
 
 def save(snapshot: Snapshot, path: Path) -> None:
-    """Write the file in one step, readable by its owner alone. Raises SnapshotError."""
+    """Write the file atomically, readable by its owner alone. Raises SnapshotError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -84,7 +84,7 @@ def save(snapshot: Snapshot, path: Path) -> None:
 
 
 def load(path: Path) -> Snapshot:
-    """Read what ``save`` has written. Raises SnapshotError."""
+    """Read a file that ``save`` has written. Raises SnapshotError."""
     try:
         with gzip.open(path, "rb") as file:
             return _parse(iter(file), path)

@@ -1,4 +1,4 @@
-"""Which kinds are in a snapshot, and what of their objects: what decisions depend on, and nothing that is secret."""
+"""The kinds in a snapshot, and the kept part of their objects: what affects scheduling, and nothing secret."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ SNAPSHOT_KINDS: Final[tuple[Kind[Any], ...]] = (
     PERSISTENT_VOLUMES,
     PERSISTENT_VOLUME_CLAIMS,
     VOLUME_ATTACHMENTS,
-    # Last, so that a pod that is created meanwhile finds what it refers to.
+    # Last, so that the objects that a new pod refers to have been listed before it.
     PODS,
 )
 CONFIGURATION_NAMESPACE: Final = "koordinator-system"
@@ -99,14 +99,14 @@ _NOT_IN_POD_SPECS: Final = (
     "ephemeralContainers", "hostname", "subdomain",
 )  # fmt: skip
 _NAMES_CONTENTS: Final = ("configMap", "secret", "projected", "downwardAPI")
-"""Kinds of volumes that name objects whose contents matter to nobody but the container."""
+"""Kinds of volumes that name objects whose contents only matter to the container."""
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _NODE_STATUS: Final = ("capacity", "allocatable", "conditions", "images", "volumesAttached", "features")
 
 
 def kept_form(kind: Kind[Any], obj: Document) -> bytes | None:
-    """What a snapshot keeps of an object, which is changed, in the form in which the embedded API stores objects:
-    ``metadata`` first, without the apiVersion, kind and resourceVersion. None where nothing of it is kept."""
+    """The part of an object that a snapshot keeps, in the form in which the embedded API stores objects: ``metadata``
+    first, without the apiVersion, kind and resourceVersion. Changes ``obj``. None if the object is not kept."""
     metadata = obj.get("metadata") or {}
     _trim_metadata(metadata)
     trim = _TRIMMERS.get(kind.qualified)
@@ -137,7 +137,7 @@ def _pod(obj: Document) -> Document:
 
 
 def trim_pod_spec(spec: Document) -> None:
-    """Leave out of a pod's spec, or of that of a template, what says nothing about nodes: commands, environments,
+    """Remove from a pod's spec, or from that of a template, what does not affect scheduling: commands, environments,
     mounts, and the names of Secrets and ConfigMaps."""
     for name in _NOT_IN_POD_SPECS:
         spec.pop(name, None)
@@ -161,7 +161,7 @@ def _with_template(obj: Document) -> Document:
 
 
 def _replica_set(obj: Document) -> Document | None:
-    """Those that a Deployment keeps of its earlier revisions are dropped: they have no pods."""
+    """ReplicaSets of earlier revisions of a Deployment are dropped: they have no pods."""
     if (obj.get("spec") or {}).get("replicas") == 0 and not (obj.get("status") or {}).get("replicas"):
         return None
     return _with_template(obj)

@@ -1,4 +1,4 @@
-"""Takes a snapshot of a cluster by list requests alone: a role that may list is all that it needs."""
+"""Takes a snapshot of a cluster by list requests alone: a role that may list is sufficient."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _decode = msgspec.json.Decoder(_List).decode
 
 
 async def take_snapshot(client: Client, cluster: str, now: Callable[[], datetime]) -> Snapshot:
-    """What the cluster has now. A kind that the server does not have, or does not let us list, is named in ``missing``.
+    """The present objects of the cluster. A kind that the server does not have, or forbids listing, is in ``missing``.
 
-    Raises NotListedError where nodes or pods may not be listed, SnapshotError for a list that cannot be read, and
+    Raises NotListedError where nodes or pods may not be listed, SnapshotError for a list that cannot be decoded, and
     KubeError where the server cannot be reached.
     """
     began = now()
@@ -88,7 +88,7 @@ async def _list(client: Client, kind: Kind[Any], path: str, field_selector: str 
         except ApiStatusError as error:
             if not (error.is_expired and token):
                 raise
-            # The pages took longer than the server remembers.
+            # The continue token has expired before the last page.
             token, found = "", []
             continue
         found += [kept for obj in page.items or () if (kept := kept_form(kind, obj)) is not None]

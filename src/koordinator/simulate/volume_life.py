@@ -1,4 +1,4 @@
-"""What volume controllers do about claims: a claim that waits for nobody but them is bound at once."""
+"""Simulates volume controllers: a claim that waits only for them is bound at once."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _IN_TREE: Final = "kubernetes.io/"
 
 
 class VolumeLife:
-    """Call ``react`` until it returns False. What was pending in the snapshot and does not change stays so: whatever
-    keeps its provisioner from working does so here, too."""
+    """Call ``react`` until it returns False. A claim that was pending in the snapshot and does not change stays so:
+    whatever blocks its provisioner does so here, too."""
 
     def __init__(self, api: InProcessApi) -> None:
         self._api = api
         self._revision = api.environment.storage.revision()
 
     async def react(self) -> bool:
-        """Bind what can be bound since the last call; False where nothing was."""
+        """Bind the claims that can be bound since the last call; False if there were none."""
         storage = self._api.environment.storage
         if storage.revision() == self._revision:
             return False
@@ -52,7 +52,7 @@ class VolumeLife:
         return done
 
     async def _volume_changed(self, volume: Document) -> bool:
-        """The scheduler has given an existing volume to a claim."""
+        """The scheduler has assigned an existing volume to a claim."""
         reference = (volume.get("spec") or {}).get("claimRef") or {}
         if not reference.get("uid"):
             return False
@@ -107,7 +107,7 @@ class VolumeLife:
         return volume
 
     def _topology(self, driver: str, node: str) -> dict[str, str]:
-        """Where a volume of the driver can be used that was made for the node: by the labels that the driver names."""
+        """The topology labels, as the driver names them, of a volume that was provisioned for the node."""
         csi_node, machine = self._api.document(CSI_NODES, node), self._api.document(NODES, node)
         if csi_node is None or machine is None:
             return {}

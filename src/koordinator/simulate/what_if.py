@@ -1,4 +1,4 @@
-"""The whole of it: a snapshot, changes, and what comes of them."""
+"""Runs a whole simulation: loads a snapshot, makes the changes, and returns the outcome."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ async def what_if(
     configuration: SchedulerConfiguration | None = None,
     options: SimulationOptions | None = None,
 ) -> dict[str, Any]:
-    """What the changes, one after the other, would do to the cluster of the snapshot. ``configuration`` is the
-    scheduler's; None: what the snapshot says it is.
+    """The effect of the changes, made one after the other, on the cluster of the snapshot. ``configuration`` is the
+    scheduler's; None: that of the snapshot.
 
-    The same arguments give the same result. Raises ChangeError for what cannot be done, or what an API server refuses,
-    SnapshotError and ConfigurationError for what cannot be read.
+    The same arguments give the same result. Raises ChangeError for changes that cannot be made, or that an API server
+    refuses, SnapshotError and ConfigurationError for input that cannot be decoded.
     """
     configuration, source = (configuration, "the file that was given") if configuration else configuration_of(snapshot)
     complete = with_kube_scheduler(configuration)

@@ -1,4 +1,4 @@
-"""Workloads and the pods that their controllers make: of which template, with which names, labels and owners."""
+"""Workloads and the pods that their controllers create: their templates, names, labels and owners."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _BY_NAME: Final[Mapping[str, Kind[Any]]] = {
     for alias in (kind.name.lower(), kind.plural, *aliases)
 }
 _QUOTA: Final = " quota: "
-"""In the words of an API server that refuses a pod for a ResourceQuota."""
+"""From the message of an API server that refuses a pod for a ResourceQuota."""
 _TEMPLATE_HASH: Final = "pod-template-hash"
 _PODS_OF_STATEFUL_SET: Final = "statefulset.kubernetes.io/pod-name"
 
@@ -59,7 +59,7 @@ class WorkloadName:
 
     @property
     def replicas_field(self) -> str:
-        """Where its spec says how many pods there are to be."""
+        """The field of its spec with the number of its pods."""
         return "parallelism" if self.kind is JOBS else "replicas"
 
 
@@ -87,7 +87,7 @@ class Workloads:
         self._api = api
 
     def get(self, workload: WorkloadName) -> Document:
-        """Raises ChangeError."""
+        """The workload. Raises ChangeError."""
         found = self._api.document(workload.kind, workload.name, workload.namespace)
         if found is None:
             names = sorted(each["metadata"]["name"] for each in self._api.documents(workload.kind, workload.namespace))
@@ -108,7 +108,7 @@ class Workloads:
         return count
 
     def pods(self, obj: Document) -> list[Document]:
-        """Those that the workload controls, a Deployment's ReplicaSets' among them; finished ones are left out."""
+        """The pods that the workload controls, including those of a Deployment's ReplicaSets; without finished ones."""
         namespace = obj["metadata"]["namespace"]
         owners = {obj["metadata"]["uid"]}
         if obj["kind"] == DEPLOYMENTS.name:
@@ -124,13 +124,14 @@ class Workloads:
         ]
 
     async def set_replicas(self, workload: WorkloadName, obj: Document, replicas: int) -> None:
-        """Of the object alone; ``scale`` makes the pods follow."""
+        """Set the object's field alone; ``scale`` then creates or deletes pods."""
         obj["spec"][workload.replicas_field] = replicas
         await self._api.put(workload.kind, obj)
 
     async def make_pods(self, workload: WorkloadName, obj: Document, count: int) -> str:
-        """``count`` more of its pods, by the same admission as any pod. Returns why there are fewer, where a quota does
-        not let their controller make them all; empty else. Raises ApiError for pods that nobody could create."""
+        """Create ``count`` more of its pods, by the same admission as any pod. Returns why there are fewer, if a quota
+        does not allow their controller to create them all; empty else. Raises ApiError for pods that cannot be created
+        at all."""
         if not count:
             return ""
         owner = obj if workload.kind is not DEPLOYMENTS else await self.replica_set_of(obj)
@@ -153,7 +154,7 @@ class Workloads:
         return ""
 
     async def replica_set_of(self, deployment: Document) -> Document:
-        """The one of the Deployment's present template, made where there is none."""
+        """The ReplicaSet of the Deployment's present template, created if it does not exist."""
         metadata, spec = deployment["metadata"], deployment["spec"]
         wanted = template_of(self._api.resource(DEPLOYMENTS), deployment)
         resource = self._api.resource(REPLICA_SETS)
@@ -198,7 +199,7 @@ class Workloads:
 
 
 def template_of(resource: Resource, workload: Document) -> Document:
-    """The part of its template on which decisions depend, with all defaults; a snapshot has no more."""
+    """The part of its template that affects scheduling, with all defaults; a snapshot has no more."""
     complete: Document = copied(workload)
     resource.strategy.decode(complete)
     template = complete["spec"].get("template") or {}
@@ -209,7 +210,7 @@ def template_of(resource: Resource, workload: Document) -> Document:
 
 
 def pod_of_template(owner: Document) -> Document:
-    """A pod as the controller of ``owner`` makes it."""
+    """A pod as the controller of ``owner`` creates it."""
     template, metadata = owner["spec"].get("template") or {}, owner["metadata"]
     given = template.get("metadata") or {}
     spec = copied(template.get("spec") or {})
@@ -230,7 +231,7 @@ def pod_of_template(owner: Document) -> Document:
 
 
 def reference_to(kind: Kind[Any], obj: Document) -> Document:
-    """As the controller of an object writes it into what it makes."""
+    """The owner reference that the object's controller writes into what it creates."""
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,

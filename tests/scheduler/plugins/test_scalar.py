@@ -180,19 +180,19 @@ ROWS = np.array([0], dtype=np.intp)
 
 @pytest.mark.parametrize("answer", [True, False, 0, "", ("why",), Reason("")])
 def test_an_answer_that_is_no_reason_is_an_error(answer: Any) -> None:
-    with pytest.raises(PluginError, match=r"plugin Answers: filter_node of node a answers .*; expected is None or a"):
+    with pytest.raises(PluginError, match=r"plugin Answers: filter_node of node a returned .*; expected is None or a"):
         make(answer).filter(POD, None, ROWS)
 
 
 @pytest.mark.parametrize("answer", [None, True, 1.0, "1"])
 def test_a_score_that_is_no_whole_number_is_an_error(answer: Any) -> None:
-    with pytest.raises(PluginError, match=r"plugin Answers: score_node of node a answers .*; expected is a whole num"):
+    with pytest.raises(PluginError, match=r"plugin Answers: score_node of node a returned .*; expected is a whole num"):
         make(answer).score(POD, None, ROWS)
 
 
 @pytest.mark.parametrize("answer", [-1, 101])
 def test_a_score_beyond_the_scale_is_an_error(answer: int) -> None:
-    with pytest.raises(PluginError, match=f"score_node of node a answers {answer}; expected is 0 to 100"):
+    with pytest.raises(PluginError, match=f"score_node of node a returned {answer}; expected is 0 to 100"):
         make(answer).score(POD, None, ROWS)
 
 
@@ -203,9 +203,9 @@ def test_numbers_of_numpy_are_whole_numbers() -> None:
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        ({}, "normalize_scores of node a answers None; expected is a whole number"),
-        ({"a": 101}, "normalize_scores of node a answers 101; expected is 0 to 100"),
-        ([3], r"normalize_scores answers \[3\]; expected is a mapping"),
+        ({}, "normalize_scores of node a returned None; expected is a whole number"),
+        ({"a": 101}, "normalize_scores of node a returned 101; expected is 0 to 100"),
+        ([3], r"normalize_scores returned \[3\]; expected is a mapping"),
     ],
 )
 def test_scores_that_cannot_be_normalized_are_an_error(answer: Any, error: str) -> None:

@@ -1,8 +1,8 @@
-"""The CPU accumulator: which of the free CPUs of a node a pod gets.
+"""The CPU accumulator: selects which of the free CPUs of a node a pod gets.
 
-The rules are the original's (cpu_accumulator.go, takeCPUs): from one NUMA node if one has enough, else from one
-socket, else from several; whole cores or one CPU of each core, as the bind policy says. NUMA nodes and sockets come in
-the order of what is free there. What the exclusive policy keeps apart is taken only if there is nothing else.
+The rules are the original's (cpu_accumulator.go, takeCPUs): from one NUMA node if one has enough, else from one socket,
+else from several; whole cores or one CPU of each core, by the bind policy. NUMA nodes and sockets are ordered by what
+is free there. CPUs that the exclusive policy keeps apart are taken only if there are no others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOT_ENOUGH: Final = "not enough cpus available to satisfy request"
 
 
 class ExclusivePolicy(StrEnum):
-    """What pods that have the same policy rather do not share."""
+    """The units that pods with the same policy avoid sharing."""
 
     NONE = ""
     CORE = "PCPULevel"
@@ -26,33 +26,33 @@ class ExclusivePolicy(StrEnum):
 
 
 class NotEnoughCPUsError(Exception):
-    """There are not so many; the text is the reason that the user reads."""
+    """There are too few CPUs; the text is the reason shown to the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """What CPUs the pod would rather have."""
+    """The pod's preferences among CPUs."""
 
     bind: BindPolicy = BindPolicy.NONE
     exclusive: ExclusivePolicy = ExclusivePolicy.NONE
     others: int = 0
     """The CPUs of other pods with the same exclusive policy."""
     packs: bool = False
-    """From where the least is free first (MostAllocated), otherwise from where the most is."""
+    """Whether parts with the least free CPUs come first (MostAllocated), otherwise those with the most."""
 
 
-def take_preferred(topology: CPUTopology, free: int, preferred: int, count: int, wish: Preferences) -> int:
-    """So many CPUs of ``free``: those that are ``preferred``, too, as far as there are any, then others. Raises
+def take_preferred(topology: CPUTopology, free: int, preferred: int, count: int, preferences: Preferences) -> int:
+    """Take ``count`` CPUs of ``free``, first those that are also ``preferred``, then others. Raises
     NotEnoughCPUsError."""
     first = free & preferred
-    taken = take(topology, first, min(count, first.bit_count()), wish)
+    taken = take(topology, first, min(count, first.bit_count()), preferences)
     rest = count - taken.bit_count()
-    return taken | take(topology, free & ~first, rest, wish) if rest > 0 else taken
+    return taken | take(topology, free & ~first, rest, preferences) if rest > 0 else taken
 
 
-def take(topology: CPUTopology, free: int, count: int, wish: Preferences) -> int:
-    """So many CPUs of ``free``. Raises NotEnoughCPUsError."""
-    accumulator = _Accumulator(topology, free, count, wish)
+def take(topology: CPUTopology, free: int, count: int, preferences: Preferences) -> int:
+    """Take ``count`` CPUs of ``free``. Raises NotEnoughCPUsError."""
+    accumulator = _Accumulator(topology, free, count, preferences)
     if count > len(accumulator.free):
         raise NotEnoughCPUsError(NOT_ENOUGH)
     if count > 0:
@@ -61,24 +61,26 @@ def take(topology: CPUTopology, free: int, count: int, wish: Preferences) -> int
 
 
 Parts = list[list[int]]
-"""The CPUs that each of some NUMA nodes or sockets offers, in the order in which they are to be taken."""
+"""The usable CPUs of each of some NUMA nodes or sockets, in the order in which they are taken."""
 
 
 class _Accumulator:
-    def __init__(self, topology: CPUTopology, free: int, count: int, wish: Preferences) -> None:
+    def __init__(self, topology: CPUTopology, free: int, count: int, preferences: Preferences) -> None:
         self._topology = topology
-        self._wish = wish
-        self._sign = 1 if wish.packs else -1
+        self._preferences = preferences
+        self._sign = 1 if preferences.packs else -1
         self.free = {number: cpu for number, cpu in topology.cpus.items() if free >> number & 1}
         self.needed = count
         self.taken: list[int] = []
-        others = [cpu for number, cpu in topology.cpus.items() if wish.others >> number & 1]
-        self._cores = {cpu.core for cpu in others} if wish.exclusive is ExclusivePolicy.CORE else set()
-        self._numa_nodes = {cpu.numa_node for cpu in others} if wish.exclusive is ExclusivePolicy.NUMA_NODE else set()
+        others = [cpu for number, cpu in topology.cpus.items() if preferences.others >> number & 1]
+        self._cores = {cpu.core for cpu in others} if preferences.exclusive is ExclusivePolicy.CORE else set()
+        self._numa_nodes = (
+            {cpu.numa_node for cpu in others} if preferences.exclusive is ExclusivePolicy.NUMA_NODE else set()
+        )
 
     def run(self) -> None:
         """Take CPUs until there are enough."""
-        packs_cores = self._wish.bind is BindPolicy.FULL_PCPUS
+        packs_cores = self._preferences.bind is BindPolicy.FULL_PCPUS
         if (packs_cores or self._topology.cpus_per_core == 1) and self._take_whole_cores():
             return
         if not packs_cores and self._take_spread():
@@ -90,20 +92,20 @@ class _Accumulator:
         if self.needed:
             raise NotEnoughCPUsError("failed to allocate cpus")
 
-    # What is taken.
+    # Taking CPUs.
 
     def _take(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             cpu = self.free.pop(number)
-            if self._wish.exclusive is ExclusivePolicy.CORE:
+            if self._preferences.exclusive is ExclusivePolicy.CORE:
                 self._cores.add(cpu.core)
-            elif self._wish.exclusive is ExclusivePolicy.NUMA_NODE:
+            elif self._preferences.exclusive is ExclusivePolicy.NUMA_NODE:
                 self._numa_nodes.add(cpu.numa_node)
         self.taken += numbers
         self.needed -= len(numbers)
 
     def _take_from_one(self, parts: Parts, arranged: Callable[[list[int]], list[int]] = list) -> bool:
-        """All that is needed, from the first part that has it."""
+        """Take all that is needed from the first part that has enough; returns whether one has."""
         for part in parts:
             if len(part) >= self.needed:
                 self._take(arranged(part)[: self.needed])
@@ -144,7 +146,7 @@ class _Accumulator:
             self._take_from_one(self._cpus_of_sockets(apart), self._spread) for apart in (True, False)
         )
 
-    # What there is.
+    # Available CPUs.
 
     def _cores_of_numa_nodes(self, apart: bool) -> Parts:
         free = [cpu for cpu in self.free.values() if not (apart and cpu.numa_node in self._numa_nodes)]

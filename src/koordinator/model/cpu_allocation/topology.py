@@ -1,6 +1,6 @@
-"""The CPUs of a node by core, NUMA node and socket, as the annotation ``node.koordinator.sh/cpu-topology`` names them.
+"""The CPUs of a node by core, NUMA node and socket, as in the annotation ``node.koordinator.sh/cpu-topology``.
 
-A set of CPUs is a mask, an integer with one bit for each: of a hundred CPUs as quick as of one.
+A set of CPUs is a mask, an integer with one bit for each: operations on a hundred CPUs are as quick as on one.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from enum import StrEnum
 
 
 class BindPolicy(StrEnum):
-    """How the CPUs of a pod lie on cores, as ``scheduling.koordinator.sh/resource-spec`` has it."""
+    """How the CPUs of a pod are distributed over cores, as in ``scheduling.koordinator.sh/resource-spec``."""
 
     NONE = ""
     DEFAULT = "Default"
-    """What the arguments of the scheduler's plugin say."""
+    """The policy of the scheduler plugin's arguments."""
     FULL_PCPUS = "FullPCPUs"
     """On as few cores as possible."""
     SPREAD_BY_PCPUS = "SpreadByPCPUs"
@@ -64,7 +64,7 @@ class CPUTopology:
         return free
 
     def satisfies(self, cpus: int, policy: BindPolicy) -> bool:
-        """Whether ``cpus`` lie on cores as the policy requires."""
+        """Whether ``cpus`` are distributed over cores as the policy requires."""
         cores = sum([1 for core in self.cores.values() if core & cpus])
         if policy is BindPolicy.FULL_PCPUS:
             return cores * self.cpus_per_core == cpus.bit_count()

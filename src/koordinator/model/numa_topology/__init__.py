@@ -1,1 +1,1 @@
-"""Aligning what a pod gets with NUMA nodes: hints, and what they amount to together."""
+"""Alignment of a pod's resources with NUMA nodes: topology hints, and how they are merged."""

@@ -1,6 +1,6 @@
-"""Topology hints: which sets of NUMA nodes could give a pod what it requests of one resource.
+"""Topology hints: the sets of NUMA nodes that could provide what a pod requests of one resource.
 
-The words are those of kubelet's topology manager. A set of NUMA nodes is a mask, an integer with one bit for each.
+The terms are those of the kubelet's topology manager. A set of NUMA nodes is a mask, an integer with one bit for each.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ class NUMATopologyPolicy(StrEnum):
 
 
 class NUMANodeState(StrEnum):
-    """By whom the CPUs of a NUMA node are bound."""
+    """Which pods the CPUs of a NUMA node are bound to."""
 
     IDLE = "idle"
     SINGLE = "single"
-    """By pods that have none elsewhere."""
+    """To pods that have none elsewhere."""
     SHARED = "shared"
-    """By a pod that has some on other NUMA nodes, too."""
+    """To a pod that has some on other NUMA nodes, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class NUMATopologyHint:
-    """One set of NUMA nodes that would do."""
+    """One set of NUMA nodes that would suffice."""
 
     mask: int | None
-    """None: it does not matter which."""
+    """None: any NUMA nodes suffice."""
     preferred: bool = False
-    """No smaller set would do."""
+    """No smaller set would suffice."""
     unsatisfied: bool = False
-    """It would not do at all: a placeholder for what cannot be had anywhere."""
+    """The set does not suffice: a placeholder for what no set can provide."""
     score: int = 0
     """Of sets of equal size, the one with the higher sum of scores is taken."""
 
 
 Hints = Mapping[str, Sequence[NUMATopologyHint] | None]
-"""By resource. None: no NUMA node has to do with it. An empty sequence: no set of NUMA nodes would do. Otherwise each
-mask once, small ones first, those of equal size by their NUMA nodes (see ``masks_of``)."""
+"""By resource. None: the resource does not belong to NUMA nodes. An empty sequence: no set of NUMA nodes would suffice.
+Otherwise each mask once, small ones first, those of equal size by their NUMA nodes (see ``masks_of``)."""
 
 
 def mask_of(numa_nodes: Iterable[int]) -> int:
@@ -63,7 +63,7 @@ def numa_nodes_of(mask: int) -> tuple[int, ...]:
 
 
 def masks_of(numa_nodes: Sequence[int]) -> Iterator[int]:
-    """Every mask of these but the empty one, in the order that hints have."""
+    """Every mask of these except the empty one, in the order of hints."""
     for size in range(1, len(numa_nodes) + 1):
         yield from masks_of_size(numa_nodes, size)
 
@@ -88,8 +88,8 @@ def _width(mask: int) -> int:
 
 
 def is_exclusive(mask: int, states: Mapping[int, NUMANodeState]) -> bool:
-    """Whether a pod that is alone with its like may use the mask: several NUMA nodes of which none belongs to pods that
-    have only that one, or one that is not shared."""
+    """Whether an exclusive pod may use the mask: several NUMA nodes none of which is used by pods on it alone, or a
+    single one that is not shared."""
     states_of_mask = [states.get(numa_node, NUMANodeState.IDLE) for numa_node in numa_nodes_of(mask)]
     if len(states_of_mask) > 1:
         return NUMANodeState.SINGLE not in states_of_mask

@@ -1,9 +1,9 @@
-"""What the hints of all resources amount to: one set of NUMA nodes for the pod, or the reasons why there is none.
+"""Merges the hints of all resources into one set of NUMA nodes for the pod, or the reasons why there is none.
 
-The rule is that of kubelet's topology manager, to which the original adds scores. It looks at every combination of one
-hint for each resource; of these there may be more than can be looked at, and only few can win. All hints of a preferred
-combination have the same mask, so that those are looked up by their masks. Only where there is none of these, and the
-policy is content with less, are the others looked at: all of them up to a bound, beyond it the masks that are possible.
+The rule is that of the kubelet's topology manager, to which the original adds scores. It considers every combination of
+one hint for each resource; there may be too many of these, and only few can win. All hints of a preferred combination
+have the same mask, so these are looked up by mask. Only if there is none, and the policy accepts others, are the
+remaining ones considered: all of them up to a bound, beyond it the possible masks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from koordinator.model.numa_topology.hints import (
 )
 
 COMBINATIONS: Final = 4096
-"""So many combinations are looked at one by one."""
+"""Up to so many combinations are considered one by one."""
 _ANY: Final = NUMATopologyHint(None, preferred=True)
 _NOWHERE: Final = NUMATopologyHint(None, unsatisfied=True)
 
@@ -40,7 +40,7 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """``states`` are given where pods must be exclusive on their NUMA nodes."""
+    """``states`` are set for pods that must be exclusive on their NUMA nodes."""
 
     numa_nodes: tuple[int, ...]
     states: Mapping[int, NUMANodeState] | None = None
@@ -53,7 +53,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """What all providers say, one list of hints for each resource."""
+    """The hints of all providers, one list for each resource."""
 
     lists: tuple[tuple[NUMATopologyHint, ...], ...]
     reasons: tuple[str, ...]
@@ -61,7 +61,7 @@ class _Listed:
 
 
 def merge(policy: NUMATopologyPolicy, machine: Machine, provided: Iterable[Hints]) -> Merged:
-    """What ``provided``, by one provider each, amounts to under ``policy``, which is not NONE."""
+    """Merge ``provided``, the hints of each provider, under ``policy``, which is not NONE."""
     listed = _listed(provided)
     everywhere = NUMATopologyHint(machine.mask)
     if policy is NUMATopologyPolicy.BEST_EFFORT:
@@ -84,8 +84,8 @@ def merge(policy: NUMATopologyPolicy, machine: Machine, provided: Iterable[Hints
 def best_hint(
     lists: Sequence[Sequence[NUMATopologyHint]], machine: Machine, combinations: int = COMBINATIONS
 ) -> NUMATopologyHint:
-    """The best combination of one hint of each of ``lists``, be it preferred or not. So many ``combinations`` are
-    looked at one by one."""
+    """The best combination of one hint of each of ``lists``, preferred or not. Up to ``combinations`` are considered
+    one by one."""
     best = _fold(_preferred_combinations(lists), machine)
     if best.preferred:
         return best
@@ -135,7 +135,7 @@ def _preferred_combinations(lists: Sequence[Sequence[NUMATopologyHint]]) -> Iter
     for of_list in by_mask:
         masks.update(dict.fromkeys(mask for mask in of_list if mask is not None))
         if masks:
-            # Every other list has to have one of these, too, or hints for which the mask does not matter.
+            # Every other list must have one of these, too, or hints for which the mask does not matter.
             break
     for mask in masks or {None: None}:
         chosen = [of_list.get(mask) or of_list.get(None) for of_list in by_mask]
@@ -187,8 +187,8 @@ def _is_better(hint: NUMATopologyHint, than: NUMATopologyHint) -> bool:
 
 
 def _narrowest(lists: Sequence[Sequence[NUMATopologyHint]], machine: Machine) -> NUMATopologyHint:
-    """Where there are too many combinations, and none is preferred: the smallest mask of all that are possible, and of
-    equally small ones the lowest. It is satisfied where every list has it, or does not care."""
+    """The result if there are too many combinations, and none is preferred: the smallest of all possible masks, and of
+    equally small ones the lowest. It is satisfied if every list has it, or accepts any."""
     possible = {machine.mask}
     for hints in lists:
         masks = {machine.mask if hint.mask is None else hint.mask for hint in hints}

@@ -1,5 +1,5 @@
-"""Overcommitment: batch and mid capacity out of what is idle, ratios, devices, and the health of nodes.
+"""Overcommitment: batch and mid capacity from idle resources, ratios, devices, and the health of nodes.
 
 ``plan.decide`` makes the plan for one node from a snapshot and keeps the reasons; ``node_diff.diff_plan`` compares it
-with the objects as they are stored and returns the patches that are due. Nothing here reads a clock or does I/O.
+with the stored objects and returns the patches that are due. Nothing here reads a clock or does I/O.
 """

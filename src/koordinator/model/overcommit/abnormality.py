@@ -1,12 +1,12 @@
-"""Nodes whose readings are not trusted: how they are found, and the node condition that says so.
+"""Detects nodes whose metrics cannot be trusted, and computes the node condition for that.
 
 A node is abnormal when its agent is missing, when its reports stop, or when they contradict themselves: usage above
-capacity or below zero for minutes, the same readings for half an hour, a time that cannot be. It stays abnormal until
-reports have been sound for a while, so that a node at the edge of a limit does not go back and forth.
+capacity or below zero for minutes, the same readings for half an hour, an impossible time. It stays abnormal until
+reports have been sound for a while, so that a node at the edge of a limit does not flap.
 
-Silence counts only where a report was due: not on a node that is not Ready or has become Ready only just now, and not
-before this process has listened for a while itself. Where nothing can be found out, the last finding stays. What is
-kept of a node has a fixed size, and is restored from the condition of the node and from reports.
+Missing reports count only where one was due: not on a node that is not Ready or has become Ready only just now, and not
+before this process has watched for a while itself. Where nothing can be detected, the last findings stay. The state of
+a node has a fixed size, and is restored from the condition of the node and from reports.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FROZEN_READINGS: Final = "FrozenReadings"
 USAGE_ABOVE_CAPACITY: Final = "UsageAboveCapacity"
 NEGATIVE_USAGE: Final = "NegativeUsage"
 CONTRADICTIONS: Final = frozenset({REPORT_FROM_THE_FUTURE, FROZEN_READINGS, USAGE_ABOVE_CAPACITY, NEGATIVE_USAGE})
-"""Those with which readings arrive, and are not to be computed with."""
+"""Findings in reports that arrive, whose readings must not be used."""
 REASONS: Final = (AGENT_MISSING, METRICS_STOPPED, REPORT_FROM_THE_PAST, *sorted(CONTRADICTIONS))
 
 _JUST_AFTER: Final = timedelta(seconds=1)
@@ -50,23 +50,23 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeHealth:
-    """What is kept of a node between two looks. Report times are by the node's clock, all others by ours."""
+    """The state of a node between two observations. Report times are by the node's clock, all others by ours."""
 
     first_seen: datetime
     changed_at: datetime
     """Since when the node has been abnormal, or normal."""
     findings: tuple[Finding, ...] = ()
-    """What makes the node abnormal; empty while it is normal."""
+    """The reasons why the node is abnormal; empty while it is normal."""
     well_since: datetime | None = None
-    """Since when nothing has been found any more in an abnormal node."""
+    """Since when there has been no finding in an abnormal node."""
     expected_since: datetime | None = None
     """Since when a report could have been expected; None: since the node was first seen."""
     heard_at: datetime | None = None
     """When the last report arrived."""
     report_time: datetime | None = None
-    """The time that the report bears which there is now."""
+    """The time in the present report."""
     is_late: bool = False
-    """Whether that had expired when it arrived, and another before it was seen to arrive."""
+    """Whether that report had expired when it arrived, and another report was seen before."""
     fingerprint: int = 0
     same_since: datetime | None = None
     """The time of the first of the reports that are equal to the last one."""
@@ -82,7 +82,7 @@ class NodeHealth:
 
     @property
     def distrust(self) -> str:
-        """Why readings that arrive are not to be computed with; empty when they may be."""
+        """Why the readings of arriving reports must not be used; empty if they may be."""
         return "; ".join(finding.message for finding in self.findings if finding.code in CONTRADICTIONS)
 
     def has(self, code: str) -> bool:
@@ -99,21 +99,21 @@ def observe(
     *,
     runs_pods: bool = True,
 ) -> NodeHealth:
-    """What is known of a node after one more look at it, with or without a new report. ``runs_pods``: whether there
-    are pods on the node; without, nothing needs to change there."""
+    """The state of a node after one more observation, with or without a new report. ``runs_pods``: whether there are
+    pods on the node; without, readings need not change."""
     if before is None:
         before = NodeHealth(first_seen=now, changed_at=now)
     after = _with_report(_with_expectation(before, node, now), node, metric, policy, now, limits)
     found = _silence(after, node, policy, now, limits)
     if found is None:
         found = tuple(_contradictions(after, now, limits, runs_pods))
-    return _judged(after, found, now, limits)
+    return _evaluated(after, found, now, limits)
 
 
 def next_look(
     health: NodeHealth, policy: CapacityPolicy, now: datetime, limits: AbnormalityLimits = DEFAULT_LIMITS
 ) -> datetime | None:
-    """When time alone may change the answer next, should no report come before."""
+    """When the passing of time alone may change the result next, if no report arrives before."""
     expected, expiry = health.expected_since or health.first_seen, timedelta(minutes=policy.degrade_time_minutes)
     moments = [expected + limits.missing_after]
     if health.report_time is not None:
@@ -141,7 +141,7 @@ def _with_report(
     now: datetime,
     limits: AbnormalityLimits,
 ) -> NodeHealth:
-    """The same node with a report that has not been seen yet, or with none any more."""
+    """The state with a report that has not been seen yet, or without a report."""
     time = metric.update_time if metric is not None else None
     if time == health.report_time:
         return health
@@ -165,12 +165,12 @@ def _with_report(
 
 
 def _earlier(since: datetime | None, time: datetime) -> datetime:
-    """A clock may have been put back."""
+    """A clock may have been set back."""
     return time if since is None else min(since, time)
 
 
 def _is_above(usage: Amounts, capacity: Amounts, limits: AbnormalityLimits) -> bool:
-    """A node whose capacity nobody has written yet is not judged by it."""
+    """A node whose capacity has not been written yet is not checked against it."""
     return any(
         most > 0 and used * 100 > most * (100 + limits.tolerated_percent)
         for used, most in zip(usage, capacity, strict=True)
@@ -184,7 +184,7 @@ def _is_expired(time: datetime, policy: CapacityPolicy, now: datetime) -> bool:
 def _silence(
     health: NodeHealth, node: NodeFacts, policy: CapacityPolicy, now: datetime, limits: AbnormalityLimits
 ) -> tuple[Finding, ...] | None:
-    """What is wrong where there is no report of now; None where there is one."""
+    """The findings if there is no recent report; None if there is one."""
     time, heard, expected = health.report_time, health.heard_at, health.expected_since or health.first_seen
     if time is not None and not _is_expired(time, policy, now):
         return None
@@ -201,8 +201,8 @@ def _silence(
 
 
 def _contradictions(health: NodeHealth, now: datetime, limits: AbnormalityLimits, runs_pods: bool) -> Iterator[Finding]:
-    """What is wrong with a report of now. The first is the reason that the condition names, so the one comes first
-    that takes longest to be found again should this process end."""
+    """The findings in a recent report. The condition names the first as reason, so the one comes first that takes
+    longest to be detected again after a restart of this process."""
     time = health.report_time
     if time is None:
         return
@@ -218,12 +218,12 @@ def _contradictions(health: NodeHealth, now: datetime, limits: AbnormalityLimits
 
 
 def _lasts(health: NodeHealth, code: str, since: datetime | None, time: datetime, limits: AbnormalityLimits) -> bool:
-    """What was found before is found in each further report."""
+    """A finding of before is found again in each further report."""
     return since is not None and (health.has(code) or time - since >= limits.raise_after)
 
 
 def _is_frozen(health: NodeHealth, time: datetime, limits: AbnormalityLimits, runs_pods: bool) -> bool:
-    """Readings that have been found frozen are so until they move again, whoever found them and whenever."""
+    """Readings that have been found frozen stay so until they change again, whichever process found them."""
     if health.has(FROZEN_READINGS):
         return health.moved_at is None or time - health.moved_at >= limits.clear_after
     return (
@@ -239,15 +239,15 @@ def _span(time: timedelta) -> str:
     return f"{int(time.total_seconds())} seconds" if rest else f"{minutes} minute{'' if minutes == 1 else 's'}"
 
 
-def _judged(health: NodeHealth, found: tuple[Finding, ...], now: datetime, limits: AbnormalityLimits) -> NodeHealth:
-    """Whether the node is abnormal, given what is wrong now and what was wrong before."""
+def _evaluated(health: NodeHealth, found: tuple[Finding, ...], now: datetime, limits: AbnormalityLimits) -> NodeHealth:
+    """Whether the node is abnormal, given the present findings and those of before."""
     if found:
         since = health.changed_at if health.findings else now
         return _replaced(health, found, since, None)
     if not health.findings:
         return health
     if health.above_since is not None or health.negative_since is not None:
-        # The last report is wrong again, though not for long enough to be found by itself.
+        # The last report is wrong again, though not for long enough for a new finding.
         return _replaced(health, health.findings, health.changed_at, None)
     well_since = health.well_since or now
     if health.heard_at is not None and health.heard_at - well_since >= limits.clear_after:
@@ -265,19 +265,19 @@ def _replaced(
 
 @dataclass(frozen=True, slots=True)
 class ConditionChange:
-    """What is to be written, and what it means."""
+    """A change of the condition to write, with its meaning."""
 
     patch: dict[str, Any]
     """A strategic merge patch for the node's status."""
     before: str
-    """The reason that the node was abnormal for; empty when it was normal."""
+    """The reason for which the node was abnormal; empty when it was normal."""
     after: str
-    """The same from now on."""
+    """The reason from now on."""
     message: str
 
 
 def condition_of(health: NodeHealth | None, now: datetime) -> NodeCondition:
-    """The condition, as of when it last changed. ``health`` is None where nobody judges the node."""
+    """The condition with the time of its last change. ``health`` is None if the node is not checked."""
     if health is None:
         return NodeCondition(CONDITION_TYPE, "False", NOT_JUDGED, _NOT_JUDGED_MESSAGE, last_transition_time=now)
     first = health.findings[0] if health.findings else None
@@ -291,7 +291,7 @@ def condition_of(health: NodeHealth | None, now: datetime) -> NodeCondition:
 
 
 def remembered(node: Node, now: datetime) -> NodeHealth:
-    """Where a process that knows nothing of a node yet starts: an abnormal one is so until it has been well again."""
+    """The initial state of a node in a new process: an abnormal one stays so until it has been well again."""
     stored = _stored(node)
     if stored is None:
         return NodeHealth(first_seen=now, changed_at=now)
@@ -303,9 +303,9 @@ def remembered(node: Node, now: datetime) -> NodeHealth:
 
 
 def condition_change(node: Node, health: NodeHealth | None, now: datetime) -> ConditionChange | None:
-    """What there is to write; None when the node says so already.
+    """The change of the condition; None when the node has it already.
 
-    A node that has always been well gets no condition, and what is said of one that is normal and not judged any more
+    A node that has always been well gets no condition, and the condition of one that is normal and not checked any more
     stays.
     """
     wanted = condition_of(health, now)
@@ -313,7 +313,7 @@ def condition_change(node: Node, health: NodeHealth | None, now: datetime) -> Co
     was_abnormal = stored is not None and _is_true(stored)
     if not was_abnormal and (stored is None or health is None) and not _is_true(wanted):
         return None
-    if stored is not None and _said(stored) == _said(wanted):
+    if stored is not None and _content(stored) == _content(wanted):
         return None
     is_turned = stored is None or stored.status != wanted.status
     since = wanted.last_transition_time or now
@@ -343,5 +343,5 @@ def _is_true(condition: NodeCondition) -> bool:
     return condition.status == "True"
 
 
-def _said(condition: NodeCondition) -> tuple[str, str, str]:
+def _content(condition: NodeCondition) -> tuple[str, str, str]:
     return condition.status, condition.reason, condition.message

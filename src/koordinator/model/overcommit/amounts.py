@@ -1,4 +1,4 @@
-"""Amounts of CPU and memory, and amounts of one resource with the sum that they are the result of.
+"""Amounts of CPU and memory, and explained amounts of one resource with the terms that they are the sum of.
 
 CPU is in milli-CPU and memory in bytes, rounded as the Go original rounds: where the original goes through a float64,
 so does this; products are truncated towards zero, and quotients are rounded up.
@@ -37,7 +37,7 @@ UNALLOCATED_SHARE: Final = "unallocatedShare"
 STATIC_RESERVED: Final = "staticReserved"
 ROUNDING: Final = "rounding"
 
-# The names of adjustments, which come after the sum has been kept within its bounds.
+# The names of adjustments, which are applied after the sum has been limited to its bounds.
 NORMALIZATION: Final = "cpuNormalization"
 THIRD_PARTY: Final = "thirdPartyAllocations"
 
@@ -70,7 +70,7 @@ NOTHING: Final = Amounts(0, 0)
 
 
 def cpu_and_memory(resources: Mapping[str, Quantity]) -> Amounts:
-    """The two resources of a list; what is missing counts as zero."""
+    """The two resources of a list; missing ones count as zero."""
     cpu, memory = resources.get(CPU), resources.get(MEMORY)
     return Amounts(0 if cpu is None else cpu.milli, 0 if memory is None else memory.value)
 
@@ -81,7 +81,7 @@ def usage_of(resources: Mapping[str, Quantity]) -> Amounts:
 
 
 def scaled(amount: int, factor: float) -> int:
-    """An amount times a factor, cut towards zero."""
+    """An amount times a factor, rounded towards zero."""
     product = float(amount) * factor
     if not math.isfinite(product):
         return _LARGEST if product > 0 else 0
@@ -98,7 +98,7 @@ def share(amount: int, parts: int) -> int:
 
 
 def is_different(old: Quantity | None, new: Quantity | None, threshold: float) -> bool:
-    """Whether one of two is missing, or the new one is off by more than ``threshold`` times the old one."""
+    """Whether one of the two is missing, or the new one differs by more than ``threshold`` times the old one."""
     if old is None or new is None:
         return old is not new
     return abs(float(new.milli - old.milli)) > float(old.milli) * threshold
@@ -112,8 +112,8 @@ class Term(NamedTuple):
 
 
 class ExplainedAmount(WireStruct):
-    """The batch or mid capacity of one resource of a node, or of one of its zones, and why. CPU is in milli-CPU, memory
-    in bytes."""
+    """The batch or mid capacity of one resource of a node, or of one of its zones, with its computation. CPU is in
+    milli-CPU, memory in bytes."""
 
     resource: str
     zone: str = ""
@@ -125,13 +125,13 @@ class ExplainedAmount(WireStruct):
     terms: tuple[Term, ...] = ()
     cap: int | None = None
     inputs: dict[str, int] = msgspec.field(default_factory=dict)
-    """What the terms are computed from."""
+    """The inputs of the terms."""
     adjustments: tuple[Term, ...] = ()
-    """The changes that were made to ``value`` before it was written on the node."""
+    """The changes that were made to ``value`` before it was written to the node."""
     published: int | None = None
-    """The value with its adjustments, as the node says it. None: nothing has been written."""
+    """The value with its adjustments, as written to the node. None: nothing has been written."""
     reset: str = ""
-    """Why there is no amount at all: a code; empty when there is one."""
+    """Why there is no amount: a code; empty when there is one."""
     message: str = ""
     """The same as a sentence."""
 
@@ -154,7 +154,7 @@ def explained(
     inputs: Mapping[str, int] | None = None,
     zone: str = "",
 ) -> ExplainedAmount:
-    """The amount with the sum of its terms; terms of zero are left out."""
+    """The amount with the sum of its terms; terms of zero are omitted."""
     total = 0
     for term in terms:
         total += term.amount
@@ -171,12 +171,12 @@ def explained(
 
 
 def reset(resource: str, code: str, message: str, metric_time: datetime | None = None) -> ExplainedAmount:
-    """No amount, and why."""
+    """No amount, with the reason."""
     return ExplainedAmount(resource=resource, reset=code, message=message, metric_time=metric_time)
 
 
 def published(amount: ExplainedAmount, adjustments: tuple[Term, ...]) -> ExplainedAmount:
-    """The amount as it stands on the node after ``adjustments``."""
+    """The amount as written to the node after ``adjustments``."""
     value = amount.value + sum(each.amount for each in adjustments)
     return msgspec.structs.replace(
         amount, adjustments=tuple(each for each in adjustments if each.amount), published=max(value, 0)
@@ -184,7 +184,7 @@ def published(amount: ExplainedAmount, adjustments: tuple[Term, ...]) -> Explain
 
 
 def sentence(amount: ExplainedAmount) -> str:
-    """In words, for terminals and events."""
+    """A sentence for terminals and events."""
     place = f"{amount.resource} of zone {amount.zone}" if amount.zone else amount.resource
     if amount.is_reset:
         return f"{place} is not offered: {amount.message}"

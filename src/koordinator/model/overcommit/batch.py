@@ -1,9 +1,9 @@
-"""Batch capacity of a node and of each of its NUMA zones: what online pods leave idle, less a safety margin and what
+"""Batch capacity of a node and of each of its NUMA zones: what online pods leave idle, minus a safety margin and what
 the system needs.
 
 By usage:    capacity - margin - max(system usage, reserved) - usage of pods above batch.
 By request:  capacity - margin - reserved - requests of pods above batch.
-By the most: capacity - margin - max(system usage, reserved) - the larger of usage and request of each such pod.
+By maximum:  capacity - margin - max(system usage, reserved) - the larger of usage and request of each such pod.
 (Original: pkg/slo-controller/noderesource/plugins/batchresource.)
 
 Agents report no usage by zone. Therefore what belongs to the node as a whole is divided into equal shares for the
@@ -45,12 +45,12 @@ _MILLI: Final = 1000
 
 
 class PodSums(NamedTuple):
-    """Sums over the pods whose needs go before those of batch pods."""
+    """Sums over the pods whose needs take precedence over those of batch pods."""
 
     requests: Amounts
     """Of all of them."""
     used: Amounts
-    """Of those with a metric; of those that keep their CPU, its request."""
+    """Of those with a metric; for pods that keep their CPU, their request."""
     larger: Amounts
     """Of those with a metric: the larger of usage and request of each."""
     unmeasured: Amounts
@@ -60,7 +60,7 @@ class PodSums(NamedTuple):
 
 
 class BatchInputs(NamedTuple):
-    """The same for a node and for one of its zones."""
+    """The inputs of a node or of one of its zones."""
 
     capacity: Amounts
     margin: Amounts
@@ -106,7 +106,7 @@ def sum_pods(pods: Iterable[PodFacts], metric: MetricFacts) -> PodSums:
 
 
 def safety_margin(capacity: Amounts, policy: CapacityPolicy) -> Amounts:
-    """What nobody may count on; negative where more than all may be used."""
+    """The part of the capacity that is not used for batch; negative where more than 100 percent may be used."""
     return Amounts(
         scaled(capacity.cpu, fraction(100 - policy.cpu_reclaim_threshold_percent)),
         scaled(capacity.memory, fraction(100 - policy.memory_reclaim_threshold_percent)),
@@ -136,7 +136,7 @@ def batch_amounts(
 
 
 def batch_cpu(inputs: BatchInputs, policy: CapacityPolicy, metric_time: datetime | None) -> ExplainedAmount:
-    """CPU is never counted by request alone: that policy counts as usage."""
+    """Batch CPU. CPU is never counted by request alone: that policy counts as usage."""
     by = (
         CALCULATE_BY_MAX_USAGE_REQUEST
         if policy.cpu_calculate_policy == CALCULATE_BY_MAX_USAGE_REQUEST
@@ -155,7 +155,7 @@ def batch_memory(inputs: BatchInputs, policy: CapacityPolicy, metric_time: datet
 
 
 def _terms(inputs: BatchInputs, by: str, index: int) -> tuple[tuple[Term, ...], dict[str, int]]:
-    """The sum by one policy for CPU (index 0) or memory (1), and where its parts come from."""
+    """The terms by one policy for CPU (index 0) or memory (1), and their inputs."""
     system, hosts, reserved = inputs.system[index], inputs.hosts[index], inputs.reserved[index]
     details = {amounts.SYSTEM_USAGE: system, amounts.HOST_APPLICATIONS: hosts, amounts.RESERVED: reserved}
     first = (Term(amounts.CAPACITY, inputs.capacity[index]), Term(amounts.SAFETY_MARGIN, -inputs.margin[index]))
@@ -205,7 +205,7 @@ def zone_batches(
 
 
 class _NodeShares(NamedTuple):
-    """What belongs to the node as a whole, for one zone."""
+    """One zone's share of what belongs to the node as a whole."""
 
     system: Amounts
     hosts: Amounts
@@ -266,7 +266,7 @@ def _sums_by_zone(numa_nodes: set[int], pods: Iterable[PodFacts], metric: Metric
 
 
 class _Sums:
-    """``PodSums`` in the making, in plain numbers: this runs for each pod of each node."""
+    """``PodSums`` under construction, in plain numbers: this runs for each pod of each node."""
 
     __slots__ = ("larger_cpu", "larger_memory", "requests", "unmeasured", "used_cpu", "used_memory")
 
@@ -305,8 +305,8 @@ def _exact(whole: Amounts) -> Amounts:
 
 
 def _in_bytes(amount: ExplainedAmount, zone: str) -> ExplainedAmount:
-    """The same in bytes, rounded as everybody who reads a fraction of a byte rounds it: up. What rounding the terms
-    one by one leaves over is an term of its own."""
+    """The same in bytes, rounded up as every reader of a fraction of a byte does. The remainder from rounding the terms
+    one by one is a term of its own."""
     terms = tuple(Term(each.name, _up(each.amount)) for each in amount.terms)
     cap = None if amount.cap is None else _up(amount.cap)
     exact = sum(each.amount for each in amount.terms)

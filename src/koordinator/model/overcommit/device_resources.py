@@ -25,13 +25,13 @@ GPU_RESOURCES: Final[tuple[str, ...]] = (
 RDMA_RESOURCES: Final = (resource_names.RDMA,)
 GPU_LABELS: Final = (label_keys.GPU_VENDOR, label_keys.GPU_MODEL, label_keys.GPU_DRIVER_VERSION)
 _WRAPPED_VENDORS: Final = ("", "nvidia")
-"""Those of whose cards koordinator.sh/gpu counts percents."""
+"""Vendors for whose cards koordinator.sh/gpu counts percents."""
 _SHARES_OF_A_CARD: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceResources:
-    """What devices of one type come to: amounts to write, names to remove; all others stay as they are."""
+    """The resources of devices of one type: amounts to write, names to remove; all others stay as they are."""
 
     amounts: Mapping[str, Quantity] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
@@ -40,19 +40,19 @@ class DeviceResources:
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """What a Device object comes to, worked out once for each version of it."""
+    """The resources of a Device object, computed once for each version of it."""
 
     gpu: DeviceResources
     rdma: DeviceResources
 
 
 def device_facts(device: Device | None, sync_shared: bool = False) -> DeviceFacts:
-    """For a node without a Device object too: it has no devices."""
+    """The resources of a Device; a node without one has no devices."""
     return DeviceFacts(gpu_resources(device, sync_shared), rdma_resources(device))
 
 
 def gpu_resources(device: Device | None, sync_shared: bool) -> DeviceResources:
-    """Sums over the healthy cards. ``sync_shared``: count koordinator.sh/gpu.shared too; it is left alone otherwise."""
+    """Sums over the healthy cards. ``sync_shared``: set koordinator.sh/gpu.shared too; it is not changed otherwise."""
     cards = _healthy(device, device_api.GPU)
     if device is None or not cards:
         return DeviceResources(removed=GPU_RESOURCES)

@@ -1,6 +1,6 @@
-"""What the plan for a node needs to know of its Node, pods, NodeMetric and NodeResourceTopology.
+"""The inputs of the plan for a node, extracted from its Node, pods, NodeMetric and NodeResourceTopology.
 
-Facts are computed once for each version of an object.
+They are computed once for each version of an object.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from koordinator.model.slo_configuration.documents import read_given, read_objec
 
 _COUNTED_PHASES: Final = frozenset({"Running", "Pending"})
 LOW_PRIORITIES: Final = frozenset({PriorityClass.BATCH, PriorityClass.FREE})
-"""Those who live off what others leave idle."""
+"""The classes that use what others leave idle."""
 _FIRST: Final = datetime(2, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 _LOW_NAMES: Final = frozenset(each.value for each in LOW_PRIORITIES)
@@ -46,17 +46,17 @@ class NodeFacts:
     name: str
     capacity: Amounts
     reserved: Amounts
-    """Kept for programs outside Kubernetes: the larger of what the kubelet keeps and what the annotation says."""
+    """Kept for programs outside Kubernetes: the larger of the kubelet's reservation and the annotation's."""
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     has_status: bool = True
-    """Whether a kubelet has written what the node has; before that there is nothing to add to."""
+    """Whether a kubelet has reported the node's resources; before that there is nothing to add to."""
     is_ready: bool = True
-    """Whether the node is Ready, or says nothing of it."""
+    """Whether the node is Ready, or has no such condition."""
     ready_since: datetime | None = None
-    """Since when it is as ``is_ready`` says."""
+    """Since when ``is_ready`` has its value."""
     problem: str = ""
-    """What is wrong with the reservation annotation, which then reserves nothing."""
+    """The error in the reservation annotation, which then reserves nothing."""
 
 
 def node_facts(node: Node) -> NodeFacts:
@@ -84,9 +84,10 @@ def node_facts(node: Node) -> NodeFacts:
 
 
 def reservation_amounts(text: str) -> Amounts:
-    """What the annotation keeps: a list of CPUs goes before an amount of CPU. Raises DecodeError and ValueError.
+    """The reservation of the annotation: a list of CPUs takes precedence over an amount of CPU. Raises DecodeError and
+    ValueError.
 
-    People write it, so that it is read as all configuration is: names match whatever their case.
+    It is written by users, so it is read as all configuration is: names match in any case.
     """
     reservation = read_given(read_object(text), NodeReservation).values
     amounts = cpu_and_memory(reservation.resources)
@@ -117,7 +118,7 @@ class PodFacts(NamedTuple):
     is_prod: bool
     """Whether mid capacity excludes what the pod requests: all classes but mid, batch and free."""
     keeps_cpu: bool
-    """Whether nobody else may use CPU that the pod leaves idle: quality of service LSE."""
+    """Whether CPU that the pod leaves idle is not for others: quality of service LSE."""
     requests: Amounts
     numa_nodes: tuple[int, ...]
     """The NUMA nodes that the pod is bound to; empty: all."""
@@ -144,7 +145,7 @@ def _requests(pod: Pod) -> Amounts:
 
 
 def _numa_nodes(pod: Pod) -> tuple[int, ...]:
-    """Unreadable annotations bind to nothing."""
+    """Unreadable annotations count as not bound."""
     text = pod.metadata.annotations.get(annotation_keys.RESOURCE_STATUS)
     if not text:
         return ()
@@ -172,7 +173,7 @@ class MetricFacts:
     pods: Mapping[tuple[str, str], Amounts] = field(default_factory=dict)
     """Namespace and name -> usage."""
     high_pods: tuple[tuple[str, str], ...] = ()
-    """The pods that are of no low class by the report itself."""
+    """The pods that have no low class in the report itself."""
     prod_reclaimable: Amounts = NOTHING
     has_negative: bool = False
     """Whether some reading is below zero."""
@@ -207,7 +208,8 @@ def metric_facts(metric: NodeMetric) -> MetricFacts:
 
 
 def _in_calendar(time: datetime | None) -> datetime | None:
-    """In UTC, and so far from the ends of the calendar that a century can be added to it, whatever a report says."""
+    """In UTC, and so far from the ends of the calendar that a century can be added to it, whatever the report
+    contains."""
     return None if time is None else min(max(time, _FIRST), _LAST).astimezone(UTC)
 
 
@@ -220,7 +222,7 @@ def _hosts_above(hosts: Iterable[HostApplicationMetricInfo], tier: PriorityClass
 
 
 def _percentiles(status: NodeMetricStatus) -> Iterator[Amounts]:
-    """Several windows and ranks: where all of them agree as well, nothing has been measured."""
+    """Several windows and percentiles: if all of them are equal as well, nothing has been measured."""
     for window in [] if status.node_metric is None else status.node_metric.aggregated_node_usages:
         yield from (cpu_and_memory(usage.resources) for usage in window.usage.values())
 
@@ -245,7 +247,7 @@ class CPUBasicInfo(WireStruct):
 class ZoneFacts(NamedTuple):
     name: str
     numa_node: int
-    """From the zone's name; its place in the list where the name has no number."""
+    """From the zone's name; its index in the list if the name has no number."""
     allocatable: Amounts
 
 

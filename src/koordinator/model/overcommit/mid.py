@@ -1,4 +1,4 @@
-"""Mid capacity: what prod pods ask for and will not use, and a share of what nobody has asked for.
+"""Mid capacity: what prod pods request and will not use, and a share of what no pod has requested.
 
 (Original: pkg/slo-controller/noderesource/plugins/midresource.)
 """
@@ -72,7 +72,7 @@ def _reclaimed(
             memory += pod.requests.memory
     inputs = MidInputs(
         capacity=node.capacity,
-        # A node that does not say what it uses is taken to use everything.
+        # A node that does not report its usage is assumed to use everything.
         usage=node.capacity if metric.node_usage is None else metric.node_usage,
         system=metric.system_usage,
         hosts=metric.hosts_above_mid,

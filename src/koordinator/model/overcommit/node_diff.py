@@ -1,9 +1,9 @@
-"""What of a plan has to be written: the difference from the Node and the NodeResourceTopology as they are stored.
+"""Computes the patches for a plan: its difference from the stored Node and NodeResourceTopology.
 
-Small differences wait: amounts are written when one of them is off by more than a threshold, or when it has been long
-enough since the last time. A patch names what changes and nothing else, so that whatever others write stays. The patch
-of a NodeResourceTopology is a JSON patch that first tests what it rests on: zones and resources are lists, of which a
-merge patch would replace all, with whatever others have written there since.
+Small differences are delayed: amounts are written when one of them differs by more than a threshold, or when the last
+write is long enough ago. A patch has only what changes, so that whatever others write stays. The patch of a
+NodeResourceTopology is a JSON patch that first tests its preconditions: zones and resources are lists, which a merge
+patch would replace, with whatever others have written there since.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from koordinator.model.overcommit.policies import CapacityPolicy
 from koordinator.model.overcommit.ratios import is_normalization_due
 
 Entries = dict[str, Quantity | None]
-"""Resource name -> what a node is to say of it; None: it is not to be named at all."""
+"""Resource name -> its amount on the node; None: the resource is removed."""
 
 _FIELDS: Final = ("capacity", "allocatable", "available")
 _ZERO: Final = Quantity(0)
@@ -34,19 +34,19 @@ _ZERO: Final = Quantity(0)
 
 @dataclass(frozen=True, slots=True)
 class NodeDiff:
-    """What of a Node differs, and whether it is time to write it."""
+    """The difference of a Node, and whether it is time to write it."""
 
     allocatable: Entries
     capacity: Entries
     annotations: Mapping[str, str | None]
     labels: Mapping[str, str]
     status_due: str = ""
-    """Why the status is to be written, or to be taken for written when nothing differs; empty: it is not."""
+    """Why the status is due to be written, or counts as written when nothing differs; empty: it is not due."""
     metadata_due: str = ""
-    """Why the metadata are to be written; empty: they are not."""
+    """Why the metadata are due to be written; empty: they are not."""
 
     def status_patch(self) -> dict[str, Any] | None:
-        """A merge patch for the node's status, which takes the metadata along; None when there is nothing to write."""
+        """A merge patch for the node's status, which includes the metadata; None when there is nothing to write."""
         if not self.status_due:
             return None
         status = {
@@ -60,7 +60,7 @@ class NodeDiff:
         return patch or None
 
     def metadata_patch(self) -> dict[str, Any] | None:
-        """A merge patch for the node; None when there is nothing to write, or when the status takes it along."""
+        """A merge patch for the node; None when there is nothing to write, or when the status patch includes it."""
         if not self.metadata_due or self.status_due:
             return None
         return self._metadata() or None
@@ -76,16 +76,16 @@ class NodeDiff:
 
 @dataclass(frozen=True, slots=True)
 class ZoneDiff:
-    """What of the zones of a NodeResourceTopology differs, if it is time to write it."""
+    """The difference of the zones of a NodeResourceTopology, if it is time to write it."""
 
     due: str = ""
-    """Why zones are to be written, or to be taken for written when nothing differs; empty: they are not."""
+    """Why zones are due to be written, or count as written when nothing differs; empty: they are not due."""
     operations: tuple[dict[str, Any], ...] = ()
     """A JSON patch; empty when there is nothing to write."""
 
 
 class LastWrites(NamedTuple):
-    """When this process last wrote something of a node; None: never."""
+    """When this process last wrote each part of a node; None: never."""
 
     status: datetime | None = None
     zones: datetime | None = None
@@ -93,7 +93,7 @@ class LastWrites(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlanDiff:
-    """All that is to be written for one plan."""
+    """All that is due to be written for one plan."""
 
     node: NodeDiff
     zones: ZoneDiff
@@ -108,7 +108,7 @@ def diff_plan(
     now: datetime,
     last: LastWrites,
 ) -> PlanDiff:
-    """Compare a plan with what is stored. Where the plan has no health, a condition from before is taken off."""
+    """Compare a plan with the stored objects. If the plan has no health, an existing condition is removed."""
     return PlanDiff(
         node=diff_node(node, plan, policy, now, last.status),
         zones=ZoneDiff() if topology is None else diff_zones(topology, plan, policy, now, last.zones),
@@ -139,8 +139,8 @@ def diff_node(
 def diff_zones(
     topology: NodeResourceTopology, plan: Plan, policy: CapacityPolicy, now: datetime, last_write: datetime | None
 ) -> ZoneDiff:
-    """Compare a plan with the zones as stored. A zone that the plan has no amounts for has no batch capacity.
-    ``last_write``: when this process last wrote the zones."""
+    """Compare a plan with the stored zones. A zone without amounts in the plan has no batch capacity. ``last_write``:
+    when this process last wrote the zones."""
     if not any(amount.resource in BATCH_RESOURCES for amount in plan.amounts):
         return ZoneDiff()
     planned = {zone.zone: {BATCH_CPU: _quantity(zone.cpu), BATCH_MEMORY: _quantity(zone.memory)} for zone in plan.zones}
@@ -226,7 +226,7 @@ def _operations(place: int, zone: Zone, wanted: Mapping[str, Quantity]) -> list[
         if fields:
             tests.append({"op": "test", "path": f"{path}/name", "value": name})
             changes += [{"op": "add", "path": f"{path}/{field}", "value": str(amount)} for field in fields]
-    # From the last place to the first, so that what is put in shifts nothing that is still to come.
+    # From the last index to the first, so that an insertion does not shift later ones.
     missing = sorted((name for name in wanted if name not in places), reverse=True)
     if missing and not zone.resources:
         entries = [_entry(name, wanted[name]) for name in reversed(missing)]
@@ -242,7 +242,7 @@ def _operations(place: int, zone: Zone, wanted: Mapping[str, Quantity]) -> list[
 
 
 def _place_for(name: str, resources: Sequence[ResourceInfo]) -> int:
-    """Where a name goes in a list that is sorted by name."""
+    """The index for a name in a list that is sorted by name."""
     return next((index for index, info in enumerate(resources) if info.name > name), len(resources))
 
 

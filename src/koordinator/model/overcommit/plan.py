@@ -1,6 +1,6 @@
-"""The plan for one node: its amounts, its ratios, those of its zones, and its health, decided on one snapshot.
+"""The plan for one node: its amounts, its ratios, those of its zones, and its health, computed from one snapshot.
 
-What of a plan has to be written, and when, is a matter of the node as it is stored: ``node_diff`` compares the two.
+Which parts of a plan have to be written, and when, depends on the stored node: ``node_diff`` compares the two.
 """
 
 from __future__ import annotations
@@ -49,35 +49,35 @@ class Degradation(NamedTuple):
 class NodeSnapshot:
     node: NodeFacts
     pods: Sequence[PodFacts] = ()
-    """Those that are bound to the node."""
+    """The pods that are bound to the node."""
     metric: MetricFacts | None = None
     """None: there is no NodeMetric."""
     topology: TopologyFacts | None = None
     """None: there is no NodeResourceTopology."""
     device: DeviceFacts | None = NO_DEVICES
-    """None: it is not known what devices there are, so what the node says of them stays."""
+    """None: the devices are unknown, so what the node has of them stays."""
     health: NodeHealth | None = None
-    """As of the plan before; None: nothing is known of it."""
+    """As of the previous plan; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a node and its NodeResourceTopology are to say."""
+    """The desired state of a node and of its NodeResourceTopology."""
 
     node: str
     amounts: tuple[ExplainedAmount, ...] = ()
-    """Mid and batch resources of the plugins that run: of those that are not named here, nothing is touched."""
+    """Mid and batch resources of the plugins that run: resources that are not named here are not changed."""
     zones: tuple[ZoneBatch, ...] = ()
     ratios: NodeRatios = field(default_factory=NodeRatios)
     annotations: Mapping[str, str | None] = field(default_factory=dict)
-    """Key -> text; None: remove it. What is not named here stays."""
+    """Key -> text; None: remove it. Other annotations stay."""
     devices: tuple[DeviceResources, ...] = ()
     health: NodeHealth | None = None
-    """After this look at the node, for its condition; None where colocation or the search for abnormal nodes is
-    disabled."""
+    """The health for the node's condition; None where colocation or the detection of abnormal nodes is disabled."""
     problems: tuple[Problem, ...] = ()
     recheck_at: datetime | None = None
-    """When time alone may change the plan: the report expires unless another comes, or the node becomes abnormal."""
+    """When the passing of time alone may change the plan: the report expires unless another arrives, or the node
+    becomes abnormal."""
 
     @property
     def zone_amounts(self) -> tuple[ExplainedAmount, ...]:
@@ -86,7 +86,7 @@ class Plan:
 
 
 def decide(snapshot: NodeSnapshot, policies: Policies, now: datetime) -> Plan:
-    """The plan for one node. Never raises: what goes wrong is one of the plan's problems."""
+    """The plan for one node. Never raises: errors are the plan's problems."""
     policy = policies.capacity
     health = _health(snapshot, policies, now)
     ratios = node_ratios(snapshot.node, snapshot.topology, policies)
@@ -109,7 +109,7 @@ def decide(snapshot: NodeSnapshot, policies: Policies, now: datetime) -> Plan:
 
 
 def degradation_of(metric: MetricFacts | None, policy: CapacityPolicy, now: datetime) -> Degradation | None:
-    """Why a report cannot be computed with; None when it can."""
+    """Why a report cannot be used; None when it can."""
     if metric is None:
         return Degradation(NO_NODE_METRIC, "the node has no NodeMetric")
     if metric.update_time is None:
@@ -220,7 +220,7 @@ def _normalized(amount: ExplainedAmount, ratios: NodeRatios) -> int:
 
 
 def _published(amount: ExplainedAmount, ratios: NodeRatios, third_party: Mapping[str, int]) -> ExplainedAmount:
-    """An amount with the adjustments that the node, or a zone of it, is given it with."""
+    """An amount with the adjustments with which it is written to the node, or to a zone of it."""
     if amount.is_reset:
         return amount
     value = _normalized(amount, ratios)
@@ -229,8 +229,7 @@ def _published(amount: ExplainedAmount, ratios: NodeRatios, third_party: Mapping
 
 
 # Batch capacity may be shared with schedulers outside Kubernetes, such as that of Hadoop YARN. They read from one
-# annotation of the node how much there was before their part was taken off, and write into another how much they have
-# allocated.
+# annotation of the node the capacity before their part was subtracted, and write their allocations into another.
 
 
 class ThirdPartyAllocation(WireStruct):
@@ -246,7 +245,8 @@ class ThirdPartyAllocations(WireStruct):
 
 
 def _third_party(node: NodeFacts, amounts: Sequence[ExplainedAmount], problems: list[Problem]) -> Mapping[str, int]:
-    """What third parties have allocated of batch resources that are not reset; unreadable annotations take nothing."""
+    """What third parties have allocated of batch resources that are not reset; nothing if the annotations cannot be
+    decoded."""
     if not any(amount.resource in BATCH_RESOURCES and not amount.is_reset for amount in amounts):
         return {}
     try:
@@ -273,8 +273,8 @@ def _third_party_batch(annotations: Mapping[str, str]) -> dict[str, int]:
 
 
 def _origin(node: NodeFacts, amounts: Sequence[ExplainedAmount], ratios: NodeRatios) -> dict[str, str]:
-    """The annotation node.koordinator.sh/originExtendedAllocatable with the batch resources before third parties'
-    part is taken off; what else it says is kept, unless it cannot be read."""
+    """The annotation node.koordinator.sh/originExtendedAllocatable with the batch resources before third parties' part
+    is subtracted; its other content is kept, unless it cannot be decoded."""
     origin = {
         amount.resource: str(quantity_of(amount.resource, _normalized(amount, ratios)))
         for amount in amounts

@@ -1,4 +1,4 @@
-"""The configuration of one node that its plan is computed with, after all merging."""
+"""The merged configuration of one node, from which its plan is computed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ PLUGINS: Final = (
     GPU_DEVICE_RESOURCE,
     RDMA_DEVICE_RESOURCE,
 )
-"""What can be switched off one by one, by the names of the flag and of the metrics, in the order they run in."""
+"""The plugins that can be disabled one by one, by the names of the flag and of the metrics, in the order they run
+in."""
 _CENTURY: Final = {"degrade_time_minutes": 52_594_920, "update_time_threshold_seconds": 3_155_695_200}
-"""Longer spans, which the calendar may have no room for, mean the same as this: never."""
+"""Longer durations, which the calendar may not support, mean the same as this: never."""
 S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Problem(NamedTuple):
-    """What a plugin could not do; the rest of the plan holds."""
+    """What a plugin could not do; the rest of the plan is valid."""
 
     plugin: str
     text: str
@@ -44,8 +45,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CapacityPolicy:
-    """The colocation strategy that is in force on a node, with all that it leaves out. Percentages may be above
-    100."""
+    """The colocation strategy of a node with all defaults. Percentages may be above 100."""
 
     enable: bool = False
     cpu_reclaim_threshold_percent: int = 60
@@ -66,7 +66,7 @@ class CapacityPolicy:
 
     @classmethod
     def from_strategy(cls, strategy: ColocationStrategy) -> Self:
-        """What is None there keeps its default."""
+        """Fields that are None there keep their defaults."""
         given: dict[str, Any] = {each.name: getattr(strategy, each.name) for each in fields(cls)}
         for name, most in _CENTURY.items():
             if given[name] is not None:
@@ -76,7 +76,7 @@ class CapacityPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """All that is configured for one node. A policy that is None could not be read: what it decides stays as it is."""
+    """The configuration of one node. A policy that is None could not be decoded: what it controls stays as it is."""
 
     capacity: CapacityPolicy
     normalization: CPUNormalizationStrategy | None = field(default_factory=CPUNormalizationStrategy)
@@ -84,11 +84,11 @@ class Policies:
     plugins: frozenset[str] = frozenset(PLUGINS)
     abnormality: AbnormalityLimits = DEFAULT_LIMITS
     problem: str = ""
-    """What of the configuration cannot be used, though the rest of it can."""
+    """The part of the configuration that cannot be used, although the rest can."""
 
 
 def node_policies(configuration: SLOConfiguration, node: Node, plugins: frozenset[str]) -> Policies:
-    """Colocation has to be switched on for the cluster and for the node."""
+    """Colocation has to be enabled for the cluster and for the node."""
     colocation = configuration.colocation.strategies
     strategy, ignored = node_colocation_strategy(colocation, node.metadata)
     capacity = CapacityPolicy.from_strategy(strategy)

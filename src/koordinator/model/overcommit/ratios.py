@@ -33,18 +33,18 @@ class RatioError(KoordinatorError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class NodeRatios:
-    """The ratios of one node. An annotation is named only where it is ours to write; all others stay."""
+    """The ratios of one node. ``annotations`` has only those that koord-manager writes; all others stay."""
 
     cpu_normalization: float = 1.0
-    """By which the batch CPU of the node is multiplied where it is above 1."""
+    """The factor of the node's batch CPU where it is above 1."""
     annotations: Mapping[str, str | None] = field(default_factory=dict)
     """Key -> text; None: remove it."""
     problems: tuple[Problem, ...] = ()
 
 
 def node_ratios(node: NodeFacts, topology: TopologyFacts | None, policies: Policies) -> NodeRatios:
-    """Without colocation nothing is amplified any more, and the CPU normalization stays as it is. Never raises: what
-    cannot be computed is one of the problems."""
+    """The ratios of a node. Without colocation nothing is amplified any more, and the CPU normalization stays as it is.
+    Never raises: what cannot be computed is one of the problems."""
     if not policies.capacity.enable:
         removed = {annotation_keys.RESOURCE_AMPLIFICATION_RATIO: None}
         return NodeRatios(annotations=removed if RESOURCE_AMPLIFICATION in policies.plugins else {})
@@ -67,8 +67,8 @@ def node_ratios(node: NodeFacts, topology: TopologyFacts | None, policies: Polic
 
 
 def cpu_normalization(node: NodeFacts, topology: TopologyFacts | None, policy: CPUNormalizationStrategy) -> float:
-    """The ratio of the annotation node.koordinator.sh/cpu-normalization-ratio, in hundredths as it stands there.
-    Raises RatioError."""
+    """The ratio of the annotation node.koordinator.sh/cpu-normalization-ratio, in hundredths as written there. Raises
+    RatioError."""
     if not _is_normalized(node, policy):
         return _UNCHANGED
     if topology is None:
@@ -137,8 +137,8 @@ def normalized(cpu: int, ratio: float) -> int:
 
 
 def is_normalization_due(stored: str | None, wanted: float) -> bool:
-    """Whether the annotation is to be written for its own sake: it is missing, cannot be read, or differs by more than
-    a hundredth."""
+    """Whether the annotation alone is due to be written: it is missing, cannot be decoded, or differs by more than a
+    hundredth."""
     try:
         before = read_normalization(stored)
     except RatioError:
@@ -163,8 +163,8 @@ def _stored(node: NodeFacts) -> float:
 
 
 def _kept_normalization(node: NodeFacts, policies: Policies) -> float:
-    """Where the configuration of the CPU normalization cannot be read, the node keeps its ratio: a mistake in the
-    ConfigMap must not take batch CPU away from every node."""
+    """If the configuration of the CPU normalization cannot be decoded, the node keeps its ratio: an error in the
+    ConfigMap must not remove batch CPU from every node."""
     if policies.normalization is not None or CPU_NORMALIZATION not in policies.plugins:
         return _UNCHANGED
     try:

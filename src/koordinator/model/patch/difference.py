@@ -1,4 +1,4 @@
-"""The JSON merge patch (RFC 7386) that makes one document another."""
+"""The JSON merge patch (RFC 7386) that turns one document into another."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from koordinator.api.document import Document, same
 
 
 def merge_difference(old: Document, new: Document) -> Document:
-    """What differs and nothing else, so that members that neither document knows stay; empty when nothing does. Lists
-    are replaced whole. Neither document has nulls in it."""
+    """Only what differs, so that members that neither document has stay; empty when nothing does. Lists are replaced as
+    a whole. Neither document may have nulls."""
     patch: Document = {}
     for key, value in new.items():
         before = old.get(key)

@@ -1,4 +1,4 @@
-"""Why a patch cannot be applied, with the code and reason that Kubernetes' API server answers with."""
+"""Why a patch cannot be applied, with the code and reason in the API server's response."""
 
 from __future__ import annotations
 

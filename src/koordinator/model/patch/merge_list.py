@@ -84,12 +84,12 @@ def order_elements(merged: list[Any], order: list[Any], server: list[Any], merge
 
 
 def identity(element: Any, merge_key: str) -> Any:
-    """What makes two elements the same: the value of the merge key, or the element itself."""
+    """The identity of an element: the value of the merge key, or the element itself."""
     return _identity_of(element.get(merge_key) if isinstance(element, dict) else element)
 
 
 def _identity_of(value: Any) -> Any:
-    """Hashable, and another one for each of 1, 1.0 and true, which Python takes for the same."""
+    """A hashable value that differs for 1, 1.0 and true, which are equal in Python."""
     return (dict, _encode(value)) if isinstance(value, (dict, list)) else (type(value), value)
 
 
@@ -98,7 +98,7 @@ def _positions(elements: list[Any], merge_key: str) -> dict[Any, int]:
 
 
 def check_merge_key(element: Document, merge_key: str) -> None:
-    """Raises PatchError for an element that is to be merged and does not say into which."""
+    """Raises PatchError for an element to be merged that lacks the merge key."""
     if element.get("$patch") in (None, "delete"):
         _key_of(element, merge_key)
 
@@ -112,7 +112,7 @@ def _key_of(element: Document, merge_key: str) -> Any:
 
 
 def go_text(value: Any) -> str:
-    """A value as Go's ``%v`` prints it, for messages that clients know by heart."""
+    """A value as Go's ``%v`` prints it, for messages that clients may match."""
     if isinstance(value, dict):
         return f"map[{' '.join(f'{key}:{go_text(item)}' for key, item in sorted(value.items()))}]"
     if isinstance(value, list):

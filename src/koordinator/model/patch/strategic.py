@@ -95,7 +95,7 @@ def _list_directive(value: Any, name: str) -> list[Any]:
 
 
 def _check_orders(orders: dict[str, list[Any]], changes: Document, of: ObjectType | None) -> None:
-    """The patch's own elements must come in the order that the patch asks for."""
+    """The patch's own elements must come in the order that the patch's ``$setElementOrder`` has."""
     for key, order in orders.items():
         field = of.fields.get(key) if of else None
         merge_key = field.merge_key if field else ""
@@ -130,9 +130,9 @@ def _merge_field(original: Document, key: str, change: Any, field: Field | None,
         server = current if isinstance(current, list) else []
         patched: list[Any] = change if isinstance(change, list) else []
         merged = _merge_list(server, patched, field)
-        asked = order if order is not None else _without_directives(patched)
+        requested_order = order if order is not None else _without_directives(patched)
         if merged or current is not None:
-            original[key] = order_elements(merged, asked, server, field.merge_key)
+            original[key] = order_elements(merged, requested_order, server, field.merge_key)
     elif change is not _ABSENT:
         original[key] = _without_nulls(change)
 

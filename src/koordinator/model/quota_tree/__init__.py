@@ -1,1 +1,1 @@
-"""The tree of elastic quotas: who lends to whom, whose pods count where, and what each is guaranteed."""
+"""The tree of elastic quotas: parents and children, the quota of each pod, and guaranteed amounts."""

@@ -1,4 +1,4 @@
-"""Arithmetic over what quotas are given: exact, by resource name."""
+"""Arithmetic over amounts of quotas: exact, by resource name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def added(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
 
 
 def less(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
-    """What is left of the one without the other, with the names of both."""
+    """``left`` minus ``right``, with the names of both."""
     return {name: left.get(name, 0) - right.get(name, 0) for name in {**left, **right}}
 
 
@@ -30,9 +30,9 @@ def larger(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
     }
 
 
-def fits(asked: Mapping[str, int], given: Mapping[str, int]) -> bool:
-    """Whether nothing is asked for beyond what is given; a name that one side lacks is 0 there."""
-    return all(asked.get(name, 0) <= given.get(name, 0) for name in {**asked, **given})
+def fits(requested: Mapping[str, int], given: Mapping[str, int]) -> bool:
+    """Whether no request exceeds the given amount; a name that one side lacks is 0 there."""
+    return all(requested.get(name, 0) <= given.get(name, 0) for name in {**requested, **given})
 
 
 def negative(resources: ResourceList) -> list[str]:

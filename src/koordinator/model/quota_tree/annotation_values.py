@@ -1,4 +1,4 @@
-"""What annotations of quotas hold: JSON, where ``null`` and no text at all mean nothing, as in the original."""
+"""The values of quota annotations: JSON, where ``null`` and an empty text mean no value, as in the original."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _NAMES: Final[Any] = list[str] | None
 
 
 def read_amounts(text: str) -> ResourceList:
-    """Raises DecodeError for what is no JSON object of quantities."""
+    """Decode amounts. Raises DecodeError for anything but a JSON object of quantities."""
     found: ResourceList | None = decode(text, _AMOUNTS) if text else None
     return found or {}
 
 
 def read_names(text: str) -> list[str]:
-    """Raises DecodeError for what is no JSON list of texts."""
+    """Decode names. Raises DecodeError for anything but a JSON list of texts."""
     found: list[str] | None = decode(text, _NAMES) if text else None
     return found or []
 

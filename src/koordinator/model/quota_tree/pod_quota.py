@@ -1,4 +1,4 @@
-"""Which quota a pod counts against."""
+"""Determines the quota that a pod counts against."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from koordinator.model.quota_tree.tree import QuotaTree
 
 
 def quota_name_of(pod: ObjectMeta, namespace: str, tree: QuotaTree, *, by_namespace: bool = True) -> str:
-    """The one that its label names, known or not; else, if ``by_namespace``, the one that its namespace belongs to.
+    """The quota that the pod's label names, known or not; else, if ``by_namespace``, the quota of its namespace.
 
-    That is the quota named like the namespace and living in it, then the one that claims the namespace, then the
-    default quota. Without ``by_namespace`` a pod that names none has none: "".
+    That is the quota with the name of the namespace and in it, then the one that claims the namespace, then the default
+    quota. Without ``by_namespace`` a pod without the label has none: "".
     """
     named = pod.labels.get(QUOTA_NAME, "")
     if named or not by_namespace:
@@ -21,7 +21,7 @@ def quota_name_of(pod: ObjectMeta, namespace: str, tree: QuotaTree, *, by_namesp
 
 
 def namespace_quota(namespace: str, tree: QuotaTree) -> str:
-    """Where the pods of a namespace count that name no quota."""
+    """The quota of pods of the namespace without a label."""
     if tree.object(f"{namespace}/{namespace}") is not None:
         return namespace
     claimant = tree.claimant(namespace)

@@ -1,4 +1,4 @@
-"""One elastic quota as the tree sees it: spec, labels and annotations of an ElasticQuota, read once."""
+"""One elastic quota in the tree: spec, labels and annotations of an ElasticQuota, decoded once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What parent and child have to agree in; most of the children of one parent have the same."""
+    """The fields in which parent and child have to agree; most children of one parent have the same."""
 
     tree: str
     max: frozenset[str]
@@ -42,7 +42,7 @@ class Quota:
     name: str
     namespace: str
     created: datetime
-    """Of two quotas of one name the older counts."""
+    """If two quotas have one name, the older counts."""
     parent: str
     """The root's name for those at the top; empty for the root itself."""
     tree: str
@@ -51,16 +51,16 @@ class Quota:
     allows_lending: bool
     allows_force_update: bool
     max: ResourceList
-    """The most that can be used, borrowed resources included."""
+    """The maximum of use, borrowed resources included."""
     min: ResourceList
-    """Kept for its pods whenever they ask."""
+    """Guaranteed to its pods whenever they request it."""
     guaranteed: ResourceList
     namespaces: tuple[str, ...]
-    """Whose pods count here unless they name a quota."""
+    """Namespaces whose pods count here unless they name a quota."""
 
     @classmethod
     def of(cls, wire: ElasticQuota) -> Quota:
-        """Annotations that cannot be read count as absent."""
+        """Make a Quota; annotations that cannot be decoded count as absent."""
         metadata, labels = wire.metadata, wire.metadata.labels
         return cls(
             name=metadata.name,
@@ -88,7 +88,7 @@ class Quota:
 
     @property
     def rank(self) -> tuple[datetime, str]:
-        """The lowest goes first wherever several quotas want the same."""
+        """The lowest takes precedence wherever several quotas compete."""
         return (self.created, self.key)
 
 

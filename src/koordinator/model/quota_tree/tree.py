@@ -1,10 +1,10 @@
 """The quotas of a cluster by name, as a forest below the root quota, with the sums of the children of each.
 
-The forest is kept by events that may come in any order: a parent may be seen after its children, and of two quotas that
-share a name or claim the same namespace the older one counts, whichever was seen first.
+The forest is updated by events that may come in any order: a parent may be seen after its children, and of two quotas
+that share a name or claim the same namespace the older one counts, whichever was seen first.
 
-A change of one quota is checked against what its siblings have together. To add that up each time would take as long
-as there are siblings; thousands below one parent are not rare where a quota is a team or a queue.
+A change of one quota is checked against the sums of its siblings. Adding these up each time would take time
+proportional to the siblings; thousands below one parent are not rare where each team or queue has a quota.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from koordinator.model.quota_tree.quota import Quota, Shape
 
 
 class Children:
-    """Sums leave out names whose amounts add up to nothing."""
+    """The children of one quota. Sums omit names whose amounts add up to nothing."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
@@ -43,14 +43,14 @@ class Children:
         return self._shapes.keys()
 
     def add(self, quota: Quota) -> None:
-        """One that is not among them yet."""
+        """Add a quota that is not among them yet."""
         self._names.add(quota.name)
         self._shapes[quota.shape] += 1
         _add(self.min, quota.min, 1)
         _add(self.guaranteed, quota.guaranteed, 1)
 
     def remove(self, quota: Quota) -> None:
-        """One that is among them, as it was added."""
+        """Remove a quota, which must equal the one that was added."""
         self._names.remove(quota.name)
         self._shapes[quota.shape] -= 1
         if not self._shapes[quota.shape]:
@@ -72,7 +72,7 @@ _NONE: Final = Children()
 
 
 class QuotaTree:
-    """Names of quotas are global; the namespaces that ElasticQuotas live in only tell objects apart."""
+    """Names of quotas are global; the namespaces of ElasticQuotas only distinguish objects."""
 
     def __init__(self, quotas: Iterable[Quota] = ()) -> None:
         self._objects: dict[str, Quota] = {}
@@ -83,7 +83,7 @@ class QuotaTree:
             self.put(quota)
 
     def put(self, quota: Quota) -> None:
-        """A quota that is new or changed."""
+        """Add or replace a quota."""
         before = self.get(quota.name)
         self._drop(quota.key)
         self._objects[quota.key] = quota
@@ -91,7 +91,7 @@ class QuotaTree:
         self._relink(before, self.get(quota.name))
 
     def discard(self, key: str) -> None:
-        """The object of this ``namespace/name`` is gone; one that was never seen is no error."""
+        """Remove the quota of the object ``namespace/name``; one that was never seen is no error."""
         known = self._objects.get(key)
         if known is None:
             return
@@ -104,7 +104,7 @@ class QuotaTree:
         return named[0] if named else None
 
     def object(self, key: str) -> Quota | None:
-        """That of one ``namespace/name``, also where another of its name is the one that counts."""
+        """The quota of the object ``namespace/name``, also where another object of its name counts."""
         return self._objects.get(key)
 
     def __iter__(self) -> Iterator[Quota]:
@@ -113,28 +113,28 @@ class QuotaTree:
             yield self._named[name][0]
 
     def children(self, name: str) -> list[Quota]:
-        """Those directly below, by name; also below a parent that has not been seen itself."""
+        """The direct children, by name; also those of a parent that has not been seen itself."""
         return [self._named[child][0] for child in self._below(name)]
 
     def child_count(self, name: str) -> int:
         return len(self._below(name))
 
     def shapes_below(self, name: str) -> Iterable[Shape]:
-        """Those that its children have, each once and in no order."""
+        """The shapes of its children, each once and in no order."""
         return self._below(name).shapes
 
     def min_below(self, name: str, but_for: str = "") -> Amounts:
-        """What its children are to keep together, without the one that is named."""
+        """The sum of ``min`` of its children, without the one named ``but_for``."""
         known = self._child(name, but_for)
         return less(self._below(name).min, exact(known.min) if known is not None else {})
 
     def guaranteed_below(self, name: str, but_for: str = "") -> Amounts:
-        """What its children are guaranteed together, without the one that is named."""
+        """The sum of what its children are guaranteed, without the one named ``but_for``."""
         known = self._child(name, but_for)
         return less(self._below(name).guaranteed, exact(known.guaranteed) if known is not None else {})
 
     def ancestors(self, quota: Quota) -> Iterator[Quota]:
-        """From its parent up, without the root; ends where a parent is unknown, or where parents go round in a ring."""
+        """From its parent up, without the root; ends where a parent is unknown, or where parents form a cycle."""
         seen = {quota.name}
         parent = self.get(quota.parent)
         while parent is not None and parent.name != ROOT_QUOTA and parent.name not in seen:
@@ -143,7 +143,7 @@ class QuotaTree:
             parent = self.get(parent.parent)
 
     def claimant(self, namespace: str) -> Quota | None:
-        """The quota that the namespace is bound to by an annotation."""
+        """The quota that claims the namespace by an annotation."""
         claims = self._claims.get(namespace)
         return claims[0] if claims else None
 

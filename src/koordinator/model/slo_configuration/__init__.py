@@ -1,1 +1,1 @@
-"""The SLO ConfigMap: read, merged, checked, and turned into what applies to one node. Pure."""
+"""The SLO ConfigMap: decoded, merged, checked, and resolved for each node. Pure."""

@@ -1,7 +1,7 @@
-"""How long something must be wrong with a node before it counts as abnormal, and how it is configured.
+"""How long an error must last before a node counts as abnormal, and the configuration of that.
 
-The limits stand where a colocation strategy keeps what is not Koordinator's own: under ``extensions``, so that they may
-differ between groups of nodes and on a single node as everything in a strategy may.
+The limits are in the extension part of a colocation strategy, under ``extensions``, since they are not part of
+Koordinator's own fields; they may differ between groups of nodes and on a single node as all fields of a strategy may.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EXTENSION: Final = "abnormalNodes"
 class AbnormalityLimits:
     enable: bool = True
     missing_after: timedelta = timedelta(minutes=5)
-    """How long a node may be without a first report, and how long a process listens before it misses any."""
+    """How long a node may be without a first report, and how long a process watches before it detects that."""
     raise_after: timedelta = timedelta(minutes=5)
     """How long usage may be above capacity or below zero, from report to report."""
     clear_after: timedelta = timedelta(minutes=5)
@@ -45,7 +45,7 @@ _Seconds = Annotated[int, msgspec.Meta(ge=1, le=7 * 86_400)]
 
 
 class _Written(WireStruct):
-    """The extension as people write it."""
+    """The extension in the form in which users write it."""
 
     enable: bool | None = None
     missing_after_seconds: _Seconds | None = None
@@ -60,13 +60,13 @@ _FIELDS: Final = frozenset(field.encode_name for field in msgspec.structs.fields
 
 
 def abnormality_limits(extensions: Mapping[str, Any]) -> AbnormalityLimits:
-    """The limits of a strategy that has no errors."""
+    """The limits of a strategy without errors."""
     document = extensions.get(EXTENSION)
     return DEFAULT_LIMITS if document is None else _limits(convert(document, _Written))
 
 
 def abnormality_errors(extensions: Mapping[str, Any]) -> list[FieldError]:
-    """What makes the limits, and with them the strategy, unusable."""
+    """The errors for which the limits, and with them the strategy, are unusable."""
     document = extensions.get(EXTENSION)
     if document is None:
         return []

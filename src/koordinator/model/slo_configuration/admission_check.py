@@ -1,8 +1,8 @@
-"""What the webhooks check of the SLO ConfigMap, and of nodes that its strategies select.
+"""The webhooks' checks of the SLO ConfigMap, and of nodes that its strategies select.
 
-Keys are checked one after the other and the first mistake is told, in the order and words of the original (pkg/webhook/
-cm/plugins/sloconfig); a key that did not change, or is empty, is not checked. The checks need no node until the last,
-so that whoever calls lists nodes only if there is something to compare.
+Keys are checked one after the other and the first error is reported, in the order and with the texts of the original
+(pkg/webhook/cm/plugins/sloconfig); a key that did not change, or is empty, is not checked. Only the last check needs
+nodes, so that the caller lists them only if there is something to compare.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from koordinator.model.slo_configuration.written_configuration import (
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """How the original names a key when it cannot be parsed, and the Go types on the way to its fields."""
+    """The original's name of a key when it cannot be parsed, and the Go types on the way to its fields."""
 
     parse: str
     root: str
@@ -88,9 +88,9 @@ _WORDS: Final[Mapping[str, _Words]] = MappingProxyType(
     }
 )
 _BUILT_IN: Final[Mapping[str, msgspec.Struct]] = MappingProxyType({keys.RESOURCE_QOS.name: RECOMMENDED_RESOURCE_QOS})
-"""What is in force on a node where the NodeSLO itself says nothing, where that is more than the key's defaults."""
+"""What applies on a node to fields that the NodeSLO leaves out, where that is more than the key's defaults."""
 _KEYS_OF_NODES: Final = (keys.COLOCATION, keys.RESOURCE_THRESHOLD, keys.RESOURCE_QOS, keys.SYSTEM, keys.CPU_BURST)
-"""Overlaps in the other keys were never refused; they must not begin to block nodes that are there."""
+"""Overlaps in the other keys were never refused; refusing them now would block changes of existing nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ def check_config_map(
 ) -> tuple[KeySelection, ...]:
     """Check the keys that changed from ``old`` (None: the ConfigMap is new) to ``data``.
 
-    ``config_map`` is namespace/name, ``names_required`` whether strategies need names of their own. Returns what all
-    nodes must then be tested against by ``check_nodes``; nothing for most configurations. Raises
+    ``config_map`` is namespace/name, ``names_required`` whether strategies need names of their own. Returns the
+    selections that all nodes must then be checked against by ``check_nodes``; none for most configurations. Raises
     RefusedConfigurationError.
     """
     selections = []
@@ -141,8 +141,7 @@ def check_nodes(selections: Iterable[KeySelection], nodes: Iterable[ObjectMeta])
 
 
 def check_node_labels(data: Mapping[str, str], node: ObjectMeta) -> None:
-    """What is checked when the labels of a node change; a broken key is passed over. Raises
-    RefusedConfigurationError."""
+    """Check a change of a node's labels; a malformed key is skipped. Raises RefusedConfigurationError."""
     for key in _KEYS_OF_NODES:
         try:
             selection = KeySelection(key.name, _selectors(key, read_configuration(data.get(key.name, ""), key)))
@@ -192,7 +191,7 @@ def _check_ranges(key: ConfigurationKey[Any], written: WrittenConfiguration[Any]
 
 
 def _extension_errors(strategy: Any, at: str) -> dict[str, str]:
-    """Of what the original has no fields for; other keys have none."""
+    """Errors in fields that the original does not have; other keys have none."""
     errors = abnormality_errors(strategy.extensions) if isinstance(strategy, ColocationStrategy) else []
     return {f"{at}.{error.path}": error.message for error in errors}
 

@@ -1,7 +1,7 @@
-"""The colocation strategy of one node, and what it says about measuring the node.
+"""The colocation strategy of one node, and its policy for measuring the node.
 
-A node may carry a strategy of its own in an annotation, and four ratios as labels; these go before everything in the
-ConfigMap (pkg/util/sloconfig/colocation_config.go, GetNodeColocationStrategy).
+A node may have a strategy of its own in an annotation, and four ratios as labels; these take precedence over everything
+in the ConfigMap (pkg/util/sloconfig/colocation_config.go, GetNodeColocationStrategy).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _RATIO: Final = re.compile(r"(\d{1,9}(\.\d{0,18})?|\.\d{1,18})([eE]-?\d)?")
 def node_colocation_strategy(
     strategies: StrategySet[ColocationStrategy], node: ObjectMeta
 ) -> tuple[ColocationStrategy, tuple[str, ...]]:
-    """What applies to a node, and what of its annotation and labels was ignored because it cannot be used."""
+    """The strategy of a node, and the parts of its annotation and labels that were ignored because they are invalid."""
     strategy = strategies.for_labels(node.labels)
     problems: list[str] = []
     own = node.annotations.get(COLOCATION_STRATEGY)
@@ -59,9 +59,9 @@ def node_colocation_strategy(
 
 
 def metric_collect_policy(strategy: ColocationStrategy) -> NodeMetricCollectPolicy:
-    """The policy of a node's NodeMetric; the defaults where colocation is not switched on.
+    """The policy of a node's NodeMetric; the defaults where colocation is disabled.
 
-    ``strategy`` is one that was found fit to be acted upon, as all those of a configuration and of nodes are.
+    ``strategy`` must have passed the checks, as all those of a configuration and of nodes have.
     """
     source = strategy if strategy.enable else COLOCATION.defaults
     return NodeMetricCollectPolicy(

@@ -1,7 +1,7 @@
-"""The policy that an agent enforces: its NodeSLO with everything filled in that the object leaves out.
+"""The policy that an agent enforces: its NodeSLO completed with defaults for everything that the object leaves out.
 
-koord-manager writes into a NodeSLO what the user has configured. What that means for a field that nobody has configured
-is for the agent to know (pkg/koordlet/statesinformer/impl/states_nodeslo.go, mergeNodeSLOSpec).
+koord-manager writes into a NodeSLO what the user has configured. The defaults of the other fields are the agent's
+(pkg/koordlet/statesinformer/impl/states_nodeslo.go, mergeNodeSLOSpec).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ S = TypeVar("S", bound=msgspec.Struct)
 def complete_node_slo_spec(spec: NodeSLOSpec) -> NodeSLOSpec:
     """The spec with the agent's defaults in every section, so that none of its four strategies is None.
 
-    What is written goes before the defaults, field by field; lists are taken whole. A feature of LSR, LS or BE pods
-    that is switched off has the values that undo it, whatever is written beside the switch. Host applications and
-    extensions are as they were.
+    Written fields take precedence over the defaults, field by field; lists are taken as a whole. A feature of LSR, LS
+    or BE pods that is disabled has the values that undo it, whatever is written beside the switch. Host applications
+    and extensions are as they were.
     """
     return msgspec.structs.replace(
         spec,

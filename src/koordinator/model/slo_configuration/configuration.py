@@ -1,7 +1,7 @@
-"""The SLO ConfigMap as it is in force: for each key the last value that could be used.
+"""The SLO ConfigMap in force: for each key the last usable value.
 
-One broken key leaves that key as it was and nothing else; whoever edits the ConfigMap is told by an event. The value
-is immutable: a controller that works with one sees the same configuration from start to end of what it does.
+A malformed key leaves that key as it was and affects no other; an event on the ConfigMap reports it. The value is
+immutable: a controller uses the same configuration from start to end of a reconciliation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationProblem:
-    """Something in the ConfigMap that could not be used: the key, and the warning event to write about it."""
+    """A part of the ConfigMap that could not be used: the key, and the warning event about it."""
 
     key: str
     reason: str
@@ -43,10 +43,11 @@ class ConfigurationProblem:
 
 @dataclass(frozen=True, slots=True)
 class Configured(Generic[S]):
-    """What one key amounts to.
+    """The resolved value of one key.
 
-    ``available``: there was once a usable value, or none was wanted; until then nobody should act on ``strategies``,
-    which are the defaults. ``in_error``: the newest value could not be used, so that ``strategies`` may be outdated.
+    ``available``: there was once a usable value, or no value is required; until then ``strategies``, which are the
+    defaults, must not be acted upon. ``in_error``: the newest value could not be used, so that ``strategies`` may be
+    outdated.
     """
 
     strategies: StrategySet[S]
@@ -81,18 +82,18 @@ class SLOConfiguration:
 
     @classmethod
     def with_extensions(cls, extensions: tuple[NodeSLOExtension, ...]) -> SLOConfiguration:
-        """The defaults, with what third parties add to every NodeSLO."""
+        """The defaults, with the extensions of third parties."""
         return cls(extensions=tuple(ConfiguredExtension(each, each.default) for each in extensions))
 
     @property
     def node_slo_available(self) -> bool:
-        """Whether the ConfigMap was ever looked at: then what NodeSLOs are made of can be acted upon."""
+        """Whether the ConfigMap was ever read: then NodeSLOs can be written."""
         return self.resource_threshold.available
 
     def updated(self, data: Mapping[str, str] | None) -> tuple[SLOConfiguration, tuple[ConfigurationProblem, ...]]:
         """The configuration after the ConfigMap has become ``data``, None when there is no ConfigMap.
 
-        Equal to the old one when nothing changed that matters; the problems are those of ``data`` alone.
+        Equal to the old one when nothing relevant changed; the problems are those of ``data`` alone.
         """
         problems: list[ConfigurationProblem] = []
         extensions = tuple(_updated_extension(each, data, problems) for each in self.extensions)
@@ -140,7 +141,7 @@ def _updated_extension(
     try:
         return old.updated(data)
     except Exception as error:
-        # Code of others: whatever it raises costs its own part and nothing else.
+        # Third-party code: whatever it raises affects only its own part.
         text = f"failed to unmarshal the extension {old.extension.key}, err: {error}"
         problems.append(ConfigurationProblem(old.extension.key, keys.SLO_UNMARSHAL_FAILED, text))
         return old

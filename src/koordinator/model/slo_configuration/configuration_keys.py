@@ -1,7 +1,7 @@
-"""The keys of the SLO ConfigMap: what each holds, what applies without it, and what makes it unusable.
+"""The keys of the SLO ConfigMap: the type of each, its defaults, and its validation.
 
 Defaults are those of the original (pkg/util/sloconfig, colocation_config.go and nodeslo_config.go; DefaultSLOCfg). The
-resource-QoS key has none here: a NodeSLO carries what the user wrote, and koordlet fills in the rest.
+resource-QoS key has none here: a NodeSLO has what the user wrote, and koordlet fills in the rest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RESOURCE_AMPLIFICATION_UNMARSHAL_FAILED: Final = "ResourceAmplificationCfgUnmars
 
 
 class HostApplications(WireStruct):
-    """What the host-application key holds for the cluster and for each group of nodes."""
+    """The host-application key's value for the cluster and for each group of nodes."""
 
     applications: list[HostApplicationSpec] = []
 
@@ -49,18 +49,19 @@ class ConfigurationKey(Generic[S]):
 
     ``inline``: the cluster's strategy is written into the document itself, beside ``nodeConfigs``; otherwise under
     ``clusterStrategy``, beside ``nodeStrategies``. ``replaces``: a group of nodes inherits nothing from the cluster.
-    ``usable_from_start``: when the first value ever seen is broken, the defaults apply; otherwise nothing does.
-    ``colocation``: an empty text is no mistake but none, and without a ConfigMap what is in force counts as doubtful.
+    ``usable_from_start``: when the first value ever seen is malformed, the defaults apply; otherwise nothing does.
+    ``colocation``: an empty text counts as no value instead of an error, and without a ConfigMap the value in force
+    counts as doubtful.
     """
 
     name: str
     defaults: S
     title: str
-    """How events name it."""
+    """Its name in events."""
     reason: str
-    """Of the events about it."""
+    """The reason of these events."""
     errors: Callable[[S], list[FieldError]]
-    """What makes a strategy with all that it inherits unusable."""
+    """The errors of a strategy with all that it inherits, for which it is unusable."""
     inline: bool = False
     replaces: bool = False
     usable_from_start: bool = True
@@ -72,7 +73,8 @@ class ConfigurationKey(Generic[S]):
 
 
 def colocation_errors(strategy: ColocationStrategy) -> list[FieldError]:
-    """What a strategy must not hold to be acted upon (IsColocationStrategyValid, and the schema of NodeMetric)."""
+    """The errors for which a strategy must not be acted upon (IsColocationStrategyValid, and the schema of
+    NodeMetric)."""
     errors = validate(strategy)
     difference = strategy.resource_diff_threshold
     if difference is not None and not difference > 0:
@@ -83,8 +85,8 @@ def colocation_errors(strategy: ColocationStrategy) -> list[FieldError]:
 
 
 def _resource_qos_errors(strategy: ResourceQoSStrategy) -> list[FieldError]:
-    """What an API server would refuse. It stores shares of the network that make no sense, so that they must not keep
-    the rest from being used; the webhook refuses them."""
+    """What an API server would refuse. It accepts senseless shares of the network, so these must not keep the rest from
+    being used; the webhook refuses them."""
     return [error for error in validate(strategy) if ".networkQOS." not in error.path]
 
 

@@ -1,9 +1,9 @@
-"""Configuration as plain documents, because merging needs to know what was written, not what it decodes to.
+"""Configuration as plain documents, because merging depends on which fields were written, not on the decoded values.
 
-A number that is left out, ``null`` and ``0`` are three things to whoever writes a strategy, and the first two of them
-leave what a wider strategy says. The rules are those of Go's JSON package, which the documents were written for: names
-match whatever their case, unknown names and nulls count for nothing, and so do an empty text and an empty list where
-the field has no other way of being unset (pkg/util/utils.go, MergeCfg).
+A missing number, ``null`` and ``0`` are different in a strategy, and the first two of them leave the value of a wider
+strategy. The rules are those of Go's JSON package, for which the documents were written: names match in any case,
+unknown names and nulls are ignored, and so are an empty text and an empty list where the field has no other way of
+being unset (pkg/util/utils.go, MergeCfg).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Document = dict[str, Any]
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)
 _ZEROS: Final[Mapping[Any, Any]] = MappingProxyType({str: "", bool: False, int: 0, float: 0.0})
-"""What Go reads for a null among the values of a map or list."""
+"""The values that Go decodes for a null among the values of a map or list."""
 
 
 def read_object(text: str) -> Document:
@@ -39,9 +39,9 @@ def read_object(text: str) -> Document:
 
 
 def given_fields(document: Document, struct: type[msgspec.Struct]) -> Document:
-    """What ``document`` sets of a struct's fields, under their wire names.
+    """The fields of the struct that ``document`` sets, under their wire names.
 
-    Of the values only this is looked at, that numbers are not of more bits than can be stored: raises DecodeError.
+    Values are only checked for numbers of more bits than can be stored: raises DecodeError.
     """
     exact, folded = _fields_by_name(struct)
     members: Document = {}
@@ -59,14 +59,14 @@ def given_fields(document: Document, struct: type[msgspec.Struct]) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class Given(Generic[S]):
-    """What was written for a strategy: the fields that are set, and the struct in which they have their types."""
+    """The written fields of a strategy, and the struct in which they have their types."""
 
     fields: Document
     values: S
 
 
 def read_given(document: Document, struct: type[S], path: str = "") -> Given[S]:
-    """What ``document`` says for a struct. Raises DecodeError, whose text starts with ``path``."""
+    """Decode the fields that ``document`` sets of a struct. Raises DecodeError, whose text starts with ``path``."""
     fields = given_fields(document, struct)
     try:
         return Given(fields, convert(fields, struct))
@@ -75,7 +75,7 @@ def read_given(document: Document, struct: type[S], path: str = "") -> Given[S]:
 
 
 def overridden(base: S, given: Given[S]) -> S:
-    """``base`` with all that is given: structs merge field by field, maps by key, all else is replaced whole."""
+    """``base`` with all given fields: structs merge field by field, maps by key, all else is replaced as a whole."""
     return _overridden(base, given.fields, given.values)
 
 

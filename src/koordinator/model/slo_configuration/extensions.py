@@ -1,4 +1,4 @@
-"""What third parties add to NodeSLOs: a part of the policy whose shape only their own node agent knows."""
+"""Third-party parts of NodeSLOs: parts of the policy that only their own node agent interprets."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from koordinator.api.node import Node
 
 @runtime_checkable
 class NodeSLOExtension(Protocol):
-    """One third party's part. Where it raises, what was there before stays, and its error is told to people."""
+    """One third party's part. If it raises, the previous part stays, and its error is reported in an event."""
 
     @property
     def key(self) -> str:
-        """Under which its part stands in ``spec.extensions``."""
+        """The key of its part in ``spec.extensions``."""
 
     @property
     def default(self) -> Any:

@@ -1,9 +1,9 @@
-"""Whether the numbers of a strategy are within their bounds, said in the words of the original's validator.
+"""Checks the numbers of a strategy against their bounds, with the messages of the original's validator.
 
-Its answer is a map from a field's path, in the names of the original's Go types, to an English text (go-playground/
-validator with its English translations). The bounds are those of ``Admission`` on the wire types, and of their CRD
-where admission says nothing. A field that was not written is not checked. A field that has to be above or below
-another is compared with what is in force for that other, be it written, inherited or a built-in default.
+The result maps a field's path, in the names of the original's Go types, to an English text (go-playground/validator
+with its English translations). The bounds are those of ``Admission`` on the wire types, and of their CRD where
+admission has none. A field that was not written is not checked. A field that has to be above or below another is
+compared with the other's value in force, be it written, inherited or a built-in default.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _EMBEDDED: Final[Mapping[type[msgspec.Struct], str]] = MappingProxyType(
         CPUBurstConfig: "CPUBurstConfig",
     }
 )
-"""Structs whose fields Go embeds into those of ours that inherit them: a path passes through their names."""
+"""Structs whose fields Go embeds where ours inherit them: a path passes through their names."""
 _ABOVE_ZERO: Final = frozenset(
     {"cpuEvictTimeWindowSeconds", "minFreeKbytesFactor", "watermarkScaleFactor", "resourceDiffThreshold"}
 )
-"""Fields of which the validator says "greater than 0" and not "1 or greater"."""
+"""Fields for which the validator writes "greater than 0" and not "1 or greater"."""
 _DERIVED: Final = frozenset({"memory_evict_lower_percent", "cpu_evict_lower_percent"})
-"""Where these are not in force, koordlet takes the threshold less 2."""
+"""Where these have no value, koordlet takes the threshold minus 2."""
 
 
 def range_errors(written: msgspec.Struct, in_force: msgspec.Struct, path: str) -> dict[str, str]:
@@ -71,7 +71,7 @@ def _struct_errors(written: msgspec.Struct, in_force: msgspec.Struct, path: str)
 
 
 def _value_errors(value: Any, in_force: Any, field: StructField, path: str) -> Iterator[tuple[str, str]]:
-    """Of what is inside ``value``, and of texts of which only some are known."""
+    """Errors inside ``value``, and of texts with a fixed set of values."""
     if isinstance(value, msgspec.Struct):
         yield from _struct_errors(value, in_force, path)
     elif isinstance(value, str) and field.schema.enum and value not in field.schema.enum:

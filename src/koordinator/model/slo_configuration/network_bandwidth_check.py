@@ -1,8 +1,8 @@
-"""Whether the shares of the network that classes of pods are guaranteed can be given.
+"""Checks that the network shares guaranteed to classes of pods can be provided.
 
 A share is a percentage (a number) or an amount (a quantity, bits per second), and within a strategy all requests must
-be of one kind. Percentages must not sum up to more than the whole, amounts not to more than the bandwidth of the same
-nodes in the system key, as far as that is known (pkg/webhook/cm/plugins/sloconfig/resource_qos_checker.go).
+be of one kind. Percentages must not sum up to more than 100, amounts not to more than the bandwidth of the same nodes
+in the system key, as far as that is known (pkg/webhook/cm/plugins/sloconfig/resource_qos_checker.go).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NEGATIVE: Final = "must be 0 or greater"
 def check_network_bandwidth(
     qos: WrittenConfiguration[ResourceQoSStrategy], system: WrittenConfiguration[SystemStrategy]
 ) -> None:
-    """Raises RefusedConfigurationError for the first thing that is wrong, in plain words."""
+    """Raises RefusedConfigurationError for the first error, in plain words."""
     _check_values(qos.cluster.values, "ResourceQOSCfg.ClusterStrategy")
     for position, node in enumerate(qos.nodes):
         _check_values(node.given.values, f"ResourceQOSCfg.nodeStrategy.{position}")
@@ -102,7 +102,8 @@ def _total_bandwidth(
     cluster: SystemStrategy,
     system: WrittenConfiguration[SystemStrategy],
 ) -> Quantity:
-    """Of the nodes that ``entry`` selects, as far as a system strategy selects them in the same words."""
+    """The bandwidth of the nodes that ``entry`` selects, if a system strategy has an equal selector; else the
+    cluster's."""
     for node in system.nodes:
         if node.selector == entry.selector:
             return merged_node(node, cluster, keys.SYSTEM).total_network_bandwidth
@@ -110,7 +111,7 @@ def _total_bandwidth(
 
 
 def _is_over(strategy: ResourceQoSStrategy, total: Quantity) -> bool:
-    """A total of zero is none that was told: nodes may say their own."""
+    """A total of zero counts as unknown: nodes may set their own."""
     return total.nanos > 0 and any(amount > total.nanos for amount in _amounts(strategy))
 
 

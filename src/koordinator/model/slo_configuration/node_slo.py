@@ -28,14 +28,14 @@ CPU_BURST_PART: Final = "getCPUBurstConfigSpec"
 SYSTEM_PART: Final = "getSystemConfigSpec"
 HOST_APPLICATION_PART: Final = "getHostApplicationConfig"
 EXTENSION_PART: Final = "getNodeSLOExtension"
-"""How the metric of parsed parts names them."""
+"""Its name in the metric of parsed parts."""
 
 _NO_EXTENSIONS: Final[FreeForm] = {EXTENSIONS_MEMBER: {}}
 
 
 @dataclass(frozen=True, slots=True)
 class NodeProblem:
-    """A part of a NodeSLO for which something on the node could not be used, and what was done instead."""
+    """A part of a NodeSLO for which something on the node could not be used, and what was used instead."""
 
     part: str
     message: str
@@ -46,8 +46,8 @@ def node_slo_spec(
 ) -> tuple[NodeSLOSpec, tuple[NodeProblem, ...]]:
     """The spec of a node's NodeSLO, and what could not be used for it.
 
-    Of ``current``, the spec that there is, extensions are kept that nobody here is responsible for, and the part of a
-    key of which no usable value has been seen: it says what was in force before this process began.
+    Of ``current``, the present spec, extensions are kept that no registered extension handles, and the part of a key
+    for which no usable value has been seen: it was in force before this process began.
     """
     labels, known = node.metadata.labels, current or NodeSLOSpec()
     problems: list[NodeProblem] = []
@@ -73,8 +73,8 @@ def _strategy(configured: Configured[S], labels: Mapping[str, str], current: S |
 
 
 def same_node_slo_spec(one: NodeSLOSpec, other: NodeSLOSpec) -> bool:
-    """Whether two specs say the same: what an API server fills in and what is left out for being empty make no
-    difference, so that an object is not written again and again for them."""
+    """Whether two specs are equivalent: defaults of the API server and omitted empty fields make no difference, so that
+    an object is not written again and again for them."""
     return one == other or _comparable(one) == _comparable(other)
 
 
@@ -84,7 +84,7 @@ def _comparable(spec: NodeSLOSpec) -> NodeSLOSpec:
 
 
 def _with_bandwidth(strategy: SystemStrategy, node: Node, problems: list[NodeProblem]) -> SystemStrategy:
-    """The node's own total bandwidth, in bits per second, goes before the ConfigMap's."""
+    """The node's own total bandwidth, in bits per second, takes precedence over the ConfigMap's."""
     text = node.metadata.annotations.get(NETWORK_BANDWIDTH)
     if text is None:
         return strategy
@@ -108,7 +108,7 @@ def _extensions(
         try:
             part = decode_any(encode(configured.extension.for_node(node, configured.configuration)))
         except Exception as error:
-            # Code of others: whatever it raises costs its own part and nothing else.
+            # Third-party code: whatever it raises affects only its own part.
             problems.append(NodeProblem(EXTENSION_PART, f"extension {key}: {error}; what was there before stays"))
             continue
         if part is None:

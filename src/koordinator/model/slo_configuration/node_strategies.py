@@ -1,8 +1,8 @@
-"""One strategy for the cluster and others for groups of nodes: which of them applies to a node.
+"""One strategy for the cluster and others for groups of nodes: selects which of them applies to a node.
 
-The first in the list whose selector matches wins. Looking through the list for each of thousands of nodes would cost
-more than all else, so selectors that ask for an exact label are found by it. A selector with a label that is not valid
-(apimachinery, IsQualifiedName and IsValidLabelValue) is a mistake.
+The first in the list whose selector matches wins. Searching the list for each of thousands of nodes would cost more
+than all else, so selectors that require an exact label are indexed by it. A selector with an invalid label
+(apimachinery, IsQualifiedName and IsValidLabelValue) is an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def check_label(key: str, values: Iterable[str]) -> str | None:
-    """What is wrong with a label's key or any of its values; None when nothing is."""
+    """The error in a label's key or any of its values; None when they are valid."""
     prefix, slash, name = key.rpartition("/")
     if slash and not (len(prefix) <= _PREFIX_LENGTH and _SUBDOMAIN.fullmatch(prefix)):
         return f"{key!r} is not a label: before the '/' must be a DNS subdomain such as example.com"
@@ -45,7 +45,7 @@ def _is_name(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NodeStrategy(Generic[T]):
-    """``selector`` is None when it could not be read: then the strategy is no node's."""
+    """``selector`` is None when it could not be decoded: then the strategy applies to no node."""
 
     name: str
     selector: CompiledSelector | None
@@ -54,7 +54,7 @@ class NodeStrategy(Generic[T]):
 
 @dataclass(frozen=True)
 class StrategySet(Generic[T]):
-    """Strategies with all that they inherit in them; immutable."""
+    """Strategies with all that they inherit; immutable."""
 
     cluster: T
     nodes: tuple[NodeStrategy[T], ...] = ()
@@ -77,7 +77,8 @@ class StrategySet(Generic[T]):
 
     @cached_property
     def _index(self) -> tuple[dict[str, dict[str, list[int]]], list[int]]:
-        """Label -> value -> positions of the strategies that ask for it; positions of the strategies that ask none."""
+        """Label -> value -> positions of the strategies that require it; positions of the strategies that require
+        none."""
         indexed: dict[str, dict[str, list[int]]] = {}
         others: list[int] = []
         for position, node in enumerate(self.nodes):
@@ -90,7 +91,7 @@ class StrategySet(Generic[T]):
 
 
 def compile_node_selector(selector: LabelSelector | None) -> CompiledSelector:
-    """As ``compile_selector``, and labels must be such as a node can have. Raises SelectorError."""
+    """As ``compile_selector``, with labels that a node can have. Raises SelectorError."""
     if selector is not None:
         pairs = [(key, [value]) for key, value in selector.match_labels.items()]
         pairs += [(expression.key, expression.values) for expression in selector.match_expressions]

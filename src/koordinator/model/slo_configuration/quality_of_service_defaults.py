@@ -1,8 +1,8 @@
-"""What the classes of pods get of the kernel's means of isolation when nobody says otherwise.
+"""The default settings of kernel isolation for the QoS classes of pods.
 
 Two profiles (pkg/util/sloconfig/nodeslo_config.go). The recommended one holds the values in effect once a feature is
-switched on, and those of the pod annotation policy ``auto``; by itself it switches nothing on. The neutral one undoes
-what a feature does. Percentages, and ten-thousandths (``permill``) of a container's memory limit for watermarks.
+enabled, and those of the pod annotation policy ``auto``; by itself it enables nothing. The neutral one undoes what a
+feature does. Percentages, and ten-thousandths (``permill``) of a container's memory limit for watermarks.
 """
 
 from __future__ import annotations
@@ -109,4 +109,4 @@ RECOMMENDED_RESOURCE_QOS: Final = ResourceQoSStrategy(
     system_class=_recommended(QoSClass.SYSTEM),
     cgroup_root=_CGROUP_ROOT,
 )
-"""What koordlet merges a NodeSLO's resource QoS onto."""
+"""The values onto which koordlet merges a NodeSLO's resource QoS."""

@@ -1,4 +1,4 @@
-"""How the webhook says why it refuses an SLO configuration: a text that consoles of users take apart.
+"""The webhook's message for a refused SLO configuration, which users' consoles parse.
 
 A JSON object between three underscores on each side (pkg/webhook/util/err/json_error.go), written as Go's encoder does.
 """
@@ -18,7 +18,7 @@ _GO_ESCAPES: Final = str.maketrans(
 
 
 class RefusalReason(StrEnum):
-    """The words are part of the contract, misspelt as they are."""
+    """The values are part of the contract, misspelt as they are."""
 
     OVERLAP = "NodeStrategiesOverlap"
     NODE_CONFLICT = "ExistNodeConfict"
@@ -27,7 +27,7 @@ class RefusalReason(StrEnum):
 
 
 class RefusedConfigurationError(KoordinatorError):
-    """The text is the message of the answer, which goes with the HTTP code 400."""
+    """The text is the message of the response, which has the HTTP code 400."""
 
 
 def refused(reason: RefusalReason, message: str | dict[str, Any]) -> RefusedConfigurationError:

@@ -1,8 +1,8 @@
-"""Whether two selectors of nodes are in each other's way.
+"""Checks whether two node selectors overlap.
 
-Any two selectors of different labels both match a node that has both labels; to refuse that would refuse nearly all
-configurations. What counts is whether a node that has what one selector asks for, and nothing else, is matched by
-the other as well. That is decided label by label, so that every combination of values is covered at once.
+Any two selectors of different labels both match a node that has both labels; refusing that would refuse nearly all
+configurations. The check is whether a node that has only what one selector requires is matched by the other as well.
+That is decided label by label, so that every combination of values is covered at once.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from koordinator.api.meta import LabelSelector
 
 @dataclass(frozen=True, slots=True)
 class LabelDemand:
-    """What a selector asks of one label. ``allowed`` None is any value; ``present`` and ``absent`` both: nothing can
-    match."""
+    """The requirements of a selector on one label. ``allowed`` None is any value; ``present`` and ``absent`` both:
+    nothing can match."""
 
     allowed: frozenset[str] | None = None
     excluded: frozenset[str] = frozenset()
@@ -29,7 +29,7 @@ _NO_DEMAND = LabelDemand()
 
 
 def label_demands(selector: LabelSelector) -> Mapping[str, LabelDemand]:
-    """Label -> what a selector asks of it."""
+    """Label -> the requirements of a selector on it."""
     demands: dict[str, LabelDemand] = {}
     for key, value in selector.match_labels.items():
         demands[key] = _both(demands.get(key, _NO_DEMAND), LabelDemand(frozenset({value}), present=True))
@@ -48,7 +48,7 @@ def label_demands(selector: LabelSelector) -> Mapping[str, LabelDemand]:
 
 
 def shared_node(one: Mapping[str, LabelDemand], other: Mapping[str, LabelDemand]) -> dict[str, str] | None:
-    """Labels of a node that has only what ``one`` asks for and that both match; None when there is no such node."""
+    """Labels of a node that has only what ``one`` requires and that both match; None when there is no such node."""
     labels = {}
     for key in sorted(one.keys() | other.keys()):
         mine, theirs = one.get(key, _NO_DEMAND), other.get(key, _NO_DEMAND)

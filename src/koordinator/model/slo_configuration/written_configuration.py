@@ -1,7 +1,7 @@
-"""What one key of the SLO ConfigMap says, as it was written, and what it amounts to when defaults and the cluster's
-strategy are filled in.
+"""One key of the SLO ConfigMap as it was written, and its resolved strategies with defaults and the cluster's strategy
+filled in.
 
-The admission checks look at what was written, the controllers act on what it amounts to: both start here.
+The admission checks read what was written, the controllers act on the resolved strategies: both start here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Profile(WireStruct):
 
 @dataclass(frozen=True, slots=True)
 class WrittenNodeStrategy(Generic[S]):
-    """A strategy for a group of nodes: its name, whom it selects, the fields that it sets."""
+    """A strategy for a group of nodes: its name, its node selector, the fields that it sets."""
 
     name: str
     selector: LabelSelector | None
@@ -53,11 +53,12 @@ class WrittenConfiguration(Generic[S]):
 
 
 class UnusableConfigurationError(DecodeError):
-    """The cluster's strategy holds a value that nobody can act upon."""
+    """The cluster's strategy has an invalid value."""
 
 
 def read_configuration(text: str, key: ConfigurationKey[S]) -> WrittenConfiguration[S]:
-    """What ``text`` sets. Raises DecodeError for what is no JSON, or not of the types that the key holds."""
+    """Decode the fields that ``text`` sets. Raises DecodeError for malformed JSON, or for types that the key does not
+    have."""
     document = read_object(text)
     if key.inline:
         cluster = read_given(document, key.strategy)
@@ -81,9 +82,9 @@ def merged_node(entry: WrittenNodeStrategy[S], cluster: S, key: ConfigurationKey
 
 
 def strategies_of(written: WrittenConfiguration[S], key: ConfigurationKey[S]) -> tuple[StrategySet[S], list[str]]:
-    """The strategies to act upon, and what was wrong with those of groups of nodes.
+    """The strategies to act upon, and the errors in those of groups of nodes.
 
-    A group whose strategy cannot be used gets the cluster's; one whose selector cannot be read gets no nodes. Raises
+    A group whose strategy is invalid gets the cluster's; one whose selector is invalid gets no nodes. Raises
     UnusableConfigurationError for the cluster's own.
     """
     cluster = merged_cluster(written, key)

@@ -1,9 +1,9 @@
-"""Plugins that evaluate one node at a time: the adapter between plain Python about a node and rows of many nodes.
+"""Plugins that evaluate one node at a time: the adapter between plain Python for one node and rows of many nodes.
 
-The author writes ``filter_node`` and ``score_node`` against a view of one node. The adapter asks them about each row
-that the engine wants evaluated, which for a class of pods is every node once and then only the nodes that have changed.
-That is some microseconds a node; a plugin that has to look at thousands of nodes for every single pod is better
-written against FilterPlugin and ScorePlugin themselves.
+The author implements ``filter_node`` and ``score_node`` against a view of one node. The adapter calls them for each row
+that the engine evaluates, which for a class of pods is every node once and then only the nodes that have changed. That
+takes some microseconds for each node; a plugin that has to evaluate thousands of nodes for every single pod should
+implement FilterPlugin and ScorePlugin directly.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _DIFFERENT_REASONS: Final = 10_000
 
 
 class ScalarNode:
-    """One node as it is at the moment of the question. Amounts are integers: CPU in milli-CPU, everything else in whole
-    units (bytes, counts)."""
+    """One node at the moment of the call. Amounts are integers: CPU in milli-CPU, everything else in whole units
+    (bytes, counts)."""
 
     __slots__ = ("_row", "_view")
 
@@ -58,7 +58,7 @@ class ScalarNode:
 
     @property
     def node(self) -> Node:
-        """The Node object; not to be changed."""
+        """The Node object; must not be changed."""
         node = self._view.columns.nodes[self._row]
         assert node is not None
         return node
@@ -70,19 +70,19 @@ class ScalarNode:
 
     @property
     def pods(self) -> list[Pod]:
-        """The pods that are on the node, those included that are about to be bound to it."""
+        """The pods that are on the node, including assumed ones."""
         return [info.pod for info in self._view.pods_on[self._row].values()]
 
     def allocatable(self, resource: str) -> int:
-        """What pods may use in all: ``allocatable("memory")``."""
+        """The allocatable amount of a resource: ``allocatable("memory")``."""
         return self._amount(self._view.columns.allocatable, resource)
 
     def requested(self, resource: str) -> int:
-        """What the pods on the node request; of ``pods``, how many there are."""
+        """The amount that the pods on the node request; for ``pods``, their number."""
         return self._amount(self._view.columns.requested, resource)
 
     def free(self, resource: str) -> int:
-        """What is left; negative where more is requested than the node has."""
+        """Allocatable minus requested; negative on an overcommitted node."""
         return self.allocatable(resource) - self.requested(resource)
 
     def _amount(self, amounts: Ints, resource: str) -> int:
@@ -91,8 +91,8 @@ class ScalarNode:
 
 
 class ScalarFilterPlugin(FilterPlugin):
-    """Derive from it and write ``filter_node``. ``reads`` says what of a node the answer depends on; name fewer aspects
-    to be asked less often."""
+    """Derive from it and implement ``filter_node``. ``reads`` names the aspects of a node that the result depends on;
+    with fewer aspects, it is called less often."""
 
     reads: ClassVar[tuple[AnyAspect, ...]] = _ALL_THAT_A_NODE_SHOWS
 
@@ -105,9 +105,9 @@ class ScalarFilterPlugin(FilterPlugin):
 
     @abstractmethod
     def filter_node(self, pod: Pod, node: ScalarNode) -> str | Reason | None:
-        """Why the pod cannot go there, or None. Nodes are counted by reason, so a text should fit many nodes: name no
-        node and no amount in it. Evicting pods from the node counts as a cure unless the plugin ``reads`` the Node
-        object alone; a Reason says it for itself."""
+        """Why the pod cannot go to the node, or None. Nodes are counted by reason, so the text should be the same for
+        many nodes: do not put the node's name or an amount in it. Preemption on the node is assumed to help unless the
+        plugin ``reads`` the Node object alone; a Reason can set this itself."""
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         codes = (self.filter_one(pod, state, row) for row in rows.tolist())
@@ -116,25 +116,25 @@ class ScalarFilterPlugin(FilterPlugin):
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         node = ScalarNode(self.view, row)
         try:
-            answer = self.filter_node(pod.pod, node)
+            result = self.filter_node(pod.pod, node)
         except Exception as error:
             raise _failure(self, "filter_node", node.name, error) from error
-        return FEASIBLE if answer is None else self._code(answer, node.name)
+        return FEASIBLE if result is None else self._code(result, node.name)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (self._reasons[code - 1] if code <= len(self._reasons) else self._too_many,)
 
     def events_to_register(self) -> frozenset[str]:
-        """All that can change what ``filter_node`` sees."""
+        """All events that can change what ``filter_node`` sees."""
         return frozenset({EventKind.NODE_ADD, EventKind.POD_UPDATE}).union(
             object_events(*self.watches, *self.node_objects),
             *(_EVENTS[aspect] for aspect in self.reads if isinstance(aspect, Aspect)),
         )
 
-    def _code(self, answer: object, node: str) -> int:
-        reason = Reason(answer, self._of_nodes_alone) if isinstance(answer, str) else answer
+    def _code(self, result: object, node: str) -> int:
+        reason = Reason(result, self._of_nodes_alone) if isinstance(result, str) else result
         if not isinstance(reason, Reason) or not reason.text:
-            raise _wrong(self, "filter_node", node, answer, "None or a reason, a text that is not empty")
+            raise _wrong(self, "filter_node", node, result, "None or a reason, a text that is not empty")
         code = self._codes.get(reason)
         if code is None:
             if len(self._reasons) == _DIFFERENT_REASONS:
@@ -145,23 +145,24 @@ class ScalarFilterPlugin(FilterPlugin):
 
 
 class ScalarScorePlugin(ScorePlugin):
-    """Derive from it and write ``score_node``, and ``normalize_scores`` where scores mean something only beside each
-    other. ``score_reads`` says what of a node the score depends on."""
+    """Derive from it and implement ``score_node``, and ``normalize_scores`` where scores are only comparable with each
+    other. ``score_reads`` names the aspects of a node that the score depends on."""
 
     score_reads: ClassVar[tuple[AnyAspect, ...]] = _ALL_THAT_A_NODE_SHOWS
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if cls.normalize_scores is not ScalarScorePlugin.normalize_scores and cls.normalize is ScorePlugin.normalize:
-            # The engine looks whether a class normalizes, and saves a pass over all nodes for those that do not.
+            # The engine checks whether a class overrides normalize, and saves a pass over all nodes for those that do
+            # not.
             cls.normalize = cls._normalize_by_name  # type: ignore[assignment, method-assign]
 
     @abstractmethod
     def score_node(self, pod: Pod, node: ScalarNode) -> int:
-        """0 to 100, more for a better node; any whole number where there is a ``normalize_scores``."""
+        """0 to 100, higher for a better node; any integer if there is a ``normalize_scores``."""
 
     def normalize_scores(self, pod: Pod, scores: Mapping[str, int]) -> Mapping[str, int]:
-        """``scores`` (name of a node that the pod can go to -> score_node) brought to 0..100, for the same nodes."""
+        """``scores`` (name of a feasible node -> score_node) scaled to 0..100, for the same nodes."""
         return scores
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
@@ -183,14 +184,14 @@ class ScalarScorePlugin(ScorePlugin):
         if not rows:
             return None
         try:
-            answer = self.normalize_scores(pod.pod, {names[row]: int(raw[row]) for row in rows})
+            result = self.normalize_scores(pod.pod, {names[row]: int(raw[row]) for row in rows})
         except Exception as error:
             raise _failure(self, "normalize_scores", "", error) from error
-        if not isinstance(answer, Mapping):
-            raise _wrong(self, "normalize_scores", "", answer, "a mapping from names of nodes to scores")
+        if not isinstance(result, Mapping):
+            raise _wrong(self, "normalize_scores", "", result, "a mapping from names of nodes to scores")
         scores = np.zeros_like(raw)
         for row in rows:
-            scores[row] = _checked(self, "normalize_scores", names[row], answer.get(names[row]), 0, MAX_NODE_SCORE)
+            scores[row] = _checked(self, "normalize_scores", names[row], result.get(names[row]), 0, MAX_NODE_SCORE)
         return scores
 
 
@@ -202,8 +203,8 @@ def _checked(plugin: Plugin, method: str, node: str, score: object, lowest: int,
     return int(score)
 
 
-def _wrong(plugin: Plugin, method: str, node: str, answer: object, expected: str) -> PluginError:
-    return PluginError(f"{_call(plugin, method, node)} answers {answer!r}; expected is {expected}")
+def _wrong(plugin: Plugin, method: str, node: str, result: object, expected: str) -> PluginError:
+    return PluginError(f"{_call(plugin, method, node)} returned {result!r}; expected is {expected}")
 
 
 def _failure(plugin: Plugin, method: str, node: str, error: Exception) -> PluginError:

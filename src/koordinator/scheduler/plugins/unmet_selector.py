@@ -1,4 +1,4 @@
-"""What of a node selector, a pod's or a volume's, a node does not meet, in words."""
+"""Describes the requirements of a node selector, a pod's or a volume's, that a node does not meet."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _WITH_VALUES: Final = {"In": "in", "NotIn": "not in", "Gt": ">", "Lt": "<"}
 
 
 def unmet(pod: Pod, node: Node) -> list[str]:
-    """Of the pod's node selector and required node affinity; of several terms, any of which would do, the one that is
-    nearest to being met."""
+    """The unmet requirements of the pod's node selector and required node affinity; of several terms, any of which
+    would suffice, those of the term with the fewest unmet ones."""
     labels = node.metadata.labels
     found = [
         f"label {key}={value} is needed, the node has {_present(key, labels.get(key))}"
@@ -27,7 +27,7 @@ def unmet(pod: Pod, node: Node) -> list[str]:
 
 
 def nearest_unmet(selector: NodeSelector, node: Node) -> list[str]:
-    """What of the term that is nearest to being met is not."""
+    """The unmet requirements of the term that is nearest to being met."""
     failures = [_failures(term, node) for term in selector.node_selector_terms]
     return min(failures, key=len, default=["the node affinity has no terms and matches nothing"])
 
@@ -35,11 +35,12 @@ def nearest_unmet(selector: NodeSelector, node: Node) -> list[str]:
 def _failures(term: NodeSelectorTerm, node: Node) -> list[str]:
     labels, name = node.metadata.labels, node.metadata.name
     found = [
-        f"label {_asked(each)} is needed, the node has {_present(each.key, labels.get(each.key))}"
+        f"label {_required_text(each)} is needed, the node has {_present(each.key, labels.get(each.key))}"
         for each in _failing(term.match_expressions, node, fields=False)
     ]
     found += [
-        f"{_asked(each)} is needed, the node is {name}" for each in _failing(term.match_fields, node, fields=True)
+        f"{_required_text(each)} is needed, the node is {name}"
+        for each in _failing(term.match_fields, node, fields=True)
     ]
     if not found and not (term.match_expressions or term.match_fields):
         return ["an empty term of the node affinity matches nothing"]
@@ -56,7 +57,7 @@ def _failing(
             yield each
 
 
-def _asked(requirement: NodeSelectorRequirement) -> str:
+def _required_text(requirement: NodeSelectorRequirement) -> str:
     key, values = requirement.key, ", ".join(requirement.values)
     match requirement.operator:
         case "Exists":

@@ -111,7 +111,7 @@ class Controlled:
         self.cluster.state.set_object(RESERVATIONS, reservation.metadata.name, reservation)
 
     def look(self) -> None:
-        asyncio.run(self.controller.look_at_all())
+        asyncio.run(self.controller.reconcile_all())
 
 
 def test_the_author_is_told_once_by_event_and_condition() -> None:

@@ -1,4 +1,4 @@
-"""What a pod gets on a node: CPUs, and amounts by NUMA node. Pure.
+"""The allocation of a pod on a node: CPUs, and amounts by NUMA node. Pure.
 
 The rules are the original's (resource_manager.go). Amounts are in canonical units: CPU in milli-CPU, the rest whole.
 """
@@ -31,7 +31,7 @@ NO_ZONES: Final = (Reason("insufficient resources on NUMA Node", unresolvable=Tr
 
 @dataclass(frozen=True, slots=True)
 class PodAllocation:
-    """What a pod holds. ``resources`` are by NUMA node, ascending, then by name."""
+    """The allocation of a pod. ``resources`` are by NUMA node, ascending, then by name."""
 
     cpus: int = 0
     resources: tuple[tuple[int, tuple[tuple[str, Quantity], ...]], ...] = ()
@@ -55,17 +55,17 @@ class PodAllocation:
 
 @dataclass(frozen=True, slots=True)
 class Zones:
-    """What the NUMA nodes of a node have, amplified; ascending."""
+    """The resources of a node's NUMA nodes, amplified; ascending."""
 
     amounts: Amounts = field(default_factory=dict)
     formats: Mapping[tuple[int, str], Format] = field(default_factory=dict)
-    """How the quantities of NUMA node and resource are printed."""
+    """The formats of quantities by NUMA node and resource."""
     ratios: Mapping[str, float] = field(default_factory=dict)
-    """By what resources have been multiplied."""
+    """The amplification ratios by resource."""
 
     @property
     def cpu_ratio(self) -> float:
-        """How much more CPU the node shows than it has; at most 1 for no more."""
+        """The amplification ratio of the node's CPU; at most 1 for none."""
         return self.ratios.get(CPU, 0.0)
 
     @property
@@ -85,12 +85,12 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a pod needs of a node."""
+    """A pod's request on a node."""
 
     amounts: Mapping[str, int]
     formats: Mapping[str, Format]
     cpus: int = 0
-    """To be bound to; 0 if it is not bound to any."""
+    """The number of CPUs to bind the pod to; 0 if it is not bound to any."""
     bind: BindPolicy = BindPolicy.NONE
     required: bool = False
     """Whether the bind policy has to be satisfied."""
@@ -105,7 +105,7 @@ class FreeCapacity:
 
     cpus: CPUTopology
     usable_cpus: int
-    """That nobody has reserved."""
+    """CPUs that are not reserved."""
     zones: Zones
     taken: Taken
     preferred: int = 0
@@ -124,8 +124,8 @@ class FreeCapacity:
 
 
 class NumaAllocator:
-    """What the free capacity of a node has for a request, computed once for all sets of NUMA nodes. ``available`` is
-    by NUMA node."""
+    """Allocates the free capacity of a node for one request, with what all sets of NUMA nodes share computed once.
+    ``available`` is by NUMA node."""
 
     def __init__(self, capacity: FreeCapacity, request: Request) -> None:
         self._capacity = capacity
@@ -137,7 +137,7 @@ class NumaAllocator:
         self._known = {name for amounts in self.available.values() for name in amounts}
         self._is_bound_by_core = bool(request.cpus) and request.required and request.bind is BindPolicy.FULL_PCPUS
         self._unit = (capacity.cpus.cpus_per_core if self._is_bound_by_core else 1) * MILLI if request.cpus else 1
-        """CPU is shared out between NUMA nodes in whole CPUs or cores where these are bound."""
+        """CPU is divided between NUMA nodes in whole CPUs or cores where these are bound."""
 
     def _available(self) -> dict[int, dict[str, int]]:
         capacity, request = self._capacity, self.request
@@ -156,7 +156,7 @@ class NumaAllocator:
         return self._free & self._capacity.cpus.numa_nodes.get(node, 0)
 
     def fits(self, mask: int | None) -> bool:
-        """Whether ``allocate`` would give the pod what it needs; quick, since it does not choose CPUs."""
+        """Whether ``allocate`` would succeed; quick, since it does not choose CPUs."""
         request, nodes = self.request, numa_nodes_of(mask) if mask is not None else ()
         if mask is not None and not self._has_amounts(nodes):
             return False
@@ -166,7 +166,7 @@ class NumaAllocator:
             return False
         shares = self._shares(CPU, request.amounts[CPU], nodes)[0] if CPU in self._known else {}
         if not shares or (self._is_bound_by_core and any(share % self._unit for share in shares.values())):
-            # Which CPUs are chosen makes a difference.
+            # The result depends on which CPUs are chosen.
             return isinstance(self.allocate(mask), PodAllocation)
         found = sum([min(share // MILLI, self._there(node).bit_count()) for node, share in shares.items()])
         return found == request.cpus
@@ -185,7 +185,7 @@ class NumaAllocator:
         return True
 
     def allocate(self, mask: int | None) -> PodAllocation | tuple[Reason, ...]:
-        """What the pod gets, from the NUMA nodes of ``mask`` unless that is None; otherwise why it cannot have it."""
+        """The pod's allocation from the NUMA nodes of ``mask`` (None: from all), or the reasons why there is none."""
         capacity, request = self._capacity, self.request
         amounts: dict[int, dict[str, Quantity]] = {}
         if mask is not None:
@@ -205,8 +205,8 @@ class NumaAllocator:
         return PodAllocation.of(cpus, amounts, request.exclusive)
 
     def _spread(self, nodes: Sequence[int]) -> tuple[dict[int, dict[str, Quantity]], list[str]]:
-        """Each resource on the NUMA nodes, as evenly as it goes; and the resources of which they have too little. What
-        no NUMA node has is left out."""
+        """Each resource divided among the NUMA nodes, as evenly as possible; and the resources of which they have too
+        little. Resources that no NUMA node has are omitted."""
         found: dict[int, dict[str, Quantity]] = {}
         missing: list[str] = []
         for name, amount in sorted(self.request.amounts.items()):
@@ -222,7 +222,7 @@ class NumaAllocator:
         return found, missing
 
     def _shares(self, name: str, amount: int, nodes: Sequence[int]) -> tuple[dict[int, int], int]:
-        """How much of a resource comes from each NUMA node, those first that have the least; and what is missing."""
+        """The amount of a resource from each NUMA node, first those that have the least; and the missing amount."""
         there = {node: self.available.get(node, {}).get(name, 0) for node in nodes}
         unit = self._unit if name == CPU else 1
         shares: dict[int, int] = {}
@@ -235,26 +235,28 @@ class NumaAllocator:
         return shares, left
 
     def _bound(self, amounts: Mapping[int, Mapping[str, Quantity]]) -> int:
-        """The CPUs of the pod: of each NUMA node as many as it has got of its CPU, or from anywhere."""
+        """The CPUs of the pod: from each NUMA node as many as its amount of CPU there, or from anywhere."""
         capacity, request = self._capacity, self.request
         if self._free.bit_count() < request.cpus:
             raise NotEnoughCPUsError(NOT_ENOUGH)
         others = capacity.taken.exclusive.get(request.exclusive, 0)
-        wish = Preferences(request.bind, request.exclusive, others, packs=request.packs)
+        preferences = Preferences(request.bind, request.exclusive, others, packs=request.packs)
         if not amounts:
-            return take_preferred(capacity.cpus, self._free, capacity.preferred, request.cpus, wish)
+            return take_preferred(capacity.cpus, self._free, capacity.preferred, request.cpus, preferences)
         cpus = 0
         for node in sorted(amounts):
             there = self._there(node)
             wanted = amounts[node][CPU].milli // MILLI if CPU in amounts[node] else 0
-            cpus |= take_preferred(capacity.cpus, there, capacity.preferred, min(wanted, there.bit_count()), wish)
+            cpus |= take_preferred(
+                capacity.cpus, there, capacity.preferred, min(wanted, there.bit_count()), preferences
+            )
         if cpus.bit_count() != request.cpus:
             raise NotEnoughCPUsError(NOT_ENOUGH)
         return cpus
 
 
 def amplified(amount: int, ratio: float) -> int:
-    """As the original rounds it."""
+    """Rounded as in the original."""
     return ceil(amount * ratio) if ratio > 1 else amount
 
 
@@ -264,7 +266,7 @@ def canonical(name: str, amount: Quantity) -> int:
 
 
 def quantity(name: str, amount: int, quantity_format: Format) -> Quantity:
-    """The opposite of ``canonical``."""
+    """The reverse of ``canonical``."""
     return (Quantity.from_milli if name == CPU else Quantity.from_value)(amount, quantity_format)
 
 
@@ -277,7 +279,7 @@ def added(*parts: Amounts) -> dict[int, dict[str, int]]:
 
 
 def subtracted(amounts: Amounts, *parts: Amounts) -> dict[int, dict[str, int]]:
-    """``amounts`` without ``parts``; may be negative."""
+    """``amounts`` minus ``parts``; may be negative."""
     total = {node: dict(each) for node, each in amounts.items()}
     for part in parts:
         _shift(total, part, -1)

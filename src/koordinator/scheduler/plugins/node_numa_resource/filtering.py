@@ -1,7 +1,8 @@
-"""PreFilter, Filter, and what the NUMA topology manager asks: which nodes have what the pod asks of the plugin.
+"""PreFilter, Filter, and the hints for the NUMA topology manager: the nodes that can provide the NUMA-aligned resources
+and bound CPUs of a pod.
 
-Most pods ask nothing, and most nodes ask nothing of them: where all nodes do, the plugin is left out. Of a node that
-only multiplies its CPU, all rows are looked at together; of the others one by one.
+Most pods have no such requirements, and most nodes apply no such policy to them: where no node does, the plugin is
+skipped. Nodes whose only policy is CPU amplification are evaluated together; the others one by one.
 """
 
 from __future__ import annotations
@@ -37,10 +38,14 @@ from koordinator.scheduler.plugins.node_numa_resource.allocation import (
 )
 from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
 from koordinator.scheduler.plugins.node_numa_resource.part import READS, NUMAPart
+from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
+    NOT_INTEGER,
+    PodRequirements,
+    is_reservation_ignored,
+)
 from koordinator.scheduler.plugins.node_numa_resource.rows import SpecialRows
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
 from koordinator.scheduler.plugins.node_numa_resource.topology_hints import FEW, hints_of
-from koordinator.scheduler.plugins.node_numa_resource.wish import NOT_INTEGER, Wish, is_reservation_ignored
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 
 INVALID_TOPOLOGY: Final = Reason("node(s) invalid CPU Topology", unresolvable=True)
@@ -56,7 +61,7 @@ _UNKNOWN: Final = NodeState()
 
 
 class Codes:
-    """Numbers for reasons, whatever they say."""
+    """Numbers for tuples of reasons, for all classes of pods."""
 
     def __init__(self) -> None:
         self._codes: dict[tuple[Reason, ...], int] = {(): FEASIBLE}
@@ -77,7 +82,7 @@ class Codes:
 
 
 class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, ReservationFilterPlugin, Explainer, NUMAPart):
-    """The points that say where a pod may go."""
+    """The points that decide where a pod may go."""
 
     reads: ClassVar[tuple[AnyAspect, ...]] = READS
 
@@ -92,44 +97,44 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
     # PreFilter.
 
     def class_key(self, pod: PodInfo) -> Hashable:
-        return self._wishes.of(pod).key, self.handle.numa_topology.key(pod)
+        return self._requirements.of(pod).key, self.handle.numa_topology.key(pod)
 
     def context_key(self, pod: PodInfo) -> Hashable:
-        """Whether any node asks anything of pods that ask nothing."""
+        """Whether any node applies a policy to pods without requirements of their own."""
         return bool(self._special)
 
     def topology_key(self, pod: PodInfo) -> Hashable:
-        return self._wishes.of(pod).key
+        return self._requirements.of(pod).key
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
-        wish = self._wishes.of(pod)
-        if not wish.amounts or (wish.is_plain and not self._special):
+        requirements = self._requirements.of(pod)
+        if not requirements.amounts or (requirements.is_plain and not self._special):
             return SKIP_FILTER
-        return PreFilterResult(wish, rejection=wish.problem)
+        return PreFilterResult(requirements, rejection=requirements.problem)
 
     # Filter.
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        wish: Wish = state
+        requirements: PodRequirements = state
         codes = np.zeros(rows.shape[0], dtype=np.int64)
-        if wish.is_plain:
-            looked_at = self._special.among(rows)
-            if wish.cpu:
+        if requirements.is_plain:
+            evaluated = self._special.among(rows)
+            if requirements.cpu:
                 columns = self.view.columns
-                short = self._special.short_of_amplified(columns, rows, wish.cpu)
+                short = self._special.short_of_amplified(columns, rows, requirements.cpu)
                 codes[short] = self._short_of_amplified
         else:
-            looked_at = np.arange(rows.shape[0])
-        for index in looked_at.tolist():
-            codes[index] = self._code(pod, wish, int(rows[index]))
+            evaluated = np.arange(rows.shape[0])
+        for index in evaluated.tolist():
+            codes[index] = self._code(pod, requirements, int(rows[index]))
         return codes
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        wish: Wish = state
+        requirements: PodRequirements = state
         node = self._nodes.get(row)
-        if wish.is_plain and (node is None or node.is_plain):
+        if requirements.is_plain and (node is None or node.is_plain):
             return FEASIBLE
-        return self._code(pod, wish, row)
+        return self._code(pod, requirements, row)
 
     def batch_filter(self) -> BatchKernel:
         return _BatchFilter(self)
@@ -137,32 +142,32 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return self._codes.reasons(code)
 
-    def _code(self, pod: PodInfo, wish: Wish, row: int) -> int:
-        return self._codes.of(self._refusal(pod, wish, row, self._nodes.get(row, _UNKNOWN)))
+    def _code(self, pod: PodInfo, requirements: PodRequirements, row: int) -> int:
+        return self._codes.of(self._refusal(pod, requirements, row, self._nodes.get(row, _UNKNOWN)))
 
-    def _refusal(self, pod: PodInfo, wish: Wish, row: int, node: NodeState) -> Sequence[Reason]:
-        """Why the pod cannot go to the row."""
-        policy = self._merged_policy(wish, node)
+    def _refusal(self, pod: PodInfo, requirements: PodRequirements, row: int, node: NodeState) -> Sequence[Reason]:
+        """Why the pod cannot go to the row; empty if it can."""
+        policy = self._merged_policy(requirements, node)
         if isinstance(policy, Reason):
             return (policy,)
-        binds = wish.binds or bool(node.rules.bind and wish.cpu)
-        if binds and wish.cpu % MILLI:
+        binds = requirements.binds or bool(node.rules.bind and requirements.cpu)
+        if binds and requirements.cpu % MILLI:
             return (NOT_INTEGER,)
-        reason = self._short_of_cpu(wish, row, node, binds=binds) if wish.cpu else None
+        reason = self._short_of_cpu(requirements, row, node, binds=binds) if requirements.cpu else None
         if reason is None and binds:
-            reason = _unsuited(wish, node)
+            reason = _unsuited(requirements, node)
         if reason is not None:
             return (reason,)
-        if wish.designated is not None and (binds or policy):
-            found = self._granted(pod, row, self._choice(pod, wish, row), None, assumed=False)
+        if requirements.designated is not None and (binds or policy):
+            found = self._granted(pod, row, self._choice(pod, requirements, row), None, assumed=False)
             return () if isinstance(found, PodAllocation) else found
         if binds and not policy:
-            return self._short_of_cpus(pod, wish, row, node)
-        # Under BestEffort, too, the pod has to get at Reserve what it requests, from wherever it may be.
+            return self._short_of_cpus(pod, requirements, row, node)
+        # Under BestEffort, too, the pod has to get at Reserve what it requests, from any NUMA nodes.
         return self.handle.numa_topology.admit(pod, row, reserving=True).reasons if policy else ()
 
-    def _short_of_cpu(self, wish: Wish, row: int, node: NodeState, *, binds: bool) -> Reason | None:
-        """Whether the node has too little CPU if that of bound pods counts amplified."""
+    def _short_of_cpu(self, requirements: PodRequirements, row: int, node: NodeState, *, binds: bool) -> Reason | None:
+        """The reason if the node has too little CPU when that of bound pods counts amplified."""
         ratio = node.rules.cpu_ratio
         if ratio is None:
             return _INVALID_RATIO
@@ -170,51 +175,53 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
             return None
         if node.topology is not None and not node.cpus:
             return INVALID_TOPOLOGY
-        wanted = amplified(wish.cpu, ratio) if binds else wish.cpu
+        wanted = amplified(requirements.cpu, ratio) if binds else requirements.cpu
         numbers = self.view.columns.numbers[row]
         return _SHORT_OF_AMPLIFIED if wanted > numbers.allocatable[CPU] - self._requested_cpu(row, node) else None
 
     def _requested_cpu(self, row: int, node: NodeState) -> int:
         return node.amplified_cpu(self.view.columns.numbers[row].requested[CPU])
 
-    def _short_of_cpus(self, pod: PodInfo, wish: Wish, row: int, node: NodeState) -> Sequence[Reason]:
-        """Whether the node has too few CPUs to bind the pod to."""
+    def _short_of_cpus(
+        self, pod: PodInfo, requirements: PodRequirements, row: int, node: NodeState
+    ) -> Sequence[Reason]:
+        """The reason if the node has too few CPUs to bind the pod to."""
         if self._restored(row).matched:
             ignoring = is_reservation_ignored(pod.pod)
-            found = self._choice(pod, wish, row).from_any(None, ignoring=ignoring)
+            found = self._choice(pod, requirements, row).from_any(None, ignoring=ignoring)
             return () if isinstance(found, PodAllocation) else found
-        required = wish.required or node.rules.bind
-        return (_NOT_ENOUGH,) if node.free_cpus(required) < wish.cpu // MILLI else ()
+        required = requirements.required or node.rules.bind
+        return (_NOT_ENOUGH,) if node.free_cpus(required) < requirements.cpu // MILLI else ()
 
     # The NUMA topology manager.
 
     def numa_alignment(self, pod: PodInfo, row: int) -> NUMAAlignment | Reason | None:
-        wish, node = self._wishes.of(pod), self._nodes.get(row, _UNKNOWN)
-        policy = self._merged_policy(wish, node)
-        if isinstance(policy, Reason) or policy is NUMATopologyPolicy.NONE or not wish.amounts:
+        requirements, node = self._requirements.of(pod), self._nodes.get(row, _UNKNOWN)
+        policy = self._merged_policy(requirements, node)
+        if isinstance(policy, Reason) or policy is NUMATopologyPolicy.NONE or not requirements.amounts:
             return policy if isinstance(policy, Reason) else None
         if not node.rules.zones.amounts:
             return _NO_ZONES
-        states = node.states if wish.keeps_apart else None
+        states = node.states if requirements.keeps_apart else None
         return NUMAAlignment(policy, node.rules.zones.numa_nodes, states)
 
     def get_pod_topology_hints(self, pod: PodInfo, row: int) -> Hints | Reason:
-        wish, node = self._wishes.of(pod), self._nodes.get(row, _UNKNOWN)
-        policy = self._merged_policy(wish, node)
+        requirements, node = self._requirements.of(pod), self._nodes.get(row, _UNKNOWN)
+        policy = self._merged_policy(requirements, node)
         if isinstance(policy, Reason):
             return policy
         if not node.rules.zones.amounts:
             return _NO_HINTS
-        choice, ignoring = self._choice(pod, wish, row), is_reservation_ignored(pod.pod)
+        choice, ignoring = self._choice(pod, requirements, row), is_reservation_ignored(pod.pod)
         narrow = (
             len(node.rules.zones.amounts) > FEW
-            and not wish.keeps_apart
+            and not requirements.keeps_apart
             and self.handle.numa_topology.is_alone(pod, self)
         )
         return hints_of(choice, policy, self._numa_scorer, ignoring=ignoring, narrow=narrow)
 
     def filter_affinity(self, pod: PodInfo, affinity: NUMATopologyHint, row: int) -> Sequence[Reason]:
-        choice, ignoring = self._choice(pod, self._wishes.of(pod), row), is_reservation_ignored(pod.pod)
+        choice, ignoring = self._choice(pod, self._requirements.of(pod), row), is_reservation_ignored(pod.pod)
         if choice.fits(affinity.mask, ignoring=ignoring):
             return ()
         found = choice.from_any(affinity.mask, ignoring=ignoring)
@@ -227,13 +234,13 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
         uid = pod.uid if taking_over else reservation.uid
         if taking_over:
             pod = make_pod_info(reserve_pod(reservation.reservation), self.view.columns.resources)
-        wish, node = self._wishes.of(pod), self._nodes.get(row, _UNKNOWN)
-        policy = self._merged_policy(wish, node)
+        requirements, node = self._requirements.of(pod), self._nodes.get(row, _UNKNOWN)
+        policy = self._merged_policy(requirements, node)
         if isinstance(policy, Reason):
             return policy
-        if not wish.binds and not (node.rules.bind and wish.cpu) and not policy:
+        if not requirements.binds and not (node.rules.bind and requirements.cpu) and not policy:
             return None
-        choice, affinity = self._choice(pod, wish, row), self.handle.numa_topology.affinity(pod, row)
+        choice, affinity = self._choice(pod, requirements, row), self.handle.numa_topology.affinity(pod, row)
         if uid not in choice.restored.matched:
             return None
         found = choice.from_reservations([uid], affinity.mask if affinity is not None else None)
@@ -244,10 +251,10 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
     # Explanations.
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
-        wish, node = self._wishes.of(pod), self._nodes.get(row, _UNKNOWN)
+        requirements, node = self._requirements.of(pod), self._nodes.get(row, _UNKNOWN)
         if _NOT_ENOUGH not in self._codes.reasons(code):
             return ()
-        wanted, required = wish.cpu // MILLI, wish.required or node.rules.bind
+        wanted, required = requirements.cpu // MILLI, requirements.required or node.rules.bind
         free = node.free_cpus(required)
         what = {BindPolicy.FULL_PCPUS: " on free cores", BindPolicy.SPREAD_BY_PCPUS: " on cores of their own"}
         text = f"CPUs to bind{what.get(required, '')}: needs {wanted}, free {free}"
@@ -263,14 +270,14 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
         return facts
 
 
-def _unsuited(wish: Wish, node: NodeState) -> Reason | None:
-    """Why pods that are to be bound as this one is cannot be bound on the node at all."""
+def _unsuited(requirements: PodRequirements, node: NodeState) -> Reason | None:
+    """Why pods with these binding requirements cannot be bound on the node at all."""
     if not node.cpus:
         return INVALID_TOPOLOGY
-    if wish.required and node.rules.bind and wish.required is not node.rules.bind:
+    if requirements.required and node.rules.bind and requirements.required is not node.rules.bind:
         return _CONFLICT
-    required = wish.required or node.rules.bind
-    if required is BindPolicy.FULL_PCPUS and wish.cpu // MILLI % node.cpus.cpus_per_core:
+    required = requirements.required or node.rules.bind
+    if required is BindPolicy.FULL_PCPUS and requirements.cpu // MILLI % node.cpus.cpus_per_core:
         return _NOT_MULTIPLE
     return None
 
@@ -278,11 +285,11 @@ def _unsuited(wish: Wish, node: NodeState) -> Reason | None:
 @dataclass(frozen=True, slots=True)
 class _Kind:
     pod: PodInfo
-    wish: Wish
+    requirements: PodRequirements
 
 
 class _BatchFilter(BatchKernel):
-    """Pods that ask for something, and nodes that do, are few: each by itself."""
+    """Pods with requirements, and nodes with a policy, are few: each is evaluated by itself."""
 
     def __init__(self, plugin: NUMAFilter) -> None:
         self._plugin = plugin
@@ -292,5 +299,5 @@ class _BatchFilter(BatchKernel):
         self._kinds.append(_Kind(pod, state))
 
     def evaluate(self, rows: Rows) -> Ints:
-        codes = [self._plugin.filter(kind.pod, kind.wish, rows) for kind in self._kinds]
+        codes = [self._plugin.filter(kind.pod, kind.requirements, rows) for kind in self._kinds]
         return np.stack(codes, axis=1)

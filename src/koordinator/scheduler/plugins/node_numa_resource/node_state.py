@@ -1,4 +1,4 @@
-"""One node as the plugin keeps it: its topology, its rules, and what the pods on it hold. Kept current by events."""
+"""One node's state in the plugin: its topology, its rules, and the allocations on it. Kept current by events."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from koordinator.model.cpu_allocation.topology import BindPolicy, CPUTopology, c
 from koordinator.model.numa_topology.hints import NUMANodeState
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, Request, Taken, amplified
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import NodeRules, NodeTopology, rules_of
-from koordinator.scheduler.plugins.node_numa_resource.wish import Wish
+from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements
 
 _NO_CPUS = CPUTopology(())
 
 
 class NodeState:
-    """``rules`` and ``cpus`` may be read at any time; what pods hold changes by ``hold`` and ``release`` alone."""
+    """``rules`` and ``cpus`` may be read at any time; allocations change by ``hold`` and ``release`` alone."""
 
     def __init__(self) -> None:
         self.topology: NodeTopology | None = None
         self.rules = NodeRules()
         self.cpus = _NO_CPUS
         self.reserved = 0
-        """CPUs that no pod is bound to."""
+        """The CPUs that no pod is bound to."""
         self.pods: dict[str, PodAllocation] = {}
         """By uid."""
         self.counts: dict[int, int] = {}
-        """How many pods hold each CPU, Reservations among them."""
+        """How many pods hold each CPU, including Reservations."""
         self._node: Node | None = None
         self._amounts: dict[int, dict[str, int]] = {}
         self._taken: Taken | None = None
@@ -38,12 +38,12 @@ class NodeState:
     # Events.
 
     def set_node(self, node: Node) -> bool:
-        """Returns whether this makes a difference."""
+        """Apply the Node; returns whether its rules have changed."""
         self._node = node
         return self._refresh_rules()
 
     def set_topology(self, topology: NodeTopology | None) -> None:
-        """What its NodeResourceTopology says; None if there is none."""
+        """Apply its NodeResourceTopology; None if there is none."""
         self.topology = topology
         self.cpus = topology.cpus if topology is not None else _NO_CPUS
         self.reserved = topology.reserved if topology is not None else 0
@@ -56,13 +56,13 @@ class NodeState:
         return self.rules != before
 
     def hold(self, uid: str, allocation: PodAllocation) -> None:
-        """The pod has this from now on, and nothing else; it may be told again."""
+        """Set the pod's allocation, in place of an earlier one; may be called again with the same one."""
         self.release(uid)
         self.pods[uid] = allocation
         self._count(allocation, 1)
 
     def release(self, uid: str) -> None:
-        """The pod holds nothing more."""
+        """Remove the pod's allocation."""
         allocation = self.pods.pop(uid, None)
         if allocation is not None:
             self._count(allocation, -1)
@@ -81,11 +81,11 @@ class NodeState:
     def _forget_derived(self) -> None:
         self._taken = self._free = self._states = None
 
-    # What follows from them.
+    # Derived values.
 
     @property
     def is_plain(self) -> bool:
-        """Whether it asks nothing of pods that ask nothing of it."""
+        """Whether it applies no policy to pods without requirements of their own."""
         return self.rules.is_plain
 
     @property
@@ -110,7 +110,7 @@ class NodeState:
         return self.cpus.all & ~self.reserved
 
     def free_cpus(self, bind: BindPolicy) -> int:
-        """How many CPUs may be given to a pod that requires the policy; NONE for one that requires none."""
+        """How many CPUs may be given to a pod that requires the policy; NONE for a pod that requires none."""
         if self._free is None:
             free = self.usable_cpus & ~self.taken.cpus
             each = (BindPolicy.NONE, BindPolicy.FULL_PCPUS, BindPolicy.SPREAD_BY_PCPUS)
@@ -120,14 +120,14 @@ class NodeState:
         return full if bind is BindPolicy.FULL_PCPUS else spread if bind is BindPolicy.SPREAD_BY_PCPUS else any_
 
     def amplified_cpu(self, requested: int) -> int:
-        """What ``requested`` (milli-CPU) comes to, if what bound pods have of it is counted amplified."""
+        """``requested`` (milli-CPU), with the part of bound pods counted amplified."""
         bound, ratio = self.bound_cpus * MILLI, self.rules.cpu_ratio or 0.0
         return requested - bound + amplified(bound, ratio) if bound and requested >= bound else requested
 
     @property
     def states(self) -> Mapping[int, NUMANodeState]:
-        """Which NUMA nodes are used by pods of one, or by pods of several; the others are left out. A pod that is not
-        bound to CPUs is where its amounts are."""
+        """Whether each NUMA node is used by pods on it alone, or by pods across several; unused ones are omitted. A pod
+        that is not bound to CPUs is where its amounts are."""
         if self._states is None:
             found: dict[int, NUMANodeState] = {}
             for each in self.pods.values():
@@ -145,18 +145,20 @@ class NodeState:
             return {numa_node for numa_node, _ in allocation.resources}
         return {numa_node for numa_node, cpus in self.cpus.numa_nodes.items() if cpus & allocation.cpus}
 
-    def request(self, wish: Wish, packs: bool) -> Request:
-        """What the pod needs here. ``packs`` is what the plugin's arguments say. Its CPUs are bound if it says so, or
-        the node does."""
+    def request(self, requirements: PodRequirements, packs: bool) -> Request:
+        """The pod's request on this node. ``packs`` is the setting of the plugin's arguments. CPUs are bound if the pod
+        or the node requires it."""
         rules = self.rules
-        request = Request(wish.amounts, wish.formats, packs=packs if rules.packs is None else rules.packs)
-        if not wish.binds and not (rules.bind and wish.cpu):
+        request = Request(
+            requirements.amounts, requirements.formats, packs=packs if rules.packs is None else rules.packs
+        )
+        if not requirements.binds and not (rules.bind and requirements.cpu):
             return request
-        required = wish.required or rules.bind
+        required = requirements.required or rules.bind
         return replace(
             request,
-            cpus=wish.cpu // MILLI,
-            bind=required or wish.bind,
+            cpus=requirements.cpu // MILLI,
+            bind=required or requirements.bind,
             required=bool(required),
-            exclusive=wish.exclusive,
+            exclusive=requirements.exclusive,
         )

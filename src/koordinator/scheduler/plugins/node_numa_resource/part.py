@@ -1,4 +1,4 @@
-"""What the parts of the plugin share: the nodes as they are kept, and what a pod may get on one of them."""
+"""The state that the parts of the plugin share: the nodes, and the allocations that a pod may get on one of them."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from koordinator.scheduler.plugins.node_numa_resource.allocation import (
     union,
 )
 from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
+from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
+    PodRequirements,
+    RequirementsCache,
+    is_reservation_ignored,
+    needs_reservation,
+)
 from koordinator.scheduler.plugins.node_numa_resource.reserved import (
     Choice,
     Reserved,
     Restored,
     counted_twice,
     held_by,
-)
-from koordinator.scheduler.plugins.node_numa_resource.wish import (
-    Wish,
-    Wishes,
-    is_reservation_ignored,
-    needs_reservation,
 )
 
 NAME: Final = "NodeNUMAResource"
@@ -60,21 +60,21 @@ class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        self._wishes = Wishes(self.name, args.default_cpu_bind_policy, view.columns.resources)
+        self._requirements = RequirementsCache(self.name, args.default_cpu_bind_policy, view.columns.resources)
         self._nodes: dict[int, NodeState] = {}
-        """By row; rows of which there is nothing to know are left out."""
+        """By row; rows without relevant state are omitted."""
         self._packs = args.numa_scoring_strategy.type == _MOST_ALLOCATED
 
-    def _merged_policy(self, wish: Wish, node: NodeState) -> NUMATopologyPolicy | Reason:
-        """The pod's policy, or else the node's; they must not differ."""
-        if wish.numa and node.rules.numa and wish.numa is not node.rules.numa:
+    def _merged_policy(self, requirements: PodRequirements, node: NodeState) -> NUMATopologyPolicy | Reason:
+        """The pod's policy, or else the node's; if both are set, they must be equal."""
+        if requirements.numa and node.rules.numa and requirements.numa is not node.rules.numa:
             return _OTHER_POLICY
-        return wish.numa or node.rules.numa
+        return requirements.numa or node.rules.numa
 
-    def _choice(self, pod: PodInfo, wish: Wish, row: int) -> Choice:
-        """What the pod may get on the row as it is seen just now."""
+    def _choice(self, pod: PodInfo, requirements: PodRequirements, row: int) -> Choice:
+        """The possible allocations of the pod on the row in its present, possibly adjusted, state."""
         node = self._nodes[row]
-        request = node.request(wish, self._packs)
+        request = node.request(requirements, self._packs)
         capacity = FreeCapacity(node.cpus, node.usable_cpus, node.rules.zones, node.taken)
         return Choice(capacity, request, self._restored(row), needs_reservation=needs_reservation(pod.pod))
 
@@ -108,7 +108,7 @@ class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
         return self.view.allocations.of(self.name, uid)
 
     def _owners(self, reservation: ReservationInfo, row: int) -> list[PodAllocation]:
-        """What the pods hold that take from it and are there just now."""
+        """The allocations of the pods that take from it and count on the row at present."""
         there = self.view.pods_on[row]
         held = [self._held(uid) for uid in reservation.users if uid in there]
         return [each for each in held if each is not None]
@@ -121,12 +121,12 @@ class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
     def _granted(
         self, pod: PodInfo, row: int, choice: Choice, affinity: NUMATopologyHint | None, *, assumed: bool
     ) -> PodAllocation | tuple[Reason, ...]:
-        """What the pod gets: from the Reservation that it is nominated to take from, or else from the node.
-        ``assumed``: the pod counts on the row already."""
+        """The pod's allocation: from the Reservation that is nominated for it, or else from the node. ``assumed``: the
+        pod counts on the row already."""
         mask = affinity.mask if affinity is not None else None
-        wish = self._wishes.of(pod)
-        if wish.designated is not None:
-            return _designated(choice, wish.designated)
+        requirements = self._requirements.of(pod)
+        if requirements.designated is not None:
+            return _designated(choice, requirements.designated)
         if is_reservation_ignored(pod.pod) or not choice.restored.matched:
             return choice.from_any(mask, ignoring=True)
         taking_over = self.restored_pre_allocatable(row) is not None
@@ -162,7 +162,7 @@ def _together(pods: Sequence[Reserved]) -> Reserved:
 
 
 def _designated(choice: Choice, designated: PodAllocation) -> PodAllocation | tuple[Reason, ...]:
-    """Just what somebody else has chosen, if it is free."""
+    """Exactly the allocation that another scheduler has designated, if it is free."""
     wanted, allocator = designated.amounts, choice.unreserved
     limits = _smaller(allocator.available, wanted) if wanted else None
     capacity = choice.shared_capacity

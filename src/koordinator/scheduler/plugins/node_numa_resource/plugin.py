@@ -1,6 +1,6 @@
-"""NodeNUMAResource: CPUs that a pod has for itself, and everything that it requests from the same NUMA nodes.
+"""NodeNUMAResource: exclusive CPUs for pods, and alignment of all that a pod requests on the same NUMA nodes.
 
-Here are events, Score, Reserve and PreBind; Filter and hints are in ``filtering``, Reservations in ``part``.
+This module has events, Score, Reserve and PreBind; Filter and hints are in ``filtering``, Reservations in ``part``.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from koordinator.scheduler.plugins.node_numa_resource.node_document import node_
 from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import read_topology
 from koordinator.scheduler.plugins.node_numa_resource.part import READS, TOPOLOGY
+from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements
 from koordinator.scheduler.plugins.node_numa_resource.reserved import Choice
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
 from koordinator.scheduler.plugins.node_numa_resource.topology_hints import amplified_requests
-from koordinator.scheduler.plugins.node_numa_resource.wish import Wish
 from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer, BatchAllocation
 from koordinator.scheduler.plugins.node_resources.strategies import (
     least_allocated,
@@ -52,11 +52,11 @@ from koordinator.scheduler.services.provider import ServiceProvider
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What PreScore prepares for a class of pods."""
+    """The PreScore state of a class of pods."""
 
-    wish: Wish
+    requirements: PodRequirements
     allocation: Allocation
-    """How the pod is scored where it gets nothing of the plugin."""
+    """How the pod is scored where it gets no allocation of the plugin."""
 
 
 class NodeNUMAResource(
@@ -126,12 +126,14 @@ class NodeNUMAResource(
     # Score.
 
     def pre_score(self, pod: PodInfo) -> Any:
-        wish = self._wishes.of(pod)
-        return Scored(wish, self._node_scorer.prepare(pod, non_zero=False)) if wish.amounts else SKIP_SCORE
+        requirements = self._requirements.of(pod)
+        return (
+            Scored(requirements, self._node_scorer.prepare(pod, non_zero=False)) if requirements.amounts else SKIP_SCORE
+        )
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         scored: Scored = state
-        if not scored.wish.is_plain:
+        if not scored.requirements.is_plain:
             return np.array([self.score_one(pod, state, row) for row in rows.tolist()], dtype=np.int64)
         scores = self._node_scorer.score(scored.allocation, rows)
         for index, row in enumerate(rows.tolist()) if self._special else ():
@@ -142,24 +144,26 @@ class NodeNUMAResource(
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         scored: Scored = state
         node = self._nodes.get(row)
-        if node is None or (scored.wish.is_plain and node.is_plain):
-            return 0 if scored.wish.binds else self._node_scorer.score_one(scored.allocation, row)
+        if node is None or (scored.requirements.is_plain and node.is_plain):
+            return 0 if scored.requirements.binds else self._node_scorer.score_one(scored.allocation, row)
         return self._score_on(pod, scored, row, node)
 
     def batch_score(self) -> BatchKernel:
         return _BatchScores(self, self._node_scorer)
 
     def is_special(self, row: int) -> bool:
-        """Whether the node asks something of pods that ask nothing."""
+        """Whether the node applies a policy to pods without requirements of their own."""
         return row in self._special
 
     def _score_on(self, pod: PodInfo, scored: Scored, row: int, node: NodeState) -> int:
-        wish, policy = scored.wish, self._merged_policy(scored.wish, node)
-        if isinstance(policy, Reason) or ((wish.binds or (node.rules.bind and wish.cpu)) and not node.cpus):
+        requirements, policy = scored.requirements, self._merged_policy(scored.requirements, node)
+        if isinstance(policy, Reason) or (
+            (requirements.binds or (node.rules.bind and requirements.cpu)) and not node.cpus
+        ):
             return 0
-        if not policy and (node.rules.zones.cpu_ratio <= 1 or not wish.cpu):
+        if not policy and (node.rules.zones.cpu_ratio <= 1 or not requirements.cpu):
             return self._node_scorer.score_one(scored.allocation, row)
-        choice = self._choice(pod, wish, row)
+        choice = self._choice(pod, requirements, row)
         requested, allocatable = self._of_node(row)
         if not policy:
             requested["cpu"] += self._more_by_bound(node)
@@ -189,22 +193,22 @@ class NodeNUMAResource(
     # Reserve.
 
     def allocate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> PodAllocation | Reason | None:
-        wish, known = self._wishes.of(pod), self._nodes.get(node.index)
-        if not wish.amounts or (wish.is_plain and (known is None or known.is_plain)):
+        requirements, known = self._requirements.of(pod), self._nodes.get(node.index)
+        if not requirements.amounts or (requirements.is_plain and (known is None or known.is_plain)):
             return None
         known = self._node(node.index)
-        policy = self._merged_policy(wish, known)
+        policy = self._merged_policy(requirements, known)
         if isinstance(policy, Reason):
             return policy
-        binds = wish.binds or bool(known.rules.bind and wish.cpu)
+        binds = requirements.binds or bool(known.rules.bind and requirements.cpu)
         if not binds and not policy:
             return None
         if binds and not known.cpus:
             return INVALID_TOPOLOGY
         admission = self.handle.numa_topology.admit(pod, node.index, reserving=True)
-        if admission.reasons and wish.designated is None:
+        if admission.reasons and requirements.designated is None:
             return _joined(admission.reasons)
-        choice = self._choice(pod, wish, node.index)
+        choice = self._choice(pod, requirements, node.index)
         found = self._granted(pod, node.index, choice, admission.affinity, assumed=True)
         return found if isinstance(found, PodAllocation) else _joined(found)
 
@@ -219,7 +223,7 @@ class NodeNUMAResource(
     async def pre_bind(
         self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
     ) -> None:
-        self._note(pod, pod.pod.metadata.annotations, node, changes)
+        self._record(pod, pod.pod.metadata.annotations, node, changes)
 
     async def pre_bind_reservation(
         self,
@@ -231,17 +235,17 @@ class NodeNUMAResource(
     ) -> None:
         stand_in: Pod = reserve_pod(reservation)
         pod = make_pod_info(stand_in, self.view.columns.resources)
-        self._note(pod, reservation.metadata.annotations, node, changes)
+        self._record(pod, reservation.metadata.annotations, node, changes)
 
-    def _note(self, pod: PodInfo, annotations: Mapping[str, str], node: NodeReference, changes: PodChanges) -> None:
-        """What the pod has got, and by which bind policy."""
+    def _record(self, pod: PodInfo, annotations: Mapping[str, str], node: NodeReference, changes: PodChanges) -> None:
+        """Add the pod's allocation and its bind policy to ``changes``."""
         held = self._held(pod.uid)
         if held is None:
             return
         changes.annotations[annotation_keys.RESOURCE_STATUS] = status_text(held)
         if not held.cpus or not self.view.columns.is_current(node):
             return
-        request = self._node(node.index).request(self._wishes.of(pod), self._packs)
+        request = self._node(node.index).request(self._requirements.of(pod), self._packs)
         text = annotations.get(annotation_keys.RESOURCE_SPEC)
         completed = completed_spec(text, request.bind.value, required=request.required)
         if completed is not None:
@@ -269,7 +273,7 @@ def _joined(reasons: Sequence[Reason]) -> Reason:
 
 
 def _of_zones(found: PodAllocation, choice: Choice, node: NodeState) -> tuple[dict[str, int], dict[str, int]]:
-    """What is requested and what there is of the NUMA nodes of an allocation."""
+    """The requested and the total amounts of the NUMA nodes of an allocation."""
     zones, capacity = node.rules.zones.amounts, choice.shared_capacity
     requested: dict[str, int] = {}
     allocatable: dict[str, int] = {}
@@ -282,7 +286,7 @@ def _of_zones(found: PodAllocation, choice: Choice, node: NodeState) -> tuple[di
 
 
 class _BatchScores(BatchAllocation):
-    """Pods and nodes that ask for something are few: each of them by itself."""
+    """Pods with requirements and nodes with a policy are few: each of them is scored by itself."""
 
     def __init__(self, plugin: NodeNUMAResource, scorer: AllocationScorer) -> None:
         super().__init__(scorer)
@@ -298,7 +302,7 @@ class _BatchScores(BatchAllocation):
         scores = super().evaluate(rows)
         special = [index for index, row in enumerate(rows.tolist()) if self._plugin.is_special(row)]
         for slot, (pod, scored) in enumerate(self._pods):
-            if not scored.wish.is_plain:
+            if not scored.requirements.is_plain:
                 scores[:, slot] = self._plugin.score(pod, scored, rows)
                 continue
             for index in special:

@@ -1,4 +1,4 @@
-"""Scores by how much is allocated, of single nodes and of NUMA nodes. Pure."""
+"""Scores single nodes and NUMA nodes by how much is allocated. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ class NUMAScorer:
         ]
         self._most = most
 
-    def score(self, requested: Mapping[str, int], allocatable: Mapping[str, int], asked: Mapping[str, int]) -> int:
-        """How good it would be for a pod that requests ``asked``. An extended resource that the pod does not request is
-        left out."""
+    def score(
+        self, requested: Mapping[str, int], allocatable: Mapping[str, int], pod_requests: Mapping[str, int]
+    ) -> int:
+        """The score for a pod with these requests. An extended resource that the pod does not request is omitted."""
         resources = [
-            (weight, requested.get(name, 0) + asked.get(name, 0), allocatable.get(name, 0))
+            (weight, requested.get(name, 0) + pod_requests.get(name, 0), allocatable.get(name, 0))
             for name, weight in self._weights
-            if asked.get(name, 0) or not is_scalar(name)
+            if pod_requests.get(name, 0) or not is_scalar(name)
         ]
         return mean_share(resources, most=self._most)

@@ -1,4 +1,4 @@
-"""Which sets of NUMA nodes would do for a pod, resource by resource. Pure."""
+"""The sets of NUMA nodes that suffice for a pod, resource by resource. Pure."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from koordinator.scheduler.plugins.node_numa_resource.reserved import Choice
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
 
 FEW: Final = 4
-"""So many NUMA nodes have 15 sets; of eight there are 255."""
+"""So many NUMA nodes have 15 sets; eight have 255."""
 
 
 def hints_of(
     choice: Choice, policy: NUMATopologyPolicy, scorer: NUMAScorer, *, ignoring: bool, narrow: bool = False
 ) -> Hints:
     """The hints of a pod on a node that has zones. ``ignoring`` as in Choice.from_any. ``narrow``: the smallest sets
-    that do for all resources are enough, since nobody else has hints and nobody is to be kept apart from."""
+    that suffice for all resources are enough, since no other plugin has hints and no pods have to be kept apart."""
     found = _Found(choice, scorer, ignoring=ignoring)
     count = len(found.numa_nodes)
     is_single = policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
-    # Where no single NUMA node does, the others are to say what is missing, and all of them together say it.
+    # If no single NUMA node suffices, the reasons require larger sets; the set of all of them is enough for that.
     for size in (1, count) if narrow and is_single and count > 1 else range(1, count + 1):
         for mask in masks_of_size(found.numa_nodes, size):
-            found.look_at(mask)
+            found.add(mask)
         if narrow and found.is_settled(size):
             break
     return {name: _hints(masks, policy) for name, masks in found.masks.items()}
 
 
 class _Found:
-    """The sets of NUMA nodes that have been found to do, with their scores, by resource."""
+    """The sets of NUMA nodes that suffice, with their scores, by resource."""
 
     def __init__(self, choice: Choice, scorer: NUMAScorer, *, ignoring: bool) -> None:
         self._choice = choice
@@ -48,7 +48,7 @@ class _Found:
         self._ignoring = ignoring
         self._zones = zones = choice.capacity.zones.amounts
         self._available = available = choice.unreserved.available
-        self._asked = amplified_requests(choice)
+        self._requested = amplified_requests(choice)
         self.numa_nodes = choice.capacity.zones.numa_nodes
         names = [name for name in choice.request.amounts if any(name in zone for zone in zones.values())]
         self.masks: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
@@ -57,19 +57,19 @@ class _Found:
         }
         """By resource the NUMA nodes that have nothing of it."""
 
-    def look_at(self, mask: int) -> None:
-        """Add the set if it does."""
+    def add(self, mask: int) -> None:
+        """Add the set if it suffices."""
         if not self._choice.fits(mask, ignoring=self._ignoring):
             return
         nodes = numa_nodes_of(mask)
         total, left = _sum(self._zones, nodes), _sum(self._available, nodes)
-        score = self._scorer.score(_used(total, left), total, self._asked)
+        score = self._scorer.score(_used(total, left), total, self._requested)
         for name, masks in self.masks.items():
             if not mask & self._lacking[name]:
                 masks.append((mask, score))
 
     def is_settled(self, size: int) -> bool:
-        """Whether some set of this size does for all resources."""
+        """Whether some set of this size suffices for all resources."""
         sets = [{mask for mask, _ in masks if mask.bit_count() == size} for masks in self.masks.values()]
         return bool(sets) and bool(set.intersection(*sets))
 
@@ -97,7 +97,7 @@ def _used(total: Mapping[str, int], available: Mapping[str, int]) -> dict[str, i
 
 
 def _hints(found: list[tuple[int, int]], policy: NUMATopologyPolicy) -> tuple[NUMATopologyHint, ...]:
-    """Under Restricted every set will do, as long as it is the same for all resources; otherwise the smallest."""
+    """Under Restricted every set is preferred, as long as it is the same for all resources; otherwise the smallest."""
     smallest = min([mask.bit_count() for mask, _ in found], default=0)
     any_size = policy is NUMATopologyPolicy.RESTRICTED
     return tuple(

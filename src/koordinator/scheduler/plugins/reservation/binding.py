@@ -1,4 +1,4 @@
-"""What a pod takes of Reservations when it gets its node, and the records of that; how a Reservation gets its node."""
+"""Reserves and records what a pod takes from Reservations; binds Reservations to nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from koordinator.scheduler.engine.reservation_points import reservation_of
 from koordinator.scheduler.plugins.reservation.booking import Booking
 from koordinator.scheduler.plugins.reservation.fitting import NONE_MATCHES
 from koordinator.scheduler.plugins.reservation.life_cycle import available_status
-from koordinator.scheduler.plugins.reservation.matching import wish_of
+from koordinator.scheduler.plugins.reservation.matching import requirements_of
 from koordinator.scheduler.plugins.reservation.part import ReservationPart
 from koordinator.scheduler.plugins.reservation.pre_allocation import Selection
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
@@ -53,8 +53,10 @@ class ReservationBinding(
         return self._cache.bookings.get(held.uid) if isinstance(held, Use) else None
 
     def _nominated(self, pod: PodInfo, row: int, *, assumed: bool) -> Booking | None:
-        match, wish = self._cache.match(pod), wish_of(pod.pod)
-        return None if wish.ignored else self._nominator.nominated(pod, row, match, wish, assumed=assumed)
+        match, requirements = self._cache.match(pod), requirements_of(pod.pod)
+        return (
+            None if requirements.ignored else self._nominator.nominated(pod, row, match, requirements, assumed=assumed)
+        )
 
     def _selected(self, pod: PodInfo, row: int) -> Selection:
         booking = self._taking_over(pod) if stands_for_a_reservation(pod.pod) else None
@@ -65,12 +67,12 @@ class ReservationBinding(
     def allocate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Use | TakeOver | Reason | None:
         if stands_for_a_reservation(pod.pod):
             return self._take_over(pod, node.index)
-        wish = wish_of(pod.pod)
-        if wish.ignored:
+        requirements = requirements_of(pod.pod)
+        if requirements.ignored:
             return None
         booking = self._nominated(pod, node.index, assumed=True)
         if booking is None:
-            return NONE_MATCHES if wish.affinity is not None else None
+            return NONE_MATCHES if requirements.affinity is not None else None
         return Use(booking.name, booking.uid)
 
     def _take_over(self, pod: PodInfo, row: int) -> TakeOver | Reason | None:
@@ -110,7 +112,7 @@ class ReservationBinding(
     async def pre_bind(
         self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
     ) -> None:
-        """The record on the pod; one of an earlier attempt is taken off."""
+        """Write the record on the pod; one of an earlier attempt is removed."""
         use: Use | None = self.view.allocations.of(self.name, pod.uid)
         text = allocated_annotation(use.name, use.uid) if use is not None else None
         changes.annotations[annotation_keys.RESERVATION_ALLOCATED] = text
@@ -123,7 +125,8 @@ class ReservationBinding(
         changes: PodChanges,
         writer: ClusterWriter,
     ) -> None:
-        """The record on each pod that the Reservation takes over; taken off those that an earlier attempt recorded."""
+        """Write the record on each pod that the Reservation takes over; remove it from those that an earlier attempt
+        recorded."""
         found: TakeOver | None = self.view.allocations.of(self.name, reservation.metadata.uid)
         taken = {each.uid: each for each in found.pods} if found is not None else {}
         own = allocated_annotation(reservation.metadata.name, reservation.metadata.uid)

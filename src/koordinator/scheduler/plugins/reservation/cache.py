@@ -1,9 +1,9 @@
-"""What is reserved where, and what of it has been taken: one for all profiles, kept current by the cluster's events.
+"""The Reservations by node, and what owners have taken of them: one cache for all profiles, kept current by events.
 
 A reserve pod counts on its node with all that its Reservation holds, and each owner counts there, too. What owners take
-of it is therefore taken off its node's columns again, so that at any moment a node has requested what its
-pods request and what its Reservations still keep free. An owner that takes more than there is left takes the rest from
-the node.
+of it is therefore subtracted from its node's columns, so that at any moment the requested resources of a node are those
+of its pods and of what its Reservations still keep free. An owner that takes more than is left takes the rest from the
+node.
 """
 
 from __future__ import annotations
@@ -36,7 +36,13 @@ from koordinator.scheduler.plugins.reservation.booking import (
     booking_of,
     match_of,
 )
-from koordinator.scheduler.plugins.reservation.matching import Mismatch, Wish, mismatch, pod_keys, wish_of
+from koordinator.scheduler.plugins.reservation.matching import (
+    Mismatch,
+    ReservationRequirements,
+    mismatch,
+    pod_keys,
+    requirements_of,
+)
 from koordinator.scheduler.plugins.reservation.operating_pod import (
     is_operating,
     operating_faults,
@@ -56,7 +62,7 @@ _MEMO: Final = "Reservation"
 
 @dataclass(slots=True)
 class _Memo:
-    """What is known of one pod, at the versions of the cache of which it is derived."""
+    """Cached results for one pod, with the versions of the cache that they are derived from."""
 
     version: tuple[int, str]
     owned: Sequence[tuple[Booking, Unmatched | None]]
@@ -65,35 +71,35 @@ class _Memo:
 
 
 class ReservationCache(EventHandler):
-    """``show`` and ``hide`` are called with reserve pods that are new, have changed, or are there no more;
-    ``on_opened`` with what an operating-mode pod stands for, when it can be used from now on; ``on_fault`` with an
-    operating-mode pod and what is wrong with it.
+    """``show`` and ``hide`` are called with reserve pods that are new, have changed, or are gone; ``on_opened`` with
+    the Reservation of an operating-mode pod when it becomes usable; ``on_fault`` with an operating-mode pod and its
+    error.
 
-    Whether an operating-mode pod can be used is in its status, of which this is notified therefore."""
+    Whether an operating-mode pod is usable depends on its status, so this handler is notified of status updates."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
         view.reservations_on = self._counted_on
         self._aspect = view.columns.aspect(RESERVED)
         self.bookings: dict[str, Booking] = {}
-        """By uid of the Reservation; those that have a node."""
+        """The Reservations that have a node, by their uid."""
         self.on_node_named: dict[str, dict[str, Booking]] = {}
         """The same, by name of the node."""
         self._index: dict[Hashable, dict[str, Booking]] = {}
         self._users: dict[str, dict[str, PodInfo]] = {}
-        """Who takes from which Reservation, by its uid, also from those that are not known yet."""
+        """The pods that take from each Reservation, by its uid, also from Reservations that are not known yet."""
         self.waiting: dict[str, PodInfo] = {}
-        """The pods that the API has on no node, by uid, whoever schedules them."""
+        """The pods that the API has on no node, by uid, whichever scheduler handles them."""
         self.claimed: dict[str, str] = {}
         """The uid of each running pod that a Reservation is about to take over, with that of the Reservation."""
         self.awaited: dict[str, Awaited] = {}
-        """What nominated pods are going to take from, by uid of the pod, while their victims leave."""
+        """The Reservations that nominated pods are going to take from, by uid of the pod, while their victims leave."""
         self._shown: dict[str, Pod] = {}
         self.selector_index = SelectorIndex(ReservationSelectorIndex())
         self._version = 0
-        """Grows with all that ``_owned`` reads."""
+        """Grows with every change of what ``_owned`` reads."""
         self._openings = 0
-        """Grows when a Reservation is opened or closed to owners, by its users alone."""
+        """Grows when a Reservation becomes open or closed to owners only because of its users."""
         self.show: Callable[[Pod], None] = lambda pod: None
         self.hide: Callable[[Pod], None] = lambda pod: None
         self.on_opened: Callable[[Reservation], None] = lambda reservation: None
@@ -137,7 +143,7 @@ class ReservationCache(EventHandler):
 
     def on_node(self, row: int, node: Node) -> None:
         if node.metadata.name in self.on_node_named:
-            # Its labels count as those of its Reservations.
+            # The node's labels count as labels of its Reservations.
             self._version += 1
             for booking in self.on_node_named[node.metadata.name].values():
                 self._index_labels(booking, node)
@@ -145,7 +151,7 @@ class ReservationCache(EventHandler):
     def on_node_removed(self, row: int, name: str) -> None:
         self._version += 1
         for booking in self.on_node_named.get(name, {}).values():
-            # The row's columns go with it.
+            # The row's columns are cleared with the node.
             booking.row, booking.credit = -1, NO_CREDIT
             self._index_labels(booking, None)
 
@@ -166,12 +172,12 @@ class ReservationCache(EventHandler):
             self._unbook(pod.uid)
 
     def use(self, uid: str, pod: PodInfo) -> None:
-        """The pod takes from the Reservation from now on."""
+        """Record that the pod takes from the Reservation."""
         self._users.setdefault(uid, {})[pod.uid] = pod
         self._changed_users(uid)
 
     def unuse(self, uid: str, pod: PodInfo) -> None:
-        """The opposite."""
+        """Undo ``use``."""
         users = self._users.get(uid, {})
         if users.pop(pod.uid, None) is None:
             return
@@ -179,13 +185,13 @@ class ReservationCache(EventHandler):
             del self._users[uid]
         self._changed_users(uid)
 
-    # Questions.
+    # Queries.
 
     def match(self, pod: PodInfo) -> Match:
-        """What the pod may take from as things are; remembered until something about Reservations changes."""
+        """The Reservations that match the pod at present; cached until something about Reservations changes."""
         if not self.bookings:
             return NO_MATCH
-        # Pods that are alike share their memo, and owners may be named one by one.
+        # Identical pods share their memo, but owners may name single pods.
         version = self._version, pod.uid
         known: _Memo | None = pod.memo.get(_MEMO)
         if known is None or known.version != version:
@@ -195,8 +201,8 @@ class ReservationCache(EventHandler):
         return known.match
 
     def open_on(self, node_name: str, match: Match) -> list[Booking]:
-        """Those of ``match`` that are on the node, in the order of their uids; without one that a nominated pod, which
-        is looked at as if it were there, uses up."""
+        """Those of ``match`` that are on the node, in the order of their uids; without one that is used up by a
+        nominated pod that is simulated to be there."""
         there = self.on_node_named.get(node_name)
         return [there[uid] for uid in match.uids if uid in there and there[uid].is_open] if there else []
 
@@ -210,32 +216,32 @@ class ReservationCache(EventHandler):
         return [each for each in there if each.row == row and each.users and not is_operating(each.pod)]
 
     def _owned(self, pod: PodInfo) -> list[tuple[Booking, Unmatched | None]]:
-        """The Reservations that the pod owns, all of them for one that ignores owners, in the order of their uids; with
-        why they are not for it."""
-        wish = wish_of(pod.pod)
+        """The Reservations that the pod owns (all, for a pod that ignores owners) in the order of their uids, each with
+        why it is not available to the pod."""
+        requirements = requirements_of(pod.pod)
         owned: list[tuple[Booking, Unmatched | None]] = []
-        for booking in sorted(self._candidates(pod.pod, wish), key=lambda each: each.uid):
-            found = self._mismatch(booking, pod, wish)
+        for booking in sorted(self._candidates(pod.pod, requirements), key=lambda each: each.uid):
+            found = self._mismatch(booking, pod, requirements)
             why_not = Unmatched(booking.uid, booking.node_name, *found) if found is not None else None
             owned.append((booking, why_not))
         return owned
 
-    def _candidates(self, pod: Pod, wish: Wish) -> Iterator[Booking]:
-        if wish.ignored:
+    def _candidates(self, pod: Pod, requirements: ReservationRequirements) -> Iterator[Booking]:
+        if requirements.ignored:
             yield from self.bookings.values()
             return
-        # A pod does not take from what it stands for itself.
+        # A pod does not take from the Reservation that it represents.
         seen = {pod.metadata.uid}
-        for there in self._narrowed(pod, wish):
+        for there in self._narrowed(pod, requirements):
             for uid, booking in there.items():
                 if uid not in seen:
                     seen.add(uid)
                     if booking.owners is not None and booking.owners.include(pod):
                         yield booking
 
-    def _narrowed(self, pod: Pod, wish: Wish) -> Iterator[Mapping[str, Booking]]:
-        """Groups of Reservations, by uid, in which all are that the pod may own and its affinity may select."""
-        affinity = wish.affinity
+    def _narrowed(self, pod: Pod, requirements: ReservationRequirements) -> Iterator[Mapping[str, Booking]]:
+        """Groups of Reservations, by uid, that together have all that the pod may own and its affinity may select."""
+        affinity = requirements.affinity
         if self.selector_index.is_enabled and affinity is not None and not affinity.name:
             names = self.selector_index.candidates(affinity.reservation_selector)
             if names is not None:
@@ -243,16 +249,18 @@ class ReservationCache(EventHandler):
                 return
         yield from (self._index[key] for key in pod_keys(pod) if key in self._index)
 
-    def _mismatch(self, booking: Booking, pod: PodInfo, wish: Wish) -> tuple[Mismatch, str] | None:
-        if wish.ignored:
+    def _mismatch(
+        self, booking: Booking, pod: PodInfo, requirements: ReservationRequirements
+    ) -> tuple[Mismatch, str] | None:
+        if requirements.ignored:
             return None
         node, name = self._node_of(booking), self._view.columns.resources.name
         held = {name(column): amount for column, amount in booking.allocatable.items()}
         requested = {name(column): amount for column, amount in pod.request.amounts.items()}
-        return mismatch(booking.reservation, pod.pod, wish, node, (held, requested))
+        return mismatch(booking.reservation, pod.pod, requirements, node, (held, requested))
 
     def pending_booking(self, reservation: Reservation, pod: Pod) -> Booking:
-        """The Reservation of a reserve pod as it would be once it is placed."""
+        """The Reservation of a reserve pod as it would be on a node."""
         status = msgspec.structs.replace(reservation.status, allocatable=requested_amounts(pod))
         return booking_of(msgspec.structs.replace(reservation, status=status), pod, self._view.columns.resources)
 
@@ -284,7 +292,7 @@ class ReservationCache(EventHandler):
             self.hide(pod)
 
     def _set_operating(self, pod: Pod, old: Booking | None) -> None:
-        """The pod is in operating mode and has a node, or it was."""
+        """Apply a change of a pod that is or was in operating mode and has a node."""
         if old is not None and old.pod is pod:
             return
         if not is_operating(pod):
@@ -331,7 +339,7 @@ class ReservationCache(EventHandler):
             self._view.columns.touch(row, self._aspect)
 
     def _row_of(self, booking: Booking) -> int:
-        """Where the reserve pod counts already; -1 where it does not."""
+        """The row where the reserve pod counts already; -1 where it does not."""
         row = self._view.columns.row_of.get(booking.node_name, -1)
         return row if booking.uid in self._view.pods_on.get(row, {}) else -1
 
@@ -366,13 +374,13 @@ class ReservationCache(EventHandler):
             self._touch(booking)
 
     def _set_credit(self, booking: Booking) -> None:
-        """Take off the columns what owners take of the Reservation, and nothing more."""
+        """Subtract from the columns what owners take of the Reservation, and nothing more."""
         if booking.row >= 0:
             self._credit(booking.row, booking, self._credit_of(booking))
 
     def _credit_of(self, booking: Booking) -> tuple[Columns, tuple[int, int]]:
         if is_operating(booking.pod):
-            # Unlike a reserve pod it runs beside its owner, and kubelet admits others by what both request.
+            # Unlike a reserve pod it runs beside its owner, and the kubelet admits others by what both request.
             return NO_CREDIT
         here = [user for user in booking.users.values() if user.uid in self._view.pods_on.get(booking.row, {})]
         if not here:

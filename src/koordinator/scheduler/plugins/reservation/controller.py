@@ -1,4 +1,4 @@
-"""The controller that writes what has become of Reservations, and deletes those that ended long ago."""
+"""The controller that writes the status of Reservations, and deletes those that ended long ago."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _PERIOD: Final = 1.0
 
 
 class ReservationController:
-    """``failures``: the messages of failed attempts to place Reservations, by uid; each is gone once it is written.
-    ``report`` is called once with each Reservation that its author has to mend, and what is wrong with it."""
+    """``failures``: the messages of failed attempts to place Reservations, by uid; each is removed once it is written.
+    ``report`` is called once with each Reservation that its author has to fix, and its error."""
 
     name = "reservationController"
 
@@ -37,8 +37,8 @@ class ReservationController:
         kept: timedelta | None,
         cleans_every: int,
     ) -> None:
-        """``kept``: how long after its end a Reservation is deleted; None: never. ``cleans_every``: seconds from one
-        look for such Reservations to the next, in which others can see how they ended."""
+        """``kept``: how long after its end a Reservation is deleted; None: never. ``cleans_every``: the interval of
+        deletions in seconds, during which other clients can see how a Reservation ended."""
         self._cache = cache
         self._view = view
         self._writer = writer
@@ -48,44 +48,44 @@ class ReservationController:
         self._cleans_every = max(cleans_every, 1)
         self._passes = 0
         self._checked: dict[str, tuple[Reservation, tuple[str, ...]]] = {}
-        """By uid: the Reservations as they were checked last, and the faults that their authors have been told."""
+        """By uid: the Reservations as they were checked last, and their reported errors."""
 
     async def run(self) -> None:
-        """Until cancelled: look at all Reservations each second."""
+        """Until cancelled: reconcile all Reservations each second."""
         while True:
-            await self.look_at_all()
+            await self.reconcile_all()
             await self._writer.sleep(_PERIOD)
 
-    async def look_at_all(self) -> None:
-        """One pass over the Reservations."""
+    async def reconcile_all(self) -> None:
+        """Reconcile all Reservations once."""
         found = [each for each in self._view.objects_of(RESERVATIONS).values() if isinstance(each, Reservation)]
         there = {each.metadata.uid for each in found}
         self._checked = {uid: checked for uid, checked in self._checked.items() if uid in there}
-        # Passes are counted instead of the time, so that no step of the clock puts it off.
+        # Passes are counted instead of the time, so that no step of the clock delays deletion.
         cleans = self._kept is not None and self._passes % self._cleans_every == 0
         self._passes += 1
         for reservation in found:
             self._report_faults(reservation)
-            await self._look_at(reservation, self._kept if cleans else None)
+            await self._reconcile(reservation, self._kept if cleans else None)
 
     def _report_faults(self, reservation: Reservation) -> None:
         uid = reservation.metadata.uid
-        checked, told = self._checked.get(uid, (None, ()))
+        checked, reported = self._checked.get(uid, (None, ()))
         if checked is reservation:
             return
         texts = () if is_over(reservation) else tuple(faults(reservation))
         for text in texts:
-            if text not in told:
+            if text not in reported:
                 self._report(reservation, text)
         self._checked[uid] = reservation, texts
 
-    async def _look_at(self, reservation: Reservation, kept: timedelta | None) -> None:
+    async def _reconcile(self, reservation: Reservation, kept: timedelta | None) -> None:
         metadata, now = reservation.metadata, self._writer.now()
         if metadata.deletion_timestamp is not None:
             return
         message = self._failures.get(metadata.uid)
         has_node = reservation.status.node_name in self._view.columns.row_of
-        facts = Facts(self._owners(reservation), has_node, message or _untold_problem(reservation))
+        facts = Facts(self._owners(reservation), has_node, message or _unreported_problem(reservation))
         change = status_change(reservation, facts, now)
         try:
             if change is not None:
@@ -97,7 +97,7 @@ class ReservationController:
             elif kept is not None and is_to_be_deleted(reservation, has_node, kept, now):
                 await self._writer.delete(RESERVATIONS, metadata)
         except KoordinatorError as error:
-            # In a second it is looked at again, by then as it has become.
+            # It is reconciled again in a second, in its state at that time.
             self._writer.warn(f"reservation {metadata.name} could not be written: {error}")
 
     def _owners(self, reservation: Reservation) -> list[Pod]:
@@ -108,11 +108,11 @@ class ReservationController:
         return [pod for pod in found if pod.spec.node_name and _is_recorded(pod, uid)]
 
 
-def _untold_problem(reservation: Reservation) -> str | None:
-    """Why the Reservation is not even tried, unless its condition says so already."""
+def _unreported_problem(reservation: Reservation) -> str | None:
+    """Why the Reservation cannot be scheduled at all; None if it can, or if its condition has that text already."""
     text, conditions = problem(reservation), reservation.status.conditions
-    told = any(each.type == SCHEDULED_CONDITION and each.message == text for each in conditions)
-    return text if text and not told else None
+    reported = any(each.type == SCHEDULED_CONDITION and each.message == text for each in conditions)
+    return text if text and not reported else None
 
 
 def _is_recorded(pod: Pod, uid: str) -> bool:

@@ -1,7 +1,8 @@
-"""Which nodes a pod may go to by what is reserved there, and how it sees those of the Reservations that it owns.
+"""Filters nodes by their Reservations, and adjusts how a pod sees the nodes of the Reservations that it owns.
 
 Pods that may take from Reservations see the nodes of these without them (row overlays), so that every Filter plugin
-evaluates the room that they really have; then this one checks that one Reservation by itself lets the pod in.
+evaluates the capacity that is available to them; then this plugin checks that the pod fits by way of a single
+Reservation.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from koordinator.scheduler.engine.framework_hooks import RESERVED, FilterTransfo
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.reservation.fitting import NONE_MATCHES, OTHER_NODE, POLICY_CONFLICT
-from koordinator.scheduler.plugins.reservation.matching import wish_key, wish_of
+from koordinator.scheduler.plugins.reservation.matching import requirements_key, requirements_of
 from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
 from koordinator.scheduler.plugins.reservation.part import ReservationPart
 from koordinator.scheduler.plugins.reservation.pre_allocation import NO_CANDIDATE, is_required
@@ -54,7 +55,7 @@ class ReservationFilter(PreFilterPlugin, Explainer, FilterPlugin, FilterTransfor
                 return None
             own = reservation.metadata.uid if reservation.spec.pre_allocation else ""
             return pinned_node(reservation), reservation.spec.allocate_policy, own
-        return wish_key(pod.pod), resources_key(pod), is_operating(pod.pod)
+        return requirements_key(pod.pod), resources_key(pod), is_operating(pod.pod)
 
     def context_key(self, pod: PodInfo) -> Hashable:
         if not stands_for_a_reservation(pod.pod):
@@ -73,8 +74,8 @@ class ReservationFilter(PreFilterPlugin, Explainer, FilterPlugin, FilterTransfor
         }
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """Whether it is about a Reservation that the pod may take from, or about the node of one: other plugins see
-        that node as if the Reservation were somebody else's."""
+        """Whether the event is about a Reservation that the pod may take from, or about the node of one: other plugins
+        see that node as if the Reservation were another owner's."""
         if stands_for_a_reservation(pod.pod):
             return True
         about, uids = event.new if event.new is not None else event.old, self._cache.match(pod).uids
@@ -92,16 +93,16 @@ class ReservationFilter(PreFilterPlugin, Explainer, FilterPlugin, FilterTransfor
                     "does not exist any more"
                 )
             return self._pre_filter_reserve_pod(pod, reservation)
-        wish, match = wish_of(pod.pod), self._cache.match(pod)
-        if wish.problem:
-            return PreFilterResult(skip=True, rejection=Reason(wish.problem, unresolvable=True))
-        if wish.affinity is not None and not match.uids:
+        requirements, match = requirements_of(pod.pod), self._cache.match(pod)
+        if requirements.problem:
+            return PreFilterResult(skip=True, rejection=Reason(requirements.problem, unresolvable=True))
+        if requirements.affinity is not None and not match.uids:
             return PreFilterResult(skip=True, rejection=NONE_MATCHES)
         operates = is_operating(pod.pod)
-        if not match.uids or (wish.ignored and not operates):
+        if not match.uids or (requirements.ignored and not operates):
             return PreFilterResult(skip=True)
-        names = frozenset(self._cache.bookings[uid].node_name for uid in match.uids) if wish.affinity else None
-        return PreFilterResult(Owner(match, wish, operates), node_names=names)
+        names = frozenset(self._cache.bookings[uid].node_name for uid in match.uids) if requirements.affinity else None
+        return PreFilterResult(Owner(match, requirements, operates), node_names=names)
 
     def _pre_filter_reserve_pod(self, pod: PodInfo, reservation: Reservation) -> PreFilterResult:
         state = ReservePod(pinned_node(reservation), reservation.spec.allocate_policy)
@@ -122,7 +123,8 @@ class ReservationFilter(PreFilterPlugin, Explainer, FilterPlugin, FilterTransfor
         return bool(self._cache.match(pod).uids)
 
     def before_filter(self, pod: PodInfo, rows: Rows) -> Mapping[int, Adjustment]:
-        """What the pod may take from, or take over, is thought gone."""
+        """On each row, the Reservations that the pod may take from, or the pods that it may take over, count as
+        removed."""
         if stands_for_a_reservation(pod.pod):
             booking = self._taking_over(pod)
             return self._pre_allocator.adjustments(booking, rows.tolist()) if booking is not None else {}
@@ -143,10 +145,10 @@ class ReservationFilter(PreFilterPlugin, Explainer, FilterPlugin, FilterTransfor
         name = self.view.columns.names[row]
         if owner.is_operating and self._conflicts(name, ALIGNED):
             return _CONFLICT
-        if owner.wish.ignored:
+        if owner.requirements.ignored:
             return FEASIBLE
         there = self._cache.open_on(name, owner.match)
-        reasons = self._nominator.why_not(pod, owner.wish, row, there)
+        reasons = self._nominator.why_not(pod, owner.requirements, row, there)
         return owner.code_of(reasons) if reasons else FEASIBLE
 
     def _filter_reserve_pod(self, pod: PodInfo, state: ReservePod, row: int) -> int:
@@ -161,8 +163,8 @@ class ReservationFilter(PreFilterPlugin, Explainer, FilterPlugin, FilterTransfor
         return state.code_of(reasons) if reasons else FEASIBLE
 
     def _conflicts(self, node_name: str, policy: str) -> bool:
-        """Whether a Reservation of the policy has to stay off the node: one of the default policy shares its node with
-        none of another policy, and the other way round."""
+        """Whether a Reservation of the policy cannot be on the node: Reservations of the default policy and of other
+        policies do not share nodes."""
         there = self._cache.on_node_named.get(node_name, {}).values()
         return any(each.is_open and (not each.reservation.spec.allocate_policy) != (not policy) for each in there)
 
@@ -175,7 +177,7 @@ class ReservationFilter(PreFilterPlugin, Explainer, FilterPlugin, FilterTransfor
         return coded.combinations[code - FIRST_CODE]
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
-        """What each Reservation on the row, which the pod owns, lacks for it."""
+        """What each Reservation on the row that the pod owns lacks for it."""
         if not isinstance(state, Owner):
             return ()
         name, match = self.view.columns.names[row], state.match

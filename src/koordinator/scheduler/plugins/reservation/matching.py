@@ -1,6 +1,6 @@
-"""Which Reservations a pod may take from: owners, affinity, taints, exact amounts.
+"""Decides which Reservations a pod may take from: owners, affinity, taints, exact amounts.
 
-Each check that fails is counted, so that the pod's message can say what kept it from the Reservations that are its own.
+Each failed check is counted, so that the pod's message can state what kept it from the Reservations that it owns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _RequiredTerms(WireStruct):
 
 
 class ReservationAffinity(WireStruct):
-    """The annotation ``reservation-affinity``: the pod takes from such a Reservation or waits."""
+    """The annotation ``reservation-affinity``: the pod must take from a matching Reservation."""
 
     name: str = ""
     required_during_scheduling_ignored_during_execution: _RequiredTerms | None = None
@@ -44,7 +44,7 @@ class _ExactMatch(WireStruct):
 
 
 class Mismatch(Enum):
-    """Why a Reservation is not for one of its owners; what is added up in the pod's message."""
+    """Why a Reservation is not available to one of its owners; counted in the pod's message."""
 
     NAME = "didn't match the requested reservation name"
     AFFINITY = "didn't match affinity rules"
@@ -53,8 +53,8 @@ class Mismatch(Enum):
     TAINTS = "had untolerated taint"
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """What a pod says of Reservations. ``problem``: what of it cannot be read."""
+class ReservationRequirements(msgspec.Struct, frozen=True):
+    """What a pod requires of Reservations. ``problem``: the error in it, if it cannot be decoded."""
 
     affinity: ReservationAffinity | None = None
     exact: tuple[str, ...] = ()
@@ -62,8 +62,8 @@ class Wish(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def wish_of(pod: Pod) -> Wish:
-    """By labels and annotations of the pod."""
+def requirements_of(pod: Pod) -> ReservationRequirements:
+    """Read the requirements from labels and annotations of the pod."""
     annotations = pod.metadata.annotations
     affinity: ReservationAffinity | None = None
     exact: tuple[str, ...] = ()
@@ -75,12 +75,12 @@ def wish_of(pod: Pod) -> Wish:
         if annotations.get(key):
             exact = tuple(decode(annotations[key].encode(), _ExactMatch).resource_names)
     except DecodeError as error:
-        return Wish(problem=f"annotation {key}: {error}")
-    return Wish(affinity, exact, pod.metadata.labels.get(label_keys.RESERVATION_IGNORED) == "true")
+        return ReservationRequirements(problem=f"annotation {key}: {error}")
+    return ReservationRequirements(affinity, exact, pod.metadata.labels.get(label_keys.RESERVATION_IGNORED) == "true")
 
 
-def wish_key(pod: Pod) -> Hashable:
-    """Equal for pods with equal wishes."""
+def requirements_key(pod: Pod) -> Hashable:
+    """Equal for pods with equal requirements."""
     annotations = pod.metadata.annotations
     return (
         annotations.get(annotation_keys.RESERVATION_AFFINITY),
@@ -90,15 +90,15 @@ def wish_key(pod: Pod) -> Hashable:
 
 
 class Owners:
-    """The owners of a Reservation. Raises SelectorError for a selector that cannot be read."""
+    """The owners of a Reservation. Raises SelectorError for an invalid selector."""
 
     def __init__(self, owners: Sequence[ReservationOwner]) -> None:
         self._entries = [_owns(each) for each in owners]
         self._choices = [_index_choices(each) for each in owners]
 
     def index_keys(self, size: Callable[[Hashable], int]) -> frozenset[Hashable]:
-        """Keys of which each pod that owns the Reservation has one, see ``pod_keys``; those under which the fewest are
-        found, by ``size``, which may change: to be asked once."""
+        """Keys of which each pod that owns the Reservation has one, see ``pod_keys``; chosen so that the fewest
+        Reservations share them, by ``size``, which may change: to be called once."""
         chosen = [min(choices, key=lambda keys: sum(map(size, keys))) for choices in self._choices]
         return frozenset().union(*chosen)
 
@@ -107,7 +107,7 @@ class Owners:
 
 
 def pod_keys(pod: Pod) -> list[Hashable]:
-    """Under which of the keys of owners a pod has to be looked for."""
+    """The keys of owners under which a pod has to be looked up."""
     metadata = pod.metadata
     return [
         None,
@@ -122,19 +122,19 @@ def pod_keys(pod: Pod) -> list[Hashable]:
 def mismatch(
     reservation: Reservation,
     pod: Pod,
-    wish: Wish,
+    requirements: ReservationRequirements,
     node: Node | None,
     amounts: tuple[Mapping[str, int], Mapping[str, int]],
 ) -> tuple[Mismatch, str] | None:
-    """Why a Reservation is not for a pod that owns it, with the taint if it is that; None if it is.
+    """Why a Reservation is not available to a pod that owns it, with the taint if that is why; None if it is available.
 
     ``node`` is that of the Reservation, whose labels count too, unless None. ``amounts``: what the Reservation holds,
     and what the pod requests."""
-    affinity = wish.affinity
+    affinity = requirements.affinity
     if affinity is not None and affinity.name:
         if affinity.name != reservation.metadata.name:
             return Mismatch.NAME, ""
-        return _inexact(wish, *amounts)
+        return _inexact(requirements, *amounts)
     tolerations = affinity.tolerations if affinity is not None else ()
     is_closed = reservation.spec.unschedulable or reservation.metadata.deletion_timestamp is not None
     if is_closed and not tolerated(tolerations, _UNSCHEDULABLE):
@@ -145,11 +145,13 @@ def mismatch(
                 return Mismatch.TAINTS, f"{{{taint.key}: {taint.value}}}"
         if not _selects(affinity, reservation, node):
             return Mismatch.AFFINITY, ""
-    return _inexact(wish, *amounts)
+    return _inexact(requirements, *amounts)
 
 
-def _inexact(wish: Wish, held: Mapping[str, int], requested: Mapping[str, int]) -> tuple[Mismatch, str] | None:
-    for name in wish.exact:
+def _inexact(
+    requirements: ReservationRequirements, held: Mapping[str, int], requested: Mapping[str, int]
+) -> tuple[Mismatch, str] | None:
+    for name in requirements.exact:
         ours, theirs = requested.get(name), held.get(name)
         if ours is None and theirs is None:
             return None
@@ -165,7 +167,7 @@ def _selects(affinity: ReservationAffinity, reservation: Reservation, node: Node
     required = affinity.required_during_scheduling_ignored_during_execution
     if required is None:
         return True
-    # The terms are those of nodes, and a Reservation is matched as a node of its name would be.
+    # The terms are node selector terms, and a Reservation is matched as a node of its name would be.
     seen = Node(metadata=ObjectMeta(name=reservation.metadata.name, labels=labels))
     predicates = [term_predicate(term) for term in required.reservation_selector_terms]
     return any(matches is not None and matches(seen) for matches in predicates)

@@ -1,7 +1,7 @@
-"""Which Reservation a pod takes from on a node, and why it takes from none of them.
+"""Decides which Reservation a pod takes from on a node, and why it takes from none of them.
 
-Other plugins have a say in both, see ``engine.reservation_points``. They are asked about nodes as Filter plugins see
-them for the pod, so a node that is not seen so just now is shown so to them.
+Other plugins take part in both, see ``engine.reservation_points``. They are called for nodes as Filter plugins see them
+for the pod, so the row is adjusted for them if it is not already.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from koordinator.scheduler.plugins.reservation.fitting import (
     score,
     shares_a_resource,
 )
-from koordinator.scheduler.plugins.reservation.matching import Wish, wish_of
+from koordinator.scheduler.plugins.reservation.matching import ReservationRequirements, requirements_of
 
 T = TypeVar("T")
 
 
 class Nominator:
-    """Asked about the cluster as it is seen just now. ``ignored``: the extended resources, and the groups of them (the
-    part of a name before the slash), that Reservations are not checked for. ``points`` gives the other plugins of the
-    profile that have a say."""
+    """Nominates Reservations, for the present, possibly simulated, state of the cluster. ``ignored``: the extended
+    resources, and the groups of them (the part of a name before the slash), that Reservations are not checked for.
+    ``points`` returns the profile's other plugins that take part."""
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class Nominator:
         self._points = points
 
     def adjustments(self, pod: PodInfo, rows: Iterable[int]) -> dict[int, Adjustment]:
-        """How the pod sees those of ``rows`` that have something for it: what it may take from is gone; what others
-        have taken of it stays taken."""
+        """The adjustments of those of ``rows`` with Reservations for the pod: what it may take from is removed; what
+        others have taken of it stays taken."""
         found: dict[int, list[Booking]] = {}
         wanted = set(rows)
         for uid in self._cache.match(pod).uids:
@@ -67,7 +67,7 @@ class Nominator:
         }
 
     def _as_filtered(self, pod: PodInfo, row: int, compute: Callable[[], T]) -> T:
-        """What ``compute`` returns while the row is as Filter plugins see it for the pod."""
+        """The result of ``compute``, called while the row is as Filter plugins see it for the pod."""
         if self._points().is_seen(row):
             return compute()
         with self._view.simulate() as journal:
@@ -75,19 +75,21 @@ class Nominator:
                 journal.adjust(row, adjustment)
             return compute()
 
-    def why_not(self, pod: PodInfo, wish: Wish, row: int, matched: Sequence[Booking]) -> tuple[Reason, ...]:
+    def why_not(
+        self, pod: PodInfo, requirements: ReservationRequirements, row: int, matched: Sequence[Booking]
+    ) -> tuple[Reason, ...]:
         """Why the pod can neither take from one of ``matched``, which are on the row, nor from the node alone."""
         if not matched:
-            return (NONE_MATCHES,) if wish.affinity is not None else ()
+            return (NONE_MATCHES,) if requirements.affinity is not None else ()
         capacity = self.capacity(pod, row, matched)
         request, resources = pod.request.amounts, self._view.columns.resources
         checked = self.checked(pod)
-        is_named = wish.affinity is not None and bool(wish.affinity.name)
+        is_named = requirements.affinity is not None and bool(requirements.affinity.name)
         found: list[Reason] = []
-        # For pods that do not own these the row is seen as it is, and nobody uses the result.
+        # For pods that do not own these the row is unadjusted, and the result is not used.
         points = self._points()
         for booking in matched:
-            if wish.affinity is None and not shares_a_resource(booking, request):
+            if requirements.affinity is None and not shares_a_resource(booking, request):
                 continue
             reasons = capacity.reasons(booking, checked, resources, detailed=is_named)
             refusal = points.refusal(pod, booking, row) if points and points.is_seen(row) else None
@@ -96,7 +98,7 @@ class Nominator:
             if not reasons:
                 return ()
             found += [each for each in reasons if not each.text.endswith(BY_NODE) or each not in found]
-        if wish.affinity is not None:
+        if requirements.affinity is not None:
             return tuple(found) or (NONE_SUITS,)
         lacking = capacity.lacking(checked, matched, {})
         if not lacking:
@@ -104,7 +106,7 @@ class Nominator:
         return tuple(found) or tuple(Reason(f"Insufficient {resources.name(column)}{BY_NODE}") for column in lacking)
 
     def checked(self, pod: PodInfo) -> Columns:
-        """What the pod requests without the extended resources that the arguments ``ignoredResources`` and
+        """The pod's requests without the extended resources that the arguments ``ignoredResources`` and
         ``ignoredResourceGroups`` (the part of a name before the slash) name."""
         resources, groups = self._ignored
         amounts = pod.request.amounts
@@ -118,9 +120,9 @@ class Nominator:
         }
 
     def capacity(self, pod: PodInfo, row: int, matched: Sequence[Booking], *, assumed: bool = False) -> FreeCapacity:
-        """The room on the row, whether the reserve pods of ``matched`` count there just now or not. ``assumed``: the
-        pod itself counts there. Filters do not ask so: the pod for which they ask may be on the row, and like ones are
-        to come beside it."""
+        """The free capacity on the row, whether the reserve pods of ``matched`` count there at present or not.
+        ``assumed``: the pod itself counts there. Filters do not pass it: their pod may represent its class, with more
+        such pods to come."""
         there, unused = self._view.pods_on[row], self._view.columns.numbers[row].unused
         counted = assumed and pod.uid in there
         shown = [each.remaining for each in matched if each.uid in there]
@@ -139,19 +141,21 @@ class Nominator:
         ]
         return min(ordered)[1] if ordered else ""
 
-    def nominated(self, pod: PodInfo, row: int, match: Match, wish: Wish, *, assumed: bool = False) -> Booking | None:
+    def nominated(
+        self, pod: PodInfo, row: int, match: Match, requirements: ReservationRequirements, *, assumed: bool = False
+    ) -> Booking | None:
         """The Reservation that the pod would take from on the row; None if it would take from the node alone. See
-        ``capacity``. One that is used up has no more owners, but for pods that must use a Reservation, and, where
-        nothing else is left, for those that are more important than one who uses it."""
+        ``capacity``. One that is used up takes no more owners, except pods that must use a Reservation, and, where
+        nothing else is left, pods of higher priority than one of its users."""
         matched = self._cache.open_on(self._view.columns.names[row], match)
         if not matched:
             return None
         capacity, resources = self.capacity(pod, row, matched, assumed=assumed), self._view.columns.resources
         checked = self.checked(pod)
         suitable = [each for each in matched if not capacity.reasons(each, checked, resources, detailed=False)]
-        fitting = [each for each in suitable if wish.affinity is not None or has_left(each, pod)]
+        fitting = [each for each in suitable if requirements.affinity is not None or has_left(each, pod)]
         if not fitting and assumed:
-            # Of no matter for how good the node is, which pods share that are not equally important.
+            # Does not affect the node's score, which pods of different priorities share.
             fitting = [
                 each for each in suitable if shares_a_resource(each, pod.request.amounts) and outranks_a_user(each, pod)
             ]
@@ -166,7 +170,7 @@ class Nominator:
 
     @staticmethod
     def _first(pod: PodInfo, fitting: Sequence[Booking], scores: Sequence[int]) -> Booking | None:
-        """The one that comes first by its order, or else by our score and those of other plugins."""
+        """The first by order, or else the best by our score and those of other plugins."""
         if not fitting:
             return None
         ordered = [each for each in fitting if each.order]
@@ -177,11 +181,11 @@ class Nominator:
         return min(ranked, key=lambda pair: (-score(pair[0], request) - pair[1], pair[0].uid))[0]
 
     def refusal(self, booking: Booking, pod: PodInfo) -> str:
-        """Why a pod that owns the Reservation does not take from it as things are; "" if it would."""
-        match, wish = self._cache.match(pod), wish_of(pod.pod)
-        if wish.problem:
-            return wish.problem
-        if wish.ignored:
+        """Why a pod that owns the Reservation does not take from it at present; "" if it would."""
+        match, requirements = self._cache.match(pod), requirements_of(pod.pod)
+        if requirements.problem:
+            return requirements.problem
+        if requirements.ignored:
             return "the pod ignores reservations"
         for each in match.unmatched:
             if each.uid == booking.uid:
@@ -189,12 +193,12 @@ class Nominator:
         if booking.uid not in match.uids:
             is_taken = booking.users or booking.is_claimed
             return "the reservation is used up by its owner" if is_taken else "the reservation is not available"
-        # Not the row of the booking: while lacks are asked for, what the pod may take from is thought gone.
+        # Not the row of the booking: while lacks are computed, the Reservations that the pod may take from are removed.
         row = self._view.columns.row_of.get(booking.node_name)
         if row is None:
             return f"the scheduler does not know of node {booking.node_name}"
         capacity = self.capacity(pod, row, self._cache.open_on(booking.node_name, match))
-        if wish.affinity is None and not shares_a_resource(booking, pod.request.amounts):
+        if requirements.affinity is None and not shares_a_resource(booking, pod.request.amounts):
             return "the pod requests nothing that the reservation holds"
         reasons = capacity.reasons(booking, self.checked(pod), self._view.columns.resources, detailed=True)
         if points := self._points():
@@ -202,9 +206,9 @@ class Nominator:
             reasons = (*reasons, refusal) if refusal is not None else reasons
         if reasons:
             return ", ".join(each.text for each in reasons)
-        if wish.affinity is None and not has_left(booking, pod) and not outranks_a_user(booking, pod):
+        if requirements.affinity is None and not has_left(booking, pod) and not outranks_a_user(booking, pod):
             return "nothing that the pod requests is left of the reservation"
-        nominated = self.nominated(pod, row, match, wish)
+        nominated = self.nominated(pod, row, match, requirements)
         if nominated is not None and nominated is not booking:
             return f"the pod would take from reservation {nominated.name} first"
         return ""

@@ -1,7 +1,8 @@
-"""Reservation: a Reservation is placed as a pod is, keeps its room free, and gives it to the pods that own it.
+"""Reservation: a Reservation is scheduled as a pod is, keeps its resources free, and gives them to the pods that own
+it.
 
-The cache counts what is reserved and taken; the parts of the plugin, by extension points, are in ``filtering`` and
-``binding``, which Reservation a pod takes from in ``nomination``. Here are PostFilter, Score, and what is around them.
+The cache counts what is reserved and taken; the extension points are in ``filtering`` and ``binding``, and the choice
+of a pod's Reservation in ``nomination``. This module has PostFilter, Score, and the rest.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from koordinator.scheduler.plugins.reservation.controller import ReservationCont
 from koordinator.scheduler.plugins.reservation.documents import explain_reservation, node_reservations
 from koordinator.scheduler.plugins.reservation.filtering import ReservationFilter
 from koordinator.scheduler.plugins.reservation.fitting import score
-from koordinator.scheduler.plugins.reservation.matching import wish_of
+from koordinator.scheduler.plugins.reservation.matching import requirements_of
 from koordinator.scheduler.plugins.reservation.messages import Owned, event_note, summary
 from koordinator.scheduler.plugins.reservation.metrics import ReservationGauges
 from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
@@ -89,32 +90,35 @@ class ReservationPlugin(
         return replace(plan, message=message)
 
     def _await(self, pod: PodInfo, plan: PostFilterResult, attempt: FailedAttempt) -> None:
-        """Note what the pod is going to take from when the victims have left: no less important owner gets that."""
+        """Record the Reservation that the pod is going to take from when the victims have left: no owner of lower
+        priority gets that."""
         assert plan.nominated_node
-        match, wish = self._cache.match(pod), wish_of(pod.pod)
+        match, requirements = self._cache.match(pod), requirements_of(pod.pod)
         self._cache.awaited.pop(pod.uid, None)
-        if stands_for_a_reservation(pod.pod) or wish.ignored or not match.uids:
+        if stands_for_a_reservation(pod.pod) or requirements.ignored or not match.uids:
             return
         row = self.view.columns.row_of[plan.nominated_node]
         with attempt.simulate() as simulation:
             for victim in plan.victims:
                 simulation.remove(victim)
-            booking = self._nominator.nominated(pod, row, match, wish)
+            booking = self._nominator.nominated(pod, row, match, requirements)
         if booking is not None:
             self._cache.awaited[pod.uid] = Awaited(plan.nominated_node, booking.uid)
 
     def _summary(self, pod: PodInfo, attempt: FailedAttempt) -> str:
-        """What stood in the way of how many of the Reservations that the pod owns, or of how many pods that the
-        Reservation of a reserve pod may take over."""
+        """How many of the Reservations that the pod owns, or of the pods that a Reservation may take over, are
+        unavailable for which reasons."""
         owned = self._to_take_over(pod) if stands_for_a_reservation(pod.pod) else self._owned(pod)
         return summary(owned, attempt.statuses, self.view.columns.names) if owned is not None else ""
 
     def _owned(self, pod: PodInfo) -> Owned | None:
-        match, wish = self._cache.match(pod), wish_of(pod.pod)
-        if wish.problem or (match.is_empty and wish.affinity is None):
+        match, requirements = self._cache.match(pod), requirements_of(pod.pod)
+        if requirements.problem or (match.is_empty and requirements.affinity is None):
             return None
         nodes = [self._cache.bookings[uid].node_name for uid in match.uids]
-        return Owned(nodes, match.unmatched, by_name=wish.affinity is not None and bool(wish.affinity.name))
+        return Owned(
+            nodes, match.unmatched, by_name=requirements.affinity is not None and bool(requirements.affinity.name)
+        )
 
     def _to_take_over(self, pod: PodInfo) -> Owned | None:
         booking = self._taking_over(pod)
@@ -130,13 +134,13 @@ class ReservationPlugin(
     # Score.
 
     def pre_score(self, pod: PodInfo) -> Any:
-        wish, match = wish_of(pod.pod), self._cache.match(pod)
+        requirements, match = requirements_of(pod.pod), self._cache.match(pod)
         if stands_for_a_reservation(pod.pod):
             booking = self._taking_over(pod)
             return SKIP_SCORE if booking is None else ReservePod("", "", booking)
-        if wish.ignored or not match.uids:
+        if requirements.ignored or not match.uids:
             return SKIP_SCORE
-        return Owner(match, wish, is_operating(pod.pod))
+        return Owner(match, requirements, is_operating(pod.pod))
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         if isinstance(state, ReservePod):
@@ -159,8 +163,8 @@ class ReservationPlugin(
         return self._score_of_owner(pod, state, row)
 
     def _score_of_owner(self, pod: PodInfo, owner: Owner, row: int, first: str | None = None) -> int:
-        """``first`` is the uid of the Reservation with the smallest order, where that is known already."""
-        booking = self._nominator.nominated(pod, row, owner.match, owner.wish)
+        """``first`` is the uid of the Reservation with the smallest order, if it has been computed already."""
+        booking = self._nominator.nominated(pod, row, owner.match, owner.requirements)
         if booking is None:
             return 0
         if booking.order and booking.uid == (self._nominator.first_in_order(owner.match) if first is None else first):
@@ -233,7 +237,7 @@ class ReservationPlugin(
             self.handle.set_pseudo_pod(pod)
 
     def _announce(self, reservation: Reservation) -> None:
-        """Owners may use what an operating-mode pod stands for."""
+        """Report that owners may use the Reservation of an operating-mode pod."""
         if hasattr(self, "handle"):
             kind = object_event(RESERVATIONS, reservation, reservation)
             self.handle.announce(ClusterEvent(kind, reservation, reservation))

@@ -1,8 +1,8 @@
-"""Pre-allocation: a Reservation takes over what running pods hold, and is placed where they run.
+"""Pre-allocation: a Reservation takes over what running pods hold, and is placed on their node.
 
 The pods that it may take over are its candidates. On a node it fits once one of them, or several together if its policy
-lets it take several, count as its owners: what they request must fit into the Reservation, and the Reservation into the
-node without them. It then becomes theirs, by the record that every owner has. Pure; Koordinator 1.8,
+allows that, count as its owners: what they request must fit into the Reservation, and the Reservation into the node
+without them. They then take from it, by the record that every owner has. Pure; Koordinator 1.8,
 pkg/scheduler/plugins/reservation/plugin.go, filterWithPreAllocatablePods.
 """
 
@@ -28,7 +28,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.booking import Booking, Columns, Unmatched
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.fitting import BY_NODE, restricted_reasons, score, shares_a_resource
-from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, mismatch, wish_of
+from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, mismatch, requirements_of
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
 
 NO_CANDIDATE: Final = Reason("node(s) no pod match reservation with pre allocation required", unresolvable=True)
@@ -41,7 +41,7 @@ _MODE_DISABLED: Final = Reason("reservation requires cluster mode pre-allocation
 
 
 class Selection(NamedTuple):
-    """What pre-allocation comes to on a node. Without ``reasons`` the Reservation fits, with these ``pods``."""
+    """The result of pre-allocation on a node. Without ``reasons`` the Reservation fits, with these ``pods``."""
 
     pods: tuple[PodInfo, ...] = ()
     reasons: tuple[Reason, ...] = ()
@@ -59,7 +59,7 @@ def unsupported(booking: Booking, config: PreAllocationConfig | None) -> Reason 
 
 
 def is_cluster_mode(reservation: Reservation) -> bool:
-    """Whether all pods with the cluster's label are candidates, whoever owns the Reservation."""
+    """Whether all pods with the cluster's label are candidates, not only owners of the Reservation."""
     policy = reservation.spec.pre_allocation_policy
     return policy is not None and policy.mode == CLUSTER_MODE
 
@@ -71,7 +71,7 @@ def takes_several(reservation: Reservation) -> bool:
 
 
 class Candidates:
-    """Which pods a Reservation might take over, as far as its spec and their own objects say."""
+    """The pods that a Reservation might take over, by its spec and their own objects."""
 
     def __init__(self, reservation: Reservation, config: PreAllocationConfig | None) -> None:
         self._uid = reservation.metadata.uid
@@ -94,8 +94,8 @@ class Candidates:
         return self._selecting.include(pod) and self._all.include(pod)
 
     def sorted(self, pods: Iterable[PodInfo], booking: Booking) -> list[PodInfo]:
-        """In the order in which they are tried: by the priority in their annotation, or by how full they would make
-        the Reservation; by uid among equals."""
+        """The candidates in the order in which they are tried: by the priority in their annotation, or by how full they
+        would make the Reservation; by uid among equals."""
         config = self._config
         if config is not None:
             return sorted(pods, key=lambda pod: (-_priority(pod.pod, config.cluster_priority_annotation_key), pod.uid))
@@ -112,9 +112,9 @@ def _priority(pod: Pod, key: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PreAllocation:
-    """A Reservation on a node. ``free``: what would be free there, by column, if none of ``candidates``, which are in
-    the order in which they are tried, were there; may be below 0. ``refused`` and ``scores`` are what other plugins say
-    of them, by uid."""
+    """A Reservation on a node. ``free``: what would be free there, by column, without all of ``candidates``, which are
+    in the order in which they are tried; may be below 0. ``refused`` and ``scores`` are other plugins' results for
+    them, by uid."""
 
     booking: Booking
     request: Columns
@@ -126,7 +126,7 @@ class PreAllocation:
 
     def select(self, *, required: bool, prefer_none: bool) -> Selection:
         """The pods that the Reservation takes over. ``required``: it is not placed without one; ``prefer_none``: it
-        takes over nobody where the node alone has room."""
+        takes over no pod where the free capacity of the node suffices."""
         if not required and prefer_none and not self._lacking(()):
             return Selection()
         found = self._several() if takes_several(self.booking.reservation) else self._one()
@@ -138,7 +138,7 @@ class PreAllocation:
         return Selection(reasons=by_node or self._by_node(self._lacking(())))
 
     def _one(self) -> Selection:
-        """The one that makes the Reservation the fullest."""
+        """The single pod that makes the Reservation the fullest."""
         fitting: list[PodInfo] = []
         by_node: set[int] = set()
         by_reservation: list[Reason] = []
@@ -153,7 +153,7 @@ class PreAllocation:
         return Selection(reasons=(*self._by_node(by_node), *by_reservation))
 
     def _several(self) -> Selection:
-        """As many as it takes, each only if the Reservation holds it beside the earlier ones."""
+        """As many as needed, each only if it fits into the Reservation beside the earlier ones."""
         chosen: list[PodInfo] = []
         held: dict[int, int] = {}
         lacking: list[int] = []
@@ -185,7 +185,7 @@ class PreAllocation:
         return (*reasons, self.refused[pod.uid]) if pod.uid in self.refused else reasons
 
     def _lacking(self, gone: Sequence[PodInfo]) -> list[int]:
-        """Of what the node has too little for the Reservation when just these of the candidates are gone."""
+        """The columns of which the node has too little for the Reservation when only these candidates are removed."""
         uids = {pod.uid for pod in gone}
         staying = [pod.request.amounts for pod in self.candidates if pod.uid not in uids]
         wanted = {**self.request, PODS: 1}
@@ -202,15 +202,15 @@ class PreAllocation:
 
 
 def node_score(booking: Booking, taken: Sequence[PodInfo]) -> int:
-    """How good the node is, 0..100: the fuller the Reservation gets by the pod that it takes over, the better; of one
-    that may take several, the fewer it takes over the better."""
+    """The node's score, 0..100: the fuller the Reservation gets by the pod that it takes over, the better; if it may
+    take several, the fewer it takes over the better."""
     if takes_several(booking.reservation):
         return 100 // (1 + len(taken)) if taken else 100
     return score(booking, taken[0].request.amounts) if taken else 0
 
 
 class PreAllocator:
-    """Finds candidates and selects among them, on the cluster as it is."""
+    """Finds candidates and selects among them, in the present state of the cluster."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class PreAllocator:
         config: PreAllocationConfig | None,
         points: Callable[[], ReservationPoints],
     ) -> None:
-        """``points`` gives the other plugins of the profile that have a say."""
+        """``points`` returns the profile's other plugins that take part."""
         self._cache = cache
         self._view = view
         self._config = config
@@ -232,14 +232,15 @@ class PreAllocator:
         return unsupported(booking, self._config)
 
     def nodes(self, booking: Booking) -> tuple[str, ...]:
-        """The names of those that have a candidate."""
+        """The names of the nodes that have a candidate."""
         if self.refusal(booking) is not None:
             return ()
         candidates, rows = self._candidates(booking), self._view.columns.row_of.items()
         return tuple(name for name, row in rows if self._on(row, booking, candidates))
 
     def sorted_out(self, booking: Booking) -> tuple[list[str], list[Unmatched]]:
-        """The node of each pod that the Reservation may take over where it may go, and those that do not suit it."""
+        """The node of each pod that the Reservation may take over where it may go, and the pods that do not match
+        it."""
         matched: list[str] = []
         unmatched: list[Unmatched] = []
         if self.refusal(booking) is not None:
@@ -258,7 +259,7 @@ class PreAllocator:
         return matched, unmatched
 
     def adjustments(self, booking: Booking, rows: Iterable[int]) -> dict[int, Adjustment]:
-        """How the pod that stands for the Reservation sees those of ``rows`` that have candidates: without these."""
+        """The adjustments of those of ``rows`` with candidates for the Reservation's pod: these are removed."""
         offered = self._offered.setdefault(booking.uid, {})
         candidates = self._candidates(booking)
         offered.update((row, self._on(row, booking, candidates)) for row in rows)
@@ -270,15 +271,15 @@ class PreAllocator:
         return Adjustment(removed=tuple(pods), changes=changes)
 
     def forget(self, uid: str) -> None:
-        """The Reservation is there no more, or needs no node any more."""
+        """The Reservation is gone, or needs no node any more."""
         self._offered.pop(uid, None)
 
     def offered(self, booking: Booking, request: Columns, row: int) -> Selection:
-        """What pre-allocation comes to on a row that is seen without what was offered there."""
+        """The result of pre-allocation on a row that is adjusted to be without the offered candidates."""
         return self._select(booking, request, row, self._offered.get(booking.uid, {}).get(row, []))
 
     def selected(self, booking: Booking, request: Columns, row: int) -> Selection:
-        """What pre-allocation comes to on a row as it is, or as it is seen without the candidates."""
+        """The result of pre-allocation on a row, whether it is adjusted to be without the candidates or not."""
         points = self._points()
         if points.is_seen(row):
             return self.offered(booking, request, row)
@@ -312,14 +313,15 @@ class PreAllocator:
         return candidates.sorted([pod for pod in free if self._mismatch(booking, pod, row) is None], booking)
 
     def _free(self, row: int, booking: Booking, candidates: Candidates) -> list[PodInfo]:
-        """The candidates on the row that no other Reservation is about to take over, and whose wishes can be read."""
+        """The candidates on the row that no other Reservation is about to take over, and whose requirements can be
+        decoded."""
         claimed = self._cache.claimed
         return [
             pod
             for pod in self._view.pods_on[row].values()
             if candidates.include(pod.pod)
             and claimed.get(pod.uid, booking.uid) == booking.uid
-            and not wish_of(pod.pod).problem
+            and not requirements_of(pod.pod).problem
         ]
 
     def _mismatch(self, booking: Booking, pod: PodInfo, row: int) -> tuple[Mismatch, str] | None:
@@ -327,14 +329,17 @@ class PreAllocator:
         name = self._view.columns.resources.name
         held = {name(column): amount for column, amount in booking.allocatable.items()}
         requested = {name(column): amount for column, amount in pod.request.amounts.items()}
-        # That it is closed to new owners is not about pods that it takes over.
+        # A Reservation that is closed to new owners may still take over pods.
         spec = msgspec.structs.replace(booking.reservation.spec, unschedulable=False)
         reservation = msgspec.structs.replace(booking.reservation, spec=spec)
-        return mismatch(reservation, pod.pod, wish_of(pod.pod), self._view.columns.nodes[row], (held, requested))
+        return mismatch(
+            reservation, pod.pod, requirements_of(pod.pod), self._view.columns.nodes[row], (held, requested)
+        )
 
 
 def _with_others(attempt: PreAllocation, points: ReservationPoints, row: int, *, in_order: bool) -> PreAllocation:
-    """With what other plugins say of the candidates. ``in_order``: their order is not one of scores."""
+    """The attempt with other plugins' results for the candidates. ``in_order``: their order does not depend on
+    scores."""
     booking, pods = attempt.booking, attempt.candidates
     refused = {pod.uid: why for pod in pods if (why := points.refusal(pod, booking, row)) is not None}
     scores = points.scores([(pod, booking) for pod in pods], row)

@@ -1,4 +1,4 @@
-"""What a class of pods is filtered by, and what a pod holds of Reservations."""
+"""PreFilter states of classes of pods, and the allocations of pods in the ledger."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Final, NamedTuple
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.reservation.booking import Booking, Match
-from koordinator.scheduler.plugins.reservation.matching import Wish
+from koordinator.scheduler.plugins.reservation.matching import ReservationRequirements
 
 FIRST_CODE: Final = 3
 """Codes below are the same for all classes."""
 
 
 class TakeOver(NamedTuple):
-    """What a reserve pod holds: the running pods that its Reservation takes over."""
+    """The allocation of a reserve pod: the running pods that its Reservation takes over."""
 
     uid: str
     pods: tuple[PodInfo, ...]
 
 
 class Use(NamedTuple):
-    """What a pod holds: the Reservation that it takes from."""
+    """The allocation of a pod: the Reservation that it takes from."""
 
     name: str
     uid: str
@@ -30,7 +30,7 @@ class Use(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Coded:
-    """What a class of pods is rejected for, as codes."""
+    """Maps the reasons of rejections to codes, for one class of pods."""
 
     combinations: list[tuple[Reason, ...]] = field(default_factory=list)
     """The reasons of the codes from FIRST_CODE on."""
@@ -43,16 +43,16 @@ class Coded:
 
 @dataclass(slots=True)
 class Owner(Coded):
-    """A class of pods that own Reservations, or must use one. ``is_operating``: they stand for one once they run."""
+    """A class of pods that own Reservations, or must use one. ``is_operating``: they represent one once they run."""
 
     match: Match
-    wish: Wish
+    requirements: ReservationRequirements
     is_operating: bool
 
 
 @dataclass(slots=True)
 class ReservePod(Coded):
-    """A class of reserve pods. ``taking_over``: of one that may take over running pods."""
+    """A class of reserve pods. ``taking_over``: the Reservation, if it may take over running pods."""
 
     pinned: str
     policy: str
