@@ -21,10 +21,6 @@ CONFIG_UNSUPPORTED: Final = "ConfigUnsupported"
 
 POLICY: Final = "analysis.koordinator.sh/recommendation-policy"
 """The annotation by which the owner of a Recommendation tunes it: a RecommendationPolicy. Ours."""
-DETAILS: Final = "analysis.koordinator.sh/recommendation-details"
-"""The annotation with what the status has no fields for: container name -> ContainerDetails. Ours."""
-CHECKPOINT: Final = "analysis.koordinator.sh/checkpoint"
-"""The label of ConfigMaps in which the recommender keeps what it has learned. Ours."""
 
 AUTO: Final = "Auto"
 OFF: Final = "Off"
@@ -52,18 +48,6 @@ class RecommendationPolicy(WireStruct):
     max_allowed: ResourceList = {}
     controlled_resources: list[str] | None = None
     containers: dict[str, ContainerPolicy] = {}
-
-
-class ContainerDetails(WireStruct):
-    """How a recommendation came about. An upper bound that is absent is unbounded."""
-
-    lower_bound: ResourceList = {}
-    upper_bound: ResourceList = {}
-    uncapped_target: ResourceList = {}
-    confidence: float = 0.0
-    samples: int = 0
-    first_sample: datetime | None = None
-    last_sample: datetime | None = None
 
 
 class CrossVersionObjectReference(WireStruct):

@@ -6,11 +6,11 @@ original, so that each can restore the other's checkpoints.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from operator import mul
 from typing import Final
 
 from koordinator.base.errors import KoordinatorError
@@ -97,7 +97,7 @@ class DecayingHistogram:
             self._highest = max(self._highest, bucket)
 
     def subtract(self, value: float, at: datetime, weight: float = 1.0) -> None:
-        """Take back a sample that was added with the same value, time and weight. Nothing falls below 0."""
+        """Remove a sample that was added with the same value, time and weight. No weight falls below 0."""
         bucket = self._buckets.find(value)
         weight *= self._weight_at(at)
         self._weights[bucket] = _less(self._weights[bucket], weight)
@@ -105,24 +105,10 @@ class DecayingHistogram:
         self._shrink()
 
     def copy(self) -> DecayingHistogram:
-        """A histogram of its own with the same content."""
-        twin = DecayingHistogram(self._buckets, self._half_life)
-        twin._reference, twin._total = self._reference, self._total
-        twin._weights = list(self._weights)
-        twin._lowest, twin._highest = self._lowest, self._highest
-        return twin
-
-    def mean_and_deviation(self) -> tuple[float, float]:
-        """The weighted mean and standard deviation, with each sample in the middle of its bucket; zeros if empty."""
-        if self.is_empty:
-            return 0.0, 0.0
-        occupied = range(self._lowest, self._highest + 1)
-        weights = [self._weights[bucket] for bucket in occupied]
-        middles = [(self._buckets.start(bucket) + self._buckets.start(bucket + 1)) / 2 for bucket in occupied]
-        total = math.fsum(weights)
-        mean = math.fsum(map(mul, weights, middles)) / total
-        variance = math.fsum(weight * (middle - mean) ** 2 for weight, middle in zip(weights, middles, strict=True))
-        return mean, math.sqrt(variance / total)
+        """Return an independent histogram with the same content."""
+        copied = copy.copy(self)
+        copied._weights = list(self._weights)
+        return copied
 
     def percentile(self, fraction: float) -> float:
         """The end of the bucket in which the cumulative weight reaches ``fraction`` of the total.
@@ -189,7 +175,7 @@ class DecayingHistogram:
         self._shrink()
 
     def _shrink(self) -> None:
-        """Let the range of buckets that are not empty end where it does."""
+        """Narrow the range from ``_lowest`` to ``_highest`` to the buckets that are not empty."""
         while self._lowest < self._buckets.count - 1 and self._weights[self._lowest] < EPSILON:
             self._lowest += 1
         while self._highest > 0 and self._weights[self._highest] < EPSILON:
@@ -197,6 +183,6 @@ class DecayingHistogram:
 
 
 def _less(weight: float, subtracted: float) -> float:
-    """What is left; next to nothing is nothing, as rounding leaves it where everything is taken back."""
+    """The difference; 0 if it is below EPSILON, which is what rounding leaves when all samples are removed."""
     left = weight - subtracted
     return left if left >= EPSILON else 0.0

@@ -59,6 +59,12 @@ def test_of_an_interval_the_peak_counts(model: ContainerModel) -> None:
     assert model.memory.percentile(0.01) == largest(model) > 3 * GIB
 
 
+def test_a_container_that_used_nothing_at_first_has_a_peak_later(model: ContainerModel) -> None:
+    model.add_memory("a", 0.0, START)
+    model.add_memory("a", 3 * GIB, START + HOUR)
+    assert model.memory.percentile(0.01) == largest(model) > 3 * GIB
+
+
 def test_the_next_interval_has_a_peak_of_its_own(model: ContainerModel) -> None:
     model.add_memory("a", 3 * GIB, START)
     model.add_memory("a", GIB, START + DAY)

@@ -46,6 +46,7 @@ def test_resources_can_be_left_alone() -> None:
         ('{"maxAllowed": {"cpu": "-1"}}', "maxAllowed[cpu]: -1: 0 or more is allowed"),
         ('{"controlledResources": ["disk"]}', "controlledResources: 'disk': cpu and memory are allowed"),
         ('{"containers": {"a": {"mode": "On"}}}', "containers[a].mode: 'On': Auto or Off is allowed"),
+        ('{"minAllowed": {"cpu": "2"}, "maxAllowed": {"cpu": "1"}}', "policy: maxAllowed[cpu]: 1: at least minAllowed"),
         (
             '{"minAllowed": {"cpu": "2"}, "containers": {"a": {"maxAllowed": {"cpu": "1"}}}}',
             "containers[a].maxAllowed[cpu]: 1: at least minAllowed, which is 2",

@@ -112,6 +112,21 @@ def test_percentiles_rise_with_the_fraction_and_lie_in_the_range_of_the_samples(
     assert answers[0] >= min(smallest, CPU_BUCKETS.start(CPU_BUCKETS.count - 1))
 
 
+@given(st.lists(st.tuples(st.floats(0, 2000), st.integers(0, 10**6), st.floats(0.1, 10)), min_size=1, max_size=20))
+def test_a_sample_that_is_removed_leaves_the_histogram_as_it_was(samples: list[tuple[float, int, float]]) -> None:
+    histogram = DecayingHistogram(CPU_BUCKETS, DAY)
+    for value, seconds, weight in samples[1:]:
+        histogram.add(value, NOON + timedelta(seconds=seconds), weight)
+    before = histogram.copy()
+    value, seconds, weight = samples[0]
+    histogram.add(value, NOON + timedelta(seconds=seconds), weight)
+    histogram.subtract(value, NOON + timedelta(seconds=seconds), weight)
+    assert histogram.is_empty == before.is_empty
+    after, expected = histogram.checkpoint(), before.checkpoint()
+    assert after.total == pytest.approx(expected.total)
+    assert after.weights == pytest.approx(expected.weights, abs=1)
+
+
 @given(st.floats(0, 1e15))
 def test_a_value_is_in_its_bucket(value: float) -> None:
     for buckets in (CPU_BUCKETS, MEMORY_BUCKETS):

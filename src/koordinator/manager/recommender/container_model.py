@@ -30,7 +30,7 @@ class Replica:
     """The time of the last sample of CPU."""
     memory_until: datetime | None = None
     window_end: datetime | None = None
-    """The end of the interval whose memory peak is being looked for; None before the first sample."""
+    """The end of the current interval of memory usage; None before the first sample."""
     memory_peak: float = 0.0
     """The highest usage in that interval, in bytes; 0 before the first sample."""
     oom_peak: float = 0.0
@@ -38,13 +38,13 @@ class Replica:
 
     @property
     def peak(self) -> float:
-        """What the interval counts with so far."""
+        """The sample of the current interval so far; 0 for a container that used nothing."""
         return max(self.memory_peak, self.oom_peak)
 
 
 @dataclass(slots=True)
 class History:
-    """Over which time samples of CPU have come, and how many: how much a model can be relied on."""
+    """The time range of the CPU samples and their number, from which the confidence follows."""
 
     first: datetime | None = None
     last: datetime | None = None
@@ -78,7 +78,8 @@ class ContainerModel:
         return self.cpu.is_empty and self.memory.is_empty
 
     def add_cpu(self, uid: str, cores: float, at: datetime, request_cores: float) -> bool:
-        """Whether the sample counts: one that is negative, or not later than the last of this replica, does not."""
+        """Add a sample unless it is negative, or not later than the last one of this replica. Returns whether it was
+        added."""
         replica = self._replica(uid)
         if cores < 0 or (replica.cpu_until is not None and at <= replica.cpu_until):
             return False
@@ -89,7 +90,8 @@ class ContainerModel:
         return True
 
     def add_memory(self, uid: str, used: float, at: datetime) -> bool:
-        """Whether the sample (bytes) is valid: one that is negative, or before the last of this replica, is not."""
+        """Add a sample (bytes) unless it is negative, or older than the last one of this replica. Returns whether it
+        was valid: only the peak of an interval is kept."""
         replica = self._replica(uid)
         if used < 0 or (replica.memory_until is not None and at < replica.memory_until):
             return False
@@ -98,15 +100,15 @@ class ContainerModel:
         return True
 
     def add_oom(self, uid: str, amount: float, at: datetime, most: float | None = None) -> bool:
-        """The container was killed when it had, or requested, ``amount`` bytes: it needs more than that.
+        """Add an OOM kill of a container that used, or requested, ``amount`` bytes: it needs more than that.
 
-        ``most`` bounds what it is taken to have used. False if this was before the interval that is being looked at.
+        ``most`` limits the assumed usage. Returns False for a kill before the current interval, which is ignored.
         """
         replica = self._replica(uid)
         interval = self.options.memory_interval
         if replica.window_end is not None and at < replica.window_end - interval:
             return False
-        # Without the peak of earlier kills: each would raise the next one further.
+        # Peaks of earlier kills do not count, because each kill would raise the estimate of the next one.
         used = max(amount, replica.memory_peak)
         if most is not None:
             used = min(used, most)
@@ -116,25 +118,24 @@ class ContainerModel:
         return True
 
     def memory_without_open_intervals(self) -> DecayingHistogram:
-        """The memory histogram less the peaks of intervals that are not over.
+        """Return a copy of the memory histogram without the peaks of the current intervals.
 
-        A checkpoint must not have them: after a restart the same interval would count twice.
+        This is what a checkpoint stores: after a restart, the same interval would otherwise count twice.
         """
         histogram = self.memory.copy()
         for replica in self.replicas.values():
-            if replica.peak and replica.window_end is not None:
+            if replica.window_end is not None:
                 histogram.subtract(replica.peak, replica.window_end)
         return histogram
 
     def _add_peak(self, replica: Replica, amount: float, at: datetime) -> bool:
-        """Whether ``amount`` is the peak of its interval now."""
+        """Add ``amount`` if it is the peak of its interval so far. Returns whether it is."""
         replica.memory_until = at if replica.memory_until is None else max(at, replica.memory_until)
         self._touch(at)
         if replica.window_end is None:
             replica.window_end = at
         if at < replica.window_end:
-            # An interval restored without a peak counts from its next begin on, as in the vertical pod autoscaler.
-            if not replica.peak or amount <= replica.peak:
+            if amount <= replica.peak:
                 return False
             self.memory.subtract(replica.peak, replica.window_end)
         else:

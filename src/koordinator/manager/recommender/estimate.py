@@ -10,9 +10,11 @@ from typing import Final
 
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.manager.recommender.container_model import ContainerModel, History
-from koordinator.manager.recommender.options import EstimateOptions, Percentiles
+from koordinator.manager.recommender.options import EstimateOptions, ResourceOptions
 from koordinator.manager.recommender.policy import ContainerRules
+from koordinator.model.decaying_histogram import DecayingHistogram
 
+_MILLI: Final = 1000
 _MINUTES_A_DAY: Final = 1440
 _DAY: Final = timedelta(days=1)
 
@@ -39,59 +41,47 @@ def confidence(history: History, interval: timedelta) -> float:
 
 
 def estimate(
-    model: ContainerModel, policy: ContainerRules, options: EstimateOptions, containers: int
+    model: ContainerModel, rules: ContainerRules, options: EstimateOptions, containers: int
 ) -> Mapping[str, Estimate]:
-    """cpu and memory -> amounts, of what the policy controls and has samples. ``containers``: how many the pod has."""
+    """Resource -> estimate, for the resources that the policy controls and that have samples.
+
+    ``containers`` is the number of containers of the pod.
+    """
     sure = confidence(model.history, options.confidence_interval)
-    found: dict[str, Estimate] = {}
-    if not model.cpu.is_empty and CPU in policy.controlled:
-        cores = _percentiles(options.cpu, policy, CPU)
-        amounts = [model.cpu.percentile(fraction) * 1000 for fraction in cores]
-        least = options.pod_min_cpu_millicores / containers
-        found[CPU] = _bounded(amounts, sure, least, options.round_cpu_millicores, CPU, policy, options)
-    if not model.memory.is_empty and MEMORY in policy.controlled:
-        sizes = _percentiles(options.memory, policy, MEMORY)
-        amounts = [model.memory.percentile(fraction) for fraction in sizes]
-        least = options.pod_min_memory_bytes / containers
-        found[MEMORY] = _bounded(amounts, sure, least, options.round_memory_bytes, MEMORY, policy, options)
-    return found
+    margin = 1 + (options.margin_fraction if rules.margin_fraction is None else rules.margin_fraction)
+    histograms = ((CPU, model.cpu, _MILLI * margin, options.cpu), (MEMORY, model.memory, margin, options.memory))
+    return {
+        resource: _Estimator(resource, rules, resource_options, containers).estimate(histogram, factor, sure)
+        for resource, histogram, factor, resource_options in histograms
+        if resource in rules.controlled and not histogram.is_empty
+    }
 
 
-def _percentiles(default: Percentiles, policy: ContainerRules, resource: str) -> tuple[float, float, float]:
-    """(target, lower, upper)"""
-    return policy.target_percentile.get(resource, default.target), default.lower, default.upper
+class _Estimator:
+    """The percentiles and the bounds of one resource of one container."""
 
+    def __init__(self, resource: str, rules: ContainerRules, options: ResourceOptions, containers: int) -> None:
+        self._target = rules.target_percentile.get(resource, options.target_percentile)
+        self._bounds = rules.bounds_of(resource)
+        self._options = options
+        self._minimum = options.pod_minimum / containers
 
-def _bounded(
-    amounts: list[float],
-    sure: float,
-    least: float,
-    step: int,
-    resource: str,
-    policy: ContainerRules,
-    options: EstimateOptions,
-) -> Estimate:
-    """``amounts`` are the percentiles (target, lower, upper); ``least`` is this container's part of the minimum."""
-    margin = 1 + (options.margin_fraction if policy.margin_fraction is None else policy.margin_fraction)
-    target, lower, upper = (amount * margin for amount in amounts)
-    # The factors of the vertical pod autoscaler: the less history, the wider the range; 0.6 and 289 times after five
-    # minutes, 1.0 and 2 times after a day.
-    lower *= (1 + 0.001 / sure) ** -2 if sure > 0 else 0.0
-    high = upper * (1 + 1 / sure) if sure > 0 else None
-    bounds = policy.bounds_of(resource)
-    uncapped = _rounded(max(target, least), step)
-    low_at, target_at = (bounds.clamp(_rounded(max(amount, least), step)) for amount in (lower, target))
-    high_at = None if high is None else bounds.clamp(_rounded(max(high, least), step))
-    if high_at is None:
-        high_at = bounds.maximum
-    return Estimate(
-        target=target_at,
-        lower=min(low_at, target_at),
-        upper=None if high_at is None else max(high_at, target_at),
-        uncapped_target=uncapped,
-    )
+    def estimate(self, histogram: DecayingHistogram, factor: float, sure: float) -> Estimate:
+        """``factor``: the margin, in amounts per unit of the histogram. ``sure`` is the confidence."""
+        uncapped = self._rounded(histogram.percentile(self._target) * factor)
+        target = self._bounds.clamp(uncapped)
+        # The vertical pod autoscaler's factors: the less history, the wider the range. They are 0.6 and 289 after five
+        # minutes, 1.0 and 2 after a day.
+        narrowing = (1 + 0.001 / sure) ** -2 if sure > 0 else 0.0
+        lower = self._bounds.clamp(
+            self._rounded(histogram.percentile(self._options.lower_percentile) * factor * narrowing)
+        )
+        upper = self._bounds.maximum
+        if sure > 0:
+            widest = histogram.percentile(self._options.upper_percentile) * factor * (1 + 1 / sure)
+            upper = self._bounds.clamp(self._rounded(widest))
+        return Estimate(target, min(lower, target), None if upper is None else max(upper, target), uncapped)
 
-
-def _rounded(amount: float, step: int) -> int:
-    """Up to a multiple of ``step``."""
-    return math.ceil(amount / step) * step
+    def _rounded(self, amount: float) -> int:
+        """At least the minimum, up to a multiple of the step."""
+        return math.ceil(max(amount, self._minimum) / self._options.step) * self._options.step

@@ -85,12 +85,15 @@ def read_policy(text: str | None) -> Rules:
         controlled_resources=policy.controlled_resources,
     )
     _check(common, "")
+    _check_bounds(common, "")
     for name, container in policy.containers.items():
         _check(container, f"containers[{name}].")
     others = _over(policy.containers.get(_EVERY_CONTAINER, ContainerPolicy()), common)
-    merged = {name: _over(each, others) for name, each in policy.containers.items() if name != _EVERY_CONTAINER}
-    named = {name: _rules(each, f"containers[{name}].") for name, each in merged.items()}
-    return Rules(named, _rules(others, f"containers[{_EVERY_CONTAINER}]."))
+    _check_bounds(others, f"containers[{_EVERY_CONTAINER}].")
+    named = {name: _over(each, others) for name, each in policy.containers.items() if name != _EVERY_CONTAINER}
+    for name, container in named.items():
+        _check_bounds(container, f"containers[{name}].")
+    return Rules({name: _rules(each) for name, each in named.items()}, _rules(others))
 
 
 def _over(own: ContainerPolicy, other: ContainerPolicy) -> ContainerPolicy:
@@ -106,12 +109,8 @@ def _over(own: ContainerPolicy, other: ContainerPolicy) -> ContainerPolicy:
     )
 
 
-def _rules(policy: ContainerPolicy, path: str) -> ContainerRules:
+def _rules(policy: ContainerPolicy) -> ContainerRules:
     low, high = policy.min_allowed, policy.max_allowed
-    for resource in low.keys() & high.keys():
-        if high[resource] < low[resource]:
-            allowed = f"at least minAllowed, which is {low[resource]}"
-            raise PolicyError(f"{_PATH}{path}maxAllowed[{resource}]: {high[resource]}: {allowed}")
     bounds = {each: Bounds(_amount(low, each), _amount(high, each)) for each in RESOURCES}
     controlled = policy.controlled_resources
     return ContainerRules(
@@ -147,6 +146,13 @@ def _check(policy: ContainerPolicy, path: str) -> None:
             if quantity.nanos < 0:
                 raise PolicyError(f"{_PATH}{path}{field_name}[{resource}]: {quantity}: 0 or more is allowed")
     _check_resources(policy.controlled_resources or (), f"{path}controlledResources")
+
+
+def _check_bounds(policy: ContainerPolicy, path: str) -> None:
+    for resource in policy.min_allowed.keys() & policy.max_allowed.keys():
+        low, high = policy.min_allowed[resource], policy.max_allowed[resource]
+        if high < low:
+            raise PolicyError(f"{_PATH}{path}maxAllowed[{resource}]: {high}: at least minAllowed, which is {low}")
 
 
 def _check_resources(names: Iterable[str], path: str) -> None:

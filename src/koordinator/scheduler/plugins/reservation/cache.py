@@ -37,7 +37,6 @@ from koordinator.scheduler.plugins.reservation.booking import (
     match_of,
 )
 from koordinator.scheduler.plugins.reservation.matching import (
-    Mismatch,
     ReservationRequirements,
     mismatch,
     pod_keys,
@@ -219,12 +218,8 @@ class ReservationCache(EventHandler):
         """The Reservations that the pod owns (all, for a pod that ignores owners) in the order of their uids, each with
         why it is not available to the pod."""
         requirements = requirements_of(pod.pod)
-        owned: list[tuple[Booking, Unmatched | None]] = []
-        for booking in sorted(self._candidates(pod.pod, requirements), key=lambda each: each.uid):
-            found = self._mismatch(booking, pod, requirements)
-            why_not = Unmatched(booking.uid, booking.node_name, *found) if found is not None else None
-            owned.append((booking, why_not))
-        return owned
+        candidates = sorted(self._candidates(pod.pod, requirements), key=lambda each: each.uid)
+        return [(booking, self._why_not(booking, pod, requirements)) for booking in candidates]
 
     def _candidates(self, pod: Pod, requirements: ReservationRequirements) -> Iterator[Booking]:
         if requirements.ignored:
@@ -249,15 +244,14 @@ class ReservationCache(EventHandler):
                 return
         yield from (self._index[key] for key in pod_keys(pod) if key in self._index)
 
-    def _mismatch(
-        self, booking: Booking, pod: PodInfo, requirements: ReservationRequirements
-    ) -> tuple[Mismatch, str] | None:
+    def _why_not(self, booking: Booking, pod: PodInfo, requirements: ReservationRequirements) -> Unmatched | None:
         if requirements.ignored:
             return None
         node, name = self._node_of(booking), self._view.columns.resources.name
         held = {name(column): amount for column, amount in booking.allocatable.items()}
         requested = {name(column): amount for column, amount in pod.request.amounts.items()}
-        return mismatch(booking.reservation, pod.pod, requirements, node, (held, requested))
+        found = mismatch(booking.reservation, pod.pod, requirements, node, (held, requested))
+        return Unmatched(booking.uid, booking.node_name, *found) if found is not None else None
 
     def pending_booking(self, reservation: Reservation, pod: Pod) -> Booking:
         """The Reservation of a reserve pod as it would be on a node."""
