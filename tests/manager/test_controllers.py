@@ -51,7 +51,7 @@ def test_those_that_exist_are_those_that_can_be_named() -> None:
 
 def test_those_that_are_switched_on_are_made() -> None:
     made = make_controllers(context("*", "-nodemetric"), dict.fromkeys(CONTROLLERS, Recording))
-    assert list(made) == ["colocationprofile", "noderesource", "nodeslo", "quotaprofile"]
+    assert list(made) == ["colocationprofile", "noderesource", "nodeslo", "quotaprofile", "recommender"]
 
 
 def test_they_work_side_by_side_until_cancelled() -> None:
@@ -76,4 +76,5 @@ def test_one_whose_feature_gate_is_off_is_not_made() -> None:
         "nodemetric",
         "noderesource",
         "quotaprofile",
+        "recommender",
     ]

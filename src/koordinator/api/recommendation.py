@@ -22,6 +22,11 @@ CONFIG_UNSUPPORTED: Final = "ConfigUnsupported"
 POLICY: Final = "analysis.koordinator.sh/recommendation-policy"
 """The annotation by which the owner of a Recommendation tunes it: a RecommendationPolicy. Ours."""
 
+DETAILS: Final = "analysis.koordinator.sh/recommendation-details"
+"""The annotation with what the status has no field for: a map of containers to ContainerDetails. Ours."""
+CHECKPOINT: Final = "analysis.koordinator.sh/checkpoint"
+"""The label, "true", of the ConfigMaps in which the recommender stores what it has learned. Ours."""
+
 AUTO: Final = "Auto"
 OFF: Final = "Off"
 """The modes of a container: with a recommendation or without."""
@@ -48,6 +53,23 @@ class RecommendationPolicy(WireStruct):
     max_allowed: ResourceList = {}
     controlled_resources: list[str] | None = None
     containers: dict[str, ContainerPolicy] = {}
+
+
+class ContainerDetails(WireStruct):
+    """More about the recommendation for one container."""
+
+    lower_bound: ResourceList = {}
+    """With less than this, the container is likely to be short of the resource."""
+    upper_bound: ResourceList = {}
+    """More than this is likely to be wasted. A resource that is absent is unbounded as yet."""
+    uncapped_target: ResourceList = {}
+    """The target without the policy's minAllowed and maxAllowed."""
+    confidence: float = 0.0
+    """The length of the history in units of --recommender-confidence-interval."""
+    samples: int = 0
+    """The number of samples of CPU usage."""
+    first_sample: datetime | None = None
+    last_sample: datetime | None = None
 
 
 class CrossVersionObjectReference(WireStruct):

@@ -22,6 +22,7 @@ from koordinator.manager.options import (
     PodEnhancedValidatorOptions,
     QuotaUpdateOptions,
 )
+from koordinator.manager.recommender.flags import RecommenderFlags
 from koordinator.manager.webhook.pod.binding import BindingAdmissionSettings
 from koordinator.model.overcommit.policies import PLUGINS
 
@@ -231,6 +232,7 @@ class _Flags:
         self._serving(self.set.group("Serving and logging"))
         self.controllers = ControllerFlags(self.set.group("Controller"))
         self.webhooks = WebhookFlags(self.set.group("Webhook"))
+        self.recommender = RecommenderFlags(self.set.group("Recommender (feature Recommender)"))
         self.gates = self.set.group("Feature").feature_gates(self.features)
         self.unused = UnusedFlags(self.set, _UNUSED_FLAGS, KLOG_SWITCHES | {_NO_DEEP_COPY})
 
@@ -331,6 +333,7 @@ def parse_options(arguments: Sequence[str], variables: Mapping[str, str]) -> Opt
         quota_update=flags.webhooks.quota_update(given),
         binding_admission=flags.webhooks.binding_admission(given),
         colocation_profile=flags.controllers.colocation_profile(given),
+        recommender=flags.recommender.options(given),
         features=flags.features,
         verbosity=given[flags.verbosity],
         environment=environment,

@@ -12,6 +12,7 @@ from koordinator.manager.controllers import ControllerMaker
 from koordinator.manager.node_policy.controller import NodeMetricController, NodeSLOController
 from koordinator.manager.node_resource.controller import NodeResourceController
 from koordinator.manager.quota_profile.controller import QuotaProfileController
+from koordinator.manager.recommender.controller import RecommenderController
 
 BUILT: Final[Mapping[str, ControllerMaker]] = {
     ColocationProfileController.name: ColocationProfileController,
@@ -19,8 +20,12 @@ BUILT: Final[Mapping[str, ControllerMaker]] = {
     NodeResourceController.name: NodeResourceController,
     NodeSLOController.name: NodeSLOController,
     QuotaProfileController.name: QuotaProfileController,
+    RecommenderController.name: RecommenderController,
 }
 ALWAYS: Final[Mapping[str, ControllerMaker]] = {ProfileReview.name: ProfileReview}
 """Controllers that the original does not have and no flag names: the leader runs them where they have work to do."""
-GATES: Final[Mapping[str, str]] = {ColocationProfileController.name: features.COLOCATION_PROFILE_CONTROLLER}
+GATES: Final[Mapping[str, str]] = {
+    ColocationProfileController.name: features.COLOCATION_PROFILE_CONTROLLER,
+    RecommenderController.name: features.RECOMMENDER,
+}
 """The feature gates of controllers that have one."""

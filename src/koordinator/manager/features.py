@@ -33,6 +33,8 @@ ENABLE_QUOTA_ADMISSION: Final = "EnableQuotaAdmission"
 ENABLE_QUOTA_ADMISSION_ON_UPDATE: Final = "EnableQuotaAdmissionOnUpdate"
 REPLACE_RESOURCES_TRANSFORMER: Final = "ReplaceResourcesTransformer"
 ENABLE_SYNC_GPU_SHARED_RESOURCE: Final = "EnableSyncGPUSharedResource"
+RECOMMENDER: Final = "Recommender"
+"""Ours: the original defines Recommendations and has no controller for them."""
 
 _ON: Final = (
     WEBHOOK_FRAMEWORK,
@@ -40,6 +42,9 @@ _ON: Final = (
     POD_VALIDATING_WEBHOOK,
     ELASTIC_MUTATING_WEBHOOK,
     ELASTIC_VALIDATING_WEBHOOK,
+    # Off in the original. The pod webhook adds gpu.shared to every pod that requests GPUs, and such a pod only fits on a
+    # node that has the resource.
+    ENABLE_SYNC_GPU_SHARED_RESOURCE,
 )
 _OFF: Final = (
     NODE_MUTATING_WEBHOOK,
@@ -63,7 +68,7 @@ _OFF: Final = (
     ENABLE_QUOTA_ADMISSION,
     ENABLE_QUOTA_ADMISSION_ON_UPDATE,
     REPLACE_RESOURCES_TRANSFORMER,
-    ENABLE_SYNC_GPU_SHARED_RESOURCE,
+    RECOMMENDER,
 )
 
 WITHOUT_EFFECT: Final = {

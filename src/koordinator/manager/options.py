@@ -13,10 +13,11 @@ from koordinator.base.listen_address import ListenAddress
 from koordinator.base.name_list import is_enabled
 from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.features import make_features
+from koordinator.manager.recommender.options import RecommenderOptions
 from koordinator.manager.webhook.pod.binding import BindingAdmissionSettings
 from koordinator.model.overcommit.policies import PLUGINS
 
-CONTROLLERS: Final = ("colocationprofile", "nodemetric", "noderesource", "nodeslo", "quotaprofile")
+CONTROLLERS: Final = ("colocationprofile", "nodemetric", "noderesource", "nodeslo", "quotaprofile", "recommender")
 METRICS_ADDRESS: Final = ListenAddress("127.0.0.1", 8080)
 HEALTH_ADDRESS: Final = ListenAddress("127.0.0.1", 8000)
 PROFILE_ADDRESS: Final = ListenAddress("127.0.0.1", 8090)
@@ -76,6 +77,7 @@ class Options:
     quota_update: QuotaUpdateOptions = QuotaUpdateOptions()
     binding_admission: BindingAdmissionSettings = field(default_factory=BindingAdmissionSettings)
     colocation_profile: ColocationProfileOptions = ColocationProfileOptions()
+    recommender: RecommenderOptions = field(default_factory=RecommenderOptions)
     features: FeatureGates = field(default_factory=make_features)
     verbosity: int = 2
     environment: WebhookEnvironment = field(default_factory=WebhookEnvironment)

@@ -30,6 +30,9 @@ from koordinator.manager.features import WEBHOOK_FRAMEWORK
 from koordinator.manager.node_resource.controller import NodeResourceController
 from koordinator.manager.node_resource.explanations import PATH, explain_handler
 from koordinator.manager.options import Options
+from koordinator.manager.recommender.controller import RecommenderController
+from koordinator.manager.recommender.debug_page import PATH as RECOMMENDATION_PAGE
+from koordinator.manager.recommender.debug_page import recommendation_page
 from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.handler_table import HandlerContext, make_handlers
 from koordinator.manager.webhook.listers import watch_quotas
@@ -120,6 +123,9 @@ class Manager:
         controller = self._controllers.get(NodeResourceController.name)
         if isinstance(controller, NodeResourceController):
             server.add_route(PATH, explain_handler(controller.explain))
+        recommender = self._controllers.get(RecommenderController.name)
+        if isinstance(recommender, RecommenderController):
+            server.add_route(RECOMMENDATION_PAGE, recommendation_page(recommender.find))
 
     def _make_webhooks(self, options: Options, given: Dependencies) -> Webhooks | None:
         if not options.features.enabled(WEBHOOK_FRAMEWORK):

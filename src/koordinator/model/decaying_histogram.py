@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -69,6 +70,15 @@ class Checkpoint:
     total: float
 
 
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Of the weighted samples, in the unit of the histogram."""
+
+    mean: float
+    standard_deviation: float
+    maximum: float
+
+
 class DecayingHistogram:
     """Weights by bucket. ``half_life`` is a positive duration."""
 
@@ -126,6 +136,18 @@ class DecayingHistogram:
                 break
             bucket += 1
         return self._buckets.start(min(bucket + 1, self._buckets.count - 1))
+
+    def summary(self) -> Summary:
+        """All 0 if nothing was added. Each bucket counts as its middle."""
+        if self.is_empty:
+            return Summary(0.0, 0.0, 0.0)
+        occupied = range(self._lowest, self._highest + 1)
+        middles = [(self._buckets.start(each) + self._buckets.start(each + 1)) / 2 for each in occupied]
+        weights = [self._weights[each] for each in occupied]
+        total = sum(weights)
+        mean = sum(map(operator.mul, middles, weights)) / total
+        variance = sum(weight * (middle - mean) ** 2 for middle, weight in zip(middles, weights, strict=True)) / total
+        return Summary(mean, math.sqrt(variance), self.percentile(1.0))
 
     def checkpoint(self) -> Checkpoint:
         """Weights are rounded to a ten-thousandth of the heaviest; those that become 0 are left out."""

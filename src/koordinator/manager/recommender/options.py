@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +43,52 @@ class EstimateOptions:
     margin_fraction: float = 0.15
     confidence_interval: timedelta = timedelta(hours=24)
     """With this much history the confidence is 1."""
+
+
+AUTO: Final = "auto"
+METRICS_API: Final = "metrics-api"
+NODE_METRIC: Final = "nodemetric"
+SOURCES: Final = (AUTO, METRICS_API, NODE_METRIC)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryOptions:
+    """Where the usage from before a Recommendation was created is read."""
+
+    prometheus_address: str = ""
+    """The URL of a Prometheus server; empty: history begins with the Recommendation."""
+    length: timedelta = timedelta(days=8)
+    step: timedelta = timedelta(hours=1)
+    cpu_query: str = (
+        'rate(container_cpu_usage_seconds_total{namespace="$namespace",pod=~"$pods",container!="",container!="POD"}'
+        "[$step])"
+    )
+    memory_query: str = (
+        "max_over_time(container_memory_working_set_bytes"
+        '{namespace="$namespace",pod=~"$pods",container!="",container!="POD"}[$step])'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecommenderOptions:
+    """All options of the recommender."""
+
+    interval: timedelta = timedelta(minutes=1)
+    """How often samples are collected and recommendations are computed."""
+    source: str = AUTO
+    """One of SOURCES; AUTO is the first of the others that has samples."""
+    model: ModelOptions = ModelOptions()
+    estimate: EstimateOptions = EstimateOptions()
+    memory_interval_count: int = 8
+    """A container without samples for so many memory intervals is forgotten."""
+    checkpoint_interval: timedelta = timedelta(minutes=10)
+    """How often the model of each Recommendation is stored."""
+    min_checkpoints: int = 10
+    """So many models are stored in one pass even if that takes longer than ``checkpoints_timeout``."""
+    checkpoints_timeout: timedelta = timedelta(minutes=1)
+    history: HistoryOptions = HistoryOptions()
+
+    @property
+    def forgotten_after(self) -> timedelta:
+        """A container without samples for so long is forgotten."""
+        return self.memory_interval_count * self.model.memory_interval

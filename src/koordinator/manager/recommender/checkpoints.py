@@ -1,0 +1,227 @@
+"""What the recommender has learned outlives it: a ConfigMap for each Recommendation, with one key for each container.
+
+    {"version": "v1", "cpu": {…}, "memory": {…}, "firstSampleStart": …, "lastSampleStart": …, "totalSamplesCount": 1440,
+     "targetHash": "…", "lastUpdateTime": …}
+
+The ConfigMap belongs to the Recommendation, so that it is deleted with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from koordinator.api.codec import DecodeError, decode, encode
+from koordinator.api.core import ConfigMap
+from koordinator.api.kinds import CONFIG_MAPS, RECOMMENDATIONS
+from koordinator.api.meta import WireStruct
+from koordinator.api.recommendation import CHECKPOINT, Recommendation
+from koordinator.base.clock import Clock
+from koordinator.base.metrics import Metrics
+from koordinator.kube.errors import ApiStatusError, KubeError
+from koordinator.kube.interface import Client, PatchType
+from koordinator.manager.recommender.container_model import ContainerModel, History
+from koordinator.manager.recommender.options import RecommenderOptions
+from koordinator.manager.recommender.tracked import Tracked
+from koordinator.model.decaying_histogram import CheckpointError
+from koordinator.model.stored_histogram import StoredHistogram
+
+logger = logging.getLogger(__name__)
+
+_VERSION: Final = "v1"
+"""Of the histograms' buckets: other buckets require another version."""
+_PREFIX: Final = "koord-recommendation-"
+_LONGEST_NAME: Final = 253
+_HASH_DIGITS: Final = 16
+_FIELD_MANAGER: Final = "koord-recommender"
+_PAGE: Final = 200
+
+
+class _StoredModel(WireStruct):
+    version: str = ""
+    cpu: StoredHistogram | None = None
+    memory: StoredHistogram | None = None
+    first_sample_start: datetime | None = None
+    last_sample_start: datetime | None = None
+    total_samples_count: int = 0
+    target_hash: str = ""
+    last_update_time: datetime | None = None
+
+
+class Checkpoints:
+    """Reads all checkpoints when this replica begins to lead, and writes those that are due."""
+
+    def __init__(self, client: Client, options: RecommenderOptions, namespace: str, clock: Clock, metrics: Metrics):
+        self._client = client
+        self._options = options
+        self._namespace = namespace
+        self._clock = clock
+        self._stored: dict[tuple[str, str], ConfigMap] | None = None
+        """(namespace, name) -> the checkpoint that was read and is not restored yet; None before they were read."""
+        self._are_permitted = True
+        self._writes = metrics.counter(
+            "koord_manager_recommender_checkpoint_writes_total",
+            "Checkpoints of Recommendations that were written, by result",
+            ("result",),
+        )
+
+    def begin(self) -> None:
+        """This replica leads from now on: another one may have written checkpoints since it last did."""
+        self._stored, self._are_permitted = None, True
+
+    async def load(self) -> None:
+        """Read all checkpoints, unless that has been done. Raises KubeError: learning anew would overwrite them.
+
+        Without the permission to list ConfigMaps, nothing is read and nothing is written.
+        """
+        if self._stored is not None or not self._are_permitted:
+            return
+        found: dict[tuple[str, str], ConfigMap] = {}
+        token = ""
+        while True:
+            try:
+                page = await self._client.list(
+                    CONFIG_MAPS,
+                    self._namespace,
+                    label_selector=f"{CHECKPOINT}=true",
+                    limit=_PAGE,
+                    continue_token=token,
+                )
+            except ApiStatusError as error:
+                if not error.is_forbidden:
+                    raise
+                self._are_permitted = False
+                logger.warning("recommender: no checkpoints are kept, a restart begins anew: %s", error)
+                return
+            found |= {(each.metadata.namespace, each.metadata.name): each for each in page.items}
+            token = page.continue_token
+            if not token:
+                break
+        self._stored = found
+        logger.info("recommender: %d checkpoints read", len(found))
+
+    def restore(self, tracked: Tracked) -> bool:
+        """Fill the models of a Recommendation from its checkpoint. Returns whether it had one for this target."""
+        metadata = tracked.recommendation.metadata
+        if self._stored is None:
+            return False
+        stored = self._stored.pop((metadata.namespace, checkpoint_name(metadata.name)), None)
+        if stored is None or all(owner.uid != metadata.uid for owner in stored.metadata.owner_references):
+            return False
+        for container, text in stored.data.items():
+            try:
+                model = _restored(text, tracked.target_hash, self._options)
+            except (DecodeError, ValueError, CheckpointError) as error:
+                logger.warning(
+                    "recommender: ConfigMap %s, key %s cannot be used, the container is learned anew: %s",
+                    *(stored.metadata.key, container, error),
+                )
+                continue
+            tracked.models[container] = model
+            if tracked.stored_at is None:
+                tracked.stored_at = self._clock.now()
+        return bool(tracked.models)
+
+    async def write(self, tracked: Sequence[Tracked]) -> None:
+        """Write the checkpoints that are due, those that were written longest ago first, until the time is over."""
+        if self._stored is None:
+            return
+        now, started = self._clock.now(), self._clock.monotonic()
+        due = [each for each in tracked if self._is_due(each, now)]
+        due.sort(key=lambda each: (each.stored_at is not None, each.stored_at or now))
+        for number, each in enumerate(due):
+            elapsed = self._clock.monotonic() - started
+            if number >= self._options.min_checkpoints and elapsed > self._options.checkpoints_timeout.total_seconds():
+                logger.info("recommender: %d checkpoints wait for the next pass", len(due) - number)
+                break
+            await self._write(each, now)
+
+    def _is_due(self, tracked: Tracked, now: datetime) -> bool:
+        last = tracked.last_sample
+        if last is None or tracked.is_fetching_history:
+            return False
+        return tracked.stored_at is None or now - tracked.stored_at >= self._options.checkpoint_interval
+
+    async def _write(self, tracked: Tracked, now: datetime) -> None:
+        metadata = tracked.recommendation.metadata
+        body = checkpoint(tracked, now)
+        name = checkpoint_name(metadata.name)
+        try:
+            await self._client.patch(
+                CONFIG_MAPS, name, body, PatchType.APPLY, metadata.namespace, field_manager=_FIELD_MANAGER, force=True
+            )
+        except KubeError as error:
+            self._writes.labels("failure").inc()
+            logger.warning("recommender: the checkpoint of %s was not written: %s", metadata.key, error)
+            return
+        tracked.stored_at = now
+        self._writes.labels("success").inc()
+
+
+def checkpoint_name(name: str) -> str:
+    """The name of the ConfigMap. A long name is cut, and ends in a hash of the whole."""
+    whole = f"{_PREFIX}{name}"
+    if len(whole) <= _LONGEST_NAME:
+        return whole
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_DIGITS]
+    return f"{whole[: _LONGEST_NAME - len(digest) - 1].rstrip('.-')}-{digest}"
+
+
+def checkpoint(tracked: Tracked, now: datetime) -> Mapping[str, Any]:
+    """The ConfigMap, for server-side apply."""
+    owner: Recommendation = tracked.recommendation
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": checkpoint_name(owner.metadata.name),
+            "namespace": owner.metadata.namespace,
+            "labels": {CHECKPOINT: "true"},
+            "ownerReferences": [
+                {
+                    "apiVersion": RECOMMENDATIONS.api_version,
+                    "kind": RECOMMENDATIONS.name,
+                    "name": owner.metadata.name,
+                    "uid": owner.metadata.uid,
+                }
+            ],
+        },
+        "data": {
+            name: encode(_stored(model, tracked.target_hash, now)).decode()
+            for name, model in sorted(tracked.models.items())
+            if not model.is_empty
+        },
+    }
+
+
+def _stored(model: ContainerModel, target_hash: str, now: datetime) -> _StoredModel:
+    return _StoredModel(
+        version=_VERSION,
+        cpu=StoredHistogram.of(model.cpu.checkpoint()),
+        memory=StoredHistogram.of(model.memory_without_open_intervals().checkpoint()),
+        first_sample_start=model.history.first,
+        last_sample_start=model.history.last,
+        total_samples_count=model.history.count,
+        target_hash=target_hash,
+        last_update_time=now,
+    )
+
+
+def _restored(text: str, target_hash: str, options: RecommenderOptions) -> ContainerModel:
+    """Raises DecodeError, ValueError or CheckpointError."""
+    stored = decode(text, _StoredModel)
+    if stored.version != _VERSION:
+        raise ValueError(f"version {stored.version!r}: {_VERSION} is expected")
+    if stored.target_hash != target_hash:
+        raise ValueError("it is of another target")
+    if stored.cpu is None or stored.memory is None:
+        raise ValueError("cpu and memory are required")
+    model = ContainerModel(options.model)
+    model.cpu.restore(stored.cpu.checkpoint())
+    model.memory.restore(stored.memory.checkpoint())
+    model.history = History(stored.first_sample_start, stored.last_sample_start, stored.total_samples_count)
+    model.last_sample = stored.last_sample_start or stored.last_update_time
+    return model

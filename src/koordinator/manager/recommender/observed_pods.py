@@ -1,0 +1,138 @@
+"""What the recommender reads of pods: the requests of their containers, and which containers were killed for memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from koordinator.api.kinds import PODS, Kind
+from koordinator.api.meta import Object, WireStruct
+from koordinator.api.pod import FINISHED_PHASES, ResourceList
+from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
+from koordinator.kube.informer import Informer
+from koordinator.kube.informer_set import InformerSet
+
+_OOM_KILLED: Final = "OOMKilled"
+_ALWAYS: Final = "Always"
+_MILLI: Final = 1000
+_NANO: Final = 10**9
+_BY_NAMESPACE: Final = "namespace"
+
+
+class _Resources(WireStruct):
+    requests: ResourceList = {}
+
+
+class ObservedContainer(WireStruct):
+    name: str = ""
+    resources: _Resources = _Resources()
+    restart_policy: str | None = None
+
+    @property
+    def cpu_request(self) -> float:
+        """In cores, of the pod's own tier: batch and mid CPU are counted in thousandths. 0 without a request."""
+        requests = self.resources.requests
+        if CPU in requests:
+            return requests[CPU].nanos / _NANO
+        milli = requests.get(BATCH_CPU) or requests.get(MID_CPU)
+        return milli.nanos / _NANO / _MILLI if milli else 0.0
+
+    @property
+    def memory_request(self) -> float:
+        """In bytes; 0 without a request."""
+        requests = self.resources.requests
+        amount = requests.get(MEMORY) or requests.get(BATCH_MEMORY) or requests.get(MID_MEMORY)
+        return amount.nanos / _NANO if amount else 0.0
+
+
+class _Terminated(WireStruct):
+    reason: str = ""
+    finished_at: datetime | None = None
+
+
+class _State(WireStruct):
+    terminated: _Terminated | None = None
+
+
+class _ContainerStatus(WireStruct):
+    name: str = ""
+    state: _State = _State()
+    last_state: _State = _State()
+
+
+class _Spec(WireStruct):
+    containers: Sequence[ObservedContainer] = ()
+    init_containers: Sequence[ObservedContainer] = ()
+
+
+class _Status(WireStruct):
+    phase: str = ""
+    container_statuses: Sequence[_ContainerStatus] = ()
+    init_container_statuses: Sequence[_ContainerStatus] = ()
+
+
+class ObservedPod(Object):
+    """The tenth of a pod that the recommender reads."""
+
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+    @property
+    def containers(self) -> Sequence[ObservedContainer]:
+        """Those that run as long as the pod does: the containers, and the init containers that are sidecars."""
+        sidecars = [each for each in self.spec.init_containers if each.restart_policy == _ALWAYS]
+        return (*self.spec.containers, *sidecars)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status.phase in FINISHED_PHASES
+
+
+OBSERVED_PODS: Final = Kind(PODS.group, PODS.version, PODS.plural, PODS.name, ObservedPod)
+
+
+class Kill(NamedTuple):
+    """The kernel killed a container for memory at a time; None if the kubelet reported none."""
+
+    container: str
+    at: datetime | None
+
+
+def new_kills(old: ObservedPod, new: ObservedPod) -> set[Kill]:
+    """The kills that ``new`` reports and ``old`` does not."""
+    return set(_kills(new)) - set(_kills(old))
+
+
+def _kills(pod: ObservedPod) -> Iterator[Kill]:
+    """A kill is first in the container's state and then, once the container is restarted, in its last state."""
+    for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
+        for state in (status.state, status.last_state):
+            if state.terminated is not None and state.terminated.reason == _OOM_KILLED:
+                yield Kill(status.name, state.terminated.finished_at)
+
+
+def observed_pods(informers: InformerSet, namespace: str) -> Informer[ObservedPod]:
+    """The informer of all pods that have a node; empty ``namespace``: those of all namespaces."""
+    return informers.informer(
+        OBSERVED_PODS,
+        namespace=namespace,
+        field_selector="spec.nodeName!=",
+        indexes={_BY_NAMESPACE: _namespace},
+        transform=_without_annotations,
+    )
+
+
+def pods_in(informer: Informer[ObservedPod], namespace: str) -> Sequence[ObservedPod]:
+    return informer.by_index(_BY_NAMESPACE, namespace)
+
+
+def _without_annotations(pod: ObservedPod) -> ObservedPod:
+    """Annotations often are the largest part of a pod, and nothing here reads them."""
+    return replace(pod, metadata=replace(pod.metadata, annotations={}))
+
+
+def _namespace(pod: ObservedPod) -> tuple[str, ...]:
+    return (pod.metadata.namespace,)
