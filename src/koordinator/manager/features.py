@@ -42,8 +42,8 @@ _ON: Final = (
     POD_VALIDATING_WEBHOOK,
     ELASTIC_MUTATING_WEBHOOK,
     ELASTIC_VALIDATING_WEBHOOK,
-    # Off in the original. The pod webhook adds gpu.shared to every pod that requests GPUs, and such a pod only fits on a
-    # node that has the resource.
+    # Off in the original. The pod webhook adds gpu.shared to every pod that requests GPUs, and such a pod fits on no
+    # node without the resource.
     ENABLE_SYNC_GPU_SHARED_RESOURCE,
 )
 _OFF: Final = (

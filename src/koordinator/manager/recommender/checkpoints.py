@@ -36,7 +36,6 @@ _VERSION: Final = "v1"
 _PREFIX: Final = "koord-recommendation-"
 _LONGEST_NAME: Final = 253
 _HASH_DIGITS: Final = 16
-_FIELD_MANAGER: Final = "koord-recommender"
 _PAGE: Final = 200
 
 
@@ -109,7 +108,10 @@ class Checkpoints:
         if self._stored is None:
             return False
         stored = self._stored.pop((metadata.namespace, checkpoint_name(metadata.name)), None)
-        if stored is None or all(owner.uid != metadata.uid for owner in stored.metadata.owner_references):
+        if stored is None:
+            return False
+        tracked.stored = frozenset(stored.data)
+        if all(owner.uid != metadata.uid for owner in stored.metadata.owner_references):
             return False
         for container, text in stored.data.items():
             try:
@@ -148,17 +150,25 @@ class Checkpoints:
     async def _write(self, tracked: Tracked, now: datetime) -> None:
         metadata = tracked.recommendation.metadata
         body = checkpoint(tracked, now)
-        name = checkpoint_name(metadata.name)
         try:
-            await self._client.patch(
-                CONFIG_MAPS, name, body, PatchType.APPLY, metadata.namespace, field_manager=_FIELD_MANAGER, force=True
-            )
+            await self._put(metadata.namespace, body, tracked.stored)
         except KubeError as error:
             self._writes.labels("failure").inc()
             logger.warning("recommender: the checkpoint of %s was not written: %s", metadata.key, error)
             return
-        tracked.stored_at = now
+        tracked.stored_at, tracked.stored = now, frozenset(body["data"])
         self._writes.labels("success").inc()
+
+    async def _put(self, namespace: str, body: Mapping[str, Any], stored: frozenset[str]) -> None:
+        """Write the ConfigMap over what is there, or create it. Keys that are only in ``stored`` are deleted."""
+        name, data = body["metadata"]["name"], body["data"]
+        patch = {**body, "data": {**dict.fromkeys(stored - data.keys()), **data}}
+        try:
+            await self._client.patch(CONFIG_MAPS, name, patch, PatchType.MERGE, namespace)
+        except ApiStatusError as error:
+            if not error.is_not_found:
+                raise
+            await self._client.create(CONFIG_MAPS, body, namespace)
 
 
 def checkpoint_name(name: str) -> str:
@@ -171,7 +181,7 @@ def checkpoint_name(name: str) -> str:
 
 
 def checkpoint(tracked: Tracked, now: datetime) -> Mapping[str, Any]:
-    """The ConfigMap, for server-side apply."""
+    """The ConfigMap."""
     owner: Recommendation = tracked.recommendation
     return {
         "apiVersion": "v1",

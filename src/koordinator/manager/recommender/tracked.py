@@ -47,6 +47,8 @@ class Tracked:
     is_fetching_history: bool = False
     stored_at: datetime | None = None
     """When the checkpoint was last written; None if it has not been."""
+    stored: frozenset[str] = frozenset()
+    """The keys of the checkpoint's ConfigMap."""
 
     @property
     def key(self) -> str:

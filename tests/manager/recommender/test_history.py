@@ -1,0 +1,143 @@
+"""History from a Prometheus server, which answers as the real one does; tests/real asks a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from koordinator.base.clock import ManualClock
+from koordinator.manager.recommender.history import HistoryLoader, pods_pattern
+from koordinator.manager.recommender.options import HistoryOptions, RecommenderOptions
+from koordinator.manager.recommender.tracked import Tracked, hash_of_target
+from tests.manager.recommender.pods import container, pod, recommendation, tracked
+
+
+def series(pod_name: str, container_name: str, *values: float) -> dict[str, Any]:
+    labels = {"pod": pod_name, "container": container_name, "namespace": "default"}
+    return {"metric": labels, "values": [[1767225600 + 3600 * at, str(each)] for at, each in enumerate(values)]}
+
+
+def matrix(*found: dict[str, Any]) -> dict[str, Any]:
+    return {"status": "success", "data": {"resultType": "matrix", "result": list(found)}}
+
+
+class Prometheus:
+    """Answers each query with the next of these; ``queries`` are those that came."""
+
+    def __init__(self, *responses: Any) -> None:
+        self._responses = list(responses)
+        self.queries: list[dict[str, str]] = []
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.queries.append({key: str(value) for key, value in (await request.post()).items()})
+        response = self._responses.pop(0)
+        if isinstance(response, bytes):
+            return web.Response(body=response, status=500)
+        return web.Response(text=json.dumps(response), content_type="application/json")
+
+
+@asynccontextmanager
+async def loader(prometheus: Prometheus, clock: ManualClock) -> AsyncIterator[tuple[HistoryLoader, asyncio.Event]]:
+    application = web.Application()
+    application.router.add_post("/api/v1/query_range", prometheus.handle)
+    server = TestServer(application)
+    await server.start_server()
+    finished = asyncio.Event()
+    history = HistoryOptions(prometheus_address=str(server.make_url("/")), step=timedelta(hours=1))
+    made = HistoryLoader(RecommenderOptions(history=history), clock, finished.set)
+    made.begin()
+    running = asyncio.create_task(made.run())
+    try:
+        yield made, finished
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        await server.close()
+
+
+def load(*responses: Any, of: Tracked | None = None) -> tuple[Tracked, Prometheus]:
+    """The history of a Recommendation, loaded."""
+    made, prometheus = of or tracked(pod("web-0", container("main", cpu="2"))), Prometheus(*responses)
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with loader(prometheus, clock) as (history, finished):
+            history.want(made)
+            assert made.is_fetching_history
+            history.request(made)
+            async with asyncio.timeout(20):
+                while not finished.is_set():
+                    await clock.advance(60)
+                    await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    assert not made.is_fetching_history
+    return made, prometheus
+
+
+def test_history_fills_the_models() -> None:
+    made, _ = load(matrix(series("web-0", "main", *[1.0] * 24)), matrix(series("web-0", "main", *[2.0**30] * 24)))
+    model = made.models["main"]
+    assert model.cpu.percentile(0.9) == pytest.approx(1.02, rel=0.05)
+    assert model.memory.percentile(0.9) == pytest.approx(2**30, rel=0.05)
+
+
+def test_a_sample_stands_for_all_minutes_of_its_step() -> None:
+    made, _ = load(matrix(series("web-0", "main", *[1.0] * 24)), matrix())
+    assert made.models["main"].history.count == 24 * 60
+
+
+def test_the_replicas_of_history_are_not_kept() -> None:
+    made, _ = load(matrix(series("web-0", "main", 1.0)), matrix(series("web-0", "main", 1.0)))
+    assert made.models["main"].replicas == {}
+
+
+def test_the_query_is_about_the_pods_of_the_workload() -> None:
+    found = recommendation(type="workload", workload={"kind": "Deployment", "name": "web"})
+    _, prometheus = load(matrix(), matrix(), of=Tracked(found, hash_of_target(found)))
+    cpu, memory = (each["query"] for each in prometheus.queries)
+    assert cpu.startswith('rate(container_cpu_usage_seconds_total{namespace="default",pod=~"web-[a-z0-9]+-[a-z0-9]+"')
+    assert cpu.endswith("[3600s])")
+    assert memory.startswith("max_over_time(container_memory_working_set_bytes{")
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern"), [("StatefulSet", "web-[0-9]+"), ("CronJob", "web-[0-9]+-[a-z0-9]+"), ("CloneSet", "a|b\\\\.c")]
+)
+def test_the_names_of_pods(kind: str, pattern: str) -> None:
+    found = recommendation(type="workload", workload={"kind": kind, "name": "web", "apiVersion": "x/v1"})
+    made = Tracked(found, hash_of_target(found), pods=(pod("b.c"), pod("a")))
+    assert pods_pattern(made) == pattern
+
+
+def test_values_that_are_no_numbers_are_left_out() -> None:
+    made, _ = load(matrix(series("web-0", "main", float("nan"), 1.0)), matrix())
+    assert made.models["main"].history.count == 60
+
+
+@pytest.mark.parametrize("broken", [b"<html>", {"status": "error", "errorType": "bad_data", "error": "parse"}, {}, []])
+def test_a_failure_is_tried_again(broken: Any, caplog: pytest.LogCaptureFixture) -> None:
+    made, _ = load(broken, matrix(series("web-0", "main", 1.0)), matrix())
+    assert made.models["main"].history.count == 60
+    assert "the history of default/web, attempt 1 of 3: http://" in caplog.text
+
+
+def test_it_is_given_up_after_three_attempts() -> None:
+    made, prometheus = load(b"", b"", b"")
+    assert len(prometheus.queries) == 3
+    assert made.models == {}
+
+
+def test_without_an_address_nothing_is_fetched() -> None:
+    made = tracked(pod())
+    HistoryLoader(RecommenderOptions(), ManualClock(), lambda: None).want(made)
+    assert not made.is_fetching_history
