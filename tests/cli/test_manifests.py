@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from koordinator.api.manifests.installation import PARTS, Installation, manifest_files
+from koordinator.api.manifests.installation import OPTIONAL_PARTS, PARTS, Installation, manifest_files
 from koordinator.cli.main import main
 from tests.cli.manifests_help import examples
 from tests.yaml_documents import yaml_documents
@@ -71,8 +71,8 @@ def test_options_reach_the_manifests(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("argument", "sentence"),
     [
-        ("--only=crds", f"argument --only: 'crds': a list of {', '.join(PARTS)} is allowed"),
-        ("--without=,", f"argument --without: ',': a list of {', '.join(PARTS)} is allowed"),
+        ("--only=crds", f"argument --only: 'crds': a list of {', '.join((*PARTS, *OPTIONAL_PARTS))} is allowed"),
+        ("--without=,", f"argument --without: ',': a list of {', '.join((*PARTS, *OPTIONAL_PARTS))} is allowed"),
         ("--namespace=Co_Location", "argument --namespace: 'Co_Location': a lowercase RFC 1123 label must consist of"),
         ("--image=a b", "argument --image: 'a b': [REGISTRY/]NAME[:TAG][@DIGEST] is allowed"),
         ("--replicas=0", "argument --replicas: '0': a number from 1 to 100 is allowed"),
@@ -88,10 +88,12 @@ def test_what_cannot_be_used_is_refused_with_what_is_allowed(
 def test_a_folder_is_what_the_repository_has(tmp_path: Path) -> None:
     folder = tmp_path / "deploy"
     assert main(["manifests", str(folder)]) == 0
-    written = {path.relative_to(folder): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    written = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
     # The units of config/systemd are for nodes, not for the API server.
-    manifests = {path: path.read_text() for path in CONFIG.rglob("*.yaml")}
-    assert written == {path.relative_to(CONFIG): text for path, text in manifests.items()}
+    manifests = {str(path.relative_to(CONFIG)): path.read_text() for path in CONFIG.rglob("*.yaml")}
+    for name, text in manifest_files(Installation(), OPTIONAL_PARTS).items():
+        assert manifests.pop(name) == text
+    assert written == manifests
 
 
 def test_writing_the_same_again_is_no_mistake(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,11 @@ Right = tuple[str, str, str]
 class Audited:
     """One program's rights, as its file in config/rbac has them, and what it has done with them."""
 
-    def __init__(self, plane: ControlPlane, log: Path, program: str) -> None:
+    def __init__(self, plane: ControlPlane, log: Path, files: Sequence[str]) -> None:
         self.plane = plane
         self._log = log
-        self._documents = list(yaml.safe_load_all((_ROLES / f"{program}.yaml").read_text()))
+        texts = [(_ROLES / f"{file}.yaml").read_text() for file in files]
+        self._documents = [document for text in texts for document in yaml.safe_load_all(text)]
 
     @property
     def kubeconfig(self) -> Path:
@@ -52,11 +53,11 @@ class Audited:
         for document in (*self._documents, *more):
             self.create(_PATHS[document["kind"]], document)
 
-    def granted(self, but_for: str = "") -> set[Right]:
-        """All rights, without those of the ClusterRole that is named."""
+    def granted(self, but_for: Collection[str] = ()) -> set[Right]:
+        """All rights, without those of the ClusterRoles that are named."""
         rights = set()
         for document in self._documents:
-            if but_for and document["metadata"]["name"] == but_for:
+            if document["metadata"]["name"] in but_for:
                 continue
             for rule in document.get("rules", ()):
                 for group in rule["apiGroups"]:
@@ -72,7 +73,7 @@ class Audited:
                 rights.add((entry["verb"], about.get("apiGroup", ""), about["resource"] + subresource))
         return rights
 
-    def idle(self, but_for: str = "") -> set[Right]:
+    def idle(self, but_for: Collection[str] = ()) -> set[Right]:
         """What nobody has made use of yet. A watch is in the books once it has ended: with the process."""
         return {right for right in self.granted(but_for) - self.used() if right[0] != "watch"}
 
@@ -88,8 +89,9 @@ class Audited:
 
 
 @contextmanager
-def audited(programs: Path, folder: Path, program: str) -> Iterator[Audited]:
-    """A control plane in RBAC mode that keeps books of the service account named like ``program``."""
+def audited(programs: Path, folder: Path, program: str, *more: str) -> Iterator[Audited]:
+    """A control plane in RBAC mode that keeps books of the service account named like ``program``. Its rights are in
+    the file of that name, and in ``more`` files."""
     user = f"system:serviceaccount:{NAMESPACE}:{program}"
     policy, log = folder / "policy.yaml", folder / "audit.log"
     rules = [{"level": "Metadata", "users": [user]}]
@@ -105,6 +107,6 @@ def audited(programs: Path, folder: Path, program: str) -> Iterator[Audited]:
     )
     plane.start()
     try:
-        yield Audited(plane, log, program)
+        yield Audited(plane, log, (program, *more))
     finally:
         plane.stop()

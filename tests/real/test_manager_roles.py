@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,14 +43,28 @@ MANAGED_PROFILE = {
         "patch": {"spec": {"activeDeadlineSeconds": 3600}},
     },
 }
-GATES = "koord-manager-feature-gates"
-"""The ClusterRole of feature gates that are off by default."""
+RECOMMENDER = "koord-manager-recommender"
+ANY_SCALE: set[Right] = {("get", "*", "*/scale")}
+GATES = ("koord-manager-feature-gates", RECOMMENDER)
+"""The ClusterRoles of feature gates that are off by default."""
+ANALYSIS = "/apis/analysis.koordinator.sh/v1alpha1/namespaces/default/recommendations"
+TARGETS = {
+    "Deployment": "",
+    "StatefulSet": "",
+    "DaemonSet": "",
+    "ReplicaSet": "",
+    "Job": "",
+    "CronJob": "",
+    "ReplicationController": "",
+    "PodGroup": "scheduling.sigs.k8s.io/v1alpha1",
+}
+"""Kind of a workload -> its API version, where it has to be given."""
 BATCH_CPU = "kubernetes.io/batch-cpu"
 
 
 @pytest.fixture
 def books(real_programs: RealPrograms, tmp_path: Path) -> Iterator[Audited]:
-    with audited(real_programs.kubernetes, tmp_path, "koord-manager") as made:
+    with audited(real_programs.kubernetes, tmp_path, "koord-manager", RECOMMENDER) as made:
         yield made
 
 
@@ -134,7 +149,12 @@ def test_every_feature_gate_finds_its_rights_and_none_of_them_is_idle(books: Aud
     # Before the webhooks are installed, which nobody answers yet.
     books.create(PODS, {**WAITING, "metadata": {"name": "waiting", "labels": {"app": "web"}}})
     books.install(*webhook_configurations())
-    arguments = ["--feature-gates=AllAlpha=true,AllBeta=true", "--quota-update-conflict-fresh-get=true"]
+    arguments = [
+        "--feature-gates=AllAlpha=true,AllBeta=true",
+        "--quota-update-conflict-fresh-get=true",
+        "--recommender-interval=2s",
+        "--recommender-checkpoint-interval=2s",
+    ]
     with manager(
         OURS, books.kubeconfig, tmp_path / "manager", arguments=arguments, environment={"WEBHOOK_CERT_WRITER": "secret"}
     ) as running:
@@ -143,11 +163,42 @@ def test_every_feature_gate_finds_its_rights_and_none_of_them_is_idle(books: Aud
         books.create(
             QUOTAS, {"metadata": {"name": "counted"}, "spec": {"max": {"cpu": "1000"}, "min": {}}, **QUOTA_KIND}
         )
+        recommend(books, running)
         running.wait(lambda: count_against_a_quota_that_changes(books), "a conflict about a quota")
-        running.wait(lambda: not books.idle() & of_gates(books), "use of the rights of feature gates")
+        running.wait(lambda: not books.idle() & of_gates(books) - ANY_SCALE, "use of the rights of feature gates")
         assert running.stop() == 0
     assert books.refused() == []
-    assert of_gates(books) <= books.used()
+    assert of_gates(books) - ANY_SCALE <= books.used()
+    assert ("get", "scheduling.sigs.k8s.io", "podgroups/scale") in books.used()
+
+
+def recommend(books: Audited, running: ManagerProcess) -> None:
+    """Recommendations for workloads of every kind, and one with a pod whose usage is reported."""
+    for kind, version in TARGETS.items():
+        workload = {"kind": kind, "name": "web"} | ({"apiVersion": version} if version else {})
+        books.create(ANALYSIS, recommendation(kind.lower(), {"type": "workload", "workload": workload}))
+    selector = {"matchLabels": {"app": "measured"}}
+    books.create(ANALYSIS, recommendation("measured", {"type": "podSelector", "podSelector": selector}))
+    books.create(f"{CORE}/nodes", {"metadata": {"name": "n1"}})
+    metadata = {"name": "measured", "labels": {"app": "measured"}}
+    books.create(PODS, {"metadata": metadata, "spec": {**WAITING["spec"], "nodeName": "n1"}})
+    request = books.plane.request
+    running.wait(lambda: request("GET", f"{SLO}/nodemetrics/n1")[0] == 200, "NodeMetric")
+    running.wait(lambda: usage_is_reported(books), "the recommendation")
+
+
+def recommendation(name: str, target: dict[str, Any]) -> dict[str, Any]:
+    head = {"apiVersion": "analysis.koordinator.sh/v1alpha1", "kind": "Recommendation"}
+    return {**head, "metadata": {"name": name}, "spec": {"target": target}}
+
+
+def usage_is_reported(books: Audited) -> bool:
+    """Report the pod's usage once more. Whether it has become a recommendation."""
+    usage = {"name": "measured", "namespace": "default", "podUsage": {"resources": {"cpu": "1", "memory": "1Gi"}}}
+    status = {"updateTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "podsMetric": [usage]}
+    assert books.plane.request("PATCH", f"{SLO}/nodemetrics/n1/status", {"status": status})[0] == 200
+    code, found = books.plane.request("GET", f"{ANALYSIS}/measured")
+    return code == 200 and "podStatus" in found.get("status", {})
 
 
 def of_gates(books: Audited) -> set[Right]:

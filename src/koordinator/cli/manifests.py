@@ -12,6 +12,7 @@ from typing import Final
 from koordinator.api.installation import NAMESPACE
 from koordinator.api.manifests.installation import (
     KUSTOMIZATION,
+    OPTIONAL_PARTS,
     PARTS,
     Installation,
     deletion_order,
@@ -38,6 +39,10 @@ parts, in their order:
   descheduler       Deployment and PodDisruptionBudget of koord-descheduler
   koordlet          DaemonSet of koordlet: privileged, on every node
   device-daemon     DaemonSet of koord-device-daemon, for accelerators other than NVIDIA's; privileged, on every node
+
+parts that are only printed when --only names them:
+  recommender       what koord-manager needs for the feature gate Recommender: among other things, it may write
+                    ConfigMaps in every namespace
 """
 EXAMPLES: Final = """\
 examples:
@@ -45,6 +50,8 @@ examples:
       Install everything; --image says where the nodes find the programs.
   koord manifests --without scheduler,manager,descheduler,koordlet,device-daemon | kubectl apply -f -
       All but Deployments and DaemonSets: the programs run elsewhere, with a kubeconfig.
+  koord manifests --only recommender | kubectl apply -f -
+      Permit koord-manager to run the recommender (docs/manager.md).
   koord manifests --only crd,rbac | kubectl diff -f -
       What an upgrade would change in two of the parts.
   koord manifests --namespace colocation --image registry.example/koordinator:0.1.0 --replicas 3
@@ -146,9 +153,9 @@ def _differs(path: Path, text: str) -> bool:
 
 def _parts(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
-    unknown = [name for name in names if name not in PARTS]
-    if unknown or not names:
-        raise argparse.ArgumentTypeError(f"{text!r}: a list of {', '.join(PARTS)} is allowed")
+    allowed = (*PARTS, *OPTIONAL_PARTS)
+    if not names or any(name not in allowed for name in names):
+        raise argparse.ArgumentTypeError(f"{text!r}: a list of {', '.join(allowed)} is allowed")
     return names
 
 

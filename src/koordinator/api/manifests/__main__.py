@@ -7,7 +7,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from koordinator.api.manifests.installation import KUSTOMIZATION, Installation, kustomization, manifest_files
+from koordinator.api.manifests.installation import (
+    KUSTOMIZATION,
+    OPTIONAL_PARTS,
+    Installation,
+    kustomization,
+    manifest_files,
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -18,6 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     wanted = manifest_files(Installation())
     wanted[KUSTOMIZATION] = kustomization(wanted)
+    wanted |= manifest_files(Installation(), OPTIONAL_PARTS)
     if options.check:
         return _check(options.directory, wanted)
     for name in _surplus(options.directory, wanted):

@@ -30,6 +30,7 @@ _TEMPLATES: Final = {
         "rbac/koord-scheduler.yaml",
         "rbac/koordlet.yaml",
     ),
+    "recommender": ("rbac/koord-manager-recommender.yaml",),
     "config-maps": (
         "config-maps/koord-descheduler-config.yaml",
         "config-maps/koord-scheduler-config.yaml",
@@ -55,6 +56,8 @@ PARTS: Final = (
     "device-daemon",
 )
 """In the order in which they are applied: what something needs comes before it."""
+OPTIONAL_PARTS: Final = ("recommender",)
+"""These are only written when they are named, and can be applied after the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ class Installation:
 def manifest_files(installation: Installation, parts: Collection[str] = PARTS) -> dict[str, str]:
     """Path -> YAML text of the named parts, in the order in which they are applied."""
     files: dict[str, str] = {}
-    for part in PARTS:
+    for part in (*PARTS, *OPTIONAL_PARTS):
         if part in parts:
             files |= _files_of(part, installation)
     return files
