@@ -57,6 +57,14 @@ def test_a_restored_model_gives_nearly_the_same_percentiles(cores: list[float], 
     assert low <= model.cpu.percentile(fraction) <= high
 
 
+def test_a_sample_that_is_in_the_checkpoint_does_not_count_again() -> None:
+    made, again = fed(1.0, 2.0), tracked(pod())
+    asyncio.run(restored(dict(checkpoint(made, START)), again))
+    for minute in (1, 2):
+        again.feed(again.pods[0], reading(START + minute * MINUTE, {"main": {"cpu": "2", "memory": "1Gi"}}), MODEL)
+    assert again.models["main"].history.count == 3
+
+
 def test_the_current_memory_interval_is_not_stored() -> None:
     stored = json.loads(checkpoint(fed(1.0), START)["data"]["main"])
     assert "bucketWeights" not in stored["memory"]

@@ -233,5 +233,6 @@ def _restored(text: str, target_hash: str, options: RecommenderOptions) -> Conta
     model.cpu.restore(stored.cpu.checkpoint())
     model.memory.restore(stored.memory.checkpoint())
     model.history = History(stored.first_sample_start, stored.last_sample_start, stored.total_samples_count)
+    model.restored_until = stored.last_sample_start
     model.last_sample = stored.last_sample_start or stored.last_update_time
     return model

@@ -67,6 +67,9 @@ class ContainerModel:
     replicas: dict[str, Replica] = field(default_factory=dict)
     last_sample: datetime | None = None
     """Of any resource."""
+    restored_until: datetime | None = None
+    """The time of the last sample of CPU in the checkpoint from which the model was restored: the same sample is read
+    again after a restart."""
 
     def __post_init__(self) -> None:
         self.cpu = DecayingHistogram(CPU_BUCKETS, self.options.cpu_half_life)
@@ -148,7 +151,7 @@ class ContainerModel:
     def _replica(self, uid: str) -> Replica:
         replica = self.replicas.get(uid)
         if replica is None:
-            replica = self.replicas[uid] = Replica()
+            replica = self.replicas[uid] = Replica(cpu_until=self.restored_until)
         return replica
 
     def _touch(self, at: datetime) -> None:
