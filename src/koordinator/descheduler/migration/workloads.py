@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote
 
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.meta import Object, OwnerReference, WireStruct, controller_of
@@ -17,6 +16,7 @@ from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.descheduler.migration.lister import MigrationLister
+from koordinator.kube.discovery import ObjectName, ObjectPaths, UnknownKindError
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client
 
@@ -31,15 +31,6 @@ class _ScaleSpec(WireStruct):
 
 class _Scale(Object):
     spec: _ScaleSpec = _ScaleSpec()
-
-
-class _Resource(WireStruct):
-    name: str = ""
-    kind: str = ""
-
-
-class _ResourceList(WireStruct):
-    resources: list[_Resource] = []
 
 
 class WorkloadUnknownError(KoordinatorError):
@@ -73,7 +64,7 @@ class Workloads:
         self._client = client
         self._clock = clock
         self._scales: dict[tuple[str, str], _Answer] = {}
-        self._plurals: dict[tuple[str, str], str] = {}
+        self._paths = ObjectPaths(client)
         self._built_in = {
             ("", "ReplicationController"): cluster.replication_controllers.get,
             ("apps", "Deployment"): cluster.deployments.get,
@@ -143,31 +134,18 @@ class Workloads:
             workload = await self._scale(controller, namespace)
         except ApiStatusError as error:
             workload, problem = (_NONE, "") if error.is_not_found else (None, str(error))
-        except (KubeError, WorkloadUnknownError, DecodeError) as error:
+        except (KubeError, UnknownKindError, DecodeError) as error:
             problem = str(error)
         return _Answer(workload, problem, self._clock.monotonic())
 
     async def _scale(self, controller: OwnerReference, namespace: str) -> Workload:
-        plural = await self._plural(controller)
-        root = _root(controller.api_version)
-        path = f"{root}/namespaces/{namespace}/{plural}/{_segment(controller.name)}/scale"
+        name = ObjectName(controller.api_version, controller.kind, controller.name)
+        path = await self._paths.path(name, namespace, "scale")
         scale = decode(await self._client.raw("GET", path), _Scale)
         metadata = scale.metadata
         if metadata.uid != controller.uid:
             return _NONE
         return Workload(scale.spec.replicas, (controller.uid,), metadata.deletion_timestamp is not None)
-
-    async def _plural(self, controller: OwnerReference) -> str:
-        """The name of the kind in paths, from the server's discovery."""
-        key = (controller.api_version, controller.kind)
-        if key not in self._plurals:
-            listed = decode(await self._client.raw("GET", _root(controller.api_version)), _ResourceList)
-            for each in listed.resources:
-                if each.name and "/" not in each.name:
-                    self._plurals[controller.api_version, each.kind] = each.name
-        if key not in self._plurals:
-            raise WorkloadUnknownError(f"the API server has no kind {controller.kind} in {controller.api_version}")
-        return self._plurals[key]
 
 
 def _workload(found: Any, uids: tuple[str, ...]) -> Workload:
@@ -179,16 +157,3 @@ def _workload(found: Any, uids: tuple[str, ...]) -> Workload:
 def _group(controller: OwnerReference) -> str:
     group, slash, _ = controller.api_version.partition("/")
     return group if slash else ""
-
-
-def _root(api_version: str) -> str:
-    """The path of a group and version. Whoever may create pods chooses it: it must not lead to any other path."""
-    group, slash, version = api_version.partition("/")
-    return f"/apis/{_segment(group)}/{_segment(version)}" if slash else f"/api/{_segment(group)}"
-
-
-def _segment(text: str) -> str:
-    """One segment of a path. No escape keeps servers from taking dots alone for a step up."""
-    if text in ("", ".", ".."):
-        raise WorkloadUnknownError(f"{text!r} in an owner reference is no part of a path")
-    return quote(text, safe="")

@@ -26,6 +26,7 @@ from koordinator.api import codec
 from koordinator.api.meta import WireStruct
 from koordinator.base.errors import KoordinatorError
 from koordinator.model.decaying_histogram import Checkpoint
+from koordinator.model.stored_histogram import StoredHistogram
 
 logger = logging.getLogger(__name__)
 
@@ -40,16 +41,10 @@ class CheckpointFolderError(KoordinatorError):
     """The folder, or a file in it, cannot be written."""
 
 
-class _Histogram(WireStruct):
-    reference_timestamp: datetime | None = None
-    bucket_weights: dict[str, int] = {}
-    total_weight: float = 0.0
-
-
 class _Model(WireStruct):
     uid: str = msgspec.field(default="", name="UID")
-    cpu: _Histogram | None = msgspec.field(default=None, name="CPU")
-    memory: _Histogram | None = msgspec.field(default=None, name="Memory")
+    cpu: StoredHistogram | None = msgspec.field(default=None, name="CPU")
+    memory: StoredHistogram | None = msgspec.field(default=None, name="Memory")
     last_updated: datetime | None = msgspec.field(default=None, name="LastUpdated")
 
 
@@ -70,7 +65,9 @@ class CheckpointFolder:
     def save(self, name: str, model: SavedModel, now: datetime) -> None:
         """Replace the file of a model. CheckpointFolderError if it cannot be written, or is no name of a model."""
         target = self._file(name)
-        document = _Model(uid=name, cpu=_histogram(model.cpu), memory=_histogram(model.memory), last_updated=now)
+        document = _Model(
+            uid=name, cpu=StoredHistogram.of(model.cpu), memory=StoredHistogram.of(model.memory), last_updated=now
+        )
         unfinished = target.with_name(target.name + _UNFINISHED)
         try:
             self._path.mkdir(parents=True, exist_ok=True)
@@ -129,16 +126,8 @@ def _read(file: Path) -> SavedModel:
     return SavedModel(_checkpoint("CPU", model.cpu), _checkpoint("Memory", model.memory))
 
 
-def _checkpoint(name: str, histogram: _Histogram | None) -> Checkpoint:
-    if histogram is None or histogram.reference_timestamp is None:
-        raise ValueError(f"{name}.referenceTimestamp is missing")
-    weights = {int(bucket): weight for bucket, weight in histogram.bucket_weights.items()}
-    return Checkpoint(histogram.reference_timestamp, weights, histogram.total_weight)
-
-
-def _histogram(checkpoint: Checkpoint) -> _Histogram:
-    return _Histogram(
-        reference_timestamp=checkpoint.reference,
-        bucket_weights={str(bucket): weight for bucket, weight in checkpoint.weights.items()},
-        total_weight=checkpoint.total,
-    )
+def _checkpoint(name: str, histogram: StoredHistogram | None) -> Checkpoint:
+    try:
+        return (histogram or StoredHistogram()).checkpoint()
+    except ValueError as error:
+        raise ValueError(f"{name}.{error}") from error
