@@ -130,7 +130,7 @@ class Agent:
     async def clean_up(self) -> int:
         """Instead of ``run``: take back what koordlet enforces; how many values are now as kubelet has them.
 
-        CleanupError if some are not, or if the API server or kubelet does not answer in time.
+        CleanupError if some are not, or if the API server or the kubelet does not respond in time.
         """
         switch_off(self._options.features)
         try:
@@ -261,8 +261,8 @@ class Agent:
         topology = TopologyReporter(reporting, given.client, self.states, info, options.host, kubelet, given.clock)
 
         async def report_topology() -> None:
-            # It needs what other loops read in their first rounds, which begin at the same time as its own. Until it is
-            # known, containers start without being told which CPUs they share.
+            # It needs what other loops read in their first rounds, which begin at the same time as its own. Until then,
+            # containers start on the CPUs that the container runtime gives them, not on those that their pods share.
             await topology.report()
             for _ in range(_EARLY_LOOKS):
                 if self.states.topology is not None:

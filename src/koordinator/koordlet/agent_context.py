@@ -35,7 +35,7 @@ class Dependencies:
     random: Random
     metrics: Metrics
     open_nvml: Callable[[Host], NVML | Unavailable] = open_nvml
-    """Asked for the GPUs of the node, where they are to be measured."""
+    """Returns the GPUs of the node, where they are to be measured."""
     prctl: Prctl | None = None
     """The call for core scheduling of the kernel that runs the pods; None where they are simulated."""
     traffic_control: TrafficControlAccess | None = None

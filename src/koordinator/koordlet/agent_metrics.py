@@ -1,7 +1,7 @@
 """The agent's own metrics, in the original's two registries, under the original's names.
 
-Nearly all of them say what was measured last. They are made out of that when somebody scrapes: a scrape every half
-minute then costs what it reads, and what has ended is gone from the next one without being removed.
+Nearly all of them are the last measurements. Their samples are made when the metrics are scraped: a scrape every half
+minute then costs what it reads, and what has ended is absent from the next one without being removed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class AgentMetrics:
     def latest(
         self, name: str, help_text: str, labels: Sequence[str], rows: Callable[[], Rows], *, external: bool = False
     ) -> None:
-        """Add a gauge whose series are whatever ``rows`` yields when somebody scrapes; a counter if it ends in _total.
+        """Add a gauge whose series are what ``rows`` yields at a scrape; a counter if its name ends in _total.
 
         Names are without ``koordlet_``, labels without ``node``.
         """

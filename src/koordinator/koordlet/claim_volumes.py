@@ -1,6 +1,6 @@
 """Which PersistentVolumes the claims of a few pods are bound to.
 
-The agent asks for the claims that it needs, once each: a watch of all claims of the cluster on each of its nodes would
+The agent reads the claims that it needs, once each: a watch of all claims of the cluster on each of its nodes would
 cost the API server far more, and a claim that is bound stays bound to its volume.
 """
 
@@ -26,10 +26,10 @@ class ClaimVolumes:
         self._needed = needed
         self._remarks = RoundRemarks(logger)
         self.names: dict[Claim, str] = {}
-        """The volumes of the claims that have been asked for; empty for a claim that is not bound."""
+        """The volumes of the claims that have been requested; empty for a claim that is not bound."""
 
     async def refresh(self) -> None:
-        """Ask for those that are needed and not known to be bound; forget those that nobody needs any more."""
+        """Read the claims that are needed and not known to be bound; forget those that are no longer needed."""
         needed = self._needed()
         self.names = {claim: volume for claim, volume in self.names.items() if claim in needed}
         with self._remarks.round():

@@ -1,7 +1,7 @@
 """``koordlet --cleanup``: takes back what koordlet enforces on its node, for when it is removed.
 
-Every feature is switched off as its gate would, and the NodeSLO counts as one that asks for nothing; what then is to be
-written is written in a few rounds. Kubelet is asked for the pods, since the quota of a container is in its spec.
+Every feature is switched off as its gate would, and the NodeSLO counts as one that enables nothing; the values that
+follow are written in a few rounds. The pods are read from the kubelet, since the quota of a container is in its spec.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMED: Final = 5
 _OPEN: Final = (Outcome.NOT_WRITTEN_YET, Outcome.REFUSED, Outcome.NOT_HELD)
 _DONE: Final = (Outcome.WRITTEN, Outcome.THERE_ALREADY)
 _AS_GIVEN: Final = (features.CGROUP_RECONCILE, features.BLOCK_IO_RECONCILE)
-"""Where these are off, koordlet has written nothing, and what the files show is somebody else's."""
+"""Where these are off, koordlet has written nothing, and the values in the files are those of another program."""
 
 
 class CleanupError(KoordinatorError):

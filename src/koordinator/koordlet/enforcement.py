@@ -54,7 +54,7 @@ class Enforcement:
 
     @property
     def suppression(self) -> SuppressionReport:
-        """What the NodeMetric tells of CPU suppress."""
+        """What the NodeMetric reports of CPU suppression."""
         return self._manager.suppression
 
     def loops(self) -> list[Loop]:

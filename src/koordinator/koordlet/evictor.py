@@ -44,7 +44,7 @@ class Evictor:
         self._observe_only = observe_only
         self._evicted_at: dict[str, float] = {}
         self._terminating_since: dict[str, float] = {}
-        """Pods that were told to end by somebody else."""
+        """Pods whose eviction or deletion another client requested."""
 
     def evicted(self, present: Collection[str]) -> frozenset[str]:
         """UIDs of pods that were evicted lately; those that are not present any more are forgotten."""
@@ -68,13 +68,13 @@ class Evictor:
                 gone.append(victim)
             except ApiStatusError as error:
                 if _is_overload(error):
-                    # To ask for the next candidate would make it worse.
+                    # Requesting the eviction of the next candidate would make it worse.
                     break
-                # Refused, by a disruption budget say: the next candidate is asked for instead.
+                # Refused, by a disruption budget for instance: the next candidate is tried instead.
                 if not (error.is_not_found or error.is_conflict):
                     continue
             except KoordinatorError:
-                # Nobody answered: nobody would for the next candidate, and this eviction may have happened.
+                # There was no response: there would be none for the next candidate, and the eviction may have happened.
                 break
             # It goes, or has gone by itself: a pod made anew under its name has used nothing of what was measured.
             round_.evicted(victim)
@@ -90,7 +90,7 @@ class Evictor:
         return frozenset(uid for uid in ending if now - self._terminating_since[uid] < _REMEMBERED)
 
     async def _evict(self, victim: Victim) -> None:
-        """Raises what the client raises, once it is told on the pod."""
+        """Raises what the client raises, after recording it as an event on the pod."""
         pod = victim.usage.pod.pod.metadata
         reason = f"trigger by koordlet feature {victim.feature}"
         message = f"evict Pod:{pod.namespace}/{pod.name}, reason: evicted, message: {reason}, kill pod: {pod.name}"
@@ -134,6 +134,6 @@ def count_evictions(metrics: AgentMetrics, clock: Clock) -> Callable[[Victim], N
 
 
 def _is_overload(error: ApiStatusError) -> bool:
-    """Whether the server refuses whatever it is asked. 429 is also the answer of a disruption budget, which says so."""
+    """Whether the server refuses all requests. 429 is also the response of a disruption budget, which says so."""
     is_budget = any(cause.reason == "DisruptionBudget" for cause in error.details.causes)
     return error.code in _UNAVAILABLE or (error.is_too_many_requests and not is_budget)

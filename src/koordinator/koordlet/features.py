@@ -97,7 +97,7 @@ _OBSERVING: Final = (
     PER_CPU_METRIC,
     INTERFERENCE_DETECTION,
 )
-"""Gates of what is measured and told; off unless they are switched on."""
+"""Gates of measurements and reports; off unless they are switched on."""
 
 
 def make_features() -> FeatureGates:

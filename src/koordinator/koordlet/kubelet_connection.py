@@ -1,4 +1,4 @@
-"""How the agent comes to its kubelet: where it is, how long it takes to answer, and which cgroup driver it has."""
+"""How the agent connects to its kubelet: the address, the time that responses take, and the cgroup driver."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BUCKETS: Final = exponential_buckets(0.001, 4, 7)
 
 @dataclass(frozen=True, slots=True)
 class KubeletConnection:
-    """How to ask one kubelet, and how to end that."""
+    """The requests to one kubelet, and how the connection is closed."""
 
     get: Get
     close: Callable[[], Awaitable[None]]
@@ -70,7 +70,7 @@ async def cgroup_driver(options: Options, kubelet: Kubelet, version: CgroupVersi
 
 
 def timed(get: Get, clock: Clock, metrics: Metrics) -> Get:
-    """``get``, with the time of each answer in the metrics; a request without an answer is not counted."""
+    """``get``, with the time of each response in the metrics; a request without a response is not counted."""
     durations = metrics.histogram(
         f"{PREFIX}kubelet_request_duration_seconds",
         "kubelet http request duration in seconds",

@@ -42,7 +42,7 @@ _NAMED = 5
 class ScanErrors:
     """Says once what cannot be read, and once that it can be again; of many files, which some are.
 
-    What is missing is not told: a container may end between two readings.
+    What is missing is not reported: a container may end between two readings.
     """
 
     failed_at: dict[str, float] = field(default_factory=dict)

@@ -230,7 +230,7 @@ def _gpu_usage(gpu: GPU, core: float, memory: float) -> Document:
         GPU_MEMORY: str(Quantity.from_value(int(memory), Format.BINARY_SI)),
         GPU_MEMORY_RATIO: str(Quantity.from_value(int(100 * memory / gpu.memory) if gpu.memory else 0)),
     }
-    # The original writes that every GPU is unhealthy here; who wants to know asks the Device.
+    # The original writes that every GPU is unhealthy here; the health is in the Device.
     return {"id": gpu.uuid, "minor": gpu.minor, "type": "gpu", "health": False, "resources": resources}
 
 

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a report depends on beside the metric cache, as it is at the moment of asking."""
+    """What a report depends on beside the metric cache, at the moment of the call."""
 
     forecast: Callable[[Sequence[NodePod]], Forecast]
     numa_nodes: Callable[[], Sequence[int]] = tuple
@@ -59,7 +59,7 @@ class NodeMetricReporter:
         """When the last report that succeeded was due; the first is due an interval after the start."""
 
     async def report_when_due(self) -> None:
-        """Report if the interval that the NodeMetric asks for has passed since the last report that succeeded.
+        """Report if the interval of the NodeMetric's policy has passed since the last report that succeeded.
 
         Errors are those of the API server; who calls this tries again soon.
         """

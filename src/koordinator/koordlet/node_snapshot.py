@@ -45,7 +45,7 @@ _OF_PODS = (kinds.POD_CPU_USAGE, kinds.CONTAINER_CPU_THROTTLED)
 
 @dataclass(frozen=True, slots=True)
 class _PodsThen:
-    """An answer, and what it was made of: the pods that were asked about, and when they had been measured."""
+    """A result and its inputs: the pods that it is about, and when they had been measured."""
 
     asked: Sequence[NodePod]
     newest: tuple[int | None, ...]
@@ -63,8 +63,8 @@ class RecentUsage:
         self._pods: _PodsThen | None = None
 
     def of_pods(self, pods: Sequence[NodePod]) -> tuple[PodUsage, ...]:
-        """What those use that have not finished. Strategies ask one after the other between two rounds of measuring:
-        the answer is made once for all of them."""
+        """The usage of the pods that have not finished. Several strategies need it between two rounds of measuring:
+        the result is computed once for all of them."""
         newest = tuple(map(self._cache.newest, _OF_PODS))
         known = self._pods
         if known is None or known.asked is not pods or known.newest != newest or not self._is_fresh(newest):
@@ -152,12 +152,12 @@ def take_snapshot(sources: SnapshotSources) -> Snapshot:
 
 
 def _reserved(node: Node | None) -> frozenset[int]:
-    """Which CPUs an amount of CPU is made of, only the topology of the node tells."""
+    """An amount of CPU is a set of CPUs only by the topology of the node."""
     return reserved_cpus(node) if node is not None else frozenset()
 
 
 def _best_effort(layout: CgroupLayout, executor: Executor) -> BestEffortCgroups | None:
-    """The folders that there are, whoever made them: a pod may have its cgroup before kubelet tells of it."""
+    """The folders that exist, whichever program created them: a pod may have its cgroup before the kubelet lists it."""
     root = layout.qos(KubernetesQoS.BEST_EFFORT)
     folder = layout.folder("cpu", root)
     if not os.path.isdir(folder):
@@ -233,7 +233,7 @@ def read_resctrl(host: Host, layout: CgroupLayout, snapshot: Snapshot) -> Resctr
     for usage in snapshot.pods:
         found: set[int] = set()
         for container in usage.pod.containers:
-            # It may have ended since kubelet told of it.
+            # It may have ended since the kubelet listed it.
             with suppress(FileError):
                 found.update(reader.tasks(container.cgroup))
         tasks[usage.pod.uid] = frozenset(found)

@@ -1,4 +1,4 @@
-"""What koordlet has been told to do: the command line and the environment, read."""
+"""The options of koordlet: the command line and the environment, read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from koordinator.node.host import Host
 
 @dataclass(frozen=True, slots=True)
 class KubeletOptions:
-    """How kubelet is asked. Intervals are in seconds; one that is not above 0 never asks."""
+    """How the kubelet is queried. Intervals are in seconds; with one that is not above 0 it never is."""
 
     address_type: str = "InternalIP"
     sync_interval: float = 10.0

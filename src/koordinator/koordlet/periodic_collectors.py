@@ -1,7 +1,7 @@
 """The collectors that run more rarely than once a second, each as a loop of its own.
 
-Most of them need a kernel or a CPU that few machines have. Where it is missing, the reason is said once and the loop
-goes on asking: a mount, a boot parameter of the next kernel or kubelet's folders may come later.
+Most of them need a kernel or a CPU that few machines have. Where it is missing, the reason is logged once and the loop
+tries again in every round: a mount, a boot parameter of the next kernel or the kubelet's folders may come later.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CYCLES_DEADLINE: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What the collectors go by, as it is at the moment of asking."""
+    """The inputs of the collectors, at the moment of the call."""
 
     pods: Callable[[], Sequence[NodePod]]
     """Those that have not finished."""
@@ -50,7 +50,7 @@ class Observed:
 
 
 class PeriodicCollectors:
-    """Reads, and writes the samples; ``loops`` are those that the options ask for."""
+    """Reads, and writes the samples; ``loops`` are those that the options enable."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class PeriodicCollectors:
         self._resctrl = ResctrlCollector(options.host, metrics)
         self._said: dict[str, frozenset[str]] = {}
         self.has_cold_pages = False
-        """Whether memory without cold pages is measured, so that a NodeMetric's policy can ask for it."""
+        """Whether memory without cold pages is measured, so that a NodeMetric's policy can select it."""
 
     def loops(self) -> list[Loop]:
         """The loops of what is switched on by gate or flag."""

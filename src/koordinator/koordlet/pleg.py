@@ -1,9 +1,9 @@
-"""Pod lifecycle events: the kernel tells at once that kubelet has made a pod's cgroup, or the runtime a container's.
+"""Pod lifecycle events: the kernel reports at once a cgroup that the kubelet or the container runtime created.
 
-Kubelet would be asked for its pods every ten seconds only. A new pod is asked for right away. The ID of a container is
-told by kubelet once the runtime has said it, kubelet has written it into the pod's status and the API server has told
-that back. This takes some seconds, so that a new container is asked for several times. Where the kernel cannot tell,
-kubelet is asked every ten seconds as before.
+The kubelet would be queried for its pods every ten seconds only. For a new pod it is queried right away. The kubelet
+lists the ID of a container after the runtime has reported it, the kubelet has written it into the pod's status and the
+API server has returned that status. This takes some seconds, so that for a new container the kubelet is queried several
+times. Where the kernel cannot report cgroups, the kubelet is queried every ten seconds as before.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 _FOLDER_SECONDS: Final = 10.0
 """How often folders are looked for that kubelet has not made yet, or made anew."""
 _CONTAINER_SECONDS: Final = (1.5, 3.0, 6.0)
-"""How long after a container, and after each refresh for it, kubelet is asked. The first is its relist period."""
+"""The delays after which the kubelet is queried for a new container. The first is the kubelet's relist period."""
 _PAUSE_SECONDS: Final = 0.2
-"""Between two refreshes: hundreds of pods that start at once are told in one answer."""
+"""Between two refreshes: hundreds of pods that start at once are in one response."""
 
 
 class PodLifecycleEvents:

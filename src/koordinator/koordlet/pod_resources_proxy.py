@@ -1,8 +1,8 @@
 """Kubelet's pod-resources API with the devices that koord-scheduler has given to pods, of which kubelet knows nothing.
 
-Agents that attribute devices to pods (NVIDIA's DCGM exporter, Multus) ask this API at a socket that they are told of:
-here they find GPUs and RDMA cards of pods beside what kubelet's own device manager gave them. All other calls, and all
-that this program does not know of an answer, pass through (pkg/koordlet/statesinformer/impl/states_pod_resources.go).
+Agents that attribute devices to pods (NVIDIA's DCGM exporter, Multus) call this API at a configured socket: here they
+find GPUs and RDMA cards of pods beside those that the kubelet's own device manager allocated. All other calls, and all
+unknown fields of a response, pass through (pkg/koordlet/statesinformer/impl/states_pod_resources.go).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from koordinator.node.grpc_server import GrpcServer, Handler
 logger = logging.getLogger(__name__)
 
 SOCKET: Final = "kubelet.sock"
-"""In the folder of --pod-resources-proxy-path: who asks expects the name that kubelet's own has."""
+"""In the folder of --pod-resources-proxy-path: clients expect the name of the kubelet's own socket."""
 _SERVICE: Final = "/v1.PodResourcesLister"
 _SECONDS: Final = 10.0
 _RETRY: Final = 5.0
@@ -43,7 +43,7 @@ AskPods = Callable[[], Awaitable[Sequence[Pod]]]
 
 
 class PodResourcesProxy:
-    """Serves in ``folder``; ``upstream`` is kubelet's pod-resources API, ``pods`` asks kubelet for its pods."""
+    """Serves in ``folder``; ``upstream`` is the kubelet's pod-resources API, ``pods`` lists the kubelet's pods."""
 
     def __init__(self, upstream: UnaryCalls, pods: AskPods, folder: Path, clock: Clock) -> None:
         self._upstream = upstream
@@ -52,7 +52,7 @@ class PodResourcesProxy:
         self._clock = clock
 
     async def run(self) -> None:
-        """Answer until cancelled. What keeps it from that is said once, and tried again."""
+        """Serve until cancelled. What prevents that is logged once, and tried again."""
         said = ""
         while True:
             try:

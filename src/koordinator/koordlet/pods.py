@@ -22,7 +22,7 @@ class PodContainer:
 
 @dataclass(frozen=True, slots=True)
 class NodePod:
-    """A pod of this node, as kubelet last told it, with the relative folders of its cgroups."""
+    """A pod of this node, as the kubelet last listed it, with the relative folders of its cgroups."""
 
     pod: Pod
     uid: str
@@ -41,7 +41,7 @@ class NodePod:
         return self._cached(kind, "container_id", container.id)
 
     def _cached(self, kind: MetricKind, label: str, value: str) -> Series:
-        # They are asked for every second, and to make one costs more than to find it.
+        # They are needed every second, and making one costs more than finding it.
         series = self._series.get((kind, value))
         if series is None:
             series = self._series[kind, value] = kind.series(**{label: value})

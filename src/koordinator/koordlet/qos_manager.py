@@ -1,4 +1,4 @@
-"""Runs the strategies: each in its loop takes a snapshot, decides, and hands its wishes to the executor."""
+"""Runs the strategies: each in its loop takes a snapshot, decides, and submits its wishes to the executor."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class QoSManager:
         audit: AuditLog | None,
         interference: InterferenceMonitor | None = None,
     ) -> None:
-        """``client`` is asked for what few strategies need; ``interference`` where it is looked for."""
+        """``client`` is for the few strategies that read objects; ``interference`` is for the detection, if it runs."""
         self._interference = interference
         self._caps = CapState()
         self._options = options
@@ -111,7 +111,7 @@ class QoSManager:
         self._events = events
         self._reasons: dict[str, str] = {}
         self._problems: dict[str, frozenset[tuple[str, str]]] = {}
-        """Owner -> the pods' UIDs and the texts of what their authors have been told."""
+        """Owner -> the pods' UIDs and the texts of the events that their authors got."""
         self._figures: dict[str, Mapping[str, float]] = {}
         self._export(metrics)
         sources.states.on_node_slo(self._accept)
@@ -224,7 +224,7 @@ class QoSManager:
             try:
                 has_evicted = bool(await self._evictor.carry_out(plan, present))
             except asyncio.CancelledError:
-                # Whoever was asked last for an eviction may have carried it out.
+                # The pod whose eviction was requested last may be gone.
                 self._last_eviction[resource] = self._clock.monotonic()
                 raise
             if has_evicted:
@@ -255,7 +255,7 @@ class QoSManager:
         self._sources.executor.apply()
 
     def _report(self, owner: str, problems: tuple[Problem, ...]) -> None:
-        """Tell the authors of settings what cannot be followed, once until it has been corrected."""
+        """Record events for settings that cannot be applied, once until they have been corrected."""
         told = self._problems.get(owner, frozenset())
         self._problems[owner] = frozenset((_uid(problem), problem.text) for problem in problems)
         for problem in problems:

@@ -1,4 +1,4 @@
-"""The states informer: what the API server and kubelet say of this node, from their last answer if they are away."""
+"""The states informer: what is known of this node from the last responses of the API server and the kubelet."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class StatesInformer:
 
     @property
     def collect_policy(self) -> CollectPolicy:
-        """What the NodeMetric asks for; the defaults while there is none."""
+        """The policy of the NodeMetric; the defaults while there is none."""
         metric = self.node_metric
         return CollectPolicy() if metric is None else collect_policy(metric.spec)
 
@@ -126,7 +126,7 @@ class StatesInformer:
 
     @property
     def has_synced_pods(self) -> bool:
-        """Whether kubelet has told a pod yet."""
+        """Whether the kubelet has listed a pod yet."""
         return bool(self._pods)
 
     def on_pods(self, callback: PodsCallback) -> None:
@@ -146,7 +146,7 @@ class StatesInformer:
         self._on_topology.append(callback)
 
     def set_topology(self, topology: NodeTopology) -> None:
-        """Tell what has been found out of the node; what is as before is not told again."""
+        """Report what was found of the node; what is as before is not reported again."""
         if topology == self._topology:
             return
         self._topology = topology
@@ -164,7 +164,7 @@ class StatesInformer:
             logger.warning("waiting for node %s: %s", self._name, "; ".join(self._informers.not_synced) or "not found")
 
     async def sync_pods(self, kubelet: Kubelet, layout: CgroupLayout) -> None:
-        """Ask kubelet once. An error, and an answer without any pod, leave the pods as they were."""
+        """Query the kubelet once. An error, and a response without any pod, leave the pods as they were."""
         try:
             pods = await kubelet.pods()
         except KoordinatorError as error:

@@ -1,4 +1,4 @@
-"""What the NodeMetric tells of CPU suppression: how many CPUs best-effort pods are held to, since when, and why."""
+"""What the NodeMetric reports of CPU suppression: the limit of best-effort pods, since when, and why."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXTENSION: Final = "suppression"
 _TIGHT: Final = 0.9
 """The share of what they may use from which on best-effort pods would use more."""
 _TOLD_SECONDS: Final = 60.0
-"""For how long it is told that they did: as often as most nodes report."""
+"""For how long it is reported that they did: as often as most nodes report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class _Held:
 class SuppressionReport:
     """Call ``observe`` with each decision of CPU suppress, before or after the executor applies it.
 
-    Nothing is told of a limit that best-effort pods stay below by themselves: a NodeMetric would have as much to say of
-    limits as of usage.
+    Nothing is reported of a limit that best-effort pods stay below by themselves: a NodeMetric would have as many
+    limits as usages.
     """
 
     def __init__(self, executor: Executor, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""Keeps the two files that tell Terway's daemon of network QoS, and removes them when the NodeSLO switches that off.
+"""Keeps the two files of network QoS for Terway's daemon, and removes them when the NodeSLO switches that off.
 
 Each is written beside its place and renamed: the daemon watches the folder, and never sees half a file.
 """
@@ -47,7 +47,7 @@ class TerwayQoS:
         *,
         observe_only: bool,
     ) -> None:
-        """``report`` tells the authors of settings what cannot be followed."""
+        """``report`` records events for settings that cannot be applied."""
         self._host = host
         self._folder = Path(host.var_lib_terway, "qos")
         self._snapshot = snapshot

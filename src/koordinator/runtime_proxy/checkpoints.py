@@ -119,7 +119,7 @@ class CheckpointTable(Generic[T]):
         """That of a checkpoint, or of what a crash has left of one. None for what others have put into the folder."""
         content = None
         try:
-            # A pipe that somebody has left there must not stop the start.
+            # A pipe at that path must not stop the start.
             descriptor = os.open(self._folder / name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
                 content = _own_content(name, descriptor)

@@ -38,7 +38,7 @@ class DockerCall(Protocol):
         ...
 
     async def after(self, status: int, body: bytes) -> None:
-        """Docker has answered. ``body`` is that of the answer, for calls with ``takes_body``."""
+        """Docker has responded. ``body`` is that of the response, for calls with ``takes_body``."""
         ...
 
 
@@ -60,7 +60,7 @@ class DockerInterceptor:
         create, identifier, action = route.groups()
         if create:
             name = docker_messages.parse_name("".join(parse_qs(url.query).get("name", [])))
-            # Somebody else's container: it is no business of hook servers.
+            # A container that the kubelet did not create: hook servers are not called for it.
             return None if name is None else CreateContainer(self, name)
         if action is None:
             return RemoveContainer(self, identifier) if method == "DELETE" else None

@@ -91,7 +91,7 @@ def environment_of(entries: list[str]) -> dict[str, str]:
 def pod_of(
     name: ContainerName, labels: Mapping[str, str], host: Mapping[str, Any], driver: str
 ) -> PodSandboxHookRequest:
-    """What hook servers are told of a sandbox."""
+    """What hook servers get of a sandbox."""
     own, annotations = split_labels(labels)
     pod = PodSandboxHookRequest(
         runtime_handler="docker",
@@ -112,7 +112,7 @@ def container_of(
     host: Mapping[str, Any],
     environment: list[str],
 ) -> ContainerResourceHookRequest:
-    """What hook servers are told of a container in a pod."""
+    """What hook servers get of a container in a pod."""
     container = merging.of_pod(pod)
     container.container_meta.name, container.container_meta.attempt = name.container, name.attempt
     container.container_annotations.update(split_labels(labels)[1])
@@ -122,7 +122,7 @@ def container_of(
 
 
 def merge_pod_answer(pod: PodSandboxHookRequest, answer: PodSandboxHookResponse) -> None:
-    """Take over an answer about a sandbox: here its resources count, and labels and annotations do not."""
+    """Merge a response for a sandbox: its resources count, labels and annotations do not."""
     if answer.cgroup_parent:
         pod.cgroup_parent = answer.cgroup_parent
     if answer.HasField("resources"):

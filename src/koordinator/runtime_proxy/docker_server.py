@@ -123,7 +123,7 @@ class _Connection:
             self._writer.close()
 
     async def _exchange(self, head: Head) -> bool:
-        """One request and its answer; whether the connection can be used for another."""
+        """One request and its response; returns whether the connection can be used for another."""
         try:
             head.check_length()
         except HttpError as error:
@@ -159,7 +159,7 @@ class _Connection:
             if not http_streams.answer_has_no_body(head.words()[0], status):
                 await http_streams.copy_body(answer, docker, self._writer)
             await self._writer.drain()
-            # An answer before the end of its request: what is left of it is of no use to anybody.
+            # A response before the end of its request: the rest of the request is not needed any more.
             is_over = body.done()
             body.cancel()
             watch.cancel()
@@ -173,7 +173,7 @@ class _Connection:
         to_docker: asyncio.StreamWriter,
         lease: BufferLease,
     ) -> bool:
-        """The answer waits for the hooks after the call."""
+        """The response waits for the hooks after the call."""
         if head.get("expect").lower() == "100-continue":
             self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = await http_streams.read_body(head, self._reader, _LONGEST_BODY, lease)
@@ -201,9 +201,9 @@ class _Connection:
             upstream.cancel()
 
     async def _end_when_gone(self, body: asyncio.Task[None], to_docker: asyncio.StreamWriter) -> None:
-        """Tell docker that the client has said all, so that it ends what nobody reads any more, such as its events.
+        """Half-close the connection to docker, so that it ends what is no longer read, such as its events.
 
-        The client may still read: an answer that docker gives nevertheless is passed on.
+        The client may still read: a response that docker sends nevertheless is passed on.
         """
         await self._gone.wait()
         await asyncio.wait((body,))
@@ -231,7 +231,7 @@ async def _send_body(head: Head, reader: asyncio.StreamReader, to_docker: asynci
 
 
 async def _answer_head(docker: asyncio.StreamReader, client: asyncio.StreamWriter) -> tuple[Head, int]:
-    """The final answer; those that only say "continue" are passed on."""
+    """The final response; those that only say "continue" are passed on."""
     while True:
         answer = await http_streams.read_head(docker)
         if answer is None:
@@ -246,7 +246,7 @@ async def _answer_head(docker: asyncio.StreamReader, client: asyncio.StreamWrite
 
 
 def _is_hijacked(answer: Head) -> bool:
-    """Whether docker speaks raw from here on, as to clients that did not ask for an upgrade."""
+    """Whether docker sends a raw stream from here on, as to clients that did not request an upgrade."""
     return answer.get("content-type") in (
         "application/vnd.docker.raw-stream",
         "application/vnd.docker.multiplexed-stream",

@@ -1,4 +1,4 @@
-"""The two kinds of runtimes: how each is waited for, how it is asked what it runs, and what serves kubelet for it."""
+"""The two kinds of runtimes: how each is waited for, how its containers are listed, and how the kubelet is served."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DOCKER_SECONDS: Final = 5.0
 
 
 class EngineError(RuntimeProxyError):
-    """The container runtime does not answer as it should."""
+    """The container runtime does not respond as it should."""
 
 
 class Server(Protocol):
@@ -40,11 +40,11 @@ class Engine(Protocol):
     """One container runtime."""
 
     async def version(self) -> str:
-        """Its name and version. EngineError if it does not answer."""
+        """Its name and version. EngineError if it does not respond."""
         ...
 
     async def remember(self) -> None:
-        """Add what it runs to the checkpoints, and forget what it does not. EngineError if it does not answer."""
+        """Add what it runs to the checkpoints, and forget what it does not. EngineError if it does not respond."""
         ...
 
     def server(self, tasks: asyncio.TaskGroup) -> Server:

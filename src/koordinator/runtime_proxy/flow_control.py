@@ -1,6 +1,6 @@
 """How much may be sent to the container runtime (RFC 9113, 5.2).
 
-Windows pass through the relay, so that a client can never send more than the runtime has room for. Intercepted calls
+Windows pass through the relay, so that a client can never send more than the runtime can receive. Intercepted calls
 are the exception: their requests end at the relay, and what is sent in their place is of another length. So the window
 of the connection that the client knows may be larger than the one that the runtime has granted. The difference is the
 *debt*: updates of the runtime pay it off before the client sees any, and DATA that does not fit meanwhile waits here.

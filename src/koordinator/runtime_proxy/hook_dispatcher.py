@@ -1,4 +1,4 @@
-"""Asks hook servers: all that are registered for a hook, in order, each with what the ones before have changed."""
+"""Calls hook servers: all that are registered for a hook, in order, each with the changes of the ones before."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class HookDispatcher:
         return bool(self._folder.servers(hook))
 
     async def before(self, hook: HookPoint, request: Q, answer: type[A], merge: Callable[[Q, A], None]) -> bool:
-        """Ask before a call; ``merge`` takes each answer over into ``request``. Whether any server has answered.
+        """Call before the runtime; ``merge`` merges each response into ``request``. Returns whether any server responded.
 
         HookError if a server fails that was registered with the policy Fail.
         """
@@ -67,7 +67,7 @@ class HookDispatcher:
         return answered
 
     async def after(self, hook: HookPoint, request: Message) -> None:
-        """Ask after a call; what is answered changes nothing."""
+        """Call after the runtime; the responses change nothing."""
         for server in self._folder.servers(hook):
             try:
                 await self._ask(hook, server, request)

@@ -47,10 +47,10 @@ class HookServer:
     """One registered hook server."""
 
     name: str
-    """The file's name: its place in the order in which servers are asked."""
+    """The file's name: its place in the order in which servers are called."""
     endpoint: Path
     fails: bool
-    """Whether its errors fail the calls before which it is asked."""
+    """Whether its errors fail the calls before which it is called."""
     hooks: frozenset[HookPoint]
 
 
@@ -101,7 +101,7 @@ class HookServerFolder:
         self._unreadable = ""
 
     def servers(self, hook: HookPoint) -> tuple[HookServer, ...]:
-        """Those that want to be asked, in the order of their files' names."""
+        """Those that are registered for the hook, in the order of their files' names."""
         return self._by_hook.get(hook, ())
 
     @property

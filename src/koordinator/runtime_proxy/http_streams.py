@@ -1,4 +1,4 @@
-"""HTTP/1.1 messages on streams, passed on as they are: nothing is collected, each piece goes on when it arrives."""
+"""HTTP/1.1 messages on streams, passed on as they are: nothing is collected, each piece is sent when it arrives."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def answer_has_no_body(method: str, status: int) -> bool:
 
 
 async def copy_body(head: Head, reader: asyncio.StreamReader, sink: Sink) -> None:
-    """Pass the body on, encoded as it comes; one without a length goes on to the end of its connection."""
+    """Pass the body on, encoded as it comes; one without a length ends with its connection."""
     if head.is_chunked:
         await _copy_chunks(reader, sink)
     elif head.length is not None:
@@ -123,7 +123,7 @@ async def copy_all(reader: asyncio.StreamReader, sink: Sink) -> None:
 
 
 async def read_body(head: Head, reader: asyncio.StreamReader, longest: int, lease: BufferLease | None = None) -> bytes:
-    """All of a body, decoded. HttpError if it is longer than allowed, or than ``lease`` has room for."""
+    """All of a body, decoded. HttpError if it is longer than allowed, or than ``lease`` has left."""
     collected = _Collected(longest, lease)
     if head.is_chunked:
         await _copy_chunks(reader, collected, decoded=True)

@@ -1,4 +1,4 @@
-"""One intercepted call: its request is collected, a handler may change it, and the end of the answer waits for it."""
+"""One intercepted call: its request is collected, a handler may change it, and the end of the response waits for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Answer the call in the place of the runtime, with a gRPC status."""
+    """Respond to the call in the place of the runtime, with a gRPC status."""
 
     code: int
     text: str
@@ -38,7 +38,7 @@ class CallHandler(Protocol):
         ...
 
     async def after(self, response: bytes | None) -> None:
-        """The runtime has answered with an encoded message, or has failed (None). Never cancelled by the client."""
+        """The runtime has responded with an encoded message, or has failed (None). Never cancelled by the client."""
         ...
 
 
@@ -50,11 +50,11 @@ class CallStream(Protocol):
         ...
 
     def reject(self, stream: int, code: int, text: str) -> None:
-        """Answer with a status, and cancel the stream at the runtime."""
+        """Respond with a status, and cancel the stream at the runtime."""
         ...
 
     def release(self, stream: int) -> None:
-        """Pass on what was held of the answer."""
+        """Pass on what was held of the response."""
         ...
 
 
@@ -70,7 +70,7 @@ class InterceptedCall:
         self._answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         self.held: list[bytes] = []
-        """The frames that end the answer, once they have arrived."""
+        """The frames that end the response, once they have arrived."""
         self.buffered = 0
         """Bytes of the request that the relay counts as kept, until the call is over."""
         self.is_forwarded = False
@@ -82,7 +82,7 @@ class InterceptedCall:
         return len(self._request) <= LONGEST_MESSAGE + 5
 
     def add_response(self, content: bytes) -> None:
-        """Collect DATA of the answer, which has passed on already."""
+        """Collect DATA of the response, which has been passed on already."""
         if len(self._response) <= LONGEST_MESSAGE:
             self._response += content
 
@@ -96,7 +96,7 @@ class InterceptedCall:
         return self._task is not None
 
     def answered(self, *, success: bool) -> None:
-        """The answer is complete."""
+        """The response is complete."""
         if not self._answered.done():
             self._answered.set_result(success)
 

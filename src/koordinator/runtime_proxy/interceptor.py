@@ -1,7 +1,7 @@
 """Which calls of the Container Runtime Interface are intercepted, and what happens around each of them.
 
-A call that no hook server has answered for is forwarded byte for byte. What is remembered changes only when the runtime
-has done what it was asked, so a call that failed can be tried again.
+A call for which no hook server has responded is forwarded byte for byte. The checkpoints change only when the runtime
+has completed the call, so a call that failed can be tried again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class CriInterceptor:
         return None if make is None else make(self)
 
     async def pod(self, identifier: str) -> PodSandboxHookRequest | None:
-        """What is known of a pod; what is not remembered, or only in part, is asked of the runtime."""
+        """What is known of a pod; what is not in the checkpoints, or only in part, is read from the runtime."""
         remembered = self.checkpoints.pods.get(identifier)
         if remembered is not None and not self.checkpoints.pods.is_partial(identifier):
             return remembered
@@ -74,7 +74,7 @@ class CriInterceptor:
         return found or remembered
 
     async def container(self, identifier: str) -> ContainerResourceHookRequest | None:
-        """What is known of a container; what is not remembered, or only in part, is asked of the runtime."""
+        """What is known of a container; what is not in the checkpoints, or only in part, is read from the runtime."""
         remembered = self.checkpoints.containers.get(identifier)
         if remembered is not None and not self.checkpoints.containers.is_partial(identifier):
             return remembered
@@ -154,7 +154,7 @@ class StopPodSandbox(_Call):
 
 
 class RemovePodSandbox(_Call):
-    """No hook, but what is removed is forgotten, even if nobody has stopped it."""
+    """No hook, but what is removed is forgotten, even if it was not stopped before."""
 
     _identifier = ""
 
@@ -223,7 +223,7 @@ class _OfContainer(_Call):
 
 
 class StartContainer(_OfContainer):
-    """What a hook answers before the start is remembered; the request has nothing that it could change."""
+    """The response of a hook before the start is remembered; the request has nothing that it could change."""
 
     _hook_points = (HookPoint.PRE_START_CONTAINER, HookPoint.POST_START_CONTAINER)
 
@@ -239,7 +239,7 @@ class StartContainer(_OfContainer):
 
 
 class StopContainer(_OfContainer):
-    """Hooks are told also when the runtime has failed, and again when kubelet tries again."""
+    """Hooks are called also when the runtime has failed, and again when the kubelet tries again."""
 
     _hook_points = (HookPoint.POST_STOP_CONTAINER,)
 

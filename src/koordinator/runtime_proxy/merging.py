@@ -1,4 +1,4 @@
-"""What a hook's answer changes: in what the proxy remembers of a pod or container, and in the request to the runtime.
+"""What the response of a hook changes: in the checkpoint of a pod or container, and in the request to the runtime.
 
 Pure functions on messages. A request is changed in place and field by field, so that what we do not know of it is kept.
 """
@@ -23,7 +23,7 @@ _LEAST_OOM_SCORE_ADJ, _MOST_OOM_SCORE_ADJ = -1000, 1000
 
 
 def pod_hook_request(request: RunPodSandboxRequest) -> PodSandboxHookRequest:
-    """What hook servers are told of a pod that is about to run."""
+    """What hook servers get of a pod that is about to run."""
     config = request.config
     pod = PodSandboxHookRequest(
         pod_meta=config.metadata,
@@ -40,7 +40,7 @@ def pod_hook_request(request: RunPodSandboxRequest) -> PodSandboxHookRequest:
 
 
 def container_hook_request(request: CreateContainerRequest, pod: PodSandboxHookRequest) -> ContainerResourceHookRequest:
-    """What hook servers are told of a container that is about to be created in a pod."""
+    """What hook servers get of a container that is about to be created in a pod."""
     config = request.config
     container = of_pod(pod)
     container.container_meta.name = config.metadata.name
@@ -54,7 +54,7 @@ def container_hook_request(request: CreateContainerRequest, pod: PodSandboxHookR
 
 
 def of_pod(pod: PodSandboxHookRequest) -> ContainerResourceHookRequest:
-    """What hook servers are told of the pod of any of its containers."""
+    """What hook servers get of the pod of any of its containers."""
     container = ContainerResourceHookRequest(
         pod_meta=pod.pod_meta,
         pod_annotations=pod.annotations,
@@ -82,7 +82,7 @@ def update_resources(container: ContainerResourceHookRequest, update: LinuxConta
 
 
 def merge_pod_answer(pod: PodSandboxHookRequest, answer: PodSandboxHookResponse) -> None:
-    """Take over an answer about a pod; its ``resources`` are ignored, as by the original."""
+    """Merge a response for a pod; its ``resources`` are ignored, as by the original."""
     pod.labels.update(answer.labels)
     pod.annotations.update(answer.annotations)
     if answer.cgroup_parent:
@@ -90,10 +90,10 @@ def merge_pod_answer(pod: PodSandboxHookRequest, answer: PodSandboxHookResponse)
 
 
 def merge_container_answer(container: ContainerResourceHookRequest, answer: ContainerResourceHookResponse) -> None:
-    """Take over an answer about a container.
+    """Merge a response for a container.
 
     Of ``container_resources``, cpusets and a valid ``oom_score_adj`` are taken as they are, 0 and "" included: servers
-    echo what they do not want to change. An answer without them changes no resources.
+    echo what they do not want to change. A response without them changes no resources.
     """
     container.container_annotations.update(answer.container_annotations)
     if answer.HasField("container_resources") and container.HasField("container_resources"):
@@ -144,7 +144,7 @@ def _merge_amounts(stored: LinuxContainerResources, given: LinuxContainerResourc
 
 
 def merge_answered_resources(stored: LinuxContainerResources, answer: LinuxContainerResources) -> None:
-    """Take over the resources of an answer."""
+    """Merge the resources of a response."""
     _merge_amounts(stored, answer)
     if _LEAST_OOM_SCORE_ADJ <= answer.oom_score_adj <= _MOST_OOM_SCORE_ADJ:
         stored.oom_score_adj = answer.oom_score_adj

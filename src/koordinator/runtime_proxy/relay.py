@@ -5,8 +5,8 @@ details of a status, pings, windows) works through the relay as it works without
 requests for their paths, and takes the requests of a few methods out of the stream to let hooks change them.
 
 Two things make that possible. The stream of an intercepted call is opened at the runtime at once, only its DATA waits:
-the compression of headers is stateful, so their blocks cannot be held back. And the runtime is told to compress headers
-without a table, so that the end of an answer can wait for a hook, and the relay can answer a call by itself.
+the compression of headers is stateful, so their blocks cannot be held back. And the relay announces a header table of
+size 0 to the runtime, so that the end of a response can wait for a hook, and the relay can respond to a call by itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REMEMBERED_REJECTIONS: Final = 1000
 _DROP: Final = b""
 _MOST_UNREAD: Final = 1 << 20
 """Bytes that may wait for a client that does not read. The runtime is not read for it above a quarter of that, so only
-what the relay itself answers to the client's frames can get there."""
+the responses of the relay itself to the client's frames can get there."""
 _TOO_MUCH: Final = "koord-runtime-proxy: the requests in hand are too large together; try again"
 _TOO_LONG: Final = f"koord-runtime-proxy: received message larger than max ({LONGEST_MESSAGE} bytes)"
 
@@ -87,7 +87,7 @@ class Relay:
             self._on_idle()
 
     def drain(self) -> None:
-        """Tell the client to open no more streams; those that are open go on."""
+        """Send GOAWAY to the client: no more streams are opened; those that are open continue."""
         self._draining = True
         self._client.write(http2.go_away(self._last_stream, http2.NO_ERROR))
 
@@ -99,7 +99,7 @@ class Relay:
     def lost(self) -> None:
         """One of the connections is gone, so the other is closed when it has got what was written to it.
 
-        What the runtime has answered belongs to the client, although the hooks after the call are not yet done.
+        What the runtime has responded belongs to the client, although the hooks after the call are not yet done.
         """
         for call in self._calls.values():
             self._client.write(b"".join(call.held))
@@ -294,9 +294,9 @@ class Relay:
             self._forget(stream)
 
     def _answer(self, call: InterceptedCall, data: bytes, frame: http2.Frame, *, is_end: bool) -> bytes | None:
-        """A frame of the answer of an intercepted call; the one that ends it waits until the call releases it."""
+        """A frame of the response of an intercepted call; the one that ends it waits until the call releases it."""
         if not call.is_forwarded:
-            # The runtime does not need the request for its answer: it may not know the method.
+            # The runtime does not need the request for its response: it may not know the method.
             if is_end:
                 self._calls.pop(frame.stream)
                 call.abandoned()

@@ -1,4 +1,4 @@
-"""What the proxy itself asks the container runtime: its version, and what it runs (to remember what a restart lost)."""
+"""The proxy's own calls to the container runtime: its version, and what it runs (to restore what a restart lost)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RuntimeClient:
         self._version = VERSIONS[0]
 
     async def version(self) -> cri.VersionResponse:
-        """The runtime's version, of the newest interface that it has. GrpcError if it does not answer."""
+        """The runtime's version, of the newest interface that it has. GrpcError if it does not respond."""
         try:
             return await self._call("Version", b"", cri.VersionResponse, _LIST_SECONDS)
         except GrpcError as error:
@@ -64,7 +64,7 @@ class RuntimeClient:
         return found
 
     async def find_pod(self, identifier: str) -> PodSandboxHookRequest | None:
-        """All that the runtime says of one pod sandbox; None if it does not know it, or does not answer in time."""
+        """All that the runtime knows of one pod sandbox; None if it does not know it, or does not respond in time."""
         answer = await self._status("PodSandboxStatus", identifier, cri.PodSandboxStatusResponse)
         if answer is None:
             return None

@@ -1,7 +1,7 @@
-"""The audit log: one JSON document a line, in files that take no more room than they may.
+"""The audit log: one JSON document a line, in files of a limited size.
 
-Writing never fails for those who record: on a full disk events wait in memory, the oldest make room for newer ones,
-and both the beginning and the end of that are said.
+Recording never fails: on a full disk events wait in memory, where the oldest are dropped for newer ones, and both the
+beginning and the end of that are logged.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class AuditLog:
         self._flushed_at = clock.monotonic() - _FLUSH_SECONDS
         self._failing = False
         self.lost_events = 0
-        """Events that made room for newer ones, since the start."""
+        """Events that were dropped for newer ones, since the start."""
 
     def record(self, event: AuditEvent, level: int) -> None:
         """Keep an event, unless its level is above the verbosity; at a verbosity of 0 or less every event is kept."""
@@ -79,7 +79,7 @@ class AuditLog:
         self._waiting_bytes += len(line)
         while self._waiting_bytes > _WAITING_BYTES:
             if not self._failing:
-                # Much at once, and the disk has not been asked yet.
+                # Many events at once, and no attempt to write them yet.
                 self.flush()
                 continue
             self._waiting_bytes -= len(self._waiting.popleft())
@@ -132,7 +132,7 @@ class AuditLog:
     def _append(self, content: bytes) -> None:
         written = os.write(self._descriptor, content)
         if written < len(content):
-            # A line that is cut would spoil the next one, too. Nobody else writes to the end of this file.
+            # A line that is cut would spoil the next one, too. No other program writes to the end of this file.
             os.ftruncate(self._descriptor, self._size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
 
@@ -150,7 +150,7 @@ class AuditLog:
         try:
             os.rename(self._path, free)
         except FileNotFoundError:
-            # Somebody has cleaned up.
+            # The file was deleted by another program.
             return
         for name in rotated_files(self.folder)[self._kept_files :]:
             os.unlink(name)

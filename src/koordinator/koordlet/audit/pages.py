@@ -29,7 +29,7 @@ _LINE_BYTES: Final = 1 << 20
 
 
 class PageTokenError(KoordinatorError):
-    """Nobody pages under this token, or not any more."""
+    """The token is unknown, or has expired."""
 
     def __init__(self, token: str) -> None:
         super().__init__(f"invalid pageToken {token}")
@@ -45,7 +45,7 @@ class Page:
 
 @dataclass(slots=True)
 class _Reader:
-    """One who pages through the files as they were when the first page was asked for."""
+    """A client that pages through the files as they were when it requested the first page."""
 
     descriptors: list[int]
     lines: Iterator[bytes]
@@ -57,7 +57,7 @@ class _Reader:
 
 
 class AuditPages:
-    """Serves pages to a few at once; who comes beyond takes the place of whoever has paged the longest."""
+    """Serves pages to a few clients at once; one more replaces the client that began the longest ago."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class AuditPages:
         clock: Clock,
         make_token: Callable[[], str],
     ) -> None:
-        """``make_token`` gives a text that nobody can guess."""
+        """``make_token`` returns a text that cannot be guessed."""
         self._log = log
         self._limit = readers
         self.events_per_page = events_per_page
@@ -91,7 +91,7 @@ class AuditPages:
         return Page(list(_events(lines)), token if len(lines) == size else "")
 
     def drop_expired(self) -> None:
-        """Close who has not asked for ten minutes, and the oldest of too many."""
+        """Close the clients that have not requested a page for ten minutes, and the oldest of too many."""
         now = self._clock.monotonic()
         expired = [token for token, reader in self._readers.items() if now - reader.used_at > _READER_SECONDS]
         rest = [token for token in self._readers if token not in expired]
@@ -115,7 +115,7 @@ class AuditPages:
 
 
 def handler(pages: AuditPages | None) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """What answers ``/events?size=&pageToken=``; without an audit log every answer is empty."""
+    """The handler of ``/events?size=&pageToken=``; without an audit log every response is empty."""
     # Loaded by the server that this handler is for, and by nothing before.
     from aiohttp import web
 

@@ -83,7 +83,7 @@ class PressureRound:
 
 
 class PressureCollector:
-    """Reads once what is asked for; ``latest`` is what the metrics show."""
+    """Reads the enabled sources once; ``latest`` is what the metrics show."""
 
     def __init__(self, reader: CgroupReader, metrics: AgentMetrics) -> None:
         self._reader = reader

@@ -48,7 +48,7 @@ class ResctrlRound:
 
 
 class ResctrlCollector:
-    """Reads once what is asked for; ``latest`` is what the metrics show."""
+    """Reads the enabled sources once; ``latest`` is what the metrics show."""
 
     def __init__(self, host: Host, metrics: AgentMetrics) -> None:
         self._host = host

@@ -27,7 +27,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class NodeReading:
-    """``numa_memory`` is empty where the kernel does not tell."""
+    """``numa_memory`` is empty where the kernel does not report it."""
 
     cpu: CPUTimes
     memory: MachineMemory
@@ -127,7 +127,7 @@ class Scanner:
         quota, period = self._meter.cpu_bandwidth(folder)
         inside = [pod for pod in target.pods if pod.cgroup.startswith(f"{folder}/")]
         folders = (folder, *(container.cgroup for pod in inside for container in pod.containers))
-        # A container that has just ended has no cpuset, and narrows nobody's.
+        # A container that has just ended has no cpuset, and does not narrow that of its pod.
         counts = [_attempt(scan, lambda at=at: self._meter.cpu_count(at)) for at in folders]  # type: ignore[misc]
         return BestEffortReading(read_at, usage.cpu, quota, period, tuple(filter(None, counts)))
 

@@ -44,7 +44,7 @@ _LONGEST_LABEL: Final = 63
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """All that was found. ``placements`` of GPUs are by PCI address, and lack those that the machine does not tell."""
+    """All that was found. ``placements`` of GPUs are by PCI address, without those that sysfs does not have."""
 
     xpus: Sequence[XPUDeviceInfo] = ()
     gpus: Sequence[GPU] = ()

@@ -126,7 +126,7 @@ class Executor:
             family.replace(owner, tuple(by_family.get(name, ())))
 
     def look_again(self, folder: str) -> None:
-        """Read the files of a cgroup in the next round, since somebody else may have written them."""
+        """Read the files of a cgroup in the next round, since another program may have written them."""
         for family in self._families.values():
             family.progress.look_again(folder)
             family.next_look = -inf

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def handler(executor: Callable[[], Executor | None]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """Answers with one JSON document a line, those of ``?path=`` alone if it is given."""
+    """Serves one JSON document a line, those of ``?path=`` alone if it is given."""
     # Loaded by the server that this handler is for, and by nothing before.
     from aiohttp import web
 

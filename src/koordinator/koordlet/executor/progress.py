@@ -14,7 +14,7 @@ _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 """Seconds."""
 _UNFINISHED: Final = frozenset({Outcome.NOT_WRITTEN_YET, Outcome.VANISHED})
-"""Looked at in every round: kubelet tells of a pod before it has made its cgroup."""
+"""Checked in every round: the kubelet lists a pod before it has created its cgroup."""
 _IN_FORCE: Final = frozenset({Outcome.WRITTEN, Outcome.THERE_ALREADY})
 
 
@@ -88,7 +88,7 @@ class Progress:
         return min(reassert, state.retry_at) if state.has_failed else reassert
 
     def may_write(self, target: Target, value: Value, now: float) -> bool:
-        """Whether the kernel may be asked for the value: not while it has refused it a moment ago."""
+        """Whether to write the value to the kernel: not while the kernel has refused it a moment ago."""
         state = self._states.get(target)
         return state is None or _differs(target, state, value) or not state.has_failed or now >= state.retry_at
 

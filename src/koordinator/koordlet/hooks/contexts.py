@@ -1,6 +1,6 @@
-"""What a hook sees of a pod and of a container, and what it answers; pure.
+"""What a hook reads of a pod and of a container, and what it returns; pure.
 
-The same hook is asked before a container starts, by the runtime proxy or the container runtime, and again and again
+The same hook is called before a container starts, by the runtime proxy or the container runtime, and in every round
 while it runs, by the reconciler. The former know labels, annotations and the cgroup only, the latter knows the pod's
 spec, too (pkg/koordlet/runtimehooks/protocol).
 """
@@ -37,7 +37,7 @@ _KATA: Final = "kata"
 
 
 class HookError(KoordinatorError):
-    """What a pod asks for cannot be understood, or cannot be done on this node."""
+    """An annotation of the pod cannot be understood, or cannot be applied on this node."""
 
 
 class NUMANodeResource(WireStruct):
@@ -143,7 +143,7 @@ class Change:
 def starting_pod(
     namespace: str, name: str, uid: str, labels: Mapping[str, str], annotations: Mapping[str, str], cgroup: str
 ) -> PodContext:
-    """A pod that a runtime is about to run. ``cgroup`` as the runtime is told it."""
+    """A pod that a runtime is about to run. ``cgroup`` is in the form that the runtime gets."""
     batch = _annotated_batch(annotations)
     folder = cgroup.strip("/")
     return PodContext(
@@ -160,12 +160,12 @@ def starting_pod(
 
 
 def starting_container(pod: PodContext, name: str, cpu_quota: int | None) -> ContainerContext:
-    """A container that a runtime is about to create or update, with the quota that kubelet asks for, if it does."""
+    """A container that a runtime is about to create or update, with the quota that the kubelet sets, if it does."""
     return ContainerContext(name, batch=(pod.batch or {}).get(name), cpu_limit=cpu_quota)
 
 
 def running_pod(node_pod: NodePod, layout: CgroupLayout, sandbox: str = "") -> PodContext:
-    """A pod that kubelet tells of; ``sandbox`` is the name of its sandbox's folder, if it is known."""
+    """A pod that the kubelet lists; ``sandbox`` is the name of its sandbox's folder, if it is known."""
     pod = node_pod.pod
     batch = _batch_of_spec(pod)
     containers = () if pod.spec.runtime_class_name == _KATA else tuple(_containers(node_pod, layout, batch))

@@ -121,8 +121,8 @@ def qos_folder(kubernetes_qos: str, rules: Rules) -> Change | None:
 
 
 def release(rules: Rules) -> Change | None:
-    """What the folders get when the gate is off; nothing where the NodeSLO has another policy: whoever made a folder
-    idle there, it was not the agent."""
+    """What the folders get when the gate is off; nothing where the NodeSLO has another policy: a folder that is idle
+    then was not made so by the agent."""
     if rules.policy is None or not _class_rules(rules.policy):
         return None
     return Change("the gate CoreSched is off", Priority.RELEASE, cpu_idle=0)

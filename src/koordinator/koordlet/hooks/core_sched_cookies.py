@@ -1,4 +1,4 @@
-"""Brings the processes of the node's pods to the cookies that CoreSched decides, and tells of it.
+"""Assigns the cookies that CoreSched decides to the processes of the node's pods, and reports it.
 
 SYSTEM pods and the container of the agent itself are left alone: the agent must have no cookie, or it could not take
 those of others away.

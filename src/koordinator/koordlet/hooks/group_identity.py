@@ -51,7 +51,7 @@ def container(pod_: PodContext, _: ContainerContext, rules: Rules) -> Change | N
 
 
 def qos_folder(kubernetes_qos: str, rules: Rules) -> Change | None:
-    """Of the folder of a class of Kubernetes, and of pods in it that nobody knows."""
+    """Of the folder of a QoS class of Kubernetes, and of pods in it that are not known."""
     values = _values(rules)
     if values is None:
         return None

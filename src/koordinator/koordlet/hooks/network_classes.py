@@ -2,9 +2,9 @@
 
 The device of the default route gets an HTB qdisc. Below its one class, which has the whole bandwidth, there is one for
 the node's own and SYSTEM pods' packets, one for latency-sensitive pods and one for best-effort pods, and one for each
-pod whose annotation ``koordinator.sh/networkQOS`` caps it. Pods are told apart by their addresses: those of classes by
-sets and iptables rules, those with a cap by filters of the qdisc. Pods in the network of the node share its address and
-can be told apart only by net_cls.classid of their cgroup (pkg/koordlet/runtimehooks/hooks/tc).
+pod whose annotation ``koordinator.sh/networkQOS`` caps it. Packets are assigned to pods by address: those of classes by
+sets and iptables rules, those with a cap by filters of the qdisc. Pods in the network of the node share its address, so
+only the net_cls.classid of their cgroup identifies them (pkg/koordlet/runtimehooks/hooks/tc).
 
 Pure: policy, pods and what the kernel has in, steps out.
 """
@@ -74,7 +74,7 @@ class Wanted:
     minors: Mapping[str, int] = field(default_factory=dict)
     """By UID, of pods with a cap."""
     knows_pods: bool = True
-    """Whether kubelet has told of its pods; until then, what is there for pods stays."""
+    """Whether the kubelet has listed its pods; until then, what is there for pods stays."""
     problems: tuple[str, ...] = ()
 
 
@@ -110,8 +110,8 @@ def want(
     knows_pods: bool = True,
     has_net_cls: bool = False,
 ) -> Wanted:
-    """For a policy that asks for it. ``known`` are the minor numbers that pods had before; ``has_net_cls``: whether
-    packets can be told apart by cgroup."""
+    """For a policy that enables it. ``known`` are the minor numbers that pods had before; ``has_net_cls``: whether
+    packets can be assigned by cgroup."""
     system = policy.system_strategy
     total = system.total_network_bandwidth.value if system is not None else 0
     problems: list[str] = []
@@ -170,7 +170,7 @@ def assign(uids: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:
 
 
 def conflict(shaping: Shaping) -> str:
-    """What keeps us from the device: a root qdisc of somebody else; empty if nothing does."""
+    """Why the device cannot be used: it has the root qdisc of another program; empty if it can be."""
     root = shaping.root
     if root is None or root.major == 0 or root == QDISC:
         return ""
@@ -285,7 +285,7 @@ def _class_of(pod: Pod) -> int | None:
 def _cap(pod: Pod) -> int:
     """Bits per second that it may send at most, 0 for no limit of its own."""
     limits = pod_limits(pod.metadata.annotations)
-    # The hook of net_cls.classid tells the author of the pod.
+    # The hook of net_cls.classid reports it to the author of the pod.
     return 0 if limits.problems else limits.egress
 
 

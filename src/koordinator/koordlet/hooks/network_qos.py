@@ -44,7 +44,7 @@ class NetworkSources:
 
     policy: Callable[[], NodeSLOSpec | None]
     pods: Callable[[], Sequence[Pod] | None]
-    """Those that have not finished; None while kubelet has not told of them."""
+    """Those that have not finished; None while the kubelet has not listed them."""
     has_net_cls: Callable[[], bool]
     """Whether cgroups have net_cls.classid."""
 
@@ -96,7 +96,7 @@ class NetworkQoS:
             work()
 
     def _has_never_been(self) -> bool:
-        """Whether it is on, has not been asked for yet, and nothing is left of an earlier agent's."""
+        """Whether it is on, has not been enabled yet, and nothing is left of an earlier agent's."""
         self._is_clear = self._is_enabled and not self._device and not self._access.has_tree()
         return self._is_clear
 
@@ -162,7 +162,7 @@ class NetworkQoS:
         return None
 
     def _carry_out(self, control: TrafficControl, device: str, steps: Iterable[Step]) -> int:
-        """How many of them have failed. What needs something that could not be made is not tried, nor told."""
+        """How many of them have failed. What needs something that could not be created is not tried, nor reported."""
         failed = 0
         lost: set[str] = set()
         for step in steps:

@@ -1,4 +1,4 @@
-"""The NRI plugin: containerd (1.7 and later) and CRI-O ask it about every pod and container themselves.
+"""The NRI plugin: containerd (1.7 and later) and CRI-O call it for every pod and container themselves.
 
 No runtime proxy is needed then, and containers get mounts and devices as well (pkg/koordlet/runtimehooks/nri).
 """
@@ -44,7 +44,7 @@ class NRIPlugin:
         self._clock = clock
         self._said = ""
         self.is_connected = False
-        """Whether the runtime asks."""
+        """Whether the runtime calls the plugin."""
 
     async def run(self) -> None:
         """Stay connected until cancelled; what keeps it from that is said once, and tried again after a pause."""
@@ -76,7 +76,7 @@ class NRIPlugin:
             logger.info("the container runtime is followed by NRI at %s", self._options.socket)
 
     async def handle(self, path: str, payload: bytes) -> bytes:
-        """Answer one call of the runtime. GrpcError if a hook fails whose failures count."""
+        """Respond to one call of the runtime. GrpcError if a hook fails whose failure policy is to fail."""
         method = path.removeprefix(_PLUGIN)
         if method == "Configure":
             return _configure(nri.ConfigureRequest.FromString(payload)).SerializeToString()
@@ -93,7 +93,7 @@ class NRIPlugin:
             return b""
         if method == "StateChange":
             event = nri.StateChangeEvent.FromString(payload)
-            # Before NRI 0.10, this is how it is told.
+            # Before NRI 0.10, the runtime passes it in this way.
             if event.event == nri.RUN_POD_SANDBOX:
                 self._hooks.pod(Stage.PRE_RUN_POD_SANDBOX, _pod(event.pod))
             return b""

@@ -38,11 +38,11 @@ class HookOptions:
     endpoint: str = _ON_HOST
     registration_folder: str = HOOK_SERVERS
     proxy_fails: bool = False
-    """Whether a runtime proxy lets nothing start when it gets no answer."""
+    """Whether a runtime proxy lets no container start when it gets no response."""
     hooks_fail: bool = False
     """Whether a pod does not start when a hook says an error of it."""
     disabled_stages: tuple[str, ...] = ()
-    """Stages that proxies are not told of."""
+    """Stages that proxies do not register for."""
     reconcile_interval: float = 10.0
     """In seconds."""
     unsets_quota: bool = True

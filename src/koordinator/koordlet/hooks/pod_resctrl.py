@@ -29,7 +29,7 @@ PodEvent = tuple[Literal["Normal", "Warning"], str, str]
 TASKS_OWNER: Final = "Resctrl (tasks)"
 _PREFIX: Final = "koordlet-"
 _YOUNGEST: Final = 10.0
-"""Seconds that a group is left alone of whose pod nobody has told yet."""
+"""Seconds for which a group is left alone whose pod the kubelet has not listed yet."""
 _WHERE: Final = f"metadata.annotations[{annotation_keys.RESCTRL}]"
 _REASON: Final = f"the pod's annotation {annotation_keys.RESCTRL}"
 
@@ -102,13 +102,13 @@ def task_group(pod: PodContext, rules: Rules) -> str | None:
         try:
             schemata(pod, rules)
         except HookError:
-            # The hook that wishes the schemata tells of it.
+            # The hook that wishes the schemata reports it.
             return None
     return group
 
 
 def event_of(pod: PodContext, rules: Rules, found: Explanation | None) -> PodEvent | None:
-    """The event that a pod gets in a round; None if there is nothing to tell.
+    """The event that a pod gets in a round; None if there is none.
 
     ``rules`` are those of the round, ``found`` what has become of the wish for ``tellable``.
     """
@@ -129,7 +129,7 @@ def tellable(pod: PodContext) -> Target:
 def unused_groups(pods: Sequence[PodContext], rules: Rules) -> list[Wish]:
     """Groups whose pods have ended or no longer have the annotation go: the CPUs know a dozen groups altogether.
 
-    None goes while kubelet has not told of its pods.
+    None is removed before the kubelet has listed its pods.
     """
     if rules.caches is None or not rules.knows_pods:
         return []

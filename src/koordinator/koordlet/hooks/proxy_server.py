@@ -1,6 +1,6 @@
-"""The gRPC service that runtime proxies ask before they let a pod or a container start.
+"""The gRPC service that runtime proxies call before they let a pod or a container start.
 
-An answer is what was asked, with what the hooks want in it (pkg/koordlet/runtimehooks/proxyserver; the message types
+A response is the request with the changes of the hooks (pkg/koordlet/runtimehooks/proxyserver; the message types
 are those of apis/runtime/v1alpha1/api.proto).
 """
 

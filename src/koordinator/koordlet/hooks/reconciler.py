@@ -1,7 +1,7 @@
-"""Keeps running pods at what the hooks say, through the executor, whoever has started them and however.
+"""Keeps running pods at what the hooks return, through the executor, however they were started.
 
-It goes over all pods when kubelet has told of them, when a rule has changed, and every few seconds; a pod that is about
-to start is gone over as soon as a runtime says so, before kubelet tells of it (pkg/koordlet/runtimehooks/reconciler).
+It goes over all pods when the kubelet has listed them, when a rule has changed, and every few seconds; a pod that is
+about to start is handled as soon as a runtime reports it, before the kubelet (pkg/koordlet/runtimehooks/reconciler).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from koordinator.node.kernel_files import (
 logger = logging.getLogger(__name__)
 
 _STARTING_SECONDS: Final = 60.0
-"""For so long a pod is kept in mind that a runtime starts and that kubelet does not tell of."""
+"""For so long a pod is remembered that a runtime starts and that the kubelet does not list."""
 _CRIO: Final = ("crio-", ".scope")
 
 Observe = Callable[[str, str, str, float], None]
-"""Told of each time that a hook was asked: level, kind of file, ``success`` or ``failed``, seconds."""
+"""Called after each call of a hook with the level, the kind of file, ``success`` or ``failed``, and seconds."""
 
 Follower = Callable[[Sequence[PodContext], Rules], None]
 """Does what is no writing of files, for the pods and rules of a round."""
@@ -84,7 +84,7 @@ class Reconciler:
         self._followers = followers
         self._starting: dict[str, tuple[PodContext, float]] = {}
         self._said: dict[tuple[str, str], str] = {}
-        """Errors that were told, by hook and whatever they are of."""
+        """Errors that were reported, by hook and object."""
         self._scores: dict[tuple[str, str, str, str], int] = {}
 
     @property
@@ -216,7 +216,7 @@ class Reconciler:
         yield from _wishes(hook.name, self._sources.layout.host_application(application), change)
 
     def _unknown_folders(self, qos_folder: str, known: set[str]) -> Iterator[str]:
-        """Folders of pods that kubelet does not tell of, and of their containers."""
+        """Folders of pods that the kubelet does not list, and of their containers."""
         layout = self._sources.layout
         for name in _subfolders(layout.folder("cpu", qos_folder)):
             folder = f"{qos_folder}/{name}"
@@ -261,7 +261,7 @@ def _values(change: Change | None) -> Iterator[tuple[KernelFile, Value]]:
         CPU_IDLE: change.cpu_idle,
         CPU_SHARES: change.cpu_shares,
         CPU_QUOTA: change.cpu_quota,
-        # What runs must run somewhere: only what starts can be told to have no CPUs of its own.
+        # Processes that run need CPUs to run on: only a start can be refused for a lack of exclusive CPUs.
         CPUSET: change.cpuset or None,
         MEMORY_LIMIT: change.memory_limit,
         NET_CLASS: change.net_class,

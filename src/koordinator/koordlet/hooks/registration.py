@@ -17,7 +17,7 @@ _NAME = "koordlet.json"
 
 
 class RegistrationError(KoordinatorError):
-    """Runtime proxies cannot be served, or cannot be told of it."""
+    """Runtime proxies cannot be served, or the registration cannot be written."""
 
 
 def clear_socket(path: Path) -> None:
@@ -32,7 +32,7 @@ def clear_socket(path: Path) -> None:
 
 
 def register(options: HookOptions, stages: Iterable[Stage]) -> None:
-    """Tell runtime proxies what to ask about, and where. RegistrationError if the folder cannot be written."""
+    """Register at runtime proxies for the stages, with the socket. RegistrationError if the file cannot be written."""
     document = {
         "remote-endpoint": options.endpoint,
         "failure-policy": FAIL if options.proxy_fails else IGNORE,

@@ -1,7 +1,7 @@
-"""The hooks there are, in which stages each is asked, and asking them.
+"""The hooks that exist, the stages at which each is called, and the calls.
 
-Hooks of a stage are asked in the order of their names; where two of them say something of the same thing, the later
-one counts (pkg/koordlet/runtimehooks/hooks/hooks.go).
+Hooks of a stage are called in the order of their names; where two of them return a value for the same thing, the
+later one counts (pkg/koordlet/runtimehooks/hooks/hooks.go).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ContainerFunction = Callable[[PodContext, ContainerContext, Rules], Change | Non
 class Hook:
     """What one feature wants at each level of cgroups. Functions are pure, and raise HookError for what a pod says.
 
-    ``pod`` and ``container`` are asked by the reconciler unless ``is_reconciled`` is False, and by runtimes in
+    ``pod`` and ``container`` are called by the reconciler unless ``is_reconciled`` is False, and for runtimes at
     ``stages``.
     """
 
@@ -61,14 +61,14 @@ class Hook:
     stages: frozenset[Stage] = frozenset()
     is_reconciled: bool = True
     is_of_processes: bool = False
-    """Whether what it wishes is for processes, whose numbers mean others a moment later."""
+    """Whether its wishes are for processes, whose numbers mean others a moment later."""
     pod: PodFunction | None = None
     container: ContainerFunction | None = None
     qos_folder: Callable[[str, Rules], Change | None] | None = None
     host_application: Callable[[HostApplicationSpec, Rules], Change | None] | None = None
     node: Callable[[Rules], list[Wish]] | None = None
     of_pod: Callable[[PodContext, Rules], list[Wish]] | None = None
-    """What it wishes for a pod that is no file of the pod's cgroups."""
+    """Its wishes for a pod that are not files of the pod's cgroups."""
     of_pods: Callable[[Sequence[PodContext], Rules], list[Wish]] | None = None
     """The same for all pods together."""
     task_group: Callable[[PodContext, Rules], str | None] | None = None
@@ -83,18 +83,18 @@ _CREATING: Final = frozenset({Stage.PRE_CREATE_CONTAINER})
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """``enabled`` in the order in which they are asked; ``released`` put back what those did whose gates are off."""
+    """``enabled`` in the order in which they are called; ``released`` undo what those did whose gates are off."""
 
     enabled: tuple[Hook, ...] = ()
     released: tuple[Hook, ...] = ()
 
     def at(self, stage: Stage) -> tuple[Hook, ...]:
-        """Those that are asked at a stage."""
+        """Those that are called at a stage."""
         return tuple(hook for hook in self.enabled if stage in hook.stages)
 
     @property
     def stages(self) -> list[Stage]:
-        """Those at which any hook is asked, by name."""
+        """The stages at which any hook is called, by name."""
         return sorted(stage for stage in Stage if self.at(stage))
 
     @property

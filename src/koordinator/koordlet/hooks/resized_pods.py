@@ -1,7 +1,7 @@
 """Puts the cgroups of pods right that kubelet resizes in place.
 
-A runtime asks about the containers of such a pod; the cgroup of the pod itself kubelet writes, right before or right
-after that, and asks nobody. The executor would notice it a minute later.
+A runtime calls the hooks for the containers of such a pod; the cgroup of the pod itself is written by the kubelet,
+right before or right after that, without a call. The executor would notice it a minute later.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Rules:
     now: float = 0.0
     """Seconds since 1970, as the times of files are."""
     knows_pods: bool = False
-    """Whether kubelet has told of its pods."""
+    """Whether the kubelet has listed its pods."""
     has_network_classes: bool = False
     """Whether cgroups have net_cls.classid."""
     network_classes: Mapping[str, int] = field(default_factory=dict)

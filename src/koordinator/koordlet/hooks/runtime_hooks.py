@@ -197,7 +197,7 @@ class RuntimeHooks:
         return found
 
     def loops(self) -> list[Loop]:
-        """The one that goes over all pods, and that of the node's network where it is asked for."""
+        """The loop that goes over all pods, and that of the node's network where it is enabled."""
 
         async def reconcile() -> None:
             self._reconciler.reconcile()
@@ -209,7 +209,7 @@ class RuntimeHooks:
         return loops
 
     async def serve(self, loops: LoopMetrics) -> None:
-        """Answer runtimes and their proxies until cancelled."""
+        """Serve runtimes and their proxies until cancelled."""
         async with asyncio.TaskGroup() as tasks:
 
             def start(name: str, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -238,7 +238,7 @@ class RuntimeHooks:
             await self._sources.clock.sleep(_RETRY)
 
     async def _until_pools_are_known(self) -> None:
-        """Until then a container would be told nothing about its CPUs, and could start on those of others.
+        """Until then a container would get no CPUs from the hooks, and could start on those of others.
 
         A node of which they cannot be found out is served after a while all the same.
         """
@@ -341,7 +341,7 @@ class RuntimeHooks:
             self._sources.audit.record(AuditEvent(type="node", reason=reason, message=message), _AUDIT_LEVEL)
 
     def _report_groups(self, pods: Sequence[PodContext], rules: Rules) -> None:
-        """Authors of pods with a part of the cache are told once whether there was a group left for it."""
+        """Pods with a part of the cache get one event that says whether there was a group left for them."""
         reported: dict[str, pod_resctrl.PodEvent] = {}
         for pod in pods if rules.caches is not None else ():
             event = pod_resctrl.event_of(pod, rules, self._sources.executor.explain(pod_resctrl.tellable(pod)))

@@ -1,4 +1,4 @@
-"""Asks the hooks of a stage about a pod or container that is about to start, whoever starts it."""
+"""Calls the hooks of a stage for a pod or container that is about to start, whichever runtime starts it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAIL: Final = "Fail"
 IGNORE: Final = "Ignore"
 
 Observe = Callable[[str, str, str, float], None]
-"""Told of each time that a hook was asked: hook, stage, ``success`` or ``failed``, seconds."""
+"""Called after each call of a hook with the hook, the stage, ``success`` or ``failed``, and seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Tells which latency-sensitive pods suffer from others, and names suspects; pure: readings in, findings out.
+"""Detects which latency-sensitive pods suffer from others, and names suspects; pure: readings in, findings out.
 
 A pod suffers when an indicator of it has left its normal band several times in five minutes, although neither its own
 load nor its own CPU limit explains that. Suspects are found as in CPI² (Zhang et al., EuroSys 2013, section 4.2): by
@@ -82,7 +82,7 @@ class Finding:
     normal: float
     limit: float
     suspects: tuple[Suspect, ...]
-    """The likeliest first; empty where nobody on the node explains it."""
+    """The likeliest first; empty where no pod of the node explains it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class InterferenceDetector:
         return tuple(amounts.get(indicator, cpu) for indicator in _INDICATORS)
 
     def _judge(self, reading: PodReading, present: _Round) -> None:
-        """What the pod brings about itself is left out: it is nobody's fault, and not learned as normal either."""
+        """Interference that the pod causes itself is left out, and is not learned as normal either."""
         own_load = False
         if reading.cpu is not None:
             own_load = self._band(reading.workload, "cpu", _OWN_LOAD).learn(reading.cpu)

@@ -1,4 +1,4 @@
-"""Feeds the detection with what is measured, and tells what it finds: by events, metrics and the NodeMetric."""
+"""Feeds the detection with measurements, and reports what it finds: by events, metrics and the NodeMetric."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PRESSURES: Final = {"cpu": Indicator.CPU, "memory": Indicator.MEMORY, "io": Ind
 
 @dataclass(frozen=True, slots=True)
 class InterferenceSources:
-    """Where readings come from, as they are at the moment of asking."""
+    """Where readings come from, at the moment of the call."""
 
     pods: Callable[[], Sequence[NodePod]]
     pressure: Callable[[], PressureRound]
@@ -67,7 +67,7 @@ class InterferenceMonitor:
         self.findings: Sequence[Finding] = ()
         """Of the last round."""
         self._named: dict[tuple[str, Indicator], tuple[Finding, str]] = {}
-        """What events have told, with the uid of the first suspect."""
+        """What events have reported, with the UID of the first suspect."""
         metrics.latest(
             "pod_interference_correlation",
             "How well what a suspect does goes together with what a latency-sensitive pod suffers from, 0 to 1",
@@ -76,7 +76,7 @@ class InterferenceMonitor:
         )
 
     async def observe(self) -> None:
-        """Read, detect, tell what is new."""
+        """Read, detect, and report what is new."""
         pods = [pod for pod in self._sources.pods() if not pod.has_finished]
         indicators = self._indicators()
         self._add_waits(pods, indicators)

@@ -32,7 +32,7 @@ class NormalBand:
 
     @property
     def is_learned(self) -> bool:
-        """Whether enough readings have come to tell an abnormal one."""
+        """Whether there are enough readings to recognise an abnormal one."""
         return self._count >= _WARM_UP
 
     @property

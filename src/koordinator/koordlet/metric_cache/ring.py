@@ -52,7 +52,7 @@ class RingMetricCache:
         self._groups = {name: _Group(name, retention.rows) for name, retention in retentions.items()}
         self._budget = budget_bytes
         self.rejected_samples = 0
-        """Samples that were dropped since the budget has no room for their series even at the coarsest resolution."""
+        """Samples that were dropped because their series do not fit the budget even at the coarsest resolution."""
 
     @property
     def size_bytes(self) -> int:

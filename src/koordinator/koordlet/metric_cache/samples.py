@@ -11,11 +11,11 @@ from koordinator.koordlet.metric_cache.kinds import MetricKind, Series
 
 
 class MetricCacheError(KoordinatorError):
-    """The metric cache cannot do what was asked."""
+    """The metric cache does not support the query."""
 
 
 class NoSamplesError(MetricCacheError):
-    """A figure was asked of no samples at all."""
+    """An aggregation of no samples at all."""
 
     def __init__(self) -> None:
         super().__init__("metric input is empty")

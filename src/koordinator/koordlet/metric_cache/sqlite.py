@@ -1,6 +1,6 @@
 """The metric cache with a copy on disk, so that what was measured outlives the process.
 
-Queries are answered from memory, as without it. What collectors append is written every few seconds, one row a round
+Queries are served from memory, as without it. What collectors append is written every few seconds, one row a round
 with all of its values in two blobs: the numbers of the series, and their values. A process that is killed loses the
 rounds since then; a file that a loss of power has torn is begun anew.
 """

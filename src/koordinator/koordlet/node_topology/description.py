@@ -32,7 +32,7 @@ from koordinator.node.memory import NUMANodeMemory
 
 
 class NodeTopologyError(KoordinatorError):
-    """The topology of the node cannot be told; what was told of it before stays."""
+    """The topology of the node is not known; what was reported of it before stays."""
 
 
 class SystemQoSResource(WireStruct):
@@ -57,8 +57,8 @@ class TopologyFacts:
 
 @dataclass(frozen=True, slots=True)
 class NodeTopology:
-    """What is told of the node. ``annotations`` are documents by key, ``labels`` texts, None for one that must not be
-    there."""
+    """What is reported of the node. ``annotations`` are documents by key, ``labels`` texts, None for one that must be
+    absent."""
 
     cpus: CPUTopology
     shares: CPUShares

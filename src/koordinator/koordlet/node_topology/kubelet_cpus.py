@@ -34,8 +34,8 @@ class CPUManagerStateError(KoordinatorError):
 
 @dataclass(frozen=True, slots=True)
 class KubeletCPUs:
-    """``policy`` is empty, and nothing is known, where kubelet is not asked. ``problem`` says why no CPUs are reserved
-    although the static policy reserves some."""
+    """``policy`` is empty, and nothing is known, where the kubelet is not queried. ``problem`` says why no CPUs are
+    reserved although the static policy reserves some."""
 
     policy: str = ""
     options: Mapping[str, str] | None = None

@@ -1,4 +1,4 @@
-"""Which CPUs are taken when somebody asks for a number of them: the rule of kubelet's static CPU manager; pure."""
+"""Which CPUs the kubelet's static CPU manager allocates for a number of CPUs: the same rule; pure."""
 
 from __future__ import annotations
 

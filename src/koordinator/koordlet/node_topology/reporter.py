@@ -39,7 +39,7 @@ class TopologyReporting:
 
 
 class TopologyReporter:
-    """Call ``report`` every few seconds. What cannot be told leaves what was told before."""
+    """Call ``report`` every few seconds. What cannot be determined is left as it was reported before."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class TopologyReporter:
             logger.info("the NodeResourceTopology is made")
 
     async def _kubelet_cpus(self, topology: CPUTopology) -> KubeletCPUs | None:
-        """None while kubelet has not said how it is configured; from its last answer when it does not answer."""
+        """None before the kubelet has returned its configuration; from its last response when it does not respond."""
         if not self._reporting.asks_kubelet:
             return KubeletCPUs()
         now = self._clock.monotonic()

@@ -90,8 +90,8 @@ class CheckpointFolder:
     def load(self) -> Mapping[str, SavedModel]:
         """All models that are there, by name. Unfinished files are removed.
 
-        A file that is none of a model is left alone: it is replaced when the model of its name is saved, and may be
-        somebody else's. CheckpointFolderError if the folder cannot be listed.
+        A file that is no model's is left alone: it is replaced when the model of its name is saved, and may be
+        another program's. CheckpointFolderError if the folder cannot be listed.
         """
         try:
             files = sorted(entry for entry in self._path.iterdir() if entry.is_file())

@@ -100,7 +100,7 @@ def forecast_prod(
 ) -> Forecast:
     """The forecast for the prod pods among ``pods``, of which each is there once.
 
-    ``peak_of`` is asked for pods by UID, and for parts of the node.
+    ``peak_of`` is called with the UIDs of pods, and with parts of the node.
     """
     used, problem = _used_by_system_and_prod(peak_of, rules.margin_percent)
     if used is None:
@@ -169,7 +169,7 @@ def _allocatable(node: Node) -> Amount | None:
             raw = decode_any(text)
             allocatable = allocatable if raw is None else convert(raw, ResourceList)
         except DecodeError:
-            # Whoever wrote the annotation is told by the webhook; what the Node says is nearly as good.
+            # The webhook rejects the annotation for its author; what the Node says is nearly as good.
             pass
     if allocatable is None:
         return None

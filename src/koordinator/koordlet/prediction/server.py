@@ -1,4 +1,4 @@
-"""The prediction server: models that learn every minute, are kept over restarts, and are asked for forecasts."""
+"""The prediction server: models that learn every minute, are kept over restarts, and give forecasts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EVERY: Final = 60.0
 """Seconds between rounds of writing and dropping models."""
 _DEADLINE: Final = 60.0
 _TICK: Final = 1.0
-"""Seconds after which it is asked again whether there is something to learn."""
+"""Seconds between two checks whether there is something to learn."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class StatesLister(Protocol):
 
 
 class PredictionServer:
-    """Learns from the metric cache. Nothing is learned before kubelet has told the pods: until then it is not known
+    """Learns from the metric cache. Nothing is learned before the kubelet has listed the pods: until then it is unknown
     which of the kept models are of pods that still run."""
 
     def __init__(self, options: PredictionOptions, cache: MetricCache, states: StatesLister, clock: Clock) -> None:

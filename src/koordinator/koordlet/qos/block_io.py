@@ -75,7 +75,7 @@ class Disks:
     shown: Mapping[str, Mapping[KernelFile, Mapping[str, Value]]] = field(default_factory=dict)
     """Folder -> file -> the number of a device -> its value."""
     volume_names: Mapping[Claim, str] = field(default_factory=dict)
-    """The PersistentVolumes of claims that have been asked for; empty for a claim that is not bound."""
+    """The PersistentVolumes of claims that have been requested; empty for a claim that is not bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class _UnusableBlockError(Exception):
 
 
 class _NotAskedForError(_UnusableBlockError):
-    """A block on the volume of a claim that is about to be asked for: nobody has to be told."""
+    """A block on the volume of a claim that is about to be read: there is nothing to report yet."""
 
 
 def files_of(folder: str) -> tuple[KernelFile, ...]:

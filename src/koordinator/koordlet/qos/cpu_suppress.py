@@ -166,7 +166,7 @@ def _by_quota(snapshot: Snapshot, node: Node, cgroups: BestEffortCgroups, budget
         budget, cgroups.quota if cgroups.quota is not None else NO_LIMIT, -(-capacity_milli(node) // 1000)
     )
     wishes = [Wish(OWNER, Target(CPU_QUOTA, cgroups.root), quota, reason)]
-    # Below the root nobody has a limit of kubelet's: a pod without CPU limits is what makes it BestEffort.
+    # Below the root no cgroup has a limit from the kubelet: a pod without CPU limits is what makes it BestEffort.
     lifted = f"the quota of {cgroups.root} is what limits best-effort pods"
     wishes += [
         Wish(OWNER, Target(CPU_QUOTA, folder), NO_LIMIT, lifted) for folder in (*cgroups.pods, *cgroups.containers)

@@ -1,4 +1,4 @@
-"""One round of evictions: whom to ask next, until every task of a plan has what it needs.
+"""One round of evictions: which pod to evict next, until every task of a plan has what it needs.
 
 The tasks share what victims release, so that no pod is evicted for what another one has released already.
 """
@@ -26,7 +26,7 @@ class Victim:
 
 
 class EvictionRound:
-    """Works through the tasks of a plan: ask ``next_victim``, try to evict it, and tell with ``evicted`` if it went."""
+    """Works through the tasks of a plan: call ``next_victim``, try to evict it, call ``evicted`` if that succeeded."""
 
     def __init__(self, tasks: Sequence[Task], evicted_before: Collection[str]) -> None:
         self._tasks = tasks

@@ -19,7 +19,7 @@ from koordinator.node.kernel_files import CPU_QUOTA, Target, quota_of_milli
 OWNER: Final = "interference-cap"
 _PERIOD: Final = 100_000
 _LEAST_QUOTA: Final = 10_000
-"""A tenth of a CPU: a pod that is held down still goes on (CPI² leaves as much to batch jobs)."""
+"""A tenth of a CPU: a pod that is limited still makes progress (CPI² leaves as much to batch jobs)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class PodUsage:
 
     @property
     def is_terminating(self) -> bool:
-        """Whether somebody has told it to end."""
+        """Whether its deletion has been requested."""
         return self.pod.pod.metadata.deletion_timestamp is not None
 
     @property
@@ -123,14 +123,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a strategy wishes now. ``wishes`` None: a figure is missing, and what was wished before goes on."""
+    """The strategy's wishes. ``wishes`` None: a figure is missing, and the previous wishes stay in force."""
 
     wishes: tuple[Wish, ...] | None
     reason: str
     figures: Mapping[str, float] = field(default_factory=dict)
-    """What the decision was made of, for metrics and for whoever asks."""
+    """The inputs of the decision, for metrics and for ``/enforcement``."""
     problems: tuple[Problem, ...] = ()
-    """What the authors of the settings are told, by events."""
+    """The texts of the events for the authors of the settings."""
 
 
 def capacity_milli(node: Node) -> int:
@@ -167,7 +167,7 @@ def pod_cpus(pod: Pod) -> frozenset[int]:
 
 
 def cpu_list_or_none(text: str) -> frozenset[int]:
-    """The CPUs of a list; none where it is no list, which its author is told by whoever admits it."""
+    """The CPUs of a list; none where the text is not a list, which the admission webhook rejects for its author."""
     try:
         return parse_cpu_list(text)
     except ValueError:

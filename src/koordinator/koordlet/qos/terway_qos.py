@@ -1,4 +1,4 @@
-"""Network QoS through Terway: what the daemon terway-qos is told of the node's bandwidth and of each pod.
+"""Network QoS through Terway: what the daemon terway-qos reads of the node's bandwidth and of each pod.
 
 Terway is Alibaba Cloud's network plugin. Its daemon shares out bandwidth in the kernel by eBPF, and reads two files in
 a folder that it watches (pkg/koordlet/runtimehooks/hooks/terwayqos). All bandwidths in these files are bytes per
