@@ -35,7 +35,7 @@ class Program:
     arguments: Sequence[str]
     """The whole command line."""
     ready: Callable[[], Awaitable[bool]]
-    """Whether it does its work; asked until it says yes before the next program starts, and now and then afterwards."""
+    """Whether it does its work; polled until it is true before the next program starts, and from time to time after."""
     environment: Mapping[str, str] | None = None
     stop_seconds: float = 10.0
     """How long it may take to end after SIGTERM before it is killed."""
@@ -144,7 +144,7 @@ def _end_with_parent(parent: int) -> Callable[[], None]:
     def in_child() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
-            # The parent died in between: nobody is left to send the signal.
+            # The parent died in between: no process is left to send the signal.
             os._exit(1)
 
     return in_child

@@ -1,7 +1,7 @@
 """What a running ``koord up`` or ``koord demo`` writes down about itself, for ``koord status`` and for the next start.
 
-It is a file of the data folder. The lock of the folder says whether it is true: the record of a process that was
-killed stays behind, and tells the next one which programs may have been left.
+It is a file of the data folder. It is valid as long as the folder is locked: the record of a process that was killed
+stays behind, and names the programs that may have been left.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def end_left_programs(
 ) -> None:
     """End what is left of a cluster whose ``koord`` was killed; return when it is gone.
 
-    A program ends by itself when that happens, if the system can tell it to; it gets ``patience`` seconds. One that
+    A program ends by itself when that happens, if the system can signal it; it gets ``patience`` seconds. One that
     hangs or is halted is ended. A process counts only if its command line is the recorded one: numbers are used again.
     """
     left = {process.pid: program.name for program in record.programs for process in _processes_of(program)}

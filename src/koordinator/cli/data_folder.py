@@ -16,7 +16,7 @@ from koordinator.cluster.data_folder import claim_folder
 SCHEDULER: Final = "scheduler"
 MANAGER: Final = "manager"
 DESCHEDULER: Final = "descheduler"
-"""The programs that others ask."""
+"""The programs that other programs connect to."""
 
 
 _LOCK: Final = "up.lock"

@@ -171,7 +171,7 @@ def _add_programs(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask, print; the exit status is documented in the help. Whatever goes wrong is one sentence on standard error."""
+    """Query and print; the exit status is documented in the help. Each failure is one sentence on standard error."""
     stream, terminal = output()
     try:
         answer, cluster = _explain_target(options)
@@ -212,7 +212,7 @@ def _sources(options: argparse.Namespace) -> Sources:
     local = cluster.data if cluster is not None else None
     endpoint = ProgramEndpoint(
         url=options.scheduler,
-        # The programs of a koord up are asked where they serve: they are no pods.
+        # The programs of `koord up` are queried where they serve: they are not pods.
         client=cluster.client if cluster is not None and local is None else None,
         lease=lease,
         port=options.port,
@@ -271,7 +271,7 @@ def _text(answer: Explanation, cluster: Cluster | None, terminal: Terminal) -> s
 
 
 def _asked(document: Mapping[str, Any], kind: str, cluster: Cluster | None) -> Iterator[str]:
-    """What was guessed, what was missing, and who was asked."""
+    """What was guessed, what was missing, and which programs were queried."""
     if "takenFor" in document:
         other = "node" if kind == "pod" else "pod"
         name = document[kind].rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Which cluster is asked: that of kubectl, or the one that ``koord up`` runs on this machine when kubectl has none."""
+"""Which cluster is queried: that of kubectl, or that of ``koord up`` on this machine when kubectl has none."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _read(options: ClusterOptions) -> Kubeconfig | None:
     paths = kubeconfig.search_paths(options.environment)
     config = kubeconfig.load(paths)
     if options.environment.get("KUBECONFIG") and not config.sources:
-        # Somebody wants one cluster and would get another.
+        # The user means one cluster and would get another.
         raise UsageError(f"KUBECONFIG: there is no such file: {', '.join(map(str, paths))}")
     return config if config.contexts or config.clusters or options.context else None
 

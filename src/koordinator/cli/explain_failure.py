@@ -21,11 +21,11 @@ DEFECT: Final = 70
 INTERRUPTED: Final = 130
 """128 + SIGINT, as shells have it."""
 PIPE_CLOSED: Final = 141
-"""128 + SIGPIPE: whoever read the output has seen enough."""
+"""128 + SIGPIPE: the reader of the output has closed it."""
 
 
 class ExplainError(KoordinatorError):
-    """Nobody could be asked, or had nothing to say. ``status`` is the exit status of the command."""
+    """No program could be queried, or none had a result. ``status`` is the exit status of the command."""
 
     status: ClassVar[int] = NOT_REACHED
 
@@ -43,18 +43,18 @@ class NotFoundError(ExplainError):
 
 
 class ForbiddenError(ExplainError):
-    """The server does not know who asks, or does not let them."""
+    """The server does not authenticate or does not authorize the user."""
 
     status = NOT_ALLOWED
 
 
 class UnknownToProgramError(NotFoundError):
-    """The program that was asked does not know the object; the API may."""
+    """The program that was queried does not know the object; the API may."""
 
 
 def explain_error(error: KubeError, cluster: str, seconds: float) -> ExplainError:
     """``error`` as one sentence about ``cluster``, such as ``the cluster "a" (https://...)``, which had ``seconds`` to
-    answer."""
+    respond."""
     if isinstance(error, KubeconfigError | CredentialError):
         return UsageError(str(error))
     if isinstance(error, ApiStatusError):

@@ -19,7 +19,7 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import connect
 from koordinator.kube.errors import ApiStatusError, KubeError
 
-# What is asked about: a pod, a node, a quota, a gang, a Reservation, a migration or the interference on a node, in each
+# What is explained: a pod, a node, a quota, a gang, a Reservation, a migration or the interference on a node, in each
 # of the forms that kubectl takes; or the next cycle of koord-descheduler.
 
 
@@ -68,7 +68,7 @@ _FORMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``namespace`` is empty where none was named. With ``guessed`` nobody said that it is a pod."""
+    """``namespace`` is empty where none was named. With ``guessed`` the user did not say that it is a pod."""
 
     kind: TargetKind
     name: str
@@ -163,8 +163,8 @@ class ObjectReader:
         self._cluster = cluster
 
     async def pod_facts(self, namespace: str, name: str, served: Collection[str] | None) -> PodFacts:
-        """All that tells pods apart. ``served`` are the names under which koord-scheduler takes pods, None when it
-        could not be asked. Raises KubeError when the pod itself cannot be read."""
+        """What distinguishes pods. ``served`` are the names under which koord-scheduler takes pods, None when it could
+        not be queried. Raises KubeError when the pod itself cannot be read."""
         pod = await self._get(PODS, name, namespace)
         if pod is None:
             return await self._absent(namespace, name)
@@ -232,7 +232,7 @@ class ObjectReader:
             return True
 
     async def _has_placed(self, scheduler: str) -> bool | None:
-        """Whether a pod that asks for the scheduler is on a node; None when that may not be looked at."""
+        """Whether a pod of that scheduler is on a node; None when pods may not be listed."""
         selector = f"spec.schedulerName={scheduler},spec.nodeName!="
         try:
             return bool(await self._list(PODS, field_selector=selector, limit=1))

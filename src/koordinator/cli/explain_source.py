@@ -1,4 +1,4 @@
-"""Finds the program to ask, and asks it."""
+"""Finds the program to query, and queries it."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class ProgramEndpoint:
     program: str = SCHEDULER
     """``scheduler``, ``manager`` or ``descheduler``: also the flag that takes its URL."""
     flags: str = "--address=0.0.0.0 on port {port}"
-    """What it has to be told for the API server to reach it."""
+    """The flag that it needs so that the API server reaches it."""
     cluster: str = "the cluster"
     """What messages call it."""
     seconds: float = SECONDS
-    """How long to wait for an answer."""
+    """How long to wait for a response."""
 
 
 async def fetch(endpoint: ProgramEndpoint, path: str) -> Any:
-    """The JSON document at ``path`` of the program. Raises ExplainError; UnknownToProgramError when the program was
-    asked and does not know the object."""
+    """The JSON document at ``path`` of the program. Raises ExplainError; UnknownToProgramError when the program has
+    responded that it does not know the object."""
     if endpoint.url is not None:
         return await _get(endpoint, _checked(endpoint), path)
     if endpoint.client is not None:

@@ -1,5 +1,5 @@
-"""What the API alone says of a pod or a node: which of the ends or beginnings of its life it is in, in one plain
-sentence, and what to do next. Decided on documents as the API has them; nothing is asked here."""
+"""What the API alone shows of a pod or a node: at which end or beginning of its life it is, in one plain sentence,
+and what to do next. Decided on documents as the API has them; no request is sent here."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class PodFacts:
     events: Sequence[Mapping[str, Any]] = ()
     """core/v1 Events about it, oldest first."""
     served: Collection[str] | None = None
-    """The names under which koord-scheduler takes pods; None when it could not be asked."""
+    """The names under which koord-scheduler takes pods; None when it could not be queried."""
     has_placed_others: bool | None = field(default=None)
-    """Whether another pod that asks for the same scheduler is on a node; None when that is not known."""
+    """Whether another pod of the same scheduler is on a node; None when that is not known."""
 
     @property
     def key(self) -> str:
@@ -59,7 +59,7 @@ class PodFacts:
 
 
 def scheduler_of(pod: Mapping[str, Any]) -> str:
-    """The scheduler that the pod asks for; a label counts more than the spec, as with the Go original."""
+    """The scheduler of the pod; a label counts more than the spec, as with the Go original."""
     labels = pod["metadata"].get("labels") or {}
     name: str = labels.get(label_keys.SCHEDULER_NAME) or pod["spec"].get("schedulerName") or _DEFAULT_SCHEDULER
     return name

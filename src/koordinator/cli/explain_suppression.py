@@ -15,7 +15,7 @@ _EXTENSION: Final = "suppression"
 
 
 def suppression_document(metric: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What the last report says of them, and how much they use; None where nobody is held down."""
+    """The last report about best-effort pods, and their usage; None where they are not suppressed."""
     status = (metric or {}).get("status") or {}
     found = [(pod, said) for pod in status.get("podsMetric") or () if (said := _said(pod)) is not None]
     if not found:

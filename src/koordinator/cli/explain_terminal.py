@@ -27,8 +27,8 @@ __all__ = ["drawable", "escape", "print_lines", "print_list", "print_table", "pr
 
 
 def print_table(console: Console, title: str, table: Table) -> None:
-    """Write it below its title, after an empty line. What does not fit into its column goes on in the next line: a
-    name that is cut off cannot be looked up."""
+    """Write it below its title, after an empty line. A cell that is wider than its column is wrapped: a name that is
+    cut off cannot be looked up."""
     for column in table.columns:
         column.overflow = "fold"
     console.print()
@@ -100,7 +100,7 @@ class Terminal:
         return Console(
             file=_AsciiBuffer() if self.ascii_only else io.StringIO(),
             width=self.width,
-            # Else rich asks the terminal of this process, which may be another.
+            # Else rich measures the terminal of this process, which may be another.
             height=25,
             force_terminal=self.colour,
             color_system="standard" if self.colour else None,
@@ -146,7 +146,7 @@ def terminal_of(stream: TextIO, environment: Mapping[str, str]) -> Terminal:
 
 
 def write(text: str, stream: TextIO, terminal: Terminal) -> None:
-    """All at once, with what the stream cannot carry escaped. Raises BrokenPipeError when nobody reads any more."""
+    """All at once, with what the stream cannot carry escaped. Raises BrokenPipeError when the reader has closed it."""
     stream.write(text.encode(terminal.encoding, "backslashreplace").decode(terminal.encoding))
     stream.flush()
 
@@ -164,7 +164,7 @@ def close_quietly(stream: TextIO) -> None:
 
 
 def output() -> tuple[TextIO, Terminal]:
-    """Standard output and what it can show; nowhere, when whoever started the command has closed it."""
+    """Standard output and what it can show; nowhere, when the parent process has closed it."""
     stream = sys.stdout if sys.stdout is not None else io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     return stream, terminal_of(stream, os.environ)
 
@@ -203,7 +203,7 @@ def say(text: str, status: int) -> int:
     try:
         print(f"koord: {' '.join(text.split())}", file=sys.stderr, flush=True)
     except OSError:
-        # Nobody reads that either; the status says it.
+        # That cannot be read either; the exit status shows it.
         close_quietly(sys.stderr)
     return status
 
@@ -223,7 +223,7 @@ def ended(error: BaseException, stream: TextIO) -> int:
 
 
 def _defect(error: BaseException) -> int:
-    """Nothing that a user did: the sentence names the place for whoever is told."""
+    """An internal error: the sentence names the place for a bug report."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(last.filename).name}:{last.lineno}"
     return say(f"a defect of this command, please report it: {type(error).__name__}: {error} ({where})", DEFECT)

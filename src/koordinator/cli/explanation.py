@@ -1,4 +1,4 @@
-"""Puts together what the scheduler knows and what the API has, so that each question gets an answer."""
+"""Combines what the scheduler knows with what the API has, so that each question gets a result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SERVING: Final = {
     MANAGER: "--metrics-addr=:{port}",
     DESCHEDULER: "metricsBindAddress 0.0.0.0:{port} in its configuration",
 }
-"""What a program has to be told for the API server to reach it."""
+"""The flag that a program needs so that the API server reaches it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """``cluster`` is None when the scheduler alone can be asked. With ``cluster_is_sure`` both are of one cluster for
+    """``cluster`` is None when the scheduler alone can be queried. With ``cluster_is_sure`` both are of one cluster for
     certain; a scheduler that was named by its URL may be of another than kubectl's."""
 
     scheduler: ProgramEndpoint
@@ -80,7 +80,7 @@ async def explain(target: Target, sources: Sources) -> Explanation:
 
 
 async def _node_instead(name: str, sources: Sources, no_pod: NotFoundError) -> Explanation:
-    """Nobody said that the name is a pod's, and there is no such pod."""
+    """The user did not say that the name is a pod's, and there is no such pod."""
     try:
         answer = await _node(name, sources)
     except NotFoundError:
@@ -116,7 +116,7 @@ async def _pod(namespace: str, name: str, sources: Sources) -> Explanation:
 
 
 def _checked(document: Any, kind: str, sources: Sources) -> dict[str, Any]:
-    """Whatever serves on that port may answer with JSON."""
+    """Any server on that port may respond with JSON."""
     if not isinstance(document, dict) or kind not in document:
         asked = sources.descheduler if kind == "rebalance" else sources.scheduler
         raise ExplainError(

@@ -1,4 +1,4 @@
-"""Ctrl-C and its like: the first asks the work to end in order, the second ends everything at once."""
+"""Ctrl-C and its like: the first ends the work in order, the second ends everything at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``koord``: start a local cluster, look at it, play the demonstration, ask the scheduler why.
+"""``koord``: start a local cluster, inspect it, play the demonstration, explain decisions.
 
 A command's module is loaded only when that command is given: some take a second, and ``koord --version`` should not.
 """
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read the output, such as head, has seen enough. Nothing is left to be flushed at exit.
+        # The reader of the output, such as head, has closed it. Nothing is left to be flushed at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return status
@@ -83,7 +83,7 @@ def make_parser(loaded: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
 
 
 def _needed(arguments: Sequence[str]) -> Iterable[str]:
-    """The command that is given; none, where the list of commands or the version is asked for."""
+    """The command that is given; none, where the list of commands or the version is requested."""
     return [argument for argument in arguments[:1] if argument in COMMANDS]
 
 

@@ -66,7 +66,7 @@ _MOST_REPLICAS: Final = 100
 
 
 class FolderError(KoordinatorError):
-    """The folder cannot be written, or writing would replace what somebody may have changed."""
+    """The folder cannot be written, or writing would replace files that the user may have changed."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -46,7 +46,7 @@ def check_ports(uses: Sequence[PortUse]) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now; all are held until the last is known, so that they differ."""
+    """Ports on which no process listens now; all are held until the last is known, so that they differ."""
     with ExitStack() as held:
         probes = [held.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -86,7 +86,7 @@ def _holder(port: int) -> str:
     unseen = "a process that is not to be seen from here, perhaps another user's"
     try:
         connections = psutil.net_connections("tcp")
-    except psutil.Error:  # Only root may ask on some systems.
+    except psutil.Error:  # Only root may list connections on some systems.
         return unseen
     for connection in connections:
         if connection.status != psutil.CONN_LISTEN or not connection.laddr or connection.pid is None:

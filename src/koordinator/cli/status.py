@@ -163,7 +163,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask, print."""
+    """Query and print."""
     clock = SystemClock()
     report = asyncio.run(collect(options.data.expanduser().absolute(), clock))
     if options.output == "json":

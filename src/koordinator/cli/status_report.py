@@ -1,4 +1,4 @@
-"""What ``koord status`` finds out: the record of a running cluster, and what each program answers now."""
+"""What ``koord status`` finds out: the record of a running cluster, and the current response of each program."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HEALTHY: Final = 0
 UNHEALTHY: Final = 1
 NOT_RUNNING: Final = 3
 _SECONDS: Final = 5.0
-"""How long each may take to answer."""
+"""How long each may take to respond."""
 _STALE_LEASE_SECONDS: Final = 60.0
 """A node whose lease is older than this is not kept: kubelets renew it every ten seconds, for forty."""
 
@@ -78,7 +78,7 @@ class Report:
 
 
 async def collect(data: Path, clock: Clock) -> Report:
-    """Ask everybody at once."""
+    """Query all of them at once."""
     pid = holder_of(data)
     record = read_record(data)
     if pid is None:
@@ -103,7 +103,7 @@ async def _client_of(record: ClusterRecord) -> KubeClient | None:
     try:
         return await connect(ClientOptions(kubeconfig=record.kubeconfig, timeout_seconds=_SECONDS))
     except KoordinatorError:
-        # Still starting, or somebody has removed the file: the other programs are asked all the same.
+        # Still starting, or the file was deleted: the other programs are queried all the same.
         return None
 
 
@@ -157,7 +157,7 @@ class _Asked:
         return found
 
     async def counts(self) -> Counts | None:
-        """None where the API does not answer."""
+        """None where the API does not respond."""
         if self._client is None:
             return None
         try:

@@ -65,7 +65,7 @@ class ProgramState:
 class Supervisor:
     """Runs programs until ``stop``.
 
-    ``report`` is told what becomes of them, in plain words; ``on_change`` is called whenever ``states`` has changed.
+    ``report`` is called with their changes, in plain words; ``on_change`` is called whenever ``states`` has changed.
     """
 
     def __init__(
@@ -126,14 +126,14 @@ class Supervisor:
         self._restarters.append(asyncio.create_task(self._keep(program, child), name=f"keep {program.name}"))
 
     async def run(self) -> None:
-        """Return after ``stop``; raises what nobody foresaw."""
+        """Return after ``stop``; raises what was not foreseen."""
         done, _ = await asyncio.wait(self._restarters, return_when=asyncio.FIRST_EXCEPTION)
         for restarter in done:
             if not restarter.cancelled():
                 restarter.result()
 
     async def probe(self) -> None:
-        """Ask all programs now and then whether they still answer, until cancelled.
+        """Check from time to time whether all programs still respond, until cancelled.
 
         One that fails twice in a row is reported: a process can be there and yet do nothing.
         """
@@ -235,7 +235,7 @@ class Supervisor:
             )
 
     def _judge(self, state: ProgramState, failures: int) -> None:
-        """Report the change from answering to not answering and back."""
+        """Report the change from responding to not responding and back."""
         name = state.program.name
         if state.condition is Condition.RUNNING and failures == 2:
             self._set(state.program, Condition.NOT_ANSWERING)

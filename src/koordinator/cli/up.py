@@ -256,7 +256,7 @@ async def _welcome(cluster: LocalCluster) -> str:
 
 
 async def _has_pod(cluster: LocalCluster, name: str) -> bool:
-    """Whether namespace default has it; what cannot be asked is not there."""
+    """Whether namespace default has it; False if that cannot be read."""
     client = await connect(ClientOptions(kubeconfig=str(cluster.options.kubeconfig), timeout_seconds=5.0))
     try:
         await client.get(PODS, name, "default")

@@ -329,7 +329,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _simulate(options: argparse.Namespace) -> dict[str, Any]:
-    # Before the cluster is asked: what was typed wrong shows at once.
+    # Before the cluster is queried: a typing mistake shows at once.
     parse_options(options.scheduler_flag)
     configuration = scheduler_configuration(options.scheduler_config)
     source = source_of(options)

@@ -50,7 +50,7 @@ class Source:
 
 
 def source_of(options: argparse.Namespace) -> Source:
-    """Nothing is asked yet. Raises ExplainError where there is neither a file nor a cluster."""
+    """No request is sent yet. Raises ExplainError where there is neither a file nor a cluster."""
     seconds, namespace = options.request_timeout, options.namespace
     if options.snapshot is not None:
         return Source(namespace or "default", options.snapshot, None, None, seconds)
@@ -143,7 +143,7 @@ async def _take(cluster: Cluster, seconds: float) -> Snapshot:
 
 
 async def _configuration_of_local(data: Path, seconds: float) -> str:
-    """A scheduler that runs on this machine says itself what it is configured with; where none does, nobody knows."""
+    """The configuration that a scheduler on this machine serves; None where none runs."""
     endpoint = ProgramEndpoint(
         url=None,
         client=None,

@@ -1,4 +1,4 @@
-"""Cambricon MLUs, asked for with ``cnmon``."""
+"""Cambricon MLUs, listed by ``cnmon``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIELDS: Final[Mapping[str, tuple[str, int]]] = {
     "Bus num": ("bus num", -1),
     "Function": ("function", -1),
 }
-"""What a line contains -> (what it tells, which word of it does); each has three words at least."""
+"""What a line contains -> (the field, which word has its value); each has three words at least."""
 
 
 class Cambricon:

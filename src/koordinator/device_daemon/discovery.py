@@ -1,4 +1,4 @@
-"""All accelerators of a machine: every vendor that has a device on the PCI bus is asked for its devices."""
+"""All accelerators of a machine: the tool of every vendor that has a device on the PCI bus lists its devices."""
 
 from __future__ import annotations
 

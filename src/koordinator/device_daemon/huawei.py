@@ -1,4 +1,4 @@
-"""Huawei Ascend NPUs, asked for with ``npu-smi``.
+"""Huawei Ascend NPUs, listed by ``npu-smi``.
 
 A card has one chip, or several on cards such as the 310P Duo; each chip is a device with a file /dev/davinciN.
 """
@@ -30,7 +30,7 @@ _DEVICE_FILE: Final = re.compile(r"davinci(\d+)")
 _CAPACITIES: Final = ("DDR Capacity", "HBM Capacity")
 _NO_SUCH_OPTION: Final = "Command or option is not found"
 _MEMORY_OF_310P3: Final = 21527
-"""MiB; its tool does not tell."""
+"""MiB; its tool does not report it."""
 _AI_CORES: Final = {"Ascend-310P3": 8}
 _AI_CPUS: Final = {"Ascend-910B": 0, "Ascend-910B2": 6, "Ascend-910B3": 7, "Ascend-910B4": 7}
 
@@ -93,7 +93,7 @@ def _minors(dev: str) -> list[str]:
 def _pair(
     cards: Sequence[str], mapped: Sequence[tuple[str, str, str]], minors: Sequence[str]
 ) -> tuple[list[_Chip], list[str]]:
-    """Which device file is which chip: as the driver maps them, or one after the other where it does not tell."""
+    """Which device file is which chip: as the driver maps them, or one after the other where it does not."""
     if {card for card, _, _ in mapped} >= set(cards):
         per_card = {card: [entry for entry in mapped if entry[0] == card] for card in cards}
         chips = [
@@ -142,7 +142,7 @@ def _status(card: str, board: str) -> XPUStatus:
 
 
 async def _memory(tools: Tools, chip: _Chip) -> int:
-    """MiB of a chip: its own where the tool tells, else what the original takes for all."""
+    """MiB of a chip: its own where the tool reports it, else what the original assumes for all."""
     of_chip = () if chip.alone else ("-c", chip.number)
     try:
         own = _sum(await tools.run(_TOOL, "info", "-t", "memory", "-i", chip.card, *of_chip), *_CAPACITIES)

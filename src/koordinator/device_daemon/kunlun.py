@@ -1,4 +1,4 @@
-"""Baidu Kunlun XPUs, asked for with ``xpu_smi``, whose machine-readable form has one line of words a device."""
+"""Baidu Kunlun XPUs, listed by ``xpu_smi``, whose machine-readable form has one line of words a device."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def _device(machine: Machine, index: int, model: str, memory: int, bus_id: str) 
         minor=str(index),
         resources={resource_names.GPU_MEMORY: f"{memory}Mi", resource_names.GPU_CORE: "100"},
         topology=placed(machine, bus_id),
-        # The tool does not tell.
+        # The tool does not report it.
         status=XPUStatus(healthy=True),
     )

@@ -16,11 +16,11 @@ from koordinator.node.pci import UNKNOWN_NUMA_NODE, PciBus, pci_address
 _OUTPUT_SHOWN: Final = 400
 _MAX_OUTPUT_BYTES: Final = 4 << 20
 SECONDS: Final = 30.0
-"""How long a tool may take: one that asks a hung driver never returns."""
+"""How long a tool may take: one that calls a hung driver never returns."""
 
 
 class DiscoveryError(KoordinatorError):
-    """Devices, or one device, could not be asked for; the text says what and why."""
+    """Devices, or one device, could not be listed; the text says what and why."""
 
 
 class ToolError(DiscoveryError):

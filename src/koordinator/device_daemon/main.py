@@ -73,7 +73,7 @@ class Daemon:
         self._file = DeviceFile(options.output)
 
     async def look_and_write(self) -> Sequence[str]:
-        """The vendors that could not be asked. Raises DeviceFileError."""
+        """The vendors whose devices could not be listed. Raises DeviceFileError."""
         inventory = await self._discovery.discover()
         if not inventory.devices:
             _LOG.warning("No prints generated from any source")

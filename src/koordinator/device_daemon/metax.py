@@ -1,4 +1,4 @@
-"""MetaX GPUs, asked for with ``mx-smi``."""
+"""MetaX GPUs, listed by ``mx-smi``."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ _HOST_APPLICATION_PARENTS: Final = {
     QoSClass.LS.value: "host-latency-sensitive",
     QoSClass.BE.value: "host-best-effort",
 }
-"""Where a program is that runs beside Kubernetes and whose folder nobody has said."""
+"""The folder of a program that runs beside Kubernetes, where none is configured."""
 _QOS_OF_BASE: Final = {
     KUBEPODS: KubernetesQoS.GUARANTEED,
     KUBEPODS_BURSTABLE: KubernetesQoS.BURSTABLE,
@@ -77,7 +77,7 @@ _SYSTEMD_POD_PREFIXES: Final = ("kubepods-besteffort-pod", "kubepods-burstable-p
 def detect_version(host: Host) -> CgroupVersion:
     """By the file that the root of every version 2 hierarchy has, and the folder of version 1's hierarchies has not.
 
-    The original asks for the type of the file system, which says the same, but not of a recorded or simulated tree.
+    The original checks the type of the file system, which says the same, but not of a recorded or simulated tree.
     MissingFileError if nothing is mounted there.
     """
     if exists(f"{host.cgroup}/cgroup.controllers"):
@@ -88,7 +88,7 @@ def detect_version(host: Host) -> CgroupVersion:
 
 
 def detect_driver(host: Host, version: CgroupVersion) -> CgroupDriver | None:
-    """By the folder that kubelet has made; None where it has made none yet, and kubelet itself has to be asked."""
+    """By the folder that the kubelet has created; None where there is none yet, and the kubelet has to be queried."""
     root = f"{host.cgroup}/cpu" if version is CgroupVersion.V1 else host.cgroup
     if exists(f"{root}/kubepods.slice"):
         return CgroupDriver.SYSTEMD

@@ -2,7 +2,7 @@
 
 To open and close a file of a cgroup costs more than to read it, so that files stay open between readings, up to a limit
 of descriptors; beyond it they are opened each time. A cgroup that was removed and made anew (a static pod that was
-restarted) is noticed by the kernel's answer and opened again.
+restarted) is noticed by the kernel's error and opened again.
 """
 
 from __future__ import annotations

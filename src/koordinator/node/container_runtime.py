@@ -37,7 +37,7 @@ class RuntimeVersion:
 
 
 async def runtime_version(calls: UnaryCalls) -> RuntimeVersion:
-    """Ask the runtime. NodeError if it refuses, or does not answer in time."""
+    """Query the runtime. NodeError if it refuses, or does not respond in time."""
     answer = await calls.unary("/runtime.v1.RuntimeService/Version", b"", _SECONDS)
     return RuntimeVersion(text(answer, 2), text(answer, 3), text(answer, 4))
 

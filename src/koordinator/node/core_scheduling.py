@@ -2,8 +2,8 @@
 
 Tasks with different cookies never run on the sibling threads of one core at the same time; tasks without a cookie (the
 cookie 0) are a group of their own. The kernel makes cookies: one is given to a process anew (CREATE), or carried over
-from a task that has it: the caller takes it itself (SHARE_FROM) and gives it on (SHARE_TO). So whoever carries a cookie
-has it afterwards; here that is a thread of its own, which ends with it. A process that is forked has its parent's
+from a task that has it: the caller takes it itself (SHARE_FROM) and passes it on (SHARE_TO). So the task that carries
+a cookie has it afterwards; here it is a thread of its own, which ends with it. A process that is forked has its parent's
 cookie. See Documentation/admin-guide/hw-vuln/core-scheduling.rst of the kernel.
 """
 
@@ -38,7 +38,7 @@ _NEEDS: Final = "Linux 5.14 with CONFIG_SCHED_CORE=y"
 
 
 class CoreSchedulingError(NodeError):
-    """The kernel did not do what it was asked for. ``code`` is its errno; 0 where the call itself succeeded."""
+    """The system call failed. ``code`` is its errno; 0 where the call itself succeeded without the expected effect."""
 
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)

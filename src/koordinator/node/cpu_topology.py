@@ -60,7 +60,7 @@ class CPUTopology:
 
 @dataclass(frozen=True, slots=True)
 class CPUBasicInfo:
-    """What the annotation node.koordinator.sh/cpu-basic-info says; what the machine does not tell stays empty."""
+    """The content of the annotation node.koordinator.sh/cpu-basic-info; what the machine does not have stays empty."""
 
     model: str = "unknown"
     vendor: str = "unknown"

@@ -38,13 +38,13 @@ class MalformedFileError(FileError):
     """The content of the file is not what its format promises."""
 
 
-# The kernel answers ENODEV when an open file belongs to a cgroup that has been removed since, and ESRCH when it belongs
+# The kernel returns ENODEV when an open file belongs to a cgroup that has been removed since, and ESRCH when it belongs
 # to a process that has ended.
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ESRCH})
 
 
 def file_error(path: str, error: OSError) -> FileError:
-    """The exception of ours for what the kernel answered."""
+    """The exception of ours for the kernel's error."""
     if error.errno in _GONE:
         return MissingFileError(path, "does not exist")
     return UnreadableFileError(path, error.strerror or str(error))

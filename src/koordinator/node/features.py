@@ -329,7 +329,7 @@ def probe_traffic_control(
     find: Callable[[str], object] = importlib.util.find_spec,
     which: Callable[[str], str | None] = shutil.which,
 ) -> FeatureState:
-    """What can be seen of it without asking the kernel, which would load modules: whether it has HTB shows in use."""
+    """What can be seen of it without a call that would make the kernel load modules: HTB shows only in use."""
     schedulers, routes = f"{host.proc}/net/psched", f"{host.proc}/net/route"
     if not exists(schedulers):
         return Unavailable(

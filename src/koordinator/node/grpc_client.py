@@ -54,7 +54,7 @@ class GrpcClient:
         self._connecting = asyncio.Lock()
 
     async def unary(self, method: str, message: bytes, timeout: float) -> bytes:
-        """Call ``/package.Service/Method``; the message of its answer.
+        """Call ``/package.Service/Method``; returns the message of its response.
 
         GrpcError with the server's code, or with UNAVAILABLE, DEADLINE_EXCEEDED and so on as gRPC's own clients say it.
         A server that is not there fails the call at once; a call that a leaving server did not process is made again

@@ -25,7 +25,7 @@ class MessageError(NodeError):
 
 
 class GrpcError(NodeError):
-    """A call that failed, with gRPC's code and the text of whoever failed it."""
+    """A call that failed, with gRPC's code and the error text of the server or the client."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"rpc error: code = {code_name(code)} desc = {text}")

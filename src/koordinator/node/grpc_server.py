@@ -17,7 +17,7 @@ from koordinator.node.grpc_messages import GrpcError, MessageError
 logger = logging.getLogger(__name__)
 
 Handler = Callable[[bytes], Awaitable[bytes]]
-"""The answer to a message; GrpcError for one that fails."""
+"""The response to a message; GrpcError for one that fails."""
 
 _LONGEST_MESSAGE: Final = 16 << 20
 _MOST_STREAMS: Final = 256
@@ -34,19 +34,19 @@ _PREAMBLE: Final = http2.settings(
 
 
 class GrpcServer:
-    """Answers the methods of ``handlers``, ``/package.Service/Method`` -> handler, and no others."""
+    """Serves the methods of ``handlers``, ``/package.Service/Method`` -> handler, and no others."""
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
         self._connections: set[_Connection] = set()
 
     async def run(self, path: str, on_listening: Callable[[], None] = lambda: None) -> None:
-        """Serve at a path where there is nothing yet, until cancelled. OSError if nobody can listen there."""
+        """Serve at a path where there is nothing yet, until cancelled. OSError if the socket cannot be created."""
         async with asyncio.TaskGroup() as tasks:
             loop = asyncio.get_running_loop()
             server = await loop.create_unix_server(lambda: self._accept(tasks), path)
             try:
-                # Whoever may ask is root on the node.
+                # The clients are root on the node.
                 os.chmod(path, 0o600)
                 on_listening()
                 await asyncio.Event().wait()

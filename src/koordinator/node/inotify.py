@@ -1,4 +1,4 @@
-"""Which folders appear in and vanish from folders, told by the kernel at once (``inotify``)."""
+"""Which folders appear in and vanish from folders, reported by the kernel at once (``inotify``)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """The kernel dropped events because nobody read them in time: whoever follows folders has to list them again."""
+    """The kernel dropped events because they were not read in time: the folders have to be listed again."""
 
 
 FolderEvent = Created | Deleted | Overflow

@@ -2,7 +2,7 @@
 
 One table for cgroups of both versions, sysctls and resctrl. A file is named as version 1 of cgroups names it; its value
 is in version 1's terms, too (shares, microseconds of quota, bytes, -1 for no limit), whatever the machine runs, so that
-whoever decides needs to know neither versions nor formats. What a kernel does not have is no file below an existing
+its callers need to know neither versions nor formats. What a kernel does not have is no file below an existing
 folder: that is found out when it is written, every time, since a boot parameter or a mount may bring it.
 """
 

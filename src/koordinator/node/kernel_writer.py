@@ -37,7 +37,7 @@ class KernelFiles(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def make_folder(self, path: str) -> None:
-        """A group of resctrl. RefusedWriteError if the kernel has no room for one more."""
+        """A group of resctrl. RefusedWriteError if the kernel has no group left."""
         ...
 
     def remove_folder(self, path: str) -> None:

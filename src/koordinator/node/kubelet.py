@@ -17,7 +17,7 @@ from koordinator.node.errors import NodeError
 ADDRESS_TYPES = ("Hostname", "InternalIP", "ExternalIP", "InternalDNS", "ExternalDNS")
 
 Get = Callable[[str], Awaitable[bytes]]
-"""Asks kubelet for a path; raises KoordinatorError if there is no answer, or an answer other than 200."""
+"""Sends GET for a path to the kubelet; raises KoordinatorError without a response, or for a status other than 200."""
 
 
 class KubeletAddressError(NodeError):
@@ -25,7 +25,7 @@ class KubeletAddressError(NodeError):
 
 
 class KubeletResponseError(NodeError):
-    """Kubelet answered something that cannot be read."""
+    """The response of the kubelet cannot be read."""
 
 
 class _PodList(WireStruct):
@@ -41,7 +41,7 @@ class KubeletConfiguration:
 
 
 class Kubelet:
-    """Asks one kubelet."""
+    """Queries one kubelet."""
 
     def __init__(self, get: Get) -> None:
         self._get = get
@@ -51,7 +51,7 @@ class Kubelet:
     async def pods(self) -> Sequence[Pod]:
         """The pods on the node, static ones with the UIDs that their cgroups have.
 
-        The same sequence as before while kubelet answers the same bytes. KubeletResponseError if they cannot be read.
+        The same sequence as before while the kubelet returns the same bytes. KubeletResponseError if they are unreadable.
         """
         body = await self._get("/pods/")
         digest = hashlib.blake2b(body, digest_size=16).digest()

@@ -313,7 +313,7 @@ def _class(message: Any) -> TrafficClass:
     return TrafficClass(
         minor=message["handle"] & 0xFFFF,
         parent=ROOT if message["parent"] == _TC_ROOT else message["parent"] & 0xFFFF,
-        # What does not fit into 32 bits is told apart from them.
+        # What does not fit into 32 bits is distinguished from them.
         rate=options.get_attr("TCA_HTB_RATE64") or given["rate"],
         ceil=options.get_attr("TCA_HTB_CEIL64") or given["ceil"],
         priority=given["prio"],

@@ -1,8 +1,8 @@
-"""The programs of a node that koordlet works with, as far as they answer: the container runtime, kubelet, koordlet's
-own hook server, by which runtime proxies ask before a container starts, and koordlet itself, which says by whom it is
-asked.
+"""The programs of a node that koordlet works with, as far as they respond: the container runtime, the kubelet,
+koordlet's own hook server, which runtime proxies call before a container starts, and koordlet itself, which reports
+which runtimes call it.
 
-Each is asked, since a socket alone may be what a program has left that is gone.
+Each is queried, since a socket alone may be left of a program that has ended.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _MODE: Final = re.compile(r'^koordlet_runtime_hooks_mode\{.*?mode="(\w+)".*?\} (
 
 
 async def probe_node_programs(host: Host, hook_servers: str, koordlet: str) -> tuple[Feature, ...]:
-    """Ask all at once; what cannot be asked says so in its line. ``hook_servers`` is the folder of registrations,
-    ``koordlet`` is where koordlet serves its metrics, as HOST:PORT."""
+    """Query all at once; the line of one that cannot be queried says so. ``hook_servers`` is the folder of
+    registrations, ``koordlet`` is where koordlet serves its metrics, as HOST:PORT."""
     rows: tuple[tuple[str, tuple[str, ...], Awaitable[FeatureState]], ...] = (
         ("container runtime (CRI)", ("koord-runtime-proxy",), _runtime(host)),
         ("pod-resources API of kubelet", ("PodResourcesProxy",), _pod_resources(host)),

@@ -1,6 +1,6 @@
 """NVIDIA GPUs, through the management library of their driver (NVML) and NVIDIA's own bindings for it.
 
-The bindings, nvidia-ml-py, are an optional extra: they are imported when GPUs are asked for, since that takes 4 MiB,
+The bindings, nvidia-ml-py, are an optional extra: they are imported when GPUs are first needed, since that takes 4 MiB,
 and 15 where their bytecode has not been written.
 """
 
@@ -29,7 +29,7 @@ _MOST_PERCENT: Final = 100
 _OF_APPLICATIONS: Final = frozenset({13, 31, 43, 45, 68, 109})
 """Xids of errors that a program has made: the GPU itself is as it was (docs.nvidia.com/deploy/xid-errors)."""
 _MOST_EVENTS: Final = 64
-"""Of one poll: a driver that never stops telling must not stop the agent."""
+"""Of one poll: a driver that reports events without end must not stop the agent."""
 
 _DRIVER: Final = "driver/nvidia/version"
 """Below /proc: what the kernel module says of itself."""
@@ -84,13 +84,13 @@ class NVML:
 
     @property
     def gpus(self) -> tuple[GPU, ...]:
-        """In the order of their indices; without those that did not answer when the library was opened."""
+        """In the order of their indices; without those that did not respond when the library was opened."""
         return tuple(self._handles)
 
     def processes(self) -> Mapping[GPU, Sequence[GPUProcess]]:
         """Those that compute, and those that only hold memory, by GPU.
 
-        A GPU of which the driver does not tell them is left out, as one with MIG enabled always is: what it does is
+        A GPU for which the driver does not report them is left out, as one with MIG enabled always is: its usage is
         unknown, which is not 0.
         """
         found: dict[GPU, Sequence[GPUProcess]] = {}
@@ -104,7 +104,7 @@ class NVML:
         return found
 
     def failures(self) -> Mapping[GPU, GPUFailure]:
-        """The GPUs that are not healthy, by the critical errors that the driver has told since this was first asked.
+        """The GPUs that are not healthy, by the critical errors that the driver has reported since the first call.
 
         Does not wait. The driver never says that a GPU is well again: who has repaired it starts this program anew.
         """
@@ -118,7 +118,7 @@ class NVML:
         self._library.nvmlShutdown()
 
     def _open_all(self) -> dict[GPU, Any]:
-        """The handles of the GPUs that answer: one that has fallen off the bus must not cost the node the others."""
+        """The handles of the GPUs that respond: one that has fallen off the bus must not cost the node the others."""
         handles: dict[GPU, Any] = {}
         for index in range(self._library.nvmlDeviceGetCount()):
             try:
@@ -227,7 +227,7 @@ class _Health:
                 self._fail(gpu, f"Xid{xid}", f"failed to get device, error: {error}")
 
     def _address_of(self, device: Any) -> str | None:
-        """None for a device that has fallen off the bus: it is then found by not answering."""
+        """None for a device that has fallen off the bus: it is then found by its missing response."""
         try:
             return pci_address(str(self._library.nvmlDeviceGetPciInfo(device).busId))
         except self._library.NVMLError:

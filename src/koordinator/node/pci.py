@@ -27,7 +27,7 @@ class PciDevice:
 
 @dataclass(frozen=True, slots=True)
 class PciPlacement:
-    """Where a device is. ``root`` is empty, and ``numa_node`` is -1, when the machine does not tell."""
+    """Where a device is. ``root`` is empty, and ``numa_node`` is -1, when sysfs does not have them."""
 
     address: str
     numa_node: int

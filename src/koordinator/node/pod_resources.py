@@ -40,7 +40,7 @@ class PodAllocation:
 
 
 async def list_pod_resources(calls: UnaryCalls) -> tuple[PodAllocation, ...]:
-    """Ask kubelet. NodeError if it does not answer, MalformedMessageError if its answer cannot be read."""
+    """Query the kubelet. NodeError if it does not respond, MalformedMessageError if its response cannot be read."""
     answer = await calls.unary("/v1.PodResourcesLister/List", b"", _SECONDS)
     return tuple(
         PodAllocation(text(pod, 2), text(pod, 1), tuple(map(_container, contents(pod, 3))))

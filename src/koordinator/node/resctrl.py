@@ -139,7 +139,7 @@ def _counter(path: str) -> int | None:
     try:
         text = read_text(path)
     except FileError:
-        # A kernel without this counter has no file; one whose hardware has no value at the moment may answer EIO.
+        # A kernel without this counter has no file; one whose hardware has no value at the moment may return EIO.
         return None
     # "Unavailable" and "Error" are what the hardware says of a counter that it cannot give at the moment.
     return int(text) if text.isdecimal() else None

@@ -20,7 +20,7 @@ from koordinator.node.errors import NodeError
 from koordinator.node.grpc_messages import GrpcError
 
 Handler = Callable[[str, bytes], Awaitable[bytes]]
-"""Answers ``/service/method`` with a message; GrpcError for one that fails."""
+"""Handles ``/service/method`` with a message; GrpcError for one that fails."""
 
 _PLUGIN: Final = 1
 _RUNTIME: Final = 2
@@ -50,7 +50,7 @@ class TtrpcConnection:
         self._next_stream = 1
 
     async def run(self) -> None:
-        """Answer calls until cancelled, one after the other. TtrpcError when the other side is gone."""
+        """Serve calls until cancelled, one after the other. TtrpcError when the other side is gone."""
         try:
             while True:
                 number, length = _FRAME.unpack(await self._reader.readexactly(_FRAME.size))

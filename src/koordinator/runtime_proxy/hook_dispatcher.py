@@ -49,7 +49,7 @@ class HookDispatcher:
         return bool(self._folder.servers(hook))
 
     async def before(self, hook: HookPoint, request: Q, answer: type[A], merge: Callable[[Q, A], None]) -> bool:
-        """Call before the runtime; ``merge`` merges each response into ``request``. Returns whether any server responded.
+        """Call before the runtime; ``merge`` merges each response into ``request``. Returns whether a server responded.
 
         HookError if a server fails that was registered with the policy Fail.
         """

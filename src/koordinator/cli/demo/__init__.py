@@ -60,7 +60,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play, report, judge."""
+    """Play the day, report it, and check the claims."""
     chosen = options.data.expanduser().absolute() if options.data else kept_folder() if options.keep else None
     console = Console(stderr=True)
 

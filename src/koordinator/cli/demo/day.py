@@ -38,7 +38,7 @@ FAULTY: Final = "node-19"
 """The node whose agent reports nonsense for some hours."""
 FAULTY_FROM_HOUR: Final = 9
 FAULTY_TO_HOUR: Final = 12
-"""It goes on for longer where nobody has noticed by then."""
+"""It lasts longer if it has not been noticed by then."""
 
 TOO_LARGE: Final = "quarterly-report"
 """The name of a pod that no node can take."""

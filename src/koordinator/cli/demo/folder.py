@@ -18,7 +18,7 @@ _OURS: Final = ("api", "logs", "webhook-certificates")
 
 
 def kept_folder() -> Path:
-    """Where ``--keep`` keeps the cluster unless told otherwise; not where ``koord up`` has its own."""
+    """Where ``--keep`` keeps the cluster by default; not where ``koord up`` has its own."""
     return default_data_folder().with_name("koordinator-demo")
 
 
@@ -26,7 +26,7 @@ def kept_folder() -> Path:
 def demo_folder(folder: Path | None) -> Iterator[Path]:
     """Hold ``folder``, emptied of what an earlier demonstration has left; a temporary one for None.
 
-    Raises DataFolderInUse, and DataFolderError for a folder with somebody else's cluster in it.
+    Raises DataFolderInUse, and DataFolderError for a folder with the cluster of another program in it.
     """
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="koord-demo-") as temporary:

@@ -1,5 +1,5 @@
-"""A node of the day that runs hot, since somebody bound pods to it by hand: how koord-descheduler cools it, what is
-seen of that, and what is claimed."""
+"""A node of the day that runs hot, since pods were bound to it by hand: how koord-descheduler cools it, what is
+observed of that, and the claims."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RUN_MINUTES: Final = 1440
 
 
 def arrivals() -> list[Arrival]:
-    """Pods that no scheduler has placed: whoever created them named the node."""
+    """Pods that no scheduler has placed: their creator named the node."""
     replica_set = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
@@ -178,7 +178,7 @@ class Crawler:
         self._created = 0
 
     async def follow(self, seen: HotNode, hour: float, pods: Sequence[Pod]) -> None:
-        """Create what lacks, when it is time; ask the descheduler once the node has cooled."""
+        """Create what is missing, when it is time; query the descheduler once the node has cooled."""
         if hour < _HOUR:
             return
         if not self._uid:
@@ -203,7 +203,7 @@ class Crawler:
         try:
             document: Mapping[str, Any] = await fetch(endpoint, "/explain/rebalance")
         except ExplainError:
-            # Asked again after the next look; a day without a response fails its claim.
+            # Queried again after the next observation; a day without a response fails its claim.
             return None
         return document
 

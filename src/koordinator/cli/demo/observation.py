@@ -25,7 +25,7 @@ from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.interface import Client
 from koordinator.model.overcommit.abnormality import CONDITION_TYPE
 
-# What is said of the pod that no node can take: by the scheduler when asked, and on the pod itself.
+# What is recorded of the pod that no node can take: the scheduler's explanation, the pod's conditions and its events.
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Explained:
     message: str
     advice: tuple[str, ...]
     closest: str
-    """The node that comes closest and what it lacks; empty when no node was judged."""
+    """The node that comes closest and what it lacks; empty when no node was filtered."""
     condition: str
     notes: tuple[str, ...]
 
@@ -47,7 +47,7 @@ class Explained:
 
 
 async def explain(client: Client, scheduler_port: int, namespace: str, name: str) -> Explained:
-    """Ask the scheduler as ``koord explain pod`` does, and read the pod and its events."""
+    """Query the scheduler as ``koord explain pod`` does, and read the pod and its events."""
     endpoint = ProgramEndpoint(f"http://127.0.0.1:{scheduler_port}", None, ("", ""), 0, Path())
     document = await fetch(endpoint, f"/debug/explain/{namespace}/{name}")
     pod = await client.get(PODS, name, namespace)

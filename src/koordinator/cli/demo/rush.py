@@ -28,12 +28,12 @@ _BATCH_HOUR: Final = 7.5
 RUSH_HOUR: Final = 11.0
 _RUSH_MINUTES: Final = 180
 _BATCH_MINUTES: Final = 630
-"""Until the evening, when quotas need the room."""
+"""Until the evening, when quotas need the capacity."""
 _CPUS: Final = "6"
 _LEAST_DROP: Final = 0.6
 """To which share of what they used the batch pods are held down, or less."""
 _ENOUGH: Final = 0.9
-"""Of what they used before: they have been let go."""
+"""Of what they used before: they are no longer suppressed."""
 
 
 def arrivals() -> list[Arrival]:
@@ -41,7 +41,7 @@ def arrivals() -> list[Arrival]:
     indexers = tuple(batch_pod(f"{INDEXER}-{number}", _BATCH_MINUTES) for number in range(INDEXERS))
     annotations = {RUN_TIME_ANNOTATION: f"{_RUSH_MINUTES}m", BEHAVIOUR_ANNOTATION: "batch"}
     rush = pod_of(RUSH, "koord-prod", "LS", {"cpu": "100m", "memory": "512Mi"}, None, annotations)
-    # It asks for little and takes much for a while, as services do.
+    # It requests little and uses much for a while, as services do.
     rush["spec"]["containers"][0]["resources"]["limits"]["cpu"] = _CPUS
     rush["spec"]["restartPolicy"] = "Never"
     for pod in (*indexers, rush):
@@ -127,7 +127,7 @@ def rush_claim(seen: Rush) -> tuple[str, bool]:
 
 
 def rush_sentence(seen: Rush) -> str:
-    """For the report; empty where nobody was held down."""
+    """For the report; empty where no pod was suppressed."""
     held, released = seen.held(), seen.released()
     if held is None or held.said is None:
         return ""

@@ -141,7 +141,7 @@ class Workloads:
         return (min(known), max(known)) if len(known) == MEMBERS else None
 
     def most_borrowed(self) -> int:
-        """The most CPUs that the borrower used before the lender asked."""
+        """The most CPUs that the borrower used before the lender requested its own."""
         return max((used.get(BORROWER, 0) for hour, used in self.used if hour < ASKING_HOUR), default=0)
 
     def given_back_at(self) -> float | None:
@@ -152,7 +152,7 @@ class Workloads:
         return None
 
     def reserved_node(self) -> str:
-        """The node that held the room until the release came; empty when none did."""
+        """The node that held the capacity until the release came; empty when none did."""
         held = [node for hour, phase, node in self.reservations if phase == "Available" and hour < RELEASE_HOUR]
         return held[-1] if held and len(set(held)) == 1 else ""
 

@@ -19,7 +19,7 @@ from koordinator.cluster.nodes.node_objects import FLEET_ANNOTATION
 from koordinator.kube.connect import ClientOptions, connect
 
 _REQUESTS_PER_SECOND: Final = 500
-"""Of the manager: nobody shares the API of a local cluster, and a thousand nodes should not take a minute."""
+"""Of the manager: a local cluster has no other clients, and a thousand nodes should not take a minute."""
 PROGRAMS = ("apiserver", "nodes", "manager", "scheduler")
 
 
@@ -123,7 +123,7 @@ def simulated_nodes(options: LocalClusterOptions) -> Program:
 
 
 def scheduler(options: LocalClusterOptions) -> Program:
-    """koord-scheduler; ready when it leads and answers its health check."""
+    """koord-scheduler; ready when it leads and its health check succeeds."""
     configuration = options.scheduler_config or shipped_file("scheduler.yaml")
     arguments = [
         *_python("koordinator.scheduler"),

@@ -54,7 +54,7 @@ _WEBHOOK_KINDS = (MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURAT
 async def prepare(client: Client, *, with_webhooks: bool = True) -> None:
     """Create what is missing; definitions of an older version are brought up to date. Safe to repeat.
 
-    ``with_webhooks``: koord-manager is to be asked about pods.
+    ``with_webhooks``: the API server calls koord-manager for pods.
     """
     for definition in custom_resource_definitions():
         await _ensure(client, CUSTOM_RESOURCE_DEFINITIONS, definition, update=True)
@@ -70,7 +70,7 @@ async def prepare(client: Client, *, with_webhooks: bool = True) -> None:
 
 
 def _never_in_the_way(configuration: dict[str, Any]) -> dict[str, Any]:
-    """A local cluster is used without its manager, too: then nobody waits for an answer."""
+    """A local cluster is used without its manager, too: then no request waits for a webhook."""
     webhooks = [{**webhook, "failurePolicy": "Ignore"} for webhook in configuration["webhooks"]]
     return {**configuration, "webhooks": webhooks}
 
