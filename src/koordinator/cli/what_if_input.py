@@ -143,7 +143,7 @@ async def _take(cluster: Cluster, seconds: float) -> Snapshot:
 
 
 async def _configuration_of_local(data: Path, seconds: float) -> str:
-    """The configuration that a scheduler on this machine serves; None where none runs."""
+    """The configuration that a scheduler on this machine serves; empty where none runs."""
     endpoint = ProgramEndpoint(
         url=None,
         client=None,

@@ -105,7 +105,7 @@ class CustomResources:
         self._storage = environment.storage
         self._registry: Registry = environment.registry
         self._loaded: int | None = None
-        """Up to this revision the definitions are served already; None: nobody knows."""
+        """Up to this revision the definitions are served already; None: unknown."""
         self._broken: dict[str, str] = {}
         """Key -> why the definition cannot be served."""
 
@@ -125,7 +125,7 @@ class CustomResources:
     async def watch(self) -> AsyncIterator[None]:
         """Follow the definitions until the store closes.
 
-        The store wakes watchers before it answers the writer, so a kind is served when its creator hears of it.
+        The store wakes watchers before it returns to the writer, so a kind is served when its creation returns.
         """
         if self._loaded is None:
             self.load()
@@ -172,7 +172,7 @@ class CustomResources:
         return self._registry.is_built_in(resource.group, resource.plural)
 
     def _serve(self, stored: Stored, since: int) -> tuple[str, str]:
-        """Returns the group and the plural. Under which schema objects up to ``since`` were stored, nobody knows."""
+        """Returns the group and the plural. The schema under which objects up to ``since`` were stored is unknown."""
         definition = decode(self._definitions, stored)
         for resource in resources_of(definition, since):
             if not self._is_built_in(resource):

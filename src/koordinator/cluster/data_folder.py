@@ -71,7 +71,7 @@ class UnusableFolder(KoordinatorError):
 
 
 def claim_folder(folder: Path) -> None:
-    """Make the folder, or check that it is ours and nobody else's, and mark it. Raises UnusableFolder."""
+    """Create the folder, or check that it is one of ours, and mark it. Raises UnusableFolder."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""What is served, in the two forms in which clients ask: one document per group version, or all in one."""
+"""What is served, in the two forms that clients request: one document per group version, or all in one."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def resource_list(registry: Registry, group: str, version: str) -> Document | No
 
 
 def aggregated(registry: Registry, *, core: bool) -> Document:
-    """``/api`` (core) or ``/apis`` as APIGroupDiscoveryList: everything in one answer."""
+    """``/api`` (core) or ``/apis`` as APIGroupDiscoveryList: everything in one response."""
     items: list[Document] = []
     for name, versions in registry.groups().items():
         if bool(name) != core:

@@ -44,7 +44,7 @@ Replicas = Callable[[Sequence[Document]], int]
 
 
 class UnknownReplicas(KoordinatorError):
-    """What a share is to be taken of cannot be told; the text goes into the budget's condition."""
+    """The number that a percentage refers to is not known; the text goes into the budget's condition."""
 
 
 def budget_status(budget: Document, pods: Sequence[Document], replicas: Replicas, now: datetime) -> Document:
@@ -129,7 +129,7 @@ class ControllerReplicas:
         self._environment = environment
 
     def __call__(self, pods: Sequence[Document]) -> int:
-        """Pods that nobody controls count for nothing. Raises UnknownReplicas."""
+        """Pods without a controller count as nothing. Raises UnknownReplicas."""
         wanted: dict[str, int] = {}
         for pod in pods:
             owner = _controller(pod)

@@ -120,7 +120,7 @@ def _source_of_copy(document: Any, operation: dict[str, Any]) -> Any:
 
 
 def _copied_size(document: Any, operation: dict[str, Any]) -> int:
-    """Bytes of JSON, told before they are copied: copies of copies double a document every time."""
+    """Bytes of JSON, counted before they are copied: copies of copies double a document every time."""
     return len(_encode(_source_of_copy(document, operation)))
 
 

@@ -1,8 +1,8 @@
 """The kubeconfig of a local cluster: written where the user wants it, and never over something that is not ours.
 
 A file is ours when nothing is in it but what this module writes, for whatever address, authority and token, and what
-``kubectl config set-context --current --namespace`` adds. Merging into somebody else's file would lose its comments,
-and to take our entries out again would mean to write it a second time. kubectl merges what KUBECONFIG lists by itself.
+``kubectl config set-context --current --namespace`` adds. Merging into a file of the user would lose its comments,
+and removing our entries again would mean to write it a second time. kubectl merges what KUBECONFIG lists by itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much of anything a client may send or make: a request that asks for more is refused before it costs anything."""
+"""The limits of what a client may send or create: a request beyond one is refused before it costs anything."""
 
 from __future__ import annotations
 

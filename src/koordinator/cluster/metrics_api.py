@@ -1,4 +1,4 @@
-"""metrics.k8s.io, which ``kubectl top`` reads: what nodes and pods use, worked out of NodeMetrics when somebody asks.
+"""metrics.k8s.io, which ``kubectl top`` reads: the usage of nodes and pods, computed from NodeMetrics for each request.
 
 On a real cluster metrics-server serves this API. Here it would measure nothing that the NodeMetrics do not say already.
 """
@@ -25,7 +25,7 @@ _REPORTED_SECONDS: Final = 60
 """What koordlet takes where the collect policy of a NodeMetric says nothing."""
 _MISSED_REPORTS: Final = 5
 WHOLE_POD: Final = "pod"
-"""The container name under which the usage of several containers is shown: a NodeMetric tells that of pods alone."""
+"""The container name under which the usage of several containers is shown: a NodeMetric has that of pods alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def apply_merge_patch(original: Document, changes: Document) -> Document:
     return merged
 
 
-# Strategic merge patch as a request asks for it: what is wrong with one becomes the API server's answer.
+# Strategic merge patch of a request: an error in it becomes the API server's response.
 
 
 def apply_strategic_patch(original: Document, changes: Document, of: ObjectType | None) -> Document:

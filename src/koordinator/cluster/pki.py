@@ -116,7 +116,7 @@ def _log_clock_steps(path: Path, authority: _Pair, now: datetime) -> None:
 
 
 def _load(certificate: Path, key: Path) -> _Pair | None:
-    """None when there is no such pair, or a broken one. Raises CertificateError when nobody can tell."""
+    """None when there is no such pair, or a broken one. Raises CertificateError when that cannot be determined."""
     try:
         pair = _Pair(
             x509.load_pem_x509_certificate(certificate.read_bytes()),

@@ -1,6 +1,6 @@
 """Bodies of requests that client-go programs send in protobuf, decoded into JSON documents.
 
-Only requests: answers are always JSON, which every client accepts. The field numbers come from the table of types.
+Only requests: responses are always JSON, which every client accepts. The field numbers come from the table of types.
 """
 
 from __future__ import annotations

@@ -144,8 +144,8 @@ class Resource:
     graceful_deletion: bool = False
     """True for pods: deletion first sets deletionTimestamp and waits for the kubelet to confirm."""
     verbs: tuple[str, ...] = ALL_VERBS
-    """``("create",)`` for what is only asked and never stored, such as access reviews; ``("get", "list")`` for what is
-    worked out when somebody asks, such as pod metrics. Everything else can be watched."""
+    """``("create",)`` for what is only evaluated and never stored, such as access reviews; ``("get", "list")`` for what
+    is computed for each request, such as pod metrics. Everything else can be watched."""
     unconditional_update: bool = True
     """Whether an update without a resourceVersion overwrites; custom resources and leases insist on one."""
     storage_group: str | None = None

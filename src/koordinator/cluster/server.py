@@ -73,7 +73,7 @@ class ServerOptions:
     disruption_controller: bool = True
     """Keep the status of PodDisruptionBudgets; False leaves that to others, as a real API server does."""
     missing_controller_warnings: bool = True
-    """Warn whoever creates what nothing here acts on; False where kube-controller-manager does."""
+    """Warn the creator of objects on which nothing here acts; False where kube-controller-manager does."""
 
 
 class EmbeddedApi:

@@ -1,4 +1,4 @@
-"""Namespaces and CustomResourceDefinitions that were asked to go: first what they hold, then they themselves."""
+"""Namespaces and CustomResourceDefinitions that are being deleted: first what they hold, then they themselves."""
 
 from __future__ import annotations
 

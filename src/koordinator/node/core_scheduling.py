@@ -3,7 +3,7 @@
 Tasks with different cookies never run on the sibling threads of one core at the same time; tasks without a cookie (the
 cookie 0) are a group of their own. The kernel makes cookies: one is given to a process anew (CREATE), or carried over
 from a task that has it: the caller takes it itself (SHARE_FROM) and passes it on (SHARE_TO). So the task that carries
-a cookie has it afterwards; here it is a thread of its own, which ends with it. A process that is forked has its parent's
+a cookie has it afterwards; here it is a thread that then ends. A process that is forked has its parent's
 cookie. See Documentation/admin-guide/hw-vuln/core-scheduling.rst of the kernel.
 """
 

@@ -51,7 +51,7 @@ class Kubelet:
     async def pods(self) -> Sequence[Pod]:
         """The pods on the node, static ones with the UIDs that their cgroups have.
 
-        The same sequence as before while the kubelet returns the same bytes. KubeletResponseError if they are unreadable.
+        The same sequence as before while the kubelet returns the same bytes. KubeletResponseError for malformed ones.
         """
         body = await self._get("/pods/")
         digest = hashlib.blake2b(body, digest_size=16).digest()

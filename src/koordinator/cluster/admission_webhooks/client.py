@@ -1,4 +1,4 @@
-"""HTTPS to webhook servers: connections are kept, certificates verified, answers bounded, redirects not followed."""
+"""HTTPS to webhook servers: connections are kept, certificates verified, responses bounded, redirects not followed."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class WebhookClient:
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 if not connection.was_kept:
                     raise
-                # The server may have closed it just now. On a new one it would have been asked, so that is not tried.
+                # The server may have closed it just now. A new connection might have worked, but is not tried.
                 return await self._send_once(call, _Connection())
 
     async def _send_once(self, call: _Call, connection: _Connection) -> bytes:

@@ -1,4 +1,4 @@
-"""The webhooks that are configured now, ready to be asked, in the order in which they are called."""
+"""The webhooks that are configured now, ready to be called, in the order in which they are called."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Webhook:
     """One entry of a configuration's ``webhooks``."""
 
     uid: str
-    """Configuration, name, and a number that tells webhooks of one name apart."""
+    """Configuration, name, and a number that distinguishes webhooks of one name."""
     name: str
     client: ClientConfig
     rules: Sequence[Rule]
@@ -162,8 +162,8 @@ class Configurations:
     async def watch(self) -> AsyncIterator[None]:
         """Follow the configurations until the store closes.
 
-        The store wakes watchers before it answers the writer, so a configuration is in force when its creator hears
-        of it.
+        The store wakes watchers before it returns to the writer, so a configuration is in force when its creator gets
+        the response.
         """
         with closing(self._storage.watch(self._resource.storage_prefix(), self.load())) as cursor:
             yield

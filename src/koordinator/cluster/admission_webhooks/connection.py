@@ -212,7 +212,7 @@ _STATUS: Final = {
 
 
 def wrong_name(server_name: str, addresses: Sequence[str], names: Sequence[str]) -> str:
-    """A good certificate that is somebody else's: what it is valid for, of the kind that was asked for."""
+    """A valid certificate of another server: the names that it is valid for, of the kind that was requested."""
     if _is_address(server_name):
         if not addresses:
             why = f"cannot validate certificate for {server_name} because it doesn't contain any IP SANs"

@@ -73,7 +73,7 @@ class Candidates:
 
 
 def selects(webhook: Webhook, attributes: Attributes) -> bool:
-    """Whether the objects and their namespace are what the webhook's selectors ask for.
+    """Whether the objects and their namespace match the webhook's selectors.
 
     Raises ApiError 404 when the namespace whose labels decide is not there.
     """

@@ -115,7 +115,7 @@ def preferred_version(accepted: Sequence[str]) -> str:
 def question(
     attributes: Attributes, resource: Resource, objects: tuple[Document | None, Document | None], user: Document
 ) -> Document:
-    """``request``, but for its uid. ``resource`` is the version that the webhook asked for, ``objects`` new and old."""
+    """``request``, but for its uid. ``resource`` is the version that the webhook accepts, ``objects`` new and old."""
     target = attributes.target
     asked, obj = target.resource, objects[0]
     name = target.name or ((obj or {}).get("metadata") or {}).get("name") or ""
@@ -153,7 +153,7 @@ def parse_response(body: bytes, version: str, uid: str, *, mutating: bool) -> Ad
     patch = _patch(response)
     if version == "v1":
         _check(review, response, uid, patch, mutating=mutating)
-    # v1beta1 knows but one type, and its answers were never asked for it.
+    # v1beta1 has only one type, and its responses did not have to carry it.
     patch_type = response.patchType or "" if version == "v1" else "JSONPatch"
     warnings = response.warnings or ()
     allowed, refusal = bool(response.allowed), response.status or Refusal()

@@ -33,11 +33,11 @@ from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.verbs.environment import Attributes
 from koordinator.cluster.verbs.target import new_uid
 
-# One call of one webhook: dry run, review, time limit, verdict.
+# One call of one webhook: dry run, review, time limit, result.
 
 
 _MAX_WARNINGS: Final = 4096
-"""Of one response that are kept; a response to a client has no room for more."""
+"""Of one response that are kept; a response to a client cannot carry more."""
 
 
 class Caller:
@@ -52,7 +52,7 @@ class Caller:
     async def call(
         self, invocation: Invocation, attributes: Attributes, obj: Document | None, *, mutating: bool
     ) -> review.AdmissionResponse:
-        """Ask about ``obj``, which is in the webhook's version already.
+        """Call the webhook for ``obj``, which is in the webhook's version already.
 
         Raises CallError when there is no usable response, and ApiError: when the webhook refuses, when it cannot do a
         dry run, and when the request's own time is over.
@@ -128,14 +128,14 @@ def _denied(webhook: str, refusal: review.Refusal) -> ApiError:
 # Mutating webhooks: one after the other, each sees what those before it made of the object.
 #
 # When one changed the object, built-in admission looks at it once more, and so do, in a second and last round, webhooks
-# that asked for that (``reinvocationPolicy: IfNeeded``) and were called before the change.
+# with ``reinvocationPolicy: IfNeeded`` that were called before the change.
 
 
 _LOG = logging.getLogger(__name__)
 
 
 class _Reinvocations:
-    """Who is to be called again: whoever wants to be and was called before something changed."""
+    """The webhooks to call again: those with the policy that were called before something changed."""
 
     def __init__(self) -> None:
         self._called: set[str] = set()
@@ -170,7 +170,7 @@ class MutatingWebhooks:
         if not same(attributes.obj, before):
             state.note_change()
         for candidate in candidates:
-            # Grows while this round goes on: a change in it is heard of by those that come later.
+            # Grows during this round: webhooks that come later see a change in it.
             if candidate.webhook.uid in state.due:
                 await self._invoke(candidate, attributes, state)
 

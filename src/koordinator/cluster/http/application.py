@@ -58,7 +58,7 @@ async def _send(request: web.BaseRequest, response: web.StreamResponse) -> None:
         await response.prepare(request)
         await response.write_eof()
     except ConnectionError:
-        return  # the client went away; there is nobody to tell
+        return  # the client closed the connection; no response can be sent
 
 
 # What one client may take up of the server: connections, time to say what it wants, and requests at one time.

@@ -1,4 +1,4 @@
-"""Who asks, and what he may do: the bearer token, the client certificate and the reviews of both."""
+"""Who sends a request, and what it may do: the bearer token, the client certificate and the reviews of both."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IMPERSONATED_KINDS: Final = {"user": "users", "group": "groups", "uid": "uids"}
 
 
 class TokenAuthenticator:
-    """Compares in constant time, so that answers do not tell how much of a guess was right."""
+    """Compares in constant time, so that responses do not show how much of a guess was right."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
@@ -48,7 +48,7 @@ class TokenAuthenticator:
 
 
 def check_no_impersonation(raw_headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Refuse ``kubectl --as``: this server knows one user, and nobody may act as another without its leave.
+    """Refuse ``kubectl --as``: this server knows one user, and impersonation is not permitted.
 
     To ignore the headers would be worse: what is tried out as a user of few rights would be done by the administrator.
     Takes headers as they came: every request pays for this look at all names. Raises ApiError 403.
@@ -74,10 +74,10 @@ def _refuse(what: str, wanted: str) -> None:
     raise ApiError(403, "Forbidden", f'{kind} "{wanted}" is forbidden: {why}', {"name": wanted, "kind": kind})
 
 
-# Questions that are posted like objects and answered on the spot: who is this, and may they?
+# Reviews, which are posted like objects and evaluated on the spot: which user this is, and what it may do.
 #
-# Whoever holds the token is the administrator. Programs with delegated authentication (a scheduler's own HTTPS port)
-# and kubectl ask these things of every API server.
+# The holder of the token is the administrator. Programs with delegated authentication (a scheduler's own HTTPS port)
+# and kubectl post these reviews to every API server.
 
 
 _AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
@@ -85,7 +85,7 @@ _USER_INFO: Document = {"username": USER, "groups": list(GROUPS)}
 
 
 class Reviews:
-    """Answers by (group, plural)."""
+    """The evaluations by (group, plural)."""
 
     def __init__(self, authenticator: TokenAuthenticator) -> None:
         self._authenticator = authenticator

@@ -28,14 +28,14 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """``why`` tells what is wrong; empty text when nothing is."""
+    """``why`` returns what is wrong; an empty text when nothing is."""
 
     name: str
     why: Callable[[], str]
 
 
 def _answers() -> str:
-    """Whoever hears it has reached the server."""
+    """A client that gets this response has reached the server."""
     return ""
 
 
@@ -44,10 +44,10 @@ PING = HealthCheck("ping", _answers)
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The checks of each endpoint, in the order in which they are told."""
+    """The checks of each endpoint, in the order in which they are listed."""
 
     live: Sequence[HealthCheck] = (PING,)
-    """What a new start of the server may cure. A store that cannot write is not among it: it goes on by itself when its
+    """What a new start of the server may cure. A store that cannot write is not among it: it recovers by itself once its
     disk does, and reads are served meanwhile."""
     ready: Sequence[HealthCheck] = (PING,)
 

@@ -60,8 +60,8 @@ def parse_resource_path(path: str) -> ResourcePath | None:
 
 # Bodies in YAML as the real server reads them: what JSON can say, of bounded depth, and no larger than it was sent.
 #
-# A document is looked at as a stream of events first, which costs no more than its own length: aliases could make a few
-# hundred bytes into gigabytes, and nesting could exhaust the stack of whoever builds it.
+# A document is read as a stream of events first, which costs no more than its own length: aliases could make a few
+# hundred bytes into gigabytes, and nesting could exhaust the stack of the parser.
 
 
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
@@ -70,7 +70,7 @@ _Base: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class YamlError(KoordinatorError):
-    """A body that is no YAML, or that asks for too much."""
+    """A body that is not YAML, or that exceeds a limit."""
 
 
 class _Loader(_Base):  # type: ignore[misc]
@@ -153,7 +153,7 @@ def _check(body: bytes) -> None:
 
 
 def _as_json(value: Any) -> Any:
-    """A copy in which nothing is shared, so that whoever changes one part changes no other."""
+    """A copy in which nothing is shared, so that changing one part changes no other."""
     if isinstance(value, dict):
         return {_key(name): _as_json(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -307,7 +307,7 @@ OPTION_KINDS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH":
 
 
 def check_mode(method: str, query: Mapping[str, str]) -> str:
-    """What the client asks for. Raises ApiError 422 for what cannot be asked for."""
+    """The options of the request. Raises ApiError 422 for an invalid one."""
     mode = query.get("fieldValidation") or "Warn"
     if mode in _MODES:
         return mode
@@ -315,7 +315,7 @@ def check_mode(method: str, query: Mapping[str, str]) -> str:
 
 
 def check_fields(resource: Resource, obj: Document, method: str, query: Mapping[str, str]) -> list[str]:
-    """The warnings to answer with. Raises ApiError 400 for an unknown field in a strict request."""
+    """The warnings of the response. Raises ApiError 400 for an unknown field in a strict request."""
     mode = check_mode(method, query)
     if mode == "Ignore":
         return []

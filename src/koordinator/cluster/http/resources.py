@@ -163,7 +163,7 @@ class ResourceHandler:
         return success(status=201, warnings=options.warnings)
 
     async def _not_stored(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Of kinds that are only asked, or worked out when they are asked for."""
+        """Of kinds that are reviews, or computed for each request."""
         if "get" not in target.resource.verbs:
             return await self._review(request, target)
         options = ListOptions.parse(request.query)
@@ -226,10 +226,10 @@ def _is_scale(target: Target) -> bool:
 
 
 def _shown(target: Target) -> Resource:
-    """The form of bodies and answers."""
+    """The form of request and response bodies."""
     return SCALE if _is_scale(target) else target.resource
 
 
 def wants_watch(request: web.BaseRequest) -> bool:
-    """Asked of every request."""
+    """Checked for every request."""
     return "watch" in request.rel_url.raw_query_string and request.query.get("watch", "") in ("true", "1", "True", "t")

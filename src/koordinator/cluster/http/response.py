@@ -70,7 +70,7 @@ def _parse(accept: str) -> list[_MediaType]:
     return sorted(media_types, key=lambda media: -media.quality)
 
 
-# Answers that are not objects: statuses, documents, plain text.
+# Responses that are not objects: statuses, documents, plain text.
 
 
 _encode = msgspec.json.Encoder().encode
@@ -117,7 +117,7 @@ def deleted_details(resource: Resource, stored: Stored) -> Document:
 
 
 def warning_headers(texts: Iterable[str]) -> list[str]:
-    """The values of the headers: each text once, without those that come after there is no more room."""
+    """The values of the headers: each text once, without those beyond the limit of a response."""
     unique = dict.fromkeys(map(_printable, texts))
     unique.pop("", None)
     if sum(map(len, unique)) <= _LONGEST_IN_ALL:
@@ -145,7 +145,7 @@ def _header(text: str) -> str:
     return f'299 - "{escaped}"'
 
 
-# ``kubectl get``: rows of cells that the kind's strategy makes, with as much of the object as was asked for.
+# ``kubectl get``: rows of cells that the kind's strategy makes, with as much of the object as was requested.
 
 
 class TableRenderer:

@@ -221,7 +221,7 @@ class Fleet:
             logger.warning("node %s: %s", node.metadata.name, note)
 
     def _node_gone(self, node: Node) -> None:
-        """Somebody deleted the node: as with a kubelet, it does not come back before the next start."""
+        """The node was deleted: as with a kubelet, it does not come back before the next start."""
         name = node.metadata.name
         pods = self._pods_of(name)
         if self._nodes.pop(name, None) is not None:

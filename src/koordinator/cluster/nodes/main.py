@@ -26,7 +26,7 @@ from koordinator.kube.connect import ClientOptions, connect, user_agent
 logger = logging.getLogger(__name__)
 
 _KOORDLETS: Final = 10
-"""As many as `koord up` has nodes if it is not told otherwise."""
+"""As many as `koord up` has nodes by default."""
 
 
 def _is_of_simulation(record: logging.LogRecord) -> bool:
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(options, scenario))
     except KoordinatorError as error:
-        print(f"simulated nodes: {error}", file=sys.stderr)  # noqa: T201  the program's answer to its user
+        print(f"simulated nodes: {error}", file=sys.stderr)  # noqa: T201  the program's output to its user
         return 1
     except KeyboardInterrupt:
         return 130

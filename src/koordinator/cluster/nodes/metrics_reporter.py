@@ -53,7 +53,7 @@ class MetricsReporter:
         concurrency: int,
         has_agent: Callable[[str], bool] = lambda name: False,
     ) -> None:
-        """``find_node`` gives a node as the API has it, or None; ``has_agent`` tells whether an agent of its own
+        """``find_node`` returns a node as the API has it, or None; ``has_agent`` returns whether an agent of its own
         reports for a node."""
         self._client = client
         self._population = population

@@ -1,4 +1,4 @@
-"""koordlet itself on simulated nodes: each has a simulated kernel's files and a kubelet that answers from memory.
+"""koordlet itself on simulated nodes: each has a simulated kernel's files and a kubelet that responds from memory.
 
 An agent starts when its node gets its first pod. Until it has measured for as long as it takes to report, and while
 something is meant to go wrong with what its node reports, the coarse model writes the NodeMetric instead.
@@ -194,7 +194,7 @@ class NodeAgents:
 def _options(name: str, kernel: SimulatedKernel, root: Path) -> Options:
     """Nothing is served, and what is done once a second elsewhere is done every five: many nodes share two cores.
 
-    Who disturbs whom is told, as the kernel shows who waits.
+    Interference is reported, since the simulated kernel shows which tasks wait.
     """
     gates = make_features()
     gates.set({features.PSI_COLLECTOR: True, features.INTERFERENCE_DETECTION: True})

@@ -112,7 +112,7 @@ def _suppression(held: HeldDown | None, now: str) -> Document:
     """What koordlet would say of each best-effort pod of a node."""
     if held is None:
         return {}
-    # Loaded where it is needed: a cluster in which nobody is held down needs nothing of koordlet.
+    # Imported where it is needed: a cluster without suppression needs nothing of koordlet.
     from koordinator.koordlet.qos.cpu_suppress import Budget
     from koordinator.koordlet.suppression import suppression_extension
 

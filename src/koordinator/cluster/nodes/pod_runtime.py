@@ -163,7 +163,7 @@ _ROUNDING: Final = 0.001
 
 
 class PodRuntime:
-    """Tell it of pods with ``observe`` and ``forget``; ``run`` does the rest."""
+    """Call ``observe`` and ``forget`` for pods; ``run`` does the rest."""
 
     def __init__(
         self,

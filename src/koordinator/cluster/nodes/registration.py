@@ -39,7 +39,7 @@ _BACKOFF: Final = BackoffPolicy(initial=0.5, maximum=15.0)
 
 
 class ForeignNodeError(KoordinatorError):
-    """A node of the scenario has the name of a node that somebody else runs."""
+    """A node of the scenario has the name of a node that another program runs."""
 
 
 class Registration:
@@ -123,7 +123,7 @@ class Registration:
     async def _adopt(self, node: SimulatedNode, existing: Node) -> None:
         status = node_status(node, self._clock.now(), existing.status.conditions)
         for field, known in (("capacity", existing.status.capacity), ("allocatable", existing.status.allocatable)):
-            # Overcommitted resources of a node that is there belong to whoever computes them.
+            # Overcommitted resources of an existing node belong to the program that computes them.
             overcommitted = {name for name in known if priority_of_extended(name) is not PriorityClass.NONE}
             status[field] = {name: amount for name, amount in status[field].items() if name not in overcommitted}
         patch = {"metadata": node_metadata(node), "status": status}
@@ -131,7 +131,7 @@ class Registration:
 
 
 def _may_pass(error: KubeError) -> bool:
-    """Whether waiting may help: nobody answered, or the server is not well."""
+    """Whether waiting may help: there was no response, or the server is not well."""
     if isinstance(error, ApiStatusError):
         return error.is_server_error or error.is_too_many_requests
     return isinstance(error, TransportError)
@@ -179,7 +179,7 @@ class Liveness:
         self._with_lease.discard(node)
 
     def observe(self, node: Node) -> None:
-        """Somebody changed the node: what says that it is not well is put right soon."""
+        """The node was changed: a condition that says that it is not well is corrected soon."""
         if not is_healthy(node.status.conditions):
             self.heartbeats.rotation.again(node.metadata.name)
 

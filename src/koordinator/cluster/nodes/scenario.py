@@ -74,7 +74,7 @@ class NodeGroup(WireStruct):
 
 
 class LatencySensitiveUsage(WireStruct):
-    """Services: a daily wave far below what they ask for, with noise and spikes. Percentages are of the request."""
+    """Services: a daily wave far below what they request, with noise and spikes. Percentages are of the request."""
 
     mean_percent: Range = (12.0, 18.0)
     daily_amplitude_percent: float = 35.0
@@ -103,7 +103,7 @@ class BatchUsage(WireStruct):
 
 
 class BestEffortUsage(WireStruct):
-    """Pods that ask for nothing."""
+    """Pods that request nothing."""
 
     cpu_milli: Range = (5.0, 50.0)
     memory_mebibytes: Range = (16.0, 128.0)

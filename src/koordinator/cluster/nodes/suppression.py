@@ -1,4 +1,4 @@
-"""CPU suppression in the coarse model: where the NodeSLO asks for it, best-effort pods get what koordlet would leave.
+"""CPU suppression in the coarse model: where the NodeSLO enables it, best-effort pods get what koordlet would leave.
 
 koordlet lets best-effort pods have a share of the node less what others use, and gives back a tenth of the node a
 second. In the time from one sample of the model to the next it has given back everything, so that the model needs no
@@ -34,7 +34,7 @@ class Threshold:
 
 
 class Thresholds:
-    """Of the nodes whose NodeSLO asks for suppression, by name: what a reflector of NodeSLOs feeds. Nothing else of a
+    """Of the nodes whose NodeSLO enables suppression, by name: fed by a reflector of NodeSLOs. Nothing else of a
     NodeSLO is kept, since there may be thousands."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ from koordinator.cluster.nodes.scenario import UsageModel
 
 # Randomness without state: a hash of (seed, identity, purpose, time bucket), over whole columns at once.
 #
-# A generator would make a pod's load depend on how often and in which order it was asked; a hash makes it a function of
+# A generator would make a pod's load depend on how often and in which order it was called; a hash makes it depend on
 # its arguments, so that a restart, another sampling interval or another set of neighbours changes nothing.
 
 
@@ -109,7 +109,7 @@ _START_RAMP: Final = 30.0
 """Seconds until a pod that has just started does its full work."""
 _MEBI: Final = 1024.0 * 1024.0
 _DEFAULT_MEMORY: Final = 64 * _MEBI
-"""Wanted by a pod that asks for CPU only."""
+"""The memory demand of a pod that requests CPU only."""
 _LIMIT_MARGIN: Final = 0.95
 """Memory stays below this share of the limit: at the limit the kernel would kill the pod."""
 _FIRST_MEMORY: Final = 0.1
@@ -202,7 +202,7 @@ def _wanted_cpu(time: float, pods: PodColumns, model: UsageModel, seed: int) -> 
     batch_level = between(seed, pods.ids, Purpose.CPU_LEVEL, model.batch.cpu_percent) / 100
     batch = cap * batch_level * np.maximum(0.0, 1 + model.batch.noise_percent / 100 * noise)
     idle = between(seed, pods.ids, Purpose.CPU_LEVEL, model.best_effort.cpu_milli) / 1000 * (1 + 0.2 * noise)
-    # A tier without a CPU request (memory alone was asked for) idles like a pod that asked for nothing.
+    # A tier without a CPU request (memory alone was requested) idles like a pod that requests nothing.
     wanted = np.select(
         [(pods.tier == Tier.LATENCY_SENSITIVE) & (pods.cpu_request > 0), (pods.tier == Tier.BATCH) & (cap > 0)],
         [service, batch],
@@ -277,11 +277,11 @@ def per_node(values: Floats, pods: PodColumns, nodes: int) -> Floats:
 
 
 def _scale(wanted: Floats, room: Floats) -> Floats:
-    """The share of what is wanted that fits into ``room``; never above 1."""
+    """The share of the demand that fits into ``room``; never above 1."""
     return np.clip(room / np.maximum(wanted, 1e-12), 0.0, 1.0)
 
 
-# What the usage model needs to know of a pod: how it behaves and what it asked for.
+# What the usage model needs to know of a pod: how it behaves and what it requests.
 
 
 _EXTENDED_CPU: Final = (BATCH_CPU, MID_CPU)
@@ -306,7 +306,7 @@ class PodProfile:
 
 
 def profile_of(pod: Pod) -> PodProfile:
-    """Native, batch and mid resources count alike: whichever a pod asks for is what its processes use."""
+    """Native, batch and mid resources count alike: the one that a pod requests is what its processes use."""
     priority = priority_class_with_default(pod)
     holders = _holders(pod)
     requests = [_amounts(holder.requests or holder.limits) for holder in holders]

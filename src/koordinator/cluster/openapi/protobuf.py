@@ -15,9 +15,9 @@ from koordinator.api.document import Document
 from koordinator.base.protobuf_wire import encode_double, encode_message, encode_number
 
 CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-"""What the answer is called."""
+"""The media type of the response."""
 ACCEPTED: Final = (CONTENT_TYPE, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
-"""Names by which it is asked for; the second, which client-go sends, is no valid media type."""
+"""The media types that clients accept; the second, which client-go sends, is not a valid one."""
 
 Encoder = Callable[[int, Any], bytes]
 """(field number, JSON value) -> the field in wire format, with its number."""
@@ -117,7 +117,7 @@ def _responses(number: int, values: Document) -> bytes:
 
 
 _SCALARS: Final = (_text, encode_double, encode_number)
-"""Of these proto3 writes no zero, no false and no empty text; readers cannot tell them from what is absent."""
+"""Of these proto3 writes no zero, no false and no empty text; readers cannot distinguish them from absent ones."""
 _SCHEMA: Final[Message] = {
     "$ref": (1, _text),
     "format": (2, _text),

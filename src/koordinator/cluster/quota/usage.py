@@ -31,7 +31,7 @@ _COUNTED_BY_NAME: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an object counts, and what the scopes of quotas ask of it."""
+    """The usage that an object counts as, and the scopes of quotas that match it."""
 
     kind: tuple[str, str]
     """Group and plural."""

@@ -8,7 +8,7 @@ the commit that reserves a block, one in 50,000, is synced before any revision o
 stopped without closing the store, the next start skips what was reserved and forgets the history before it, so that
 clients list again. etcd's ``snapshot restore --bump-revision --mark-compacted`` does the same.
 
-A process that was killed has lost nothing as long as the kernel runs on; the kernel's boot id tells one from the other.
+A process that was killed has lost nothing as long as the kernel runs on; the kernel's boot id distinguishes the two.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def is_full(path: Path, error: Exception) -> bool:
     code = primary_code(error)
     if code == sqlite3.SQLITE_FULL or getattr(error, "errno", None) == errno.ENOSPC:
         return True
-    # The files beside the database fail with errors of other names when there is no room for them.
+    # The files beside the database fail with errors of other names when the disk is full.
     return code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and _without_space(path)
 
 
@@ -127,8 +127,8 @@ Row = tuple[int, str, bytes, int | None, bool]
 
 
 class InDoubt(Exception):
-    """A commit failed, and whether it was done has to be asked: of this connection, unless a transaction is still open
-    on it that cannot be rolled back, or else of a new one."""
+    """A commit failed, and whether it was done has to be read: on this connection, unless a transaction is still open
+    on it that cannot be rolled back, or else on a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Position:
 
 
 def boot_id() -> str:
-    """Of the running kernel; empty where none is told, and then every unclean stop counts as a power cut."""
+    """Of the running kernel; empty where there is none, and then every unclean stop counts as a power cut."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -15,7 +15,7 @@ from koordinator.base.errors import KoordinatorError
 
 
 class StorageError(KoordinatorError):
-    """The store could not do what it was asked to."""
+    """The store could not complete the operation."""
 
 
 class WriteFailed(StorageError):
@@ -23,13 +23,13 @@ class WriteFailed(StorageError):
 
 
 class StorageFull(WriteFailed):
-    """There is no room for the write. Reads go on, and writes do as soon as there is room."""
+    """The disk has no space for the write. Reads are served, and so are writes as soon as there is space."""
 
 
 class OutcomeUnknown(StorageError):
-    """The write may be stored or not: the database failed in the middle of a commit and cannot be asked yet.
+    """The write may be stored or not: the database failed in the middle of a commit and cannot be read yet.
 
-    Once it can, the write is either seen by everybody or by nobody.
+    Once it can, either all readers see the write or none does.
     """
 
 
@@ -130,7 +130,7 @@ class Watch(Protocol):
 class Storage(Protocol):
     """The current state and a bounded history are in memory, so reads do not wait.
 
-    All writes are durable when they return: they survive the kill -9 of the process. Nobody, not even a watcher, sees
+    All writes are durable when they return: they survive the kill -9 of the process. No reader and no watcher sees
     a write before it is durable. A power cut may lose the last moments; no revision that was given out is given out
     again even then. A key is ``/GROUP/KIND/…``; a prefix names at least ``/GROUP/KIND/``.
 
@@ -168,7 +168,7 @@ class Storage(Protocol):
         ...
 
     def try_again(self) -> None:
-        """Find out whether what ``health`` tells is over; costs a small write then, and nothing otherwise."""
+        """Find out whether the failure that ``health`` reports is over; costs a small write then, else nothing."""
         ...
 
     def end_watches(self) -> None:

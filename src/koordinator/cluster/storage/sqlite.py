@@ -4,8 +4,8 @@ The table is both the state (the last change of each key) and the history, so a 
 B-tree. Compaction follows the history that memory keeps: it drops a row once the change that replaced it is no longer
 replayable, and a deletion once it is not replayable itself.
 
-When a commit fails, nothing of it is stored, and its writers are told. When it cannot be known whether it was done, the
-database is opened anew and asked: its answer holds for the writers, for readers and for watchers alike.
+When a commit fails, nothing of it is stored, and its writers get an error. When it cannot be known whether it was done,
+the database is opened anew and read: what it has holds for the writers, for readers and for watchers alike.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SqliteStorage(IndexedStorage):
     ) -> None:
         """Opens or makes the file; raises StorageError when it is not usable.
 
-        ``boot`` tells the boots of the machine apart; by default the kernel is asked.
+        ``boot`` distinguishes the boots of the machine; by default it is the kernel's boot id.
         """
         super().__init__(limits or HistoryLimits())
         self._path = path
@@ -128,7 +128,7 @@ class SqliteStorage(IndexedStorage):
         self._checkpoint_soon(written)
 
     def _resolve(self, changes: Sequence[Change], doubt: InDoubt) -> None:
-        """Returns when they are stored. Raises WriteFailed when they are not, OutcomeUnknown when nobody knows."""
+        """Returns when they are stored. Raises WriteFailed when they are not, OutcomeUnknown when that is unknown."""
         cause = doubt.__cause__
         assert isinstance(cause, Exception)
         _LOG.error("%s failed in the middle of a commit: %s", self._path, cause)
@@ -191,7 +191,7 @@ class SqliteStorage(IndexedStorage):
         )
 
     def _found(self, database: Database) -> list[Change]:
-        """What was stored although nobody could be told."""
+        """What was stored although its writers got no response."""
         found: dict[str, Change] = {}
         for row in database.rows(self._watch_cache.revision):
             found[row[1]] = _replayed(row, self._watch_cache.get(row[1]))

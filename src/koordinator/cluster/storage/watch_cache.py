@@ -1,7 +1,7 @@
 """What both drivers share: the current state, the recent history and the watchers, all in memory.
 
 A driver makes changes durable and then applies them here. Watchers are cursors into the one history, so a watcher costs
-no memory however slow it is: when the history that it has not read yet is trimmed, it is told so and must list again.
+no memory however slow it is: when the history that it has not read yet is trimmed, it gets an error and lists again.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def check_conversion(conversion: Document, before: Document) -> list[Cause]:
         causes += validate_client(client, client_field)
     causes += _check_review_versions(versions, versions_field)
     if not causes and before.get("strategy") != "Webhook":
-        # A webhook that nobody calls would let every version show what another one has stored.
+        # A webhook that is not called would let every version show what another one has stored.
         causes.append(not_supported(f"{field}.strategy", "Webhook", _SUPPORTED))
     return causes
 

@@ -39,7 +39,7 @@ def to_core(event: Document) -> Document:
 
 
 def event_field_labels(api_version: str) -> FieldLabels:
-    """Readers of the field labels that either version answers to."""
+    """Readers of the field labels that either version supports."""
     subject = "involvedObject" if api_version == "v1" else "regarding"
     component = "reportingComponent" if api_version == "v1" else "reportingController"
     source = "source" if api_version == "v1" else "deprecatedSource"

@@ -183,7 +183,7 @@ class _Scanner:
         found = self._peek()
         if not found and where in _BETWEEN_TOKENS:
             return _ENDED
-        # Go tells that a text has ended by giving its scanner one more blank.
+        # Go marks the end of a text by giving its scanner one more blank.
         return f"invalid character {_quoted(found[0] if found else 0x20)} {where}"
 
 

@@ -31,7 +31,7 @@ def validate_metadata(obj: Document, old: Document | None, namespaced: bool, nam
 
 
 def validate_core_finalizers(obj: Document) -> list[Cause]:
-    """Built-in kinds insist on a prefix, so that the owner of a finalizer can be told."""
+    """Built-in kinds require a prefix, so that the owner of a finalizer is known."""
     return [
         invalid(
             f"metadata.finalizers[{index}]",
@@ -44,7 +44,7 @@ def validate_core_finalizers(obj: Document) -> list[Cause]:
 
 
 def finalizer_warnings(metadata: Document, known: list[str]) -> list[str]:
-    """Custom resources may have finalizers whose owner cannot be told; who adds one hears of it."""
+    """Custom resources may have finalizers without a known owner; adding one gets a warning."""
     warnings = []
     for finalizer in sorted(set(metadata.get("finalizers") or []) - set(known)):
         shown = f'metadata.finalizers: "{finalizer}"'

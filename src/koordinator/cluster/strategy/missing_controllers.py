@@ -1,7 +1,7 @@
 """Kinds that are served and that nothing in this cluster acts on: what their creator is warned of.
 
-Without a word, a Deployment whose pods never come looks like a defect of the scheduler. The warnings stay true when
-somebody runs kube-controller-manager on this API server, which works: they say what the API server does not do itself.
+Without a warning, a Deployment whose pods never come looks like a defect of the scheduler. The warnings stay true with
+a kube-controller-manager on this API server, which works: they say what the API server does not do itself.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _WARNINGS: Final[Mapping[tuple[str, str], str]] = {
 
 
 def creation_warning(resource: Resource, obj: Document) -> str | None:
-    """What to tell whoever creates ``obj``; None where something acts on it, or where a controller creates it."""
+    """The warning for the creator of ``obj``; None where something acts on it, or where a controller creates it."""
     key = (resource.group, resource.plural)
     if key == ("", "resourcequotas"):
         uncounted = sorted(name for name in (obj.get("spec") or {}).get("hard") or {} if not is_enforced(name))

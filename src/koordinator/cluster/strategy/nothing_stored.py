@@ -1,4 +1,4 @@
-"""Kinds that are only asked, such as access reviews, or worked out when somebody asks, such as pod metrics."""
+"""Kinds that are only evaluated, such as access reviews, or computed for each request, such as pod metrics."""
 
 from __future__ import annotations
 

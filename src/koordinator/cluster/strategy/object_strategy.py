@@ -117,7 +117,7 @@ class ObjectStrategy:
         """What the server alone sets on a new object, once admission is done with it."""
 
     def keep_metadata_on_status_update(self, obj: Document, old: Document) -> None:
-        """Most kinds let the status subresource change labels of nobody."""
+        """For most kinds the status subresource changes no labels."""
         metadata = copied(old.get("metadata") or {})
         for name in ("resourceVersion", "managedFields"):
             if name in obj["metadata"]:

@@ -28,7 +28,7 @@ SCALE: Final = Resource(
     namespaced=True,
     strategy=ObjectStrategy("autoscaling/v1", "Scale", table=_COLUMNS),
 )
-"""The form of what ``…/NAME/scale`` answers with; nothing is stored as it."""
+"""The form of the response of ``…/NAME/scale``; nothing is stored as it."""
 
 
 def scale_of(obj: Document, paths: ScalePaths) -> Document:

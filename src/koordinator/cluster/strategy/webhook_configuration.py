@@ -1,7 +1,7 @@
 """Mutating and validating webhook configurations: defaults, table, and what they must say.
 
 The rules and their wording are those of Kubernetes v1.35. Match conditions are refused: they are CEL expressions, and
-a condition that nobody evaluates would let requests through, or call webhooks, against what was written.
+a condition that is not evaluated would let requests through, or call webhooks, against what was written.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def validate_client(client: Document, field: str) -> list[Cause]:
 def _validate_url(url: str, field: str) -> list[Cause]:
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - only asked for its error
+        parts.port  # noqa: B018 - only read for its error
     except ValueError as error:
         return [required(field, f'url must be a valid URL: parse "{url}": {error}{_FORM}')]
     user, at, host = parts.netloc.rpartition("@")
@@ -56,7 +56,7 @@ def _validate_url(url: str, field: str) -> list[Cause]:
 
 
 def _validate_service(service: Document, field: str) -> list[Cause]:
-    # The real server takes these two for each other, and clients that look at the field have to be told the same.
+    # The real server takes these two for each other, and clients that read the field have to get the same.
     swapped = (("namespace", "name"), ("name", "namespace"))
     causes = [required(f"{field}.{named}") for empty, named in swapped if not service.get(empty)]
     port = service.get("port")
@@ -79,7 +79,7 @@ def _validate_path(path: str, field: str) -> list[Cause]:
     return causes
 
 
-# The rules of a webhook: which operations on which resources it is asked about.
+# The rules of a webhook: for which operations on which resources it is called.
 
 
 _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")

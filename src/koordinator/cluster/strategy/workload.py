@@ -150,7 +150,7 @@ def _check_selector(selector: Document | None, labels: Document) -> list[Cause]:
 
 
 class JobStrategy(ObjectStrategy):
-    """Jobs get a selector of their own from the UID, which the verb sets before it asks the strategy."""
+    """Jobs get a selector of their own from the UID, which the verb sets before it calls the strategy."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__("batch/v1", "Job", generation=True, status=True, **options)

@@ -1,4 +1,4 @@
-"""One schema at work: everything that a write or a read of a custom resource asks of it, compiled once."""
+"""One schema at work: everything that a write or a read of a custom resource needs of it, compiled once."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _map(node: Node, items: list[Any], path: str) -> list[Cause]:
 
 
 def _repeated(items: Iterable[Any]) -> list[int]:
-    """Where something comes for the second time; the third is not told again."""
+    """Where something comes for the second time; the third is not reported again."""
     seen: dict[tuple[type, Any], int] = {}
     repeated = []
     for index, item in enumerate(items):

@@ -1,4 +1,4 @@
-"""Why a value does not fit its schema, in the words and the order of the real server; only asked when it does not.
+"""Why a value does not fit its schema, in the words and the order of the real server; only called when it does not.
 
 With an old value, what was wrong before and is unchanged is let pass (ratcheting), but never inside of ``allOf``,
 ``anyOf``, ``oneOf`` and ``not``.
@@ -97,7 +97,7 @@ def _plain(node: Node, value: Any, path: str, correlated: Correlated | None) -> 
         return result
     if node.types or node.format:
         result.add(_typed(node, value, path))
-        # A type that fits counts for itself and, as all keywords do, for having been asked.
+        # A type that fits counts for itself and, as all keywords do, for having been evaluated.
         result.matched += 1 if result.failures else 2
     _junctors(node, value, path, result)
     if isinstance(value, str):

@@ -28,7 +28,7 @@ class Fault(Enum):
     TYPE = "Type"
     INVALID = "Invalid"
     PATHLESS = "Pathless"
-    """Of a whole junctor; the text alone tells where."""
+    """Of a whole junctor; only the text says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def go_json(value: Any) -> str:
 
 
 def go_float(value: float) -> str:
-    """Go's %v: the fewest digits that tell the value, with an exponent where that is small or large."""
+    """Go's %v: the fewest digits that identify the value, with an exponent where that is small or large."""
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     assert isinstance(exponent, int), "JSON has no infinity"
     order = len(digits) + exponent - 1

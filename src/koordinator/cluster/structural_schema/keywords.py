@@ -1,6 +1,6 @@
 """The keywords of a schema for strings, numbers, lists and objects: a predicate, and the failure where it is false.
 
-Both the quick answer and the explanation are made from these, so that they cannot disagree.
+Both the quick result and the explanation are made from these, so that they cannot disagree.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from koordinator.cluster.structural_schema.node import Node
 
 # Patterns as the real server understands them: Go's syntax, matched in a time that grows with the text alone.
 #
-# Whoever may define a resource could stop the server for everyone with a pattern such as ``(a+)+$`` if a search went
-# back on its steps, as that of Python does. RE2 never does, and is what Go's own implementation was made from.
+# A user who may define a resource could stop the server for everyone with a pattern such as ``(a+)+$`` if a search
+# backtracked, as that of Python does. RE2 never does, and is what Go's own implementation was made from.
 
 
 _LONGEST: Final = 64 << 10
@@ -62,7 +62,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     options.max_mem = _MEMORY
     try:
         search = re2.compile(pattern.encode(), options).search
-        # Its answer comes ten times as fast. It may say no when it has run out of memory, but a yes is a yes.
+        # Its result comes ten times as fast. It may say no when it has run out of memory, but a yes is a yes.
         quick = re2.Set.SearchSet(options)
         quick.Add(pattern.encode())
         quick.Compile()
@@ -116,7 +116,7 @@ class Keyword(NamedTuple):
 
 
 def of_strings(node: Node) -> list[Keyword]:
-    """Of these only the first that does not hold is told."""
+    """Of these only the first that does not hold is reported."""
     keywords = []
     if (limit := node.max_length) is not None:
         keywords.append(Keyword(lambda text: len(text) <= limit, _too_long(limit)))

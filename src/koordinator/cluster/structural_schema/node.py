@@ -1,4 +1,4 @@
-"""One schema of a CustomResourceDefinition, read: what every later step asks, under one name each."""
+"""One schema of a CustomResourceDefinition, read: what every later step needs, under one name each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a value fits its schema: closures that answer yes or no, made once for each schema.
+"""Whether a value fits its schema: closures that return yes or no, made once for each schema.
 
 A compiled schema is a mapping from the type of a value to a validator (None: every value is valid). Who holds the
 value looks the validator up, so that a scalar without keywords, which most are, costs no call.
@@ -136,7 +136,7 @@ def _members_fit(known: Mapping[str, Validators], rest: Validators | None) -> Va
 
 
 def _junctors(node: Node, kind: type, compiled: Mapping[int, Validators]) -> list[Validator | None]:
-    """What ``allOf``, ``anyOf``, ``oneOf`` and ``not`` ask of values of one type; most of it is known beforehand.
+    """What ``allOf``, ``anyOf``, ``oneOf`` and ``not`` require of values of one type; most of it is known beforehand.
 
     ``compiled`` holds the validators of each of their schemas.
     """

@@ -1,4 +1,4 @@
-"""GET and list of kinds that are worked out when somebody asks: what nodes and pods use."""
+"""GET and list of kinds that are computed for each request: the usage of nodes and pods."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _pods(environment: Environment, target: Target) -> Iterator[Document]:
 
 
 def _originals(environment: Environment, target: Target) -> Iterable[Stored]:
-    """The nodes or pods themselves: the metrics of one that is gone are nobody's."""
+    """The nodes or pods themselves: the metrics of one that is gone are not served."""
     resource = environment.registry.stored("", target.resource.plural)
     assert resource is not None
     if target.name:

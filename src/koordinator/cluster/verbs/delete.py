@@ -34,7 +34,7 @@ async def delete(
 ) -> Deletion:
     """Raises ApiError: 404, or 409 when a precondition does not hold.
 
-    ``of_collection``: the request named no object, and so admission is told none, as by the real server.
+    ``of_collection``: the request named no object, and so admission gets none, as from the real server.
     """
     gone = False
     request = request or WriteOptions(dry_run=options.dry_run)
@@ -79,7 +79,7 @@ async def _admit(environment: Environment, attributes: Attributes) -> None:
 
 
 def _is_pending(resource: Resource, old: Document, options: DeleteOptions) -> bool:
-    """Whether the kubelet was told to end it already, and has no less time than is asked for now."""
+    """Whether the kubelet is to end it already, and has no less time than is requested now."""
     granted = old["metadata"].get("deletionGracePeriodSeconds")
     if not resource.graceful_deletion or not old["metadata"].get("deletionTimestamp") or not granted:
         return False
@@ -121,7 +121,7 @@ def _as_duration(seconds: int) -> timedelta:
 
 
 def _mark(resource: Resource, obj: Document, grace: int, now: datetime) -> bool:
-    """Set or shorten the time of deletion; False when that is set already and no later than asked for."""
+    """Set or shorten the time of deletion; False when that is set already and no later than requested."""
     metadata = obj["metadata"]
     if "deletionTimestamp" in metadata:
         granted = metadata.get("deletionGracePeriodSeconds") or 0

@@ -21,7 +21,7 @@ from koordinator.cluster.verbs.target import Target, decode, is_namespace, new_u
 # The place between what a client sent and the store where others may change or refuse it.
 #
 # Checks of our own come first, then mutating webhooks, then the preparation and validation of the kind, and last
-# whoever only validates.
+# validating webhooks.
 
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
@@ -66,7 +66,7 @@ class Admission(Protocol):
 
 
 class Webhooks(Admission, Protocol):
-    """Whoever calls admission webhooks; asked first whether there is anything to call."""
+    """The caller of admission webhooks; first checked for whether there is anything to call."""
 
     def mutates(self, attributes: Attributes) -> bool:
         """Whether ``mutate`` might call someone; the object need not be decoded for this."""
@@ -112,7 +112,7 @@ class NamespaceLifecycle:
 
 
 class Quotas(Protocol):
-    """Whoever keeps the quotas."""
+    """The keeper of the quotas' usage."""
 
     def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
         """Holds what ``obj`` counts while it is stored. Entering raises ApiError 403 when a quota has not enough."""
@@ -145,7 +145,7 @@ class Environment:
     warns_of_missing_controllers: bool = True
 
     def context(self, warnings: list[str]) -> RequestContext:
-        """``warnings`` collects what the answer is to warn of."""
+        """``warnings`` collects the warnings of the response."""
         return RequestContext(self.clock.now(), self.lookup, self.list_objects, warnings=warnings)
 
     def lookup(self, group: str, plural: str, namespace: str | None, name: str) -> Document | None:

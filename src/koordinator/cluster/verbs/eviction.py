@@ -27,7 +27,7 @@ from koordinator.cluster.verbs.update import Attempt, retry, store
 DISRUPTION_ALLOWED: Final = "DisruptionAllowed"
 _REFUSED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 _MAX_DISRUPTED_PODS: Final = 2000
-"""Evictions that nobody has confirmed yet; beyond that something is wrong with whoever should."""
+"""Evictions that are not confirmed yet; beyond that something is wrong with the disruption controller."""
 _RETRY_SECONDS: Final = 10
 
 
@@ -174,7 +174,7 @@ async def evict(environment: Environment, target: Target, eviction: Document, op
     for admission in environment.admission:
         await admission.validate(attributes)
     await environment.webhooks.validate(attributes)
-    # Whoever may be asked about a deletion is not asked about this one, as by the real server.
+    # Webhooks for deletions are not called for this one, as by the real server.
     silent = replace(environment, admission=(), webhooks=NoWebhooks())
     await _Eviction(silent, replace(target, subresource=""), deletion).run()
 

@@ -190,7 +190,7 @@ def parse_field_selector(text: str) -> list[tuple[str, str, str]]:
 
 
 def field_label_not_supported(field: str, *, only_metadata: bool = False) -> ApiError:
-    """What the server answers to a selector on a field that the kind does not index.
+    """The server's response to a selector on a field that the kind does not index.
 
     ``only_metadata``: the kind is built in and indexes nothing but what every kind does.
     """
@@ -263,7 +263,7 @@ _head = msgspec.json.Decoder(_Head).decode
 
 
 class SelectorCache:
-    """Labels and field labels by revision: many watchers ask the same of one write."""
+    """Labels and field labels by revision: many watchers need the same of one write."""
 
     def __init__(self) -> None:
         self._labels: dict[int, Mapping[str, str]] = {}
@@ -297,7 +297,7 @@ class Selection:
     fields: tuple[tuple[str, bool, str], ...]
     """(field, must be equal, value), without what ``name`` says already."""
     name: str | None
-    """The one name that is asked for, if ``metadata.name`` is."""
+    """The one name that is selected, if ``metadata.name`` is."""
 
     @classmethod
     def parse(
@@ -343,5 +343,5 @@ class Selection:
 
 
 def _blank() -> dict[str, dict[str, str]]:
-    """What every stored object has; enough to ask a strategy for the names of its field labels."""
+    """What every stored object has; enough for a strategy to return the names of its field labels."""
     return {"metadata": {}, "spec": {}, "status": {}, "involvedObject": {}, "regarding": {}}

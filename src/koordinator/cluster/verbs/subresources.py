@@ -229,13 +229,13 @@ def _paths(target: Target) -> ScalePaths:
 
 
 def _view(target: Target, stored: Stored) -> Stored:
-    """A stored object as the Scale that is answered, to be rendered as one."""
+    """A stored object as the Scale of the response, to be rendered as one."""
     scale = scale_of(decode(target.resource, stored), _paths(target))
     return Stored(stored.key, encode(SCALE, scale), stored.revision)
 
 
 Action = Callable[[Environment, Target, Document, WriteOptions], Awaitable[None]]
-"""(environment, target, body, options); answered with a Status of success."""
+"""(environment, target, body, options); the response is a Status of success."""
 
 CREATED_SUBRESOURCES: Final[Mapping[tuple[str, str, str], Action]] = {
     ("", "pods", "binding"): bind,
@@ -243,4 +243,4 @@ CREATED_SUBRESOURCES: Final[Mapping[tuple[str, str, str], Action]] = {
 }
 """(group, plural, subresource) -> action."""
 ACTION_KINDS: Final[Mapping[str, Resource]] = {"eviction": EVICTION}
-"""Subresource -> what its body is, where fields that this does not have are told."""
+"""Subresource -> the type of its body, where unknown fields are reported."""

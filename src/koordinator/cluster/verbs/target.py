@@ -37,7 +37,7 @@ class Target:
         return self.resource.storage_prefix(self.namespace)
 
 
-# The stored form of an object, chosen so that most answers are made without decoding it.
+# The stored form of an object, chosen so that most responses are made without decoding it.
 #
 # Stored bytes leave out what the request's URL and the store's revision say anyway (apiVersion, kind,
 # metadata.resourceVersion) and begin with ``{"metadata":{``. The wire form of any served version is then a splice of
@@ -174,7 +174,7 @@ def check_name(target: Target, metadata: Document) -> None:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
 
 
-# What keeps an object that was asked to go.
+# What keeps an object whose deletion was requested.
 
 
 CUSTOM_RESOURCE_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"

@@ -1,6 +1,6 @@
-"""Subresources of which this cluster has nothing to show: what a kubelet would answer, and tokens.
+"""Subresources of which this cluster has nothing to show: those that a kubelet would serve, and tokens.
 
-A client that asks for the logs of a simulated pod must learn that there are none, and not that a path is unknown: that
+A client that requests the logs of a simulated pod must learn that there are none, and not that a path is unknown: that
 would read as an error of the client or of the address.
 """
 
@@ -24,10 +24,10 @@ _KUBELET_NEEDED: Final[Mapping[str, tuple[str, str]]] = {
     "proxy": ("there is no port to forward to", "forward requests to"),
     "ephemeralcontainers": ("no debug container can join it", "start a debug container in"),
 }
-"""Subresource of pods -> (what follows from having no containers, what a kubelet would be asked to do)."""
+"""Subresource of pods -> (what follows from having no containers, what a kubelet would have to do)."""
 
 Explanation = Callable[[Environment, Target, Document], str]
-"""From the object that was asked about to why there is no answer."""
+"""From the object of the request to why there is no response."""
 
 
 def explain_unavailable(environment: Environment, target: Target) -> ApiError | None:
@@ -80,7 +80,7 @@ def _token(environment: Environment, target: Target, account: Document) -> str:
 
 
 def _is_simulated(node: Document | None) -> bool:
-    """Also of a pod whose node is gone: nobody keeps its containers any more."""
+    """Also of a pod whose node is gone: its containers are gone as well."""
     if node is None:
         return True
     info = (node.get("status") or {}).get("nodeInfo") or {}

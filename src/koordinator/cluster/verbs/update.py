@@ -165,7 +165,7 @@ class UnknownFields(WrongType):
 
 
 def inspected(resource: Resource, change: Change, body: bytes, options: WriteOptions | None) -> Change:
-    """The change that ``body`` asks for, with the warnings that it deserves.
+    """The change that ``body`` requests, with its warnings.
 
     Unknown fields that a patch adds to an object of a built-in kind are dropped, as the real server's types drop them;
     a schema drops those of a custom resource itself. The change raises ApiError for unknown fields in a strict request.
@@ -246,7 +246,7 @@ async def patch(
 
 @contextmanager
 def explained(content_type: str, body: bytes, resource: Resource) -> Iterator[Callable[[Document], Document]]:
-    """The change that a patch asks for; a result that is no object of its kind is refused as the patch's fault."""
+    """The change that a patch requests; a result that is no object of its kind is refused as the patch's fault."""
     original: Document = {}
 
     def change(old: Document) -> Document:

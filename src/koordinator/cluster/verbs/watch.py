@@ -99,7 +99,7 @@ class WatchSession:
         except Compacted as error:
             return expired(f"too old resource version: {cursor.revision} ({error.oldest})")
         except ConnectionError:
-            return None  # the client went away; there is nobody to tell
+            return None  # the client closed the connection; no event can be sent
         return None
 
     async def _send(self, send: Send, batch: Sequence[WatchEvent]) -> None:
