@@ -1,7 +1,7 @@
 """Cooperative yielding: background work gives way to requests that wait for a response.
 
 Reconciling a node without anything to write awaits nothing, so workers would otherwise process thousands of nodes in a
-row, for seconds in which no admission request is answered and no lease renewed. Workers that pass a checkpoint before
+row, for seconds in which no admission request is served and no lease is renewed. Workers that pass a checkpoint before
 each piece of work use the event loop for one slice at a time, one after the other, and everything that has arrived
 meanwhile runs before the next slice.
 """

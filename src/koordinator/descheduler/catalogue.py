@@ -32,7 +32,7 @@ POINTS: Final[Mapping[str, type[Plugin]]] = {
 
 
 class Catalogue:
-    """``built_in`` by name; ``list_entry_points`` is asked once, and only for a name that is not built in."""
+    """``built_in`` by name; ``list_entry_points`` is called once, and only for a name that is not built in."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Catalogue:
         return found
 
     def find(self, name: str, where: str) -> type[Plugin] | None:
-        """None when nobody offers that name. Raises ConfigurationError for a plugin that cannot be used."""
+        """None when no package offers that name. Raises ConfigurationError for a plugin that cannot be used."""
         if name in self._built_in:
             return self._built_in[name]
         entries = self._offered.get(name)

@@ -349,7 +349,7 @@ def _owner_uids(pod: Pod) -> Sequence[str]:
 
 
 def _protected_claim(pod: Pod, claims: Informer[PersistentVolumeClaim], protected: frozenset[str]) -> str:
-    """A claim whose class cannot be told is protected."""
+    """A claim whose class is not known is protected."""
     for volume in pod.spec.volumes:
         source = volume.persistent_volume_claim
         if source is None:

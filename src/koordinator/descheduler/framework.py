@@ -1,4 +1,4 @@
-"""What plugins of the descheduler are: what they are handed, and what they answer.
+"""What plugins of the descheduler are: their inputs and their results.
 
 A plugin decides on one snapshot of the cluster and proposes steps, one at a time; it is sent back whether each step was
 taken, because what it proposes next depends on that: a pod that could not be evicted frees nothing. So a plugin is a
@@ -9,7 +9,7 @@ generator without I/O, and the same code serves the program, a dry run, a test a
             if not self.handle.evictor.filter(pod):
                 taken = yield Eviction(pod, "node-1 is overutilized")
 
-Whoever runs the generator looks at the live objects before each step (``cycle``).
+The code that runs the generator reads the live objects before each step (``cycle``).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Remark:
 
 Step = Eviction | Cordon | DeletionCost | Remark
 Plan = Generator[Step, bool, None]
-"""Steps; each is answered by whether it was taken."""
+"""Steps; the result of each is whether it was taken."""
 
 
 @dataclass(frozen=True)
@@ -110,18 +110,18 @@ class EvictionResult:
 
 
 class Evictor(Protocol):
-    """What plugins ask before they propose an eviction, and what carries it out.
+    """What plugins call before they propose an eviction, and what carries it out.
 
     Each profile has one (``runtime.EvictorProxy``): its filters are all filter plugins of the profile in order, its
     evict is that of the profile's single evict plugin behind the limits of the cycle.
     """
 
     def filter(self, pod: Pod) -> Refusals:
-        """Why the pod may not be evicted now; asked for every candidate, so it does no I/O."""
+        """Why the pod may not be evicted now; called for every candidate, so it does no I/O."""
         ...
 
     def pre_eviction_filter(self, pod: Pod) -> Refusals:
-        """The same just before the eviction, with what is too dear to ask for every candidate."""
+        """The same just before the eviction, with what is too expensive to check for every candidate."""
         ...
 
     async def evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
@@ -137,7 +137,7 @@ class Handle:
     profile: str
     client: Client
     informers: InformerSet
-    """Ask for informers when you are made; they are in sync before anything else is called."""
+    """Create the informers in ``__init__``; they are in sync before anything else is called."""
     evictor: Evictor
     recorder: EventRecorder
     """Its events come from the profile."""

@@ -1,8 +1,8 @@
-"""Whether pods would find room on certain nodes: a subset of the scheduler's filters, over all those nodes at once.
+"""Whether pods would fit on certain nodes: a subset of the scheduler's filters, over all those nodes at once.
 
 Node selectors, required node affinity, taints, ``spec.unschedulable``, the pod's own required anti-affinity, the number
 of pods, and requests against what is allocatable and not reserved. The nodes are columns; what a placement takes is
-booked at once, so that no two pods count on the same room.
+booked at once, so that no two pods count on the same capacity.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _bounded(amount: int) -> int:
 
 
 class TargetNodes:
-    """The room on some nodes, by the snapshot and what has been booked since."""
+    """The free capacity of some nodes, by the snapshot and what has been booked since."""
 
     def __init__(self, snapshot: Snapshot, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
@@ -63,7 +63,7 @@ class TargetNodes:
         self._sum_requests()
 
     def fitting(self, pod: Pod, *, own_node: bool = False) -> Mask:
-        """Nodes x 1: where the pod would find room. Its own node is among them only with ``own_node``."""
+        """Nodes x 1: where the pod would fit. Its own node is among them only with ``own_node``."""
         mask = self._static_mask(pod) & self.with_free_capacity(pod)
         if not own_node:
             own = self._index.get(pod.spec.node_name)

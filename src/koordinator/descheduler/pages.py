@@ -1,4 +1,4 @@
-"""What koord-descheduler answers over HTTP, beside health and metrics. Loaded only where it serves."""
+"""The HTTP endpoints of koord-descheduler, beside health and metrics. Imported only where it serves."""
 
 from __future__ import annotations
 

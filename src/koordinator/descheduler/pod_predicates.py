@@ -51,7 +51,7 @@ def has_claim(pod: Pod) -> bool:
 
 
 def is_evictable_by_annotation(pod: Pod) -> bool:
-    """Its owner asks for it to be evictable, whatever else protects it."""
+    """Its annotation makes it evictable, whatever else protects it."""
     return annotation_keys.EVICTABLE in pod.metadata.annotations
 
 

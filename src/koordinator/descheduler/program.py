@@ -112,7 +112,7 @@ class Descheduler:
                 task.cancel()
 
     async def _begin(self, plugin: Plugin, stop: asyncio.Event) -> None:
-        """Start the plugin; while the API server does not answer, try again until ``stop``."""
+        """Start the plugin; while the API server does not respond, try again until ``stop``."""
         backoff = Backoff(_RETRY, self._clock, self._random)
         while not stop.is_set():
             try:

@@ -1,7 +1,7 @@
 """What a cycle would do if it began now, and why all other pods stay: the plans of all plugins, not carried out.
 
 Plugins plan on copies of what they remember between cycles, and evictions count towards limits of their own, so that
-asking changes nothing about the next cycle.
+a rehearsal changes nothing about the next cycle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from koordinator.descheduler.runtime import EvictionLimiter, Profile
 
 NOT_CHOSEN: Final = "no plugin would have it leave its node"
 _REASONS: Final = 50
-"""Different reasons of pods that stay that are told apart; the rarest are added up."""
+"""Different reasons of pods that stay that are listed; the rarest are added up."""
 _EXAMPLES: Final = 3
 
 

@@ -17,7 +17,7 @@ def amount(name: str, quantity: Quantity) -> int:
 
 
 def requests_of(pod: Pod) -> dict[str, int]:
-    """What the spec asks for, in the units of ``amount``."""
+    """The requests of the spec, in the units of ``amount``."""
     spec = pod.spec
     if not spec.init_containers and spec.resources is None and not spec.overhead:
         # Most pods: nothing but containers counts, and there are many pods.

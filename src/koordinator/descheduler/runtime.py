@@ -74,7 +74,7 @@ class EvictionLimiter:
 
 
 class EvictorProxy(Evictor):
-    """The evictor of one profile. Plugins get it before all of them exist; they ask it only afterwards."""
+    """The evictor of one profile. Plugins get it before all of them exist; they call it only afterwards."""
 
     def __init__(self, limiter: EvictionLimiter, *, dry_run: bool) -> None:
         self._limiter = limiter
@@ -83,7 +83,7 @@ class EvictorProxy(Evictor):
         self._evict_plugin: EvictPlugin | None = None
 
     def connect(self, filters: Sequence[FilterPlugin], evict_plugin: EvictPlugin) -> None:
-        """Name those that answer from here on."""
+        """Set the plugins that are called from here on."""
         self._filters = filters
         self._evict_plugin = evict_plugin
 

@@ -1,4 +1,4 @@
-"""Answers to objects: one malformed object costs its reader that object, not the list or the watch it is in."""
+"""Responses to objects: one malformed object costs its reader that object, not the list or the watch it is in."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def decode_object(kind: Kind[T], body: bytes, what: str) -> T:
 
 
 def decode_created(kind: Kind[T], body: bytes, what: str) -> T:
-    """As ``decode_object``; for the Status that a binding or eviction answers with, an object of that kind alone."""
+    """As ``decode_object``; for the Status that a binding or an eviction returns, an object of that kind alone."""
     try:
         if body.startswith(_STATUS) or codec.decode(body, _Kind).kind == "Status":
             return cast("T", _status_as(kind.type))
@@ -70,7 +70,7 @@ def decode_list(kind: Kind[T], body: bytes, what: str) -> ListPage[T]:
 
 
 async def decode_list_in_slices(kind: Kind[T], body: bytes, what: str) -> ListPage[T]:
-    """As ``decode_list``, for those who answer others meanwhile: these get the event loop again and again. Takes a
+    """As ``decode_list``, for programs that serve others meanwhile: it yields to the event loop in between. Takes a
     quarter more CPU."""
     page = _raw_list(body, what)
     raws = page.items or []

@@ -1,7 +1,7 @@
 """Credentials from an exec plugin: a program that prints an ExecCredential (client.authentication.k8s.io).
 
 It runs when there is no credential yet, when the last one has expired, and once more when the server refuses the one
-that it gave; never twice at the same time, since it may be asking a person.
+that it gave; never twice at the same time, since it may be prompting a person.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def check_plugin(plugin: ExecPlugin, where: str) -> None:
 
 
 class ExecCredentials:
-    """Credentials that a plugin gives. ``present`` is told of each client certificate that it gives (None: none)."""
+    """Credentials that a plugin gives. ``present`` is called with each client certificate of it (None: none)."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class ExecCredentials:
         return {"apiVersion": self._plugin.api_version, "kind": "ExecCredential", "spec": spec}
 
     def _read(self, output: bytes) -> _Status:
-        """The plugin's answer. Messages never quote it: it holds secrets."""
+        """The plugin's output. Messages never quote it: it holds secrets."""
         where = f"exec plugin {self._plugin.command}"
         try:
             response = codec.decode(output, _ExecCredential)

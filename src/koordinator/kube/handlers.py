@@ -48,7 +48,7 @@ class Registration(Generic[T]):
 
 @dataclass(slots=True)
 class _Missed(Generic[T]):
-    """What a handler failed to take note of, the last time that it was told of the object."""
+    """A notification of an object on which a handler failed, the last one."""
 
     seen: T | None
     """The object as the handler knew it before; None when it did not know it."""
@@ -60,8 +60,8 @@ class _Missed(Generic[T]):
 class HandlerSet(Generic[T]):
     """All handlers of one informer. ``errors`` counts the calls that raised.
 
-    Handlers that failed on an object are told of it again by ``retry``, and of its next change as one that goes back to
-    what they knew, so that none of them stays out of date.
+    Handlers that failed on an object are notified of it again by ``retry``, and of its next change as one from the
+    state that they knew, so that none of them stays out of date.
     """
 
     def __init__(self, kind_name: str) -> None:
@@ -72,7 +72,7 @@ class HandlerSet(Generic[T]):
         self._on_delete: list[tuple[Registration[T], DeleteHandler[T]]] = []
         self._missed: dict[tuple[Registration[T], str], _Missed[T]] = {}
         self.failed = asyncio.Event()
-        """Set while there is something to tell again."""
+        """Set while there is a notification to repeat."""
         self.errors = 0
 
     def add(self, registration: Registration[T]) -> None:
@@ -110,7 +110,7 @@ class HandlerSet(Generic[T]):
                     self._missed.pop((registration, key), None)
 
     def added_before(self, registration: Registration[T], key: str, obj: T) -> None:
-        """Tell of an object that was there before the handlers were registered."""
+        """Notify of an object that was there before the handlers were registered."""
         if registration.on_add is not None:
             try:
                 registration.on_add(obj, True)
@@ -122,7 +122,7 @@ class HandlerSet(Generic[T]):
             self.notify_malformed(registration, key, broken)
 
     def notify_malformed(self, registration: Registration[T], key: str, broken: Malformed) -> None:
-        """Tell one handler of an object that cannot be read."""
+        """Notify one handler of an object that cannot be decoded."""
         if registration.on_malformed is not None:
             try:
                 registration.on_malformed(broken)
@@ -131,7 +131,7 @@ class HandlerSet(Generic[T]):
                 logger.exception("handler %s failed on %s %s", registration.name, self._kind_name, key)
 
     def retry(self, now: Callable[[str], T | None]) -> None:
-        """Tell handlers what they have missed, as it is ``now`` by key; each thing a limited number of times."""
+        """Repeat failed notifications, with the object as it is ``now`` by key; each a limited number of times."""
         for pair, missed in list(self._missed.items()):
             if self._missed.get(pair) is missed:
                 registration, key = pair

@@ -1,4 +1,4 @@
-"""A cache of one selection of objects that tells its handlers of every change, in order, on the event loop.
+"""A cache of one selection of objects that notifies its handlers of every change, in order, on the event loop.
 
 Informers bring together who lists and watches (``reflector``), what is known of the objects (``object_cache``), and who
 wants to know.
@@ -101,7 +101,7 @@ class Informer(Generic[T]):
         random: Random | None = None,
         options: ReflectorOptions | None = None,
     ) -> None:
-        """``transform`` is applied before storing (to drop what nobody reads).
+        """``transform`` is applied before storing (to drop what is never read).
 
         ``resync_period`` in seconds repeats ``on_update(obj, obj)`` for everything; 0 never does. With
         ``absent_is_empty`` a kind that the server does not have counts as an empty, synced list until it appears.

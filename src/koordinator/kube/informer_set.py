@@ -1,4 +1,4 @@
-"""All informers of a program: one per selection however many parts ask for it, run and synced together."""
+"""All informers of a program: one per selection however many parts use it, run and synced together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Object)
 
 
 class InformerSet:
-    """Ask for all informers with ``informer`` first, then run them."""
+    """Create all informers with ``informer`` first, then run them."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class InformerSet:
         absent_is_empty: bool = False,
         after: Informer[Any] | None = None,
     ) -> Informer[T]:
-        """The informer of this selection, made when first asked for; further indexes are added to it.
+        """The informer of this selection, created by the first call; further indexes are added to it.
 
         Raises RuntimeError for a new selection once the set runs, ValueError for a second, different transform.
         """

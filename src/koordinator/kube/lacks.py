@@ -1,9 +1,9 @@
 """What a cluster lacks for a program to do its work: said in one sentence with what puts it right, once, until it is
 there.
 
-A kind that nobody has installed, a namespace that nobody has made, a role that nobody has granted: the server answers
-each request with the same failure until somebody does something. People need to be told of it and of the remedy when it
-begins, and that it is over; not of every retry in between.
+A kind that is not installed, a namespace that does not exist, a role that is not granted: the server returns the same
+failure for each request until an administrator acts. It is logged with the remedy when it begins, and again when it is
+over; not for every retry in between.
 """
 
 from __future__ import annotations

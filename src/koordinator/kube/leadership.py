@@ -1,4 +1,4 @@
-"""Leading: once, or again and again without ending the process, for programs that serve others whoever leads."""
+"""Leading: once, or again and again without ending the process, for programs whose replicas all serve."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Leadership:
         again: bool = False,
         is_leader_metric: str = "",
     ) -> None:
-        """``watchdog`` ends the process when work goes on that should have stopped, and another replica may lead.
+        """``watchdog`` ends the process when work continues that should have stopped, and another replica may lead.
 
         With ``again`` a lease that was lost is tried for anew; otherwise that ends ``run`` with LeadershipLostError,
         so that a new process starts from what the API has. ``is_leader_metric`` names a gauge of whether the work runs.
@@ -98,7 +98,7 @@ class Leadership:
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]], stop: asyncio.Event | None = None) -> None:
         """Run ``work`` in every term until it ends by itself or this is cancelled.
 
-        LeadershipLostError if the lease is lost, is not tried for again, and the program has not been told to ``stop``.
+        LeadershipLostError if the lease is lost, is not tried for again, and ``stop`` is not set.
         What the work raises comes out in an ExceptionGroup.
         """
         finished = False

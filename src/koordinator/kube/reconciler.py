@@ -28,7 +28,7 @@ _LONGEST_PAUSE: Final = 30.0
 
 
 class Controller(Protocol):
-    """Asks for its informers when it is made; works only while this replica leads."""
+    """Creates its informers in ``__init__``; works only while this replica leads."""
 
     async def run(self) -> None:
         """Work until cancelled; may be called again afterwards, when this replica leads once more."""

@@ -2,7 +2,7 @@
 
 A watch that ends or breaks is resumed from the last resourceVersion seen (bookmarks keep that fresh); one that the
 server no longer remembers (410) is replaced by a new list, from which the sink works out what had changed meanwhile.
-Lists ask for the newest state, page by page, so that no relist ever travels back in time and no page blocks the loop.
+Lists request the newest state, page by page, so that no relist ever travels back in time and no page blocks the loop.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ class ReflectorOptions:
 
     page_size: int = 500
     watch_timeout: tuple[float, float] = (300.0, 600.0)
-    """The server is asked to end each watch after a random time between these, so that load spreads over servers."""
+    """Each watch is requested for a random time between these, so that load spreads over servers."""
     watch_grace: float = 30.0
-    """A watch that outlives what was asked by so much is stuck, and cut."""
+    """A watch that outlives the requested time by so much is stuck, and cut."""
     list_deadline: float = 120.0
     """For one page."""
     short_watch: float = 1.0
     """A watch that ends sooner and brought nothing is a failure."""
     backoff: BackoffPolicy = field(default_factory=lambda: BackoffPolicy(initial=0.8, maximum=15.0))
     absent_recheck: float = 30.0
-    """How often a kind that the server does not have is asked for again."""
+    """How often a kind that the server does not have is requested again."""
 
 
 @dataclass(slots=True)
@@ -215,7 +215,7 @@ class Reflector(Generic[T]):
         self._lack.is_over("list")
 
     async def _replace_page(self, page: ListPage[T]) -> None:
-        """In parts: whoever follows the objects may take a while for each."""
+        """In parts: the handlers of the objects may take a while for each."""
         for start in range(0, len(page.items), _YIELD_EVERY):
             self._sink.replace_page(page.items[start : start + _YIELD_EVERY], ())
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The services of ``/apis/v1/``: who answers which path, for the leader alone.
+"""The services of ``/apis/v1/``: which handler serves which path, for the leader alone.
 
 A follower's caches are as full as the leader's, but what is assumed and what was decided only the leader knows.
 """
@@ -28,13 +28,13 @@ class Services:
         self.add(f"{BASE}/__services__", self._list)
 
     def add(self, path: str, service: Service) -> None:
-        """Answer GET requests for ``path``; ValueError when somebody does already."""
+        """Serve GET requests for ``path``; ValueError when another handler does already."""
         if path in self._services:
             raise ValueError(f"a service answers {path} already")
         self._services[path] = service
 
     def mount(self, server: HealthServer) -> None:
-        """Serve them all, and answer for everything else below the base path."""
+        """Serve them all, and respond to everything else below the base path."""
         for path, service in self._services.items():
             server.add_route(_PARAMETER.sub(r"{\1}", path), self._handler(service))
         server.add_route(BASE + "/{rest:.*}", self._handler(_unknown), method="*")

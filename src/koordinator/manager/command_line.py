@@ -33,7 +33,7 @@ _QUOTA: Final = QuotaUpdateOptions()
 _BINDING: Final = BindingAdmissionSettings()
 _NO_DEEP_COPY: Final = "disable-no-deepcopy"
 _UNUSED_FLAGS: Final = {**KLOG_FLAGS, _NO_DEEP_COPY: "objects are shared and never changed, so nothing is copied"}
-"""Flags of the original that do nothing here, and why: nobody's manifest fails over them."""
+"""Flags of the original that do nothing here, and why: no manifest fails over them."""
 _DEFAULTS: Final = Options()
 _DESCRIPTION: Final = """\
 Turns idle capacity into batch and mid capacity, writes the policies that node agents follow, and guards pods, nodes,

@@ -95,7 +95,7 @@ class WebhookClient:
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 if not connection.was_kept:
                     raise
-                # The server may have closed it just now. A new connection might have worked, but is not tried.
+                # The server may have closed the kept connection just now: the request is sent once more, on a new one.
                 return await self._send_once(call, _Connection())
 
     async def _send_once(self, call: _Call, connection: _Connection) -> bytes:

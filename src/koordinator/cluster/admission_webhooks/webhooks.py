@@ -126,8 +126,7 @@ def _denied(webhook: str, refusal: review.Refusal) -> ApiError:
 
 
 # Mutating webhooks: one after the other, each sees what those before it made of the object.
-#
-# When one changed the object, built-in admission looks at it once more, and so do, in a second and last round, webhooks
+# When one changed the object, built-in admission runs once more, and so do, in a second and last round, the webhooks
 # with ``reinvocationPolicy: IfNeeded`` that were called before the change.
 
 

@@ -47,8 +47,8 @@ class Health:
     """The checks of each endpoint, in the order in which they are listed."""
 
     live: Sequence[HealthCheck] = (PING,)
-    """What a new start of the server may cure. A store that cannot write is not among it: it recovers by itself once its
-    disk does, and reads are served meanwhile."""
+    """What a new start of the server may cure. A store that cannot write is not among it: it recovers by itself once
+    its disk does, and reads are served meanwhile."""
     ready: Sequence[HealthCheck] = (PING,)
 
     def of(self, endpoint: str) -> Sequence[HealthCheck]:

@@ -72,7 +72,7 @@ class DrainController:
         clock: Clock,
         metrics: Metrics,
     ) -> None:
-        """``refuse`` tells why MigrationController would not move a pod under a DrainNode's spec."""
+        """``refuse`` returns why MigrationController would not move a pod under a DrainNode's spec."""
         self._client = client
         self._cluster = cluster
         self._refuse = refuse

@@ -32,7 +32,7 @@ def uncordon_patch(drain: DrainNode, node: Document) -> dict[str, Any]:
     labels = node["metadata"].get("labels") or {}
     left = {key: None for key, value in _own_labels(drain).items() if labels.get(key) == value}
     patch: dict[str, Any] = {"metadata": {"labels": left}} if left else {}
-    # Our labels went with the rest in one write: without them somebody else has cordoned the node since.
+    # Our labels were removed in the same write: without them another client has cordoned the node since.
     is_ours = NODE_PLANNING in left and was_unschedulable == "false"
     if drain.spec.cordon_policy.mode == UNSCHEDULABLE and is_ours and is_unschedulable(node):
         patch["spec"] = {"unschedulable": None}

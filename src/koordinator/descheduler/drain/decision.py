@@ -96,7 +96,7 @@ def _uncordon(drain: DrainNode) -> tuple[Action, ...]:
 
 
 def _finalize(drain: DrainNode, facts: DrainFacts) -> tuple[Action, ...]:
-    """Before a DrainNode goes: all is as before, but for a node that has been drained, unless that is asked for."""
+    """Before a DrainNode is deleted: all is as before, but for a node that was drained, unless its spec says so."""
     if FINALIZER not in drain.metadata.finalizers:
         return ()
     finalizers = [each for each in drain.metadata.finalizers if each != FINALIZER]

@@ -21,7 +21,7 @@ LONGEST_LABEL: Final = 63
 
 
 def reservation_for(drain: DrainNode, name: str, pod: Document, ttl: float) -> Document:
-    """Room elsewhere for the successor of ``pod``, which is all of the pod. ``ttl`` is in seconds."""
+    """A Reservation elsewhere for the replacement of ``pod``, with all of its requests. ``ttl`` is in seconds."""
     metadata, spec = pod["metadata"], copied(pod["spec"])
     spec.pop("nodeName", None)
     _keep_off(drain.spec.node_name, spec)

@@ -1,4 +1,4 @@
-"""What the decision about a DrainNode looks at, what it can ask for, and the names that it uses."""
+"""The inputs of the decision about a DrainNode, its possible steps, and the names that it uses."""
 
 from __future__ import annotations
 

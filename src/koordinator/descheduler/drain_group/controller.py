@@ -68,7 +68,7 @@ class DrainGroupController:
         self._drains.add_index(_BY_GROUP, _group_uid)
         self._nodes = informers.informer(NODES)
         self._written: dict[str, tuple[DrainNode, float]] = {}
-        """As the API server has answered, and when (monotonic); informers may be behind."""
+        """The last response of the API server, and its time (monotonic); informers may be behind."""
         self._reconciler = reconcilers.make("drain groups", self.reconcile, self._names)
         self._add_handlers()
 

@@ -159,8 +159,8 @@ def _aborted(owned: Collection[DrainNode]) -> tuple[GroupAction, ...]:
 
 
 def _taken_back(group: DrainNodeGroup, facts: GroupFacts) -> tuple[GroupAction, ...]:
-    """Of a group that has finished: all of one that was aborted; else what nobody will confirm any more, and drained
-    nodes if that is asked for."""
+    """Of a group that has finished: all of one that was aborted; else what will not be confirmed any more, and drained
+    nodes if the spec says so."""
     owned = facts.drains.values()
     if group.status.phase == groups.ABORTED:
         return _aborted(owned)

@@ -1,4 +1,4 @@
-"""What the decision about a DrainNodeGroup looks at, and what it can ask for."""
+"""The inputs of the decision about a DrainNodeGroup, and its possible steps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GroupFacts:
     drains: Mapping[str, DrainNode] = field(default_factory=dict)
     """The DrainNodes of the group, by the name of their node."""
     drained_elsewhere: frozenset[str] = frozenset()
-    """Nodes with a DrainNode of somebody else that has not been aborted."""
+    """Nodes with a DrainNode of another owner that has not been aborted."""
     capacities: Mapping[str, NodeCapacity] = field(default_factory=dict)
     """Of all nodes, by name, where another one is to be planned."""
     taken_names: frozenset[str] = frozenset()

@@ -76,7 +76,7 @@ class Arbitrator:
             except KubeError as error:
                 logger.warning("migration job %s waits on: %s", job.metadata.name, error)
             except Exception:
-                # One job that nobody has thought of must not keep all others from going on.
+                # One job with an unforeseen error must not keep all others from proceeding.
                 logger.exception("migration job %s waits on", job.metadata.name)
 
     async def _arbitrate_arrivals(self) -> None:

@@ -59,7 +59,7 @@ _DEADLINE: Final = 120.0
 _PAUSES: Final = (0.05, 15.0)
 """The shortest and the longest pause between two tries, such as evictions that a budget does not allow; in seconds."""
 _NO_NAMES: Final = frozenset(("", ".", ".."))
-"""Nothing has such a name, and no server can be asked for it; jobs may refer to it all the same."""
+"""No object has such a name, and no server can be queried for it; jobs may refer to it all the same."""
 _STEPS: Final = 32
 """More plans than this in a row do not come out of one change of the cluster."""
 
@@ -86,7 +86,7 @@ class JobController:
         clock: Clock,
         reserve_claims: bool = True,
     ) -> None:
-        """``reserve_claims``: whether Reservations ask for the volumes of their pods too."""
+        """``reserve_claims``: whether Reservations include the volumes of their pods."""
         self._client = client
         self._cluster = cluster
         self._writer = writer
@@ -132,7 +132,7 @@ class JobController:
             try:
                 job = await self._carry_out(plan, job)
             except ApiStatusError as error:
-                # Somebody else may have written the job, or deleted it.
+                # Another client may have written the job, or deleted it.
                 found = await self._read_again(name)
                 if found is None:
                     return None
@@ -200,7 +200,7 @@ class JobController:
         return Snapshot(pod, found, bound, limited)
 
     async def _pod(self, namespace: str, name: str) -> Pod | None:
-        """From the cache; a pod that it does not have is asked for, so that none is taken for gone too early."""
+        """From the cache; a pod that it does not have is read from the API, so that none counts as gone too early."""
         if namespace in _NO_NAMES or name in _NO_NAMES:
             return None
         cached = self._cluster.pod(namespace, name)
@@ -218,11 +218,11 @@ class JobController:
         name = _referred(job)
         if name or (job.spec.mode or self._args.default_job_mode) == EVICT_DIRECTLY:
             return name
-        # A job that has ended may only take that with it which can be nobody else's.
+        # A job that has ended may only delete what certainly belongs to it.
         return job.metadata.uid if is_terminal(job) else reservation_name(job)
 
     async def _reservation(self, name: str) -> Reservation | None:
-        """From the cache; one that it does not have, or not yet as this program has changed it, is asked for."""
+        """From the cache; from the API if it has none, or not yet as this program has changed it."""
         cached = self._cluster.reservations.get(name)
         if name in _NO_NAMES or (cached is not None and labels.RESERVATION_ORDER in cached.metadata.labels):
             return cached
@@ -311,7 +311,7 @@ class JobController:
         if sent:
             await self._count(pod, before)
         else:
-            # Somebody else was faster, or a predecessor that ended before it wrote so: the replacement may be there.
+            # Another scheduler was faster, or a predecessor ended before it wrote so: the replacement may be there.
             controller = controller_of(pod.metadata)
             since = under_way_since(pod, job.metadata.creation_timestamp or before)
             self._cool_down.track(controller.uid if controller is not None else "", since)
@@ -319,7 +319,7 @@ class JobController:
     async def _count(self, pod: Pod, before: datetime) -> None:
         """The eviction makes further ones of the same workload and namespace wait, and that of its replacement.
 
-        The replacement is created after ``before``, perhaps while the request was being answered."""
+        The replacement is created after ``before``, perhaps before the response of the request."""
         controller = controller_of(pod.metadata)
         self._cool_down.track(controller.uid if controller is not None else "", before)
         await self._workloads.refresh([pod])
@@ -334,7 +334,7 @@ class JobController:
         return workload.replicas if workload is not None and not workload.is_leaving else None
 
     def _count_recent_evictions(self) -> None:
-        """What a predecessor has evicted counts too, as far as its jobs still tell."""
+        """What a predecessor has evicted counts too, as far as its jobs still show it."""
         oldest_limited = self._clock.now() - self._limiter.longest_memory
         evictions = []
         for job in self._cluster.jobs():
@@ -343,7 +343,7 @@ class JobController:
                 evictions.append((condition.last_transition_time, job.metadata.name, reference.namespace, job))
         for at, _, namespace, job in sorted(evictions, key=lambda each: each[:2]):
             controller = job.metadata.annotations.get(EVICTED_POD_CONTROLLER, "")
-            # The condition tells when the pod was gone, which is after its replacement was created.
+            # The condition has the time when the pod was gone, which is after its replacement was created.
             self._cool_down.track(controller, job.metadata.creation_timestamp or at)
             if at > oldest_limited:
                 others = self._cluster.pods_owned_by(controller)

@@ -1,8 +1,8 @@
 """The time for which a pod that has just been moved stays where it is, so that a node around its threshold does not
 send pods to and fro.
 
-A replacement cannot be told from its object: it has another uid than the pod that was evicted, and mostly another name.
-What can be told is that it belongs to the same controller and was created after the eviction.
+A replacement is not recognisable by its object: it has another uid than the pod that was evicted, and mostly another
+name. What is known is that it belongs to the same controller and was created after the eviction.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class _SoftEviction(WireStruct):
 
 
 def under_way_since(pod: Pod, known: datetime) -> datetime:
-    """When the eviction of a pod that is on its way out began, as far as can be told: ``known``, or earlier where the
-    pod says that it was evicted softly before. A replacement of such a pod may be older than the job for it.
+    """When the eviction of a pod that is terminating began, as far as is known: ``known``, or earlier where the pod's
+    annotation says that it was evicted softly before. A replacement of such a pod may be older than the job for it.
 
     What cannot be read of the pod's annotation says nothing.
     """

@@ -1,4 +1,4 @@
-"""How a pod is evicted: by the Eviction API, by deletion, or by asking somebody else to do it."""
+"""How a pod is evicted: by the Eviction API, by deletion, or by a label on which another program evicts it."""
 
 from __future__ import annotations
 

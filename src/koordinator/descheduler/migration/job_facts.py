@@ -1,4 +1,4 @@
-"""What can be told from a job, its pod and its Reservation."""
+"""What is known from a job, its pod and its Reservation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def has_passed_arbitration(job: PodMigrationJob) -> bool:
 
 
 def is_of_drain_node(job: PodMigrationJob) -> bool:
-    """Whether a DrainNode controls the job, which has judged by its own rules whether the pod may be moved."""
+    """Whether a DrainNode controls the job, which has decided by its own rules whether the pod may be moved."""
     controller = controller_of(job.metadata)
     return controller is not None and controller.kind == DRAIN_NODES.name
 
@@ -41,7 +41,7 @@ def is_own_reservation(found: Reservation) -> bool:
 
 
 def trigger_and_reason(job: PodMigrationJob) -> tuple[str, str]:
-    """Who asked for the eviction, and why."""
+    """Who requested the eviction, and why."""
     trigger = job.metadata.annotations.get(annotation_keys.EVICT_TRIGGER, "")
     return trigger, job.metadata.annotations.get(annotation_keys.EVICT_REASON, "") or trigger or "NotSet"
 

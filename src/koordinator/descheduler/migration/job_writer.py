@@ -20,7 +20,7 @@ class AssumeCache(Protocol):
 
 
 class JobWriter:
-    """Patches jobs and tells events about them."""
+    """Patches jobs and records events about them."""
 
     def __init__(self, client: Client, cache: AssumeCache, recorder: EventRecorder) -> None:
         self._client = client

@@ -21,7 +21,7 @@ from koordinator.descheduler.pod_predicates import is_evictable_by_annotation
 
 @dataclass(frozen=True, slots=True)
 class MigrationFilters:
-    """Asks ``cluster`` as it is now; changes nothing."""
+    """Reads the current state of ``cluster``; changes nothing."""
 
     args: MigrationControllerArgs
     rules: EvictionRules
@@ -42,8 +42,8 @@ class MigrationFilters:
         return refused or ([] if is_evictable_by_annotation(pod) else list(self._expected_replicas(pod)))
 
     def for_now(self, pod: Pod, *, arbitrating: bool) -> Refusals:
-        """Which limits are reached. ``arbitrating`` asks for a job that is there already, and counts those others
-        that have been let through; without it all others count."""
+        """Which limits are reached. ``arbitrating``: for an existing job, of the others only those count that have been let
+        through; without it all others count."""
         if is_evictable_by_annotation(pod):
             return []
         counting = _Counting(arbitrating)

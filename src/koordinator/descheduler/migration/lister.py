@@ -40,7 +40,7 @@ _LONGEST_LAG: Final = 60.0
 
 
 class MigrationLister:
-    """Asks for its informers when it is made, before they run.
+    """Creates its informers in ``__init__``, before they run.
 
     Jobs are as this program has written them last, where informers have not seen that yet: what has been let through or
     created a moment ago counts towards every limit."""
@@ -75,7 +75,7 @@ class MigrationLister:
         )
 
     def assume(self, job: PodMigrationJob) -> None:
-        """The job as the API server has answered it to a write."""
+        """The job as the API server returned it for a write."""
         oldest = self._clock.monotonic() - _LONGEST_LAG
         gone = [name for name, (_, at) in self._written.items() if at <= oldest and self.job_informer.get(name) is None]
         for name in gone:

@@ -1,4 +1,4 @@
-"""What the state machine of PodMigrationJobs looks at, and what it can ask for."""
+"""The inputs of the state machine of PodMigrationJobs, and its possible steps."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ class JobEvent:
 class Plan:
     """Steps to take in this order, each only once the one before it has succeeded.
 
-    After all of them ``events`` are told and the job is looked at again at once. Without steps, it is looked at again
-    after ``after`` seconds, or, if that is None, when something about it changes."""
+    After all of them ``events`` are recorded and the job is reconciled again at once. Without steps, it is reconciled
+    again after ``after`` seconds, or, if that is None, when something about it changes."""
 
     steps: tuple[Step, ...] = ()
     events: tuple[JobEvent, ...] = ()

@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 
 class MigrationController(FilterPlugin, EvictPlugin):
-    """Hosts the controller of jobs too, whoever has created them."""
+    """Hosts the controller of jobs too, whichever client created them."""
 
     name: ClassVar[str] = "MigrationController"
     args_type: ClassVar[type[Any] | None] = MigrationControllerArgs
@@ -108,7 +108,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
                 tasks.create_task(self.drain_groups.run(), name="drain group controller")
 
     async def prepare(self, snapshot: Snapshot) -> None:
-        """Ask for the scales of workloads of other kinds than Kubernetes' own."""
+        """Read the scales of workloads of other kinds than Kubernetes' own."""
         pods = (pod for on_node in snapshot.pods_by_node.values() for pod in on_node)
         await self._workloads.refresh(pods, older_than=FRESH / 2)
         await self._node_fit.prepare(snapshot)
@@ -119,7 +119,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
         return refusals or self._node_fit.pre_eviction_filter(pod)
 
     def pre_eviction_filter(self, pod: Pod) -> Refusals:
-        """With ``nodeFit``, whether another node has room for the pod."""
+        """With ``nodeFit``, whether the pod fits on another node."""
         return self._node_fit.pre_eviction_filter(pod)
 
     async def evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:

@@ -1,4 +1,4 @@
-"""The Reservation that is made for a job: room elsewhere for a pod that is to take the place of the one evicted."""
+"""The Reservation that is made for a job: capacity elsewhere for the pod that replaces the evicted one."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def reservation_for(
         labels.CREATED_BY: CREATED_BY,
         labels.RESERVATION_ORDER: str(int(now.timestamp() * 1000)),
     }
-    # Whoever deletes the job, also while no descheduler leads: the garbage collector frees the room.
+    # When the job is deleted, also while no descheduler leads, the garbage collector deletes the Reservation.
     metadata["ownerReferences"] = [
         {
             "apiVersion": POD_MIGRATION_JOBS.api_version,

@@ -1,4 +1,4 @@
-"""Deletes jobs that are over, and those that nobody brought to an end, with the Reservations made for them.
+"""Deletes jobs that are over, and those that were never finished, with the Reservations made for them.
 
 A Reservation goes with its job by an owner reference, too; but that takes a garbage collector, which not every cluster
 has, such as that of koord up. So those are looked for whose job was deleted while no descheduler led.
@@ -50,7 +50,7 @@ def is_over(job: PodMigrationJob, now: datetime, cool_down: timedelta = timedelt
 
 
 def has_evicted(job: PodMigrationJob) -> bool:
-    """Whether the job tells of an eviction of a pod that has a controller."""
+    """Whether the job records an eviction of a pod that has a controller."""
     evicted = condition_of(job.status, jobs.EVICTION) is not None
     return evicted and bool(job.metadata.annotations.get(EVICTED_POD_CONTROLLER))
 

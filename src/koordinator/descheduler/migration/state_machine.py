@@ -1,8 +1,8 @@
 """What is to be done about one PodMigrationJob: a pure function of the job, the cluster around it and the time.
 
 Each plan holds the one write that brings the job forward, so that a program that ends anywhere in between goes on from
-what the API server has. Before a pod is evicted for the first time, the job is annotated with its uid: whoever finds
-that annotation and no such pod knows that the job has done its work, and does not take the pod's successor for it.
+what the API server has. Before a pod is evicted for the first time, the job is annotated with its uid: with that
+annotation and without such a pod, the job has done its work, and the pod's successor is not taken for it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ from koordinator.descheduler.migration.plan import (
 from koordinator.descheduler.migration.reservation_template import template_problem
 
 REQUEUE: Final = 3.0
-"""Seconds between two looks at a job that waits for somebody else."""
+"""Seconds between two reconciliations of a job that waits for another program."""
 _DEFAULT_GRACE: Final = 30
 _LONGEST_GRACE: Final = 100 * 365 * 86400
 """Seconds; the API server takes grace periods that no point in time is as far away as."""
@@ -345,7 +345,7 @@ def _schedule_pending_pod(migration: Migration, found: Reservation) -> Plan:
 
 
 def _clean_up(job: PodMigrationJob, snapshot: Snapshot) -> Plan:
-    """A job that did not succeed keeps no room on any node."""
+    """A job that did not succeed reserves nothing on any node."""
     found = snapshot.reservation
     if job.status.phase == jobs.SUCCEEDED or found is None or not is_own_reservation(found):
         return Plan()

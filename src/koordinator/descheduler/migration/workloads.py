@@ -1,7 +1,7 @@
 """The workload behind a pod: how many replicas it is to have, and which pods are its own.
 
-The kinds of Kubernetes and of OpenKruise come from informers. Any other kind is asked through its subresource scale
-when somebody is about to decide, and remembered for a short while for whoever cannot wait.
+The kinds of Kubernetes and of OpenKruise come from informers. Any other kind is read through its subresource scale
+before a decision, and remembered for a short while for filters, which cannot wait.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client
 
 FRESH: Final = 30.0
-"""Seconds for which an answer about a scale is good enough for a filter; the arbitrator asks more often."""
+"""Seconds for which a scale is recent enough for a filter; the arbitrator reads it more often."""
 _FORGET: Final = 600.0
 
 
@@ -39,7 +39,7 @@ class WorkloadUnknownError(KoordinatorError):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """``replicas`` are those asked for; ``uids`` own the pods."""
+    """``replicas`` are the desired ones; ``uids`` own the pods."""
 
     replicas: int
     uids: tuple[str, ...]
@@ -77,7 +77,7 @@ class Workloads:
     def of(self, pod: Pod) -> Workload | None:
         """The workload that controls the pod; one of 0 replicas if it is gone, None if the pod has no controller.
 
-        Raises WorkloadUnknownError for a kind that has to be asked for and has not been lately."""
+        Raises WorkloadUnknownError for a kind that has to be read from the API and has not been lately."""
         controller = controller_of(pod.metadata)
         if controller is None:
             return None
@@ -91,7 +91,7 @@ class Workloads:
         return [pod for uid in workload.uids for pod in self._cluster.pods_owned_by(uid)]
 
     async def refresh(self, pods: Iterable[Pod], *, older_than: float = 0.0) -> None:
-        """Ask for the scale of what controls these pods, as far as that is of a kind that has to be asked for."""
+        """Read the scale of what controls these pods, as far as that is of a kind without an informer."""
         now = self._clock.monotonic()
         self._scales = {key: answer for key, answer in self._scales.items() if now - answer.at < _FORGET}
         wanted = {}

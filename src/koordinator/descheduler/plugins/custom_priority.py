@@ -26,7 +26,7 @@ from koordinator.model.label_selector import CompiledSelector
 BEST_EFFORT: Final = "BestEffort"
 DRAIN_NODE: Final = "DrainNode"
 _MISFITS: Final = 5
-"""In a row, after which the rest of a node's pods, which ask for more, are not looked at."""
+"""In a row, after which the rest of a node's pods, which request more, are not considered."""
 
 
 class ResourcePriority(Strict):
@@ -136,7 +136,7 @@ class CustomPriority(BalancePlugin):
                 targets.book(pod, place)
 
     def _drain(self, level: str, source: Node, pods: Sequence[Pod], targets: TargetNodes) -> Plan:
-        """All pods, if there is room for all of them at once; else none."""
+        """All pods, if all of them fit at once; else none."""
         booked: list[tuple[Pod, int]] = []
         for pod in pods:
             place = _place(pod, targets, resources_only=not self._args.node_fit)

@@ -105,7 +105,7 @@ class ScaleDownBinPack(BalancePlugin):
             evicted += bool((yield Eviction(pod, "scale-down binpack")))
 
     def _mark(self, ranked: Iterable[Pod], skipped: Iterable[Pod]) -> Plan:
-        """Only what is not marked so already; skipped pods only if they have been asked for by a selector."""
+        """Only what is not marked so already; skipped pods only if a selector matches them."""
         costs = [(pod, rank) for rank, pod in enumerate(ranked)]
         if self._selection.is_selective:
             costs += [(pod, LAST) for pod in skipped]

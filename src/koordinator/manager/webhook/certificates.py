@@ -186,7 +186,7 @@ def _key_pem(key: rsa.RSAPrivateKey) -> bytes:
 
 
 def _common_name(name: str) -> x509.Name:
-    # The field holds 64 characters; nobody verifies it, the names are in the extension.
+    # The field holds 64 characters; it is not verified, the names are in the extension.
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
 
 

@@ -1,6 +1,6 @@
 """One webhook: a body in, a response out, whatever happens in between.
 
-A handler that fails costs its request and nothing else: the error becomes the code that the original answers with.
+A handler that fails costs its request and nothing else: the error becomes the code that the original returns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SERVER_ERROR: Final = 500
 
 
 class Webhook:
-    """Answers the AdmissionReviews that arrive at one handler's path."""
+    """Responds to the AdmissionReviews that arrive at one handler's path."""
 
     def __init__(self, handler: AdmissionHandler, metrics: WebhookMetrics, clock: Clock) -> None:
         self.path = handler.path
@@ -41,7 +41,7 @@ class Webhook:
         self._ok_requests = metrics.requests.labels(handler.path, "200")
 
     def respond(self, body: bytes) -> bytes:
-        """The AdmissionReview that answers the one in ``body``; never raises."""
+        """The AdmissionReview with the response to the one in ``body``; never raises."""
         started = self._clock.monotonic()
         try:
             return self._answer(body)

@@ -146,7 +146,7 @@ class QuotaBatches:
             raise QuotaRefused("Internal error occurred: elastic quota evaluation timed out") from None
         finally:
             line.users -= 1
-            # Nobody waits for it any more: it is not to be counted by others.
+            # No request waits for it any more: it is not to be counted by others.
             waiter.decided = True
             if waiter in line.uncounted:
                 line.uncounted.remove(waiter)
@@ -163,7 +163,7 @@ class QuotaBatches:
             try:
                 await self._decide(key, batch)
             finally:
-                # Whoever gave up takes nobody else along.
+                # A request that gave up does not end the others.
                 line.uncounted[:0] = [each for each in batch if not each.decided and each is not waiter]
 
     async def _decide(self, key: str, batch: Sequence[_Waiter]) -> None:

@@ -41,7 +41,7 @@ class Detector:
         return self.is_abnormal
 
     def reset(self, now: float) -> None:
-        """Normal from now on; a run of abnormal cycles that has not been enough goes on."""
+        """Normal from now on; a run of abnormal cycles that has not been enough continues."""
         self._set(False, now)
 
     def _refresh(self, now: float) -> None:

@@ -1,7 +1,7 @@
-"""Which pods leave the hot nodes of a pool, as long as the others have room for what they use.
+"""Which pods leave the hot nodes of a pool, as long as the others have free capacity for their usage.
 
-Stage A relieves nodes that are hot as a whole, stage B those on which the pods of class prod use too much. Room is
-counted twice: as the sum of what all targets can take, which stops a stage, and, with node fit, on one target for each
+Stage A relieves nodes that are hot as a whole, stage B those on which the pods of class prod use too much. The free
+capacity is counted twice: as the sum over all targets, which stops a stage, and, with node fit, on one target for each
 pod: the usage of every candidate is booked there, and the requests of those that are evicted.
 """
 
@@ -128,7 +128,7 @@ class PoolBalance:
         both_prod_capacity = self._capacity(both, prod=True)
         available = low + both_capacity
         yield from self._relieve(self._node_stage, self._by_load(abnormal, prod=False), available, relieved)
-        # Nodes that are low in both ways have taken part in stage A: what it has left of their room is all there is.
+        # Nodes that are low in both ways have taken part in stage A: only what it has left of their capacity is free.
         left = np.minimum(both_capacity, available)
         available = prod_capacity + np.minimum(both_prod_capacity, left)
         yield from self._relieve(self._prod_stage, self._by_load(abnormal_prod, prod=True), available, relieved_prod)
@@ -261,7 +261,7 @@ def _key(pod: Pod) -> tuple[str, str]:
 
 
 def _estimated(pod: Pod) -> ResourceList:
-    """What a pod that has not been measured asks for."""
+    """The requests of a pod that has not been measured."""
     return {name: Quantity(nanos) for name, nanos in pod_requests(pod, resized=False).items()}
 
 

@@ -141,18 +141,18 @@ class Groups:
     """Row numbers, each row in at most one group."""
 
     low: Sequence[int]
-    """Room for any pod by the usage of the node, but not for more pods of class prod."""
+    """Free capacity for any pod by the usage of the node, but not for more pods of class prod."""
     source: Sequence[int]
     prod_low: Sequence[int]
-    """Room for pods of class prod only."""
+    """Free capacity for pods of class prod only."""
     prod_high: Sequence[int]
     both_low: Sequence[int]
 
 
 def classify(columns: LoadColumns, thresholds: Thresholds) -> Groups:
     """Nodes that are cordoned are never low. What pods use that are terminating, or gone since the report, makes no
-    node hot: more evictions for it would be too many. But it takes room until a report shows that it is gone: such a
-    node is no target, either."""
+    node hot: more evictions for it would be too many. But it counts as used until a report shows that it is gone:
+    such a node is no target, either."""
     schedulable = np.array([not node.spec.unschedulable for node in columns.nodes], dtype=np.bool_)
     low = schedulable & (columns.usage <= thresholds.low).all(axis=1)
     prod_low = schedulable & (columns.prod_usage <= thresholds.prod_low).all(axis=1)

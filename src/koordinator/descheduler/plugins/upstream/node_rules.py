@@ -117,7 +117,7 @@ class RemovePodsViolatingNodeTaints(DeschedulePlugin):
 
 
 class RemovePodsViolatingInterPodAntiAffinity(DeschedulePlugin):
-    """The least important pods of each node first; who was evicted or is terminating is in nobody's way any more."""
+    """The least important pods of each node first; a pod that was evicted or is terminating no longer conflicts."""
 
     name = "RemovePodsViolatingInterPodAntiAffinity"
     args_type = StrategyArguments

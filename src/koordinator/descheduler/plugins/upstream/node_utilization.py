@@ -138,7 +138,7 @@ def _counted(pod: Pod, names: Iterable[str]) -> _Amounts:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """How pods are taken from sources while targets have room."""
+    """How pods are taken from sources while targets have free capacity."""
 
     evictor: Evictor
     excluded: Sequence[str]
@@ -157,7 +157,7 @@ def _uses(snapshot: Snapshot, thresholds: Iterable[str]) -> list[_NodeUse]:
 def _relieve(
     sources: Sequence[_NodeUse], targets: Sequence[_NodeUse], thresholds: Mapping[str, float], rules: _Rules
 ) -> Plan:
-    """Until a source is no longer too full, and as long as all targets together have room of every resource."""
+    """Until a source is no longer too full, and while all targets together have free capacity of every resource."""
     free = {name: sum(each.capped(thresholds)[name] - each.used[name] for each in targets) for name in targets[0].used}
     for source in sources:
         pods = [pod for pod in source.pods if rules.allows(pod) and not rules.evictor.filter(pod)]

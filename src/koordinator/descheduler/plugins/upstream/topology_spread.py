@@ -38,7 +38,7 @@ class RemovePodsViolatingTopologySpreadConstraintArgs(StrategyArguments):
 
 @dataclass(frozen=True, slots=True)
 class _Constraint:
-    """What pods of a namespace ask for; equal constraints of different pods are one."""
+    """The constraints of the pods of a namespace; equal constraints of different pods are one."""
 
     max_skew: int
     topology_key: str

@@ -29,13 +29,13 @@ class Matches:
 
     profiles: Sequence[CompiledProfile]
     """Those that can be used, in the order in which they are applied: by name. An unusable one has no effect at all:
-    resources that are translated without the QoS class that it also asks for would have the pod refused."""
+    resources that are translated without the QoS class that it also sets would have the pod refused."""
     warnings: Sequence[str]
     """Of profiles that may have been meant for the object and cannot be used."""
 
 
 class SelectorIndex:
-    """Profiles by a label that they ask for: an object that has it not need not be compared with all they ask for."""
+    """Profiles by a label that they require: an object without it is not compared with their other requirements."""
 
     def __init__(self, profiles: Iterable[CompiledProfile]) -> None:
         self._always: list[tuple[int, CompiledProfile]] = []
@@ -100,8 +100,8 @@ class ProfileCatalogue:
 
 
 def _without_namespace(candidates: Sequence[CompiledProfile], namespace: str) -> list[CompiledProfile]:
-    """Those that do not ask for the labels of a namespace that is not known. Raises ProfileError where a profile that
-    can be used asks for them."""
+    """Those that do not require labels of a namespace that is not known. Raises ProfileError where a profile that
+    can be used requires them."""
     for profile in candidates:
         if profile.is_usable and not profile.namespaces.empty:
             raise ProfileError(

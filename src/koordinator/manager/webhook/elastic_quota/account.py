@@ -131,14 +131,14 @@ def _asked(pod: Pod) -> dict[str, list[Quantity]]:
 
 
 def _written(nanos: int, asked: Sequence[Quantity]) -> Quantity:
-    """As the pod writes it; a sum in the units of the first that asks for any."""
+    """As the pod writes it; a sum in the units of the first container that requests any."""
     if len(asked) == 1 and asked[0].nanos == nanos:
         return asked[0]
     return Quantity(nanos, next((amount.format for amount in asked if amount), Format.DECIMAL_SI))
 
 
 def with_replaced_resources(pod: Pod) -> Pod:
-    """The pod as its annotation ``a:b,c:`` asks: a counted as b unless it has b already, c not at all."""
+    """The pod with its annotation ``a:b,c:`` applied: a counted as b unless it has b already, c not at all."""
     erased, renamed = _wishes(pod.metadata.annotations.get(REPLACE_RESOURCES, ""))
     if not erased and not renamed:
         return pod

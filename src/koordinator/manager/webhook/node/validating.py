@@ -1,6 +1,6 @@
 """``/validate-node``: a node whose new labels would put it under two strategies of the SLO ConfigMap is refused.
 
-Without this the first of the two would win and nobody would know why.
+Without this the first of the two would win without a reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PLUGIN: Final = "SLOManagerConfigConflictForNode"
 
 
 class NodeValidatingHandler:
-    """A new node is never refused, since then there would be none: whoever registers it is warned."""
+    """A new node is never refused, since then there would be none: its creator gets a warning."""
 
     path = "/validate-node"
 

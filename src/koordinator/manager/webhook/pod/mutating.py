@@ -44,7 +44,7 @@ class QuotaTrees(Protocol):
 
 
 def add_quota_tree_affinity(pod: Document, namespace: str, trees: QuotaTrees) -> None:
-    """Change ``pod`` in place; what its terms ask for already is not added again."""
+    """Change ``pod`` in place; what its terms require already is not added again."""
     quota = ((pod.get("metadata") or {}).get("labels") or {}).get(QUOTA_NAME) or namespace
     tree = trees.tree_of(quota, namespace)
     if not tree:
@@ -77,8 +77,8 @@ def _require(pod: Document, requirements: list[Document]) -> None:
 
 
 def working_copy(pod: Document) -> Document:
-    """Its metadata with labels and annotations, and its spec with what containers ask for, overhead and affinity, may
-    be written to; everything else only replaced as a whole."""
+    """Its metadata with labels and annotations, and its spec with the resources of containers, overhead and affinity,
+    may be written to; everything else only replaced as a whole."""
     copy = dict(pod)
     metadata, spec = pod.get("metadata"), pod.get("spec")
     if isinstance(metadata, dict):

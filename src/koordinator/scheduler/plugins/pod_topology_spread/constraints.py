@@ -47,7 +47,7 @@ class SpreadConstraint:
 
     @property
     def key(self) -> Hashable:
-        """Equal for constraints that ask for the same."""
+        """Equal for equal constraints."""
         return (
             *(self.topology_key, self.max_skew, self.min_domains, self.selector.key),
             *(self.honors_affinity, self.honors_taints, self.matches_itself),

@@ -85,7 +85,7 @@ _NO_USERS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class PlacedPods:
-    """Assumed pods included. ``add`` and ``remove`` may be told the same thing again."""
+    """Assumed pods included. ``add`` and ``remove`` may be called with the same pod again."""
 
     def __init__(self) -> None:
         self._on_row: dict[int, dict[str, PodVolumes]] = {}
@@ -160,7 +160,7 @@ _NOTHING: Final = RowVolumes()
 
 
 class AttachedVolumes:
-    """Computed for a row when it is asked for; what an event makes out of date is dropped, and its row touched."""
+    """Computed for a row when it is needed; what an event makes out of date is dropped, and its row touched."""
 
     def __init__(self, view: ClusterView, placed: PlacedPods, csi_nodes: dict[int, CSINode]) -> None:
         self._view = view

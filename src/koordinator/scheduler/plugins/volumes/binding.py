@@ -196,7 +196,7 @@ def _stopped_counting(old: CSIDriver, new: CSIDriver) -> bool:
 
 
 def _relies_on(index: VolumeIndex, pod: PodInfo, volumes: PodVolumes, driver: str) -> bool:
-    """Upstream asks about volumes in the pod's spec alone, but it is for claims that capacity is counted."""
+    """Upstream checks volumes in the pod's spec alone, but it is for claims that capacity is counted."""
     if any(volume.csi is not None and volume.csi.driver == driver for volume in pod.pod.spec.volumes):
         return True
     claims = (index.claims.get(use.key) for use in volumes.claims)

@@ -43,7 +43,7 @@ _FILESYSTEM = "Filesystem"
 
 
 class ClaimNeeds:
-    """What the claim asks of a volume, wherever that may be. Raises PluginError for a claim that cannot be read."""
+    """The requirements of the claim for a volume, wherever that may be. Raises PluginError for an invalid claim."""
 
     def __init__(self, claim: PersistentVolumeClaim) -> None:
         requested = claim.spec.resources.requests.get(STORAGE)
@@ -150,7 +150,7 @@ def same_kind(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
 
 
 def _suits(claim: PersistentVolumeClaim) -> Callable[[PersistentVolume], bool]:
-    """All that the claim asks of a free volume but for its size and place. Raises PluginError."""
+    """All requirements of the claim for a free volume but for its size and place. Raises PluginError."""
     modes = frozenset(claim.spec.access_modes)
     try:
         selector = compile_selector(claim.spec.selector) if claim.spec.selector is not None else EVERYTHING
@@ -235,7 +235,7 @@ def _waits_for_consumer(index: VolumeIndex, claim: PersistentVolumeClaim) -> boo
 
 
 def mode_not_set(storage_class: StorageClass) -> str:
-    """What is said about a class that does not tell when its volumes are bound."""
+    """The message for a class without a volume binding mode."""
     return f'VolumeBindingMode not set for StorageClass "{storage_class.metadata.name}"'
 
 

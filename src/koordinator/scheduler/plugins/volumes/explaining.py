@@ -1,4 +1,4 @@
-"""What keeps a pod's volumes from a node, claim by claim, in words. Read from the index again: nobody waits for it."""
+"""Why a pod's volumes keep it from a node, claim by claim, in words. Reads the index again: this need not be fast."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _out_of_reach(index: VolumeIndex, volumes: PodVolumes, row: int, node: Node)
 def _unmet(volume: PersistentVolume, node: Node) -> list[str]:
     required = affinity_of(volume)
     terms = required.node_selector_terms if required is not None else []
-    # What volumes say about fields of nodes is not asked.
+    # The fields of nodes in node affinities of volumes are not checked.
     by_labels = NodeSelector([NodeSelectorTerm(match_expressions=term.match_expressions) for term in terms])
     return nearest_unmet(by_labels, node) or ["another node is needed, by what its CSI driver says,"]
 

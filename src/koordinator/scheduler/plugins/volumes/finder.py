@@ -40,7 +40,7 @@ class Provisioning:
         self.allowed: NodeTest | None = None
         """The topologies of the class; None when it allows all."""
         self.capacity: NodeTest | None = None
-        """Enough capacity; None when nobody counts it."""
+        """Enough capacity; None when it is not tracked."""
         if storage_class is not None and self.possible:
             self.allowed = _allowed(index, storage_class)
             self.capacity = _capacity(index, storage_class, claim)
@@ -98,7 +98,7 @@ def volume_limit(capacity: CSIStorageCapacity) -> Quantity | None:
 
 
 def largest_volume(index: VolumeIndex, class_name: str, node: Node) -> int:
-    """The size in bytes of the largest volume of a class that there is room for where the node can use it."""
+    """The size in bytes of the largest volume of a class that can be provisioned where the node can use it."""
     reachable = [
         limit.value
         for capacity in index.capacities(class_name).values()
@@ -110,7 +110,7 @@ def largest_volume(index: VolumeIndex, class_name: str, node: Node) -> int:
 
 
 def _access(capacity: CSIStorageCapacity) -> CompiledSelector | None:
-    """The nodes that can use the storage; None when none can, or nobody can tell."""
+    """The nodes that can use the storage; None when none can, or that is not known."""
     if capacity.node_topology is None:
         return None
     try:

@@ -131,7 +131,7 @@ class VolumeIndex(EventHandler):
 
     @classmethod
     def of(cls, view: ClusterView) -> VolumeIndex:
-        """The index of a view, made by whoever asks first."""
+        """The index of a view, created by the first caller."""
         index = view.shared.get(_NAME)
         if index is None:
             index = view.shared[_NAME] = cls(view)
@@ -145,7 +145,7 @@ class VolumeIndex(EventHandler):
         return self.view.objects_of(CSI_DRIVERS).get(name)
 
     def capacities(self, class_name: str) -> Mapping[str, CSIStorageCapacity]:
-        """What the drivers say that there is room for, of one class."""
+        """The capacity that the drivers report, of one class."""
         return self._capacities.get(class_name, _NO_CAPACITIES)
 
     def class_version(self, class_name: str) -> int:
@@ -257,8 +257,7 @@ class VolumeIndex(EventHandler):
             self._class_versions[new.storage_class_name] += 1
 
     def _list_again(self, name: str) -> None:
-        """The volume, as assumed, has changed: whoever may have it now, or may not any more, shall be evaluated
-        anew."""
+        """The volume, as assumed, has changed: pods that may have it now, or may not any more, are evaluated anew."""
         before, now = self.lists.known(name), self.volumes.get(name)
         self.changes += 1
         if now is not None:

@@ -1,7 +1,7 @@
-"""Questions about a node's labels, each answered once a row and remembered until the labels change.
+"""Tests of a node's labels, each evaluated once a row and remembered until the labels change.
 
-Thousands of pods ask the same of all nodes: may this volume be used here, may one be made here. A volume that is on one
-node's disk names that node by its host name; such a test fails for all other rows without being evaluated.
+Thousands of pods need the same of all nodes: may this volume be used here, may one be made here. A volume on the disk
+of a node names that node by its host name; such a test fails for all other rows without being evaluated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LabelRows:
         self.versions: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 
     def set_node(self, row: int, node: Node) -> None:
-        """The node of ``row`` is new or changed; told as often as one likes."""
+        """The node of ``row`` is new or changed; may be called any number of times."""
         labels = node.metadata.labels
         before = self._known.get(row)
         if before is labels or before == labels:
@@ -125,7 +125,7 @@ class NodeTest:
 
 
 class NodeTests:
-    """Questions by what they ask; those not asked for the longest time go first."""
+    """Tests by their content; those not used for the longest time are dropped first."""
 
     def __init__(self, columns: NodeColumns) -> None:
         self.rows = LabelRows(columns)
@@ -145,8 +145,8 @@ class NodeTests:
 
 
 def volume_predicate(selector: NodeSelector) -> NodePredicate:
-    """A volume's node affinity: any of the terms. What they say about fields of the node is not asked: upstream shows
-    them a node with nothing but labels (component-helpers, CheckNodeAffinity)."""
+    """A volume's node affinity: any of the terms. Their conditions on fields of the node are not checked: upstream
+    passes them a node with nothing but labels (component-helpers, CheckNodeAffinity)."""
     terms = [compiled for term in selector.node_selector_terms if (compiled := _by_labels(term)) is not None]
     return lambda node: any(term(node) for term in terms)
 

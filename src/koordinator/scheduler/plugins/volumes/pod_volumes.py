@@ -1,4 +1,4 @@
-"""What a pod asks for in volumes, read from its spec once: claims by key, and disks that it names itself."""
+"""The volumes of a pod, read from its spec once: claims by key, and disks that it names itself."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _claim_use(pod: Pod, volume: Volume) -> ClaimUse | None:
 
 
 def _matters(volume: Volume) -> bool:
-    # Asked about every volume of every pod that comes to a node.
+    # Called for every volume of every pod that comes to a node.
     return (
         volume.persistent_volume_claim is not None
         or volume.ephemeral is not None

@@ -1,6 +1,6 @@
 """What VolumeBinding keeps for a pod, from the choice of its node until its claims are bound.
 
-First it is assumed, so that nobody else is given the same; then it is written; then the volume controller and the
+First it is assumed, so that no other pod gets the same; then it is written; then the volume controller and the
 drivers have to make it true, which they may also refuse to do.
 """
 
@@ -58,7 +58,7 @@ def volume_patch(volume: PersistentVolume) -> dict[str, Any]:
 
 
 def for_node(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
-    """The claim, asking for a volume for the node; the same object when it does already."""
+    """The claim with a request for a volume for the node; the same object when it has one already."""
     if claim.metadata.annotations.get(SELECTED_NODE) == node_name:
         return claim
     annotations = {**claim.metadata.annotations, SELECTED_NODE: node_name}
@@ -130,7 +130,7 @@ class Reservation:
                 index.restore_claim(provision.claim, self.pod.uid)
 
     async def write(self, writer: ClusterWriter) -> None:
-        """Tell the API. Raises KoordinatorError with what it said."""
+        """Write to the API. Raises KoordinatorError with its message."""
         for binding in self.bindings:
             if binding.changes:
                 name = binding.volume.metadata.name
@@ -198,7 +198,7 @@ class Reservation:
         if claim.spec.volume_name:
             volume = index.volumes.stored(claim.spec.volume_name)
             if volume is None:
-                # The API tells of the claim before it tells of the volume.
+                # The watch shows the claim before it shows the volume.
                 return False
             self._check_place(index, volume, row)
         return is_fully_bound(claim)

@@ -39,7 +39,7 @@ class Candidate:
 
 
 def class_of_claim(claim: PersistentVolumeClaim) -> str:
-    """The name of the storage class that the claim asks for; empty if none."""
+    """The name of the storage class of the claim; empty if none."""
     return _class_name(claim.metadata, claim.spec.storage_class_name or "")
 
 
