@@ -1,6 +1,6 @@
-"""admissionregistration.k8s.io/v1: the configurations that tell an API server which webhooks to ask.
+"""admissionregistration.k8s.io/v1: the configurations by which an API server knows which webhooks to call.
 
-The entries stay plain documents: whoever rewrites one must give back every field of it, known here or not.
+The entries stay plain documents: a client that rewrites one must keep every field of it, known here or not.
 """
 
 from __future__ import annotations

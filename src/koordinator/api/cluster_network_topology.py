@@ -27,7 +27,7 @@ class NetworkTopologySpec(WireStruct):
 
 
 class ClusterNetworkTopologySpec(WireStruct):
-    """How the layers of the network are told from node labels."""
+    """How the layers of the network follow from node labels."""
 
     network_topology_spec: Annotated[list[NetworkTopologySpec], Schema(required=True)] = []
     """The layers, each with the one above it."""

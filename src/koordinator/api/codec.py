@@ -75,8 +75,8 @@ def decode(body: bytes | bytearray | memoryview | msgspec.Raw | str, expected: t
 
 
 def decoder(expected: type[T]) -> Callable[[bytes], T]:
-    """``decode`` for one type, for whoever decodes a thousand of it a second: looking the type up each time costs a
-    tenth of what it takes to decode a pod."""
+    """``decode`` for one type, for callers that decode a thousand of it a second: looking the type up each time costs
+    a tenth of what it takes to decode a pod."""
     fast = cast("Callable[[bytes], T]", _decoder(cast("Any", expected)).decode)
 
     def decode_one(body: bytes) -> T:

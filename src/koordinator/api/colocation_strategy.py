@@ -64,7 +64,7 @@ class ColocationStrategy(WireStruct):
     """Of the node's allocatable amount: the most that Mid gets."""
     mid_memory_threshold_percent: _Percent = None
     mid_unallocated_percent: _Percent = None
-    """Of what no Prod pod asked for: the share that Mid gets besides what is reclaimable."""
+    """Of what no Prod pod requests: the share that Mid gets besides what is reclaimable."""
     mid_static_cpu_reserved_percent: _NotNegativeCheckedToHundred = msgspec.field(
         default=None, name="midStaticCPUReservedPercent"
     )

@@ -1,6 +1,6 @@
 """What the configuration files of all programs have in common (upstream: k8s.io/component-base/config/v1alpha1).
 
-A field that nobody knows is a mistake here, where an API server's objects may have fields that we do not know.
+An unknown field is a mistake here, where an API server's objects may have fields that we do not know.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ E = TypeVar("E", bound="LeaderElection")
 
 
 class Strict(WireStruct, forbid_unknown_fields=True):
-    """Base of component configuration: a field that nobody knows is a mistake."""
+    """Base of component configuration: an unknown field is a mistake."""
 
 
 class LeaderElection(Strict):

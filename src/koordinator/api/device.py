@@ -104,7 +104,7 @@ class DeviceAllocation(WireStruct):
 
 
 class DeviceStatus(WireStruct):
-    """Part of the contract, written by nobody."""
+    """Part of the contract; no program writes it."""
 
     allocations: list[DeviceAllocation] = []
     """Devices by the pods that hold them."""

@@ -23,7 +23,7 @@ NODE_SCOPE, NUMA_NODE_SCOPE, PCIE_SCOPE, DEVICE_SCOPE = "Node", "NUMANode", "PCI
 
 
 class DeviceHint(WireStruct):
-    """What a pod asks for of the devices of one type, beyond amounts."""
+    """What a pod requests of the devices of one type, beyond amounts."""
 
     selector: LabelSelector | None = None
     """The labels of devices that may be allocated."""

@@ -1,4 +1,4 @@
-"""Objects as plain JSON documents: for whoever must keep every field, also those that this project does not know."""
+"""Objects as plain JSON documents: for code that must keep every field, also those that this project does not know."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def copied(value: Any) -> Any:
 
 def same(one: Any, other: Any) -> bool:
     """Whether two JSON values are equal, where 1, 1.0 and true are three things: Python takes them for one."""
-    # What Python tells apart differs; what has the same text in JSON does not. Little else is left to walk through.
+    # What Python distinguishes differs; what has the same text in JSON does not. Little else is left to walk through.
     if one is other:
         return True
     if one != other:

@@ -97,7 +97,7 @@ class DrainNodeSpec(WireStruct):
     pod_selector: LabelSelector | None = None
     """Which pods are moved; all without it."""
     force: bool = False
-    """Whether pods without a controller are evicted; nobody makes them anew."""
+    """Whether pods without a controller are evicted; they are not created anew."""
     delete_empty_dir_data: bool = False
     """Whether pods are evicted that lose data with it."""
     delete_options: DeleteOptions | None = None

@@ -81,8 +81,8 @@ class DrainNodeGroupStatus(WireStruct):
 
 
 class DrainNodeGroup(Object):
-    """Empties several nodes: reserves places for the pods of one node after the other while the rest has room, and then
-    lets as many of them be drained as it is told to."""
+    """Drains several nodes: makes Reservations for the pods of one node after the other while they fit on the rest, and
+    then drains as many of the nodes as its spec says."""
 
     spec: DrainNodeGroupSpec = DrainNodeGroupSpec()
     status: DrainNodeGroupStatus = DrainNodeGroupStatus()

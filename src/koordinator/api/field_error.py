@@ -75,7 +75,7 @@ class FieldError:
 
 
 class InvalidFieldError(KoordinatorError, ValueError):
-    """A value that cannot be used, for callers that want only one answer."""
+    """A value that cannot be used, for callers that report only the first error."""
 
     def __init__(self, error: FieldError) -> None:
         super().__init__(str(error))

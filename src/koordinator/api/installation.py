@@ -1,6 +1,6 @@
 """The names under which koord-manager is installed, unless its flags or its environment say otherwise.
 
-They are the original's: whoever goes over to this program keeps the objects of the other one.
+They are the original's: a cluster that changes to this program keeps the objects of the other one.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from koordinator.api.constraints import ATOMIC, AtomicTexts, RequiredText, Schem
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class _FrozenMeta(msgspec.StructMeta):
-    """Tells type checkers that the structs below are frozen without each having to repeat it."""
+    """Declares to type checkers that the structs below are frozen without each having to repeat it."""
 
 
 class WireStruct(
@@ -175,7 +175,7 @@ class StatusDetails(WireStruct):
 
 
 class Status(WireStruct):
-    """The answer of a failed request, and of those that return no object."""
+    """The response of a failed request, and of those that return no object."""
 
     status: str = ""
     message: str = ""

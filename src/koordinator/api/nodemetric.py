@@ -148,7 +148,7 @@ class NodeMetricStatus(WireStruct):
     host_application_metric: list[HostApplicationMetricInfo] = []
     """What programs beside Kubernetes use."""
     prod_reclaimable_metric: ReclaimableMetric | None = None
-    """What Prod pods ask for and are predicted not to use."""
+    """What Prod pods request and are predicted not to use."""
     prod_peak_metric: ReclaimableMetric | None = None
     """Predicted peak of Prod pods: system usage and the safety margin are in it already."""
 

@@ -129,7 +129,7 @@ class RecommendationStatus(WireStruct):
 
 
 class Recommendation(Object):
-    """What the containers of a workload should request, judged by what they use."""
+    """What the containers of a workload should request, by what they use."""
 
     spec: RecommendationSpec = RecommendationSpec()
     status: RecommendationStatus = RecommendationStatus()

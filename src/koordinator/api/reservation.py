@@ -1,4 +1,4 @@
-"""scheduling.koordinator.sh Reservation: room on a node kept for pods that are to come."""
+"""scheduling.koordinator.sh Reservation: capacity of a node that is reserved for pods that are to come."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ReservationSpec(WireStruct):
     """What is reserved, for whom and for how long."""
 
     template: Annotated[PodTemplateSpec | None, Schema(required=True, schemaless=True)] = None
-    """What a pod would have to ask for to be placed where the reservation goes."""
+    """What a pod would have to request to be placed where the reservation goes."""
     owners: Annotated[list[ReservationOwner], Schema(required=True, min_items=1)] = []
     """Each entry alone is enough."""
     ttl: Annotated[GoDuration | None, Schema(default="24h")] = None

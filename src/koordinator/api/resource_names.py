@@ -67,7 +67,7 @@ _PRIORITY_OF: Final[Mapping[str, PriorityClass]] = {
 
 
 def extended_name(name: str, priority: PriorityClass) -> str:
-    """What pods of a priority class ask for instead of ``name``; empty where the class has no such resource. Classes
+    """What pods of a priority class request instead of ``name``; empty where the class has no such resource. Classes
     that rename nothing (prod, none) keep every name."""
     names = _EXTENDED.get(priority)
     return name if names is None else names.get(name, "")

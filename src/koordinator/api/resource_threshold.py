@@ -19,7 +19,7 @@ _NOT_NEGATIVE: Final = Schema(minimum=0)
 
 
 class ResourceThresholdStrategy(WireStruct):
-    """A threshold starts an eviction, which goes on until use is below the lower percentage."""
+    """A threshold starts an eviction, which continues until the usage is below the lower percentage."""
 
     enable: bool | None = None
     """Whether best-effort pods are throttled and evicted at all."""

@@ -16,7 +16,7 @@ class ScheduleExplanationSpec(WireStruct):
     question_object_key: str = ""
     """namespace/name of a pod or job, or the id of a gang group."""
     question_object_template: Annotated[FreeForm | None, Schema(schemaless=True)] = None
-    """An object that does not exist yet, to ask about in place of one that does."""
+    """An object that does not exist yet, to explain in place of one that does."""
     ttl: Annotated[GoDuration | None, Schema(default="24h")] = None
     """How long after its creation the explanation is removed."""
 
@@ -99,7 +99,7 @@ class TopologyDomainExplanation(WireStruct):
 
 
 class ScheduleExplanationStatus(WireStruct):
-    """The answer."""
+    """The explanation."""
 
     schedulable: bool = False
     """Whether it can be placed now."""

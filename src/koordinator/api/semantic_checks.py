@@ -1,6 +1,6 @@
 """Checks that a schema cannot express: texts with a grammar, and fields that depend on one another.
 
-An API server lets these through, so that the object is stored and whoever acts on it has to say what is wrong.
+An API server lets these through, so that the object is stored and the program that acts on it has to report the error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ConfigMap with which a cluster is told how to share its nodes: its name and its keys.
+"""The ConfigMap that configures how a cluster shares its nodes: its name and its keys.
 
 Each value is a JSON document: a strategy for the cluster, and strategies for groups of nodes that are merged onto it.
 """

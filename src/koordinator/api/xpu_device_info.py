@@ -1,4 +1,4 @@
-"""The file through which accelerators that koordlet cannot ask itself are made known to it: a JSON array of devices.
+"""The file that lists accelerators for koordlet that it cannot find itself: a JSON array of devices.
 
 koord-device-daemon writes one, and agents of vendors may put theirs beside it. Names and order are those of the Go
 original's ``XPUDeviceInfo``, so that either side may be the original's.

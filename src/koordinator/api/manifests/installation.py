@@ -1,8 +1,8 @@
 """Everything that a real cluster is given: the files of an installation, by part and in an order that can be applied.
 
 CustomResourceDefinitions and webhooks are made from the types; the rest are templates beside this module, in which each
-``${…}`` stands for one whole value. ``config/`` is written from here with the defaults, `koord manifests` from here
-with whatever is asked for.
+``${…}`` stands for one whole value. ``config/`` is written from here with the defaults, `koord manifests` prints
+them with the options of its command line.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Installation:
     replicas: int = 2
     """Of each program with a Deployment; one of them leads."""
     failure_policy: str = "Ignore"
-    """Of the webhooks of pods and quotas: while no koord-manager answers, Ignore lets these in, Fail refuses them."""
+    """Of the webhooks of pods and quotas: while no koord-manager serves them, Ignore lets these in, Fail refuses them."""
 
 
 def manifest_files(installation: Installation, parts: Collection[str] = PARTS) -> dict[str, str]:
@@ -95,8 +95,8 @@ def kustomization(paths: Collection[str]) -> str:
 
 
 def deletion_order(files: dict[str, str]) -> dict[str, str]:
-    """The same files in the order in which ``kubectl delete`` takes them: webhooks first, since a webhook that nobody
-    answers any more may refuse what follows, then from the programs back to the namespace."""
+    """The same files in the order in which ``kubectl delete`` takes them: webhooks first, since a webhook that is no
+    longer served may refuse what follows, then from the programs back to the namespace."""
     webhooks = [path for path in files if path.startswith("webhook/")]
     others = [path for path in reversed(files) if path not in webhooks]
     return {path: files[path] for path in (*webhooks, *others)}

@@ -56,8 +56,8 @@ def in_order(
 ) -> list[PodMigrationJob]:
     """The jobs, first come first.
 
-    ``pods`` are those of the jobs, by the jobs' names. ``migrating_with`` returns the number of jobs for an owner's pods, by
-    its uid, are under way. Each sort is stable over the one before it; the last one counts most:
+    ``pods`` are those of the jobs, by the jobs' names. ``migrating_with`` returns how many jobs for pods of an owner,
+    by its uid, are under way. Each sort is stable over the one before it; the last one counts most:
 
     1. newer jobs before older ones (by seconds),
     2. jobs without a pod, then by the order in which pods are evicted,

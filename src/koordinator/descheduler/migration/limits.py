@@ -42,8 +42,8 @@ class MigrationFilters:
         return refused or ([] if is_evictable_by_annotation(pod) else list(self._expected_replicas(pod)))
 
     def for_now(self, pod: Pod, *, arbitrating: bool) -> Refusals:
-        """Which limits are reached. ``arbitrating``: for an existing job, of the others only those count that have been let
-        through; without it all others count."""
+        """Which limits are reached. ``arbitrating``: for an existing job, of the others only those count that have been
+        let through; without it all others count."""
         if is_evictable_by_annotation(pod):
             return []
         counting = _Counting(arbitrating)
