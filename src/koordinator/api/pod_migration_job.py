@@ -167,7 +167,7 @@ class PodMigrationJobStatus(WireStruct):
 
 
 class PodMigrationJob(Object):
-    """Moves one pod to another node: makes a Reservation first, unless the spec says otherwise, and then evicts the pod."""
+    """Moves one pod to another node: makes a Reservation first, unless the spec says otherwise, and evicts the pod."""
 
     spec: PodMigrationJobSpec = PodMigrationJobSpec()
     status: PodMigrationJobStatus = PodMigrationJobStatus()

@@ -72,7 +72,7 @@ class Installation:
     replicas: int = 2
     """Of each program with a Deployment; one of them leads."""
     failure_policy: str = "Ignore"
-    """Of the webhooks of pods and quotas: while no koord-manager serves them, Ignore lets these in, Fail refuses them."""
+    """Of the webhooks of pods and quotas: while koord-manager is not there, Ignore lets these in, Fail refuses them."""
 
 
 def manifest_files(installation: Installation, parts: Collection[str] = PARTS) -> dict[str, str]:

@@ -89,8 +89,8 @@ def webhook_configurations(namespace: str = NAMESPACE, failure_policy: str = "Fa
 def until_served(configuration: Document) -> Document:
     """The configuration with its entries in the annotation from which koord-manager makes them, the original too.
 
-    Until a koord-manager serves the webhooks and has said so, an API server has no webhook to call: a configuration that is
-    installed first, or without a manager that ever starts, delays and refuses nothing.
+    Until a koord-manager serves the webhooks and has said so, an API server has no webhook to call: a configuration
+    that is installed first, or without a manager that ever starts, delays and refuses nothing.
     """
     template = json.dumps(configuration["webhooks"], indent=2) + "\n"
     metadata = {**configuration["metadata"], "annotations": {WEBHOOK_TEMPLATE: template}}
