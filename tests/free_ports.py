@@ -13,7 +13,7 @@ _CHOICE: Final = random.SystemRandom()
 
 
 def free_ports(count: int) -> list[int]:
-    """Loopback ports that nobody listens on now; all are held until the last is known, so that they differ."""
+    """Loopback ports that no process listens on now; all are held until the last is known, so that they differ."""
     sockets: list[socket.socket] = []
     try:
         while len(sockets) < count:

@@ -135,7 +135,7 @@ class InMemoryApi:
 
     def client(self, clock: Clock | None = None, connection: InMemoryConnection | None = None) -> KubeClient:
         """A client whose deadlines and pauses go by ``clock``, or else by that of the server. It does not repeat
-        requests that the server could not be asked."""
+        requests that the server could not be queried."""
         clock, random = clock or self.clock, Random(1)
         sender = Sender(
             connection or self.connection(),

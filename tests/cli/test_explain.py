@@ -111,12 +111,12 @@ def test_the_leader_on_this_machine_is_found_by_its_lease(tmp_path: Path) -> Non
 
 
 def test_a_leader_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ExplainError, match=r"^elsewhere leads, but could not be asked"):
+    with pytest.raises(ExplainError, match=r"^elsewhere leads, but could not be queried"):
         asked_by_lease(tmp_path, "elsewhere_1234")
 
 
 def test_a_lease_that_nobody_holds_means_that_no_scheduler_runs(tmp_path: Path) -> None:
-    with pytest.raises(ExplainError, match="nobody holds the Lease default/mine"):
+    with pytest.raises(ExplainError, match="no replica holds the Lease default/mine"):
         asked_by_lease(tmp_path, "")
 
 

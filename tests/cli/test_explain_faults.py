@@ -153,14 +153,14 @@ def test_an_api_server_that_says_nothing(tmp_path: Path, capsys: Captured) -> No
     with serving(None) as server:
         path = kubeconfig_of(tmp_path, f"http://127.0.0.1:{server.server_port}")
         said = refused(capsys, NOT_REACHED, f"--kubeconfig={path}", "--request-timeout=0.2")
-    assert said.endswith("cannot be asked: no response within 0.2 s")
+    assert said.endswith("cannot be queried: no response within 0.2 s")
 
 
 def test_an_api_server_that_is_not_there(tmp_path: Path, capsys: Captured) -> None:
     path = kubeconfig_of(tmp_path, "https://127.0.0.1:1")
     said = refused(capsys, NOT_REACHED, f"--kubeconfig={path}")
     assert said == (
-        f'koord: the cluster "a" (context "a" of {path}, https://127.0.0.1:1) cannot be asked: connection refused: '
+        f'koord: the cluster "a" (context "a" of {path}, https://127.0.0.1:1) cannot be queried: connection refused: '
         "nothing listens there; does it run?"
     )
 
@@ -246,7 +246,7 @@ def test_an_address_that_is_none(url: str, capsys: Captured) -> None:
         ((200, b"[]"), "is that a koord-scheduler?"),
         ((200, b"hello"), "is that a koord-scheduler?"),
         ((503, b'{"message": "the instance is not leader"}'), "koord: the instance is not leader"),
-        ((0, b""), "cannot be asked"),
+        ((0, b""), "cannot be queried"),
     ],
 )
 def test_what_a_scheduler_may_answer(answer: tuple[int, bytes], said: str, capsys: Captured) -> None:
@@ -258,7 +258,7 @@ def test_a_scheduler_that_says_nothing(capsys: Captured) -> None:
     with serving(None) as server:
         url = f"http://127.0.0.1:{server.server_port}"
         said = refused(capsys, NOT_REACHED, f"--scheduler={url}", "--request-timeout=0.2")
-    assert said == f"koord: the scheduler at {url} cannot be asked: no response within 0.2 s"
+    assert said == f"koord: the scheduler at {url} cannot be queried: no response within 0.2 s"
 
 
 def test_a_document_that_lacks_what_it_should_have_is_a_defect_with_its_place(capsys: Captured) -> None:

@@ -95,7 +95,7 @@ def test_a_gated_pod_that_the_scheduler_does_not_know(cluster: ExplainedCluster,
 def test_the_cluster_that_was_asked_is_named(cluster: ExplainedCluster, capsys: Captured) -> None:
     _, out, _ = explained(capsys, "pod", "gated", *cluster.arguments)
     assert f"of {cluster.kubeconfig}, https://127.0.0.1:" in out.splitlines()[-1]
-    assert out.splitlines()[-1].startswith('Asked: the cluster "')
+    assert out.splitlines()[-1].startswith('Queried: the cluster "')
 
 
 def test_without_a_scheduler_the_api_is_quoted(cluster: ExplainedCluster, capsys: Captured) -> None:
@@ -116,7 +116,7 @@ def test_without_a_scheduler_the_api_is_quoted(cluster: ExplainedCluster, capsys
     arguments = ["pod", "pending", f"--kubeconfig={cluster.kubeconfig}", f"--port={nobody}"]
     status, out, err = explained(capsys, *arguments)
     assert status == API_ALONE
-    assert err.startswith("koord: koord-scheduler could not be asked, this is from the API alone: the scheduler at")
+    assert err.startswith("koord: koord-scheduler could not be queried, this is from the API alone: the scheduler at")
     assert "connection refused" in err
     assert len(err.splitlines()) == 1
     assert out.startswith("pod default/pending is pending\n  0/1 nodes: no room\n")

@@ -163,7 +163,7 @@ def test_names_are_not_taken_for_markup() -> None:
 
 def test_a_node_says_first_how_many_of_the_pods_it_would_take() -> None:
     first, *_ = node_text(Scene(make_node("a"))).splitlines()
-    assert first == "a  no pod waits or was placed elsewhere lately that could be asked about"
+    assert first == "a  no pod waits or was placed elsewhere lately that could be evaluated"
     first, *_ = node_text(pending(), "small").splitlines()
     assert first == "small  would not take the one pod that waits or was placed elsewhere lately"
 
@@ -179,7 +179,7 @@ def test_a_node_says_how_many_came_to_it() -> None:
     scene = Scene(make_node("a"))
     scene.try_pod(make_pod("p"))
     assert node_text(scene).startswith(
-        "a  no pod waits or was placed elsewhere lately that could be asked about; 1 came here lately"
+        "a  no pod waits or was placed elsewhere lately that could be evaluated; 1 came here lately"
     )
 
 

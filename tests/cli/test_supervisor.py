@@ -161,7 +161,7 @@ def test_a_program_that_no_longer_answers_is_reported_and_so_is_its_recovery(tmp
     assert unhealthy == ["", "", "worker", "worker", ""]
     assert len(reports) == 2
     assert reports[0].startswith("the cluster is not healthy: worker (process ")
-    assert reports[1] == "worker answers again; the cluster is healthy"
+    assert reports[1] == "worker responds again; the cluster is healthy"
 
 
 def test_a_program_halted_by_a_signal_does_not_answer(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""All vendors together: who is asked, in which order, and what becomes of one that does not answer."""
+"""All vendors together: who is asked, in which order, and what becomes of one that does not respond."""
 
 from __future__ import annotations
 

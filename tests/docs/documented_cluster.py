@@ -130,7 +130,7 @@ class Shell:
         self._stack.callback(_stop, process)
         wait_for(
             lambda: process.poll() is not None or _answers(f"http://127.0.0.1:{port}{path}"),
-            f"{command.where}: `{text}` does not answer {path}",
+            f"{command.where}: `{text}` does not respond {path}",
         )
         assert process.poll() is None, f"{command.where}: `{text}` has ended\n{log.read_text()}"
 

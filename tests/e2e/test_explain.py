@@ -89,4 +89,4 @@ def test_without_a_cluster_it_says_what_it_looked_for(tmp_path: Path) -> None:
 def test_a_scheduler_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     status, _, error = asyncio.run(koord("explain", "pod", "web", "--scheduler=http://127.0.0.1:1"))
     assert status == 1
-    assert error.startswith("koord: the scheduler at http://127.0.0.1:1 cannot be asked")
+    assert error.startswith("koord: the scheduler at http://127.0.0.1:1 cannot be queried")

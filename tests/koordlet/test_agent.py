@@ -90,12 +90,12 @@ def test_kubelet_away_leaves_the_pods_and_is_said_once(node: NodeUnderTest, capl
         await node.pass_seconds(90)
         node.kubelet_is_up = True
         await node.pass_seconds(15)
-        assert "kubelet answers again" in caplog.text
+        assert "the kubelet responds again" in caplog.text
         node.kubelet_is_up = False
 
     status = play(node, story)
     assert [item["name"] for item in status["podsMetric"]] == ["web"]
-    assert caplog.text.count("the pods stay as kubelet last told them") == 1
+    assert caplog.text.count("the pods stay as the kubelet last listed them") == 1
 
 
 def test_an_answer_without_any_pod_is_not_believed(node: NodeUnderTest) -> None:

@@ -98,7 +98,7 @@ def test_what_the_kernel_refuses_is_named(node: NodeUnderTest, monkeypatch: pyte
 
 def test_a_kubelet_that_is_away_is_not_waited_for_forever(node: NodeUnderTest) -> None:
     node.has_address = False
-    with pytest.raises(CleanupError, match="have not answered within 60 s"):
+    with pytest.raises(CleanupError, match="have not responded within 60 s"):
         asyncio.run(node.clean_up())
 
 

@@ -122,5 +122,5 @@ def test_it_is_told_a_limited_number_of_times_and_complains_twice(caplog: pytest
     assert asyncio.run(run()) == 1 + TRIES
     assert [record.message for record in caplog.records if "failing" in record.message] == [
         "handler failing failed on Pod default/a",
-        f"handler failing failed on Pod default/a {TRIES} more times and is not told again before its next change",
+        f"handler failing failed on Pod default/a {TRIES} more times and is not notified again before its next change",
     ]

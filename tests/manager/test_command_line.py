@@ -155,12 +155,12 @@ def test_profiles_have_an_address_of_their_own(arguments: list[str], expected: L
 
 
 NOBODY_NAMED = (
-    "feature gate BindingAdmissionWebhook refuses nobody: --binding-admission-user-name names no user, so everybody "
-    "may bind pods"
+    "feature gate BindingAdmissionWebhook refuses no request: --binding-admission-user-name names no user, so "
+    "everybody may bind pods"
 )
 NOWHERE_CHECKED = (
-    "feature gate BindingAdmissionWebhook refuses nobody: --binding-admission-namespaces names no namespace; write * "
-    "for all of them"
+    "feature gate BindingAdmissionWebhook refuses no request: --binding-admission-namespaces names no namespace; write "
+    "* for all of them"
 )
 
 

@@ -33,7 +33,7 @@ def container(resources: LinuxContainerResources | None) -> ContainerResourceHoo
 
 def merged(answer: LinuxContainerResources) -> LinuxContainerResources:
     stored = container(_FULL)
-    merging.merge_container_answer(stored, ContainerResourceHookResponse(container_resources=answer))
+    merging.merge_container_response(stored, ContainerResourceHookResponse(container_resources=answer))
     return stored.container_resources
 
 
@@ -68,7 +68,7 @@ def test_an_update_changes_what_it_names_but_never_the_score() -> None:
 def test_resources_that_are_not_known_are_not_made_up() -> None:
     stored = container(None)
     merging.update_resources(stored, _FULL)
-    merging.merge_container_answer(stored, ContainerResourceHookResponse(container_resources=_FULL))
+    merging.merge_container_response(stored, ContainerResourceHookResponse(container_resources=_FULL))
     assert not stored.HasField("container_resources")
 
 

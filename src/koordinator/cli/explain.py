@@ -101,8 +101,8 @@ examples:
                                                after kubectl port-forward to the scheduler's pod
 
 exit status:
-  0 explained                        3 there is no such object         5 the scheduler could not be asked: what is
-  1 nobody could be asked            4 not signed in, or not allowed     said is from the API alone
+  0 explained                        3 there is no such object         5 the scheduler could not be queried: what is
+  1 no program could be queried      4 not signed in, or not allowed     said is from the API alone
   2 a wrong command or kubeconfig    130 interrupted, 141 the reader of the output is gone, 70 a defect of this command
 """
 
@@ -133,7 +133,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=seconds,
         default=SECONDS,
         metavar="SECONDS",
-        help="how long to wait for each answer (default: %(default)g)",
+        help="how long to wait for each response (default: %(default)g)",
     )
     _add_cluster(parser)
     _add_programs(parser)
@@ -141,7 +141,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _add_cluster(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("which cluster to ask (default: kubectl's, else that of koord up)")
+    group = parser.add_argument_group("which cluster to query (default: kubectl's, else that of koord up)")
     where = group.add_mutually_exclusive_group()
     where.add_argument("--kubeconfig", type=Path, metavar="FILE", help="instead of KUBECONFIG and ~/.kube/config")
     where.add_argument(
@@ -152,9 +152,9 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
 
 def _add_programs(parser: argparse.ArgumentParser) -> None:
     programs = (
-        ("scheduler", "", "which scheduler to ask", "koord-scheduler", "healthz", 10251),
-        ("manager", "manager-", "which manager to ask about nodes", "koordinator-manager", "metrics", 8080),
-        ("descheduler", "descheduler-", "which descheduler to ask", "koord-descheduler", "metrics", 10251),
+        ("scheduler", "", "which scheduler to query", "koord-scheduler", "healthz", 10251),
+        ("manager", "manager-", "which manager to query about nodes", "koordinator-manager", "metrics", 8080),
+        ("descheduler", "descheduler-", "which descheduler to query", "koord-descheduler", "metrics", 10251),
     )
     for name, prefix, title, lease, path, port in programs:
         group = parser.add_argument_group(f"{title} (default: the one that holds the Lease)")
@@ -174,8 +174,8 @@ def run(options: argparse.Namespace) -> int:
     """Query and print; the exit status is documented in the help. Each failure is one sentence on standard error."""
     stream, terminal = output()
     try:
-        answer, cluster = _explain_target(options)
-        text = _json(answer, cluster, terminal) if options.output == "json" else _text(answer, cluster, terminal)
+        result, cluster = _explain_target(options)
+        text = _json(result, cluster, terminal) if options.output == "json" else _text(result, cluster, terminal)
         write(text, stream, terminal)
     except ExplainError as error:
         return say(str(error), error.status)
@@ -185,8 +185,8 @@ def run(options: argparse.Namespace) -> int:
         return say(str(error), NOT_REACHED)
     except (KeyboardInterrupt, Exception) as error:
         return ended(error, stream)
-    if answer.incomplete is not None:
-        return say(f"koord-scheduler could not be asked, this is from the API alone: {answer.incomplete}", API_ALONE)
+    if result.incomplete is not None:
+        return say(f"koord-scheduler could not be queried, this is from the API alone: {result.incomplete}", API_ALONE)
     return EXPLAINED
 
 
@@ -226,19 +226,19 @@ def _sources(options: argparse.Namespace) -> Sources:
     return Sources(endpoint, manager, descheduler, cluster, cluster_is_sure=sure)
 
 
-def _json(answer: Explanation, cluster: Cluster | None, terminal: Terminal) -> str:
-    document = dict(answer.document)
+def _json(result: Explanation, cluster: Cluster | None, terminal: Terminal) -> str:
+    document = dict(result.document)
     if cluster is not None:
         document["cluster"] = cluster.document
-    if answer.incomplete is not None:
-        document["schedulerNotAsked"] = str(answer.incomplete)
+    if result.incomplete is not None:
+        document["schedulerNotAsked"] = str(result.incomplete)
     return json.dumps(document, indent=2, ensure_ascii=not terminal.encoding.startswith("utf")) + "\n"
 
 
-def _text(answer: Explanation, cluster: Cluster | None, terminal: Terminal) -> str:
+def _text(result: Explanation, cluster: Cluster | None, terminal: Terminal) -> str:
     console = terminal.console()
-    document: Mapping[str, Any] = terminal.readable(answer.document)
-    kind = answer.kind
+    document: Mapping[str, Any] = terminal.readable(result.document)
+    kind = result.kind
     if "api" in document and "attempts" not in document:
         print_api(document["api"], console)
     elif kind == "node":
@@ -262,7 +262,7 @@ def _text(answer: Explanation, cluster: Cluster | None, terminal: Terminal) -> s
         print_pod(document, console)
     if "suppression" in document:
         print_suppression(document["suppression"], console)
-    lines = [terminal.readable(line) for line in _asked(document, kind, cluster)]
+    lines = [terminal.readable(line) for line in _queried(document, kind, cluster)]
     if lines:
         console.print()
     for line in lines:
@@ -270,16 +270,16 @@ def _text(answer: Explanation, cluster: Cluster | None, terminal: Terminal) -> s
     return text_of(console)
 
 
-def _asked(document: Mapping[str, Any], kind: str, cluster: Cluster | None) -> Iterator[str]:
+def _queried(document: Mapping[str, Any], kind: str, cluster: Cluster | None) -> Iterator[str]:
     """What was guessed, what was missing, and which programs were queried."""
     if "takenFor" in document:
         other = "node" if kind == "pod" else "pod"
         name = document[kind].rpartition("/")[2]
         yield f"{name} was taken for a {kind}; if it is a {other}: koord explain {other} {name}"
     if reason := document.get("apiNotAsked"):
-        yield f"The API could not be asked: {reason}"
+        yield f"The API could not be queried: {reason}"
     if cluster is not None:
-        yield f"Asked: {cluster.name}"
+        yield f"Queried: {cluster.name}"
 
 
 def _port(text: str) -> int:

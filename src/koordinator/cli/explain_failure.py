@@ -60,8 +60,8 @@ def explain_error(error: KubeError, cluster: str, seconds: float) -> ExplainErro
     if isinstance(error, ApiStatusError):
         return _refused(error, cluster)
     if isinstance(error, TransportError):
-        return ExplainError(f"{cluster} cannot be asked: {_reason(error, seconds)}")
-    return ExplainError(f"{cluster} cannot be asked: {error}")
+        return ExplainError(f"{cluster} cannot be queried: {_reason(error, seconds)}")
+    return ExplainError(f"{cluster} cannot be queried: {error}")
 
 
 def connection_reason(error: BaseException) -> str:
@@ -98,7 +98,7 @@ def _refused(error: ApiStatusError, cluster: str) -> ExplainError:
         )
     if error.is_forbidden:
         return ForbiddenError(f"{cluster} does not allow it (403): {error.message or error.reason}")
-    return ExplainError(f"{cluster} cannot be asked: {error}")
+    return ExplainError(f"{cluster} cannot be queried: {error}")
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

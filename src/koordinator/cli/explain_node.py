@@ -104,7 +104,7 @@ def _words(name: str) -> str:
 def print_node(document: Mapping[str, Any], console: Console) -> None:
     """Write it, the result first."""
     pods = document["pods"]
-    print_text(console, f"[bold]{escape(document['node'])}[/bold]  {_verdict(document)}")
+    print_text(console, f"[bold]{escape(document['node'])}[/bold]  {_result(document)}")
     if document["cordoned"]:
         print_text(console, "cordoned (spec.unschedulable): takes only pods that tolerate that", indent=2)
     for taint in document["taints"]:
@@ -125,7 +125,7 @@ def print_node(document: Mapping[str, Any], console: Console) -> None:
         elif facts.get("reported") is False:
             _print_apart(console, f"{escape(plugin)}: the node has not reported its usage")
         elif "error" in facts:
-            _print_apart(console, f"{escape(plugin)} cannot be asked: {escape(facts['error'])}")
+            _print_apart(console, f"{escape(plugin)} cannot be queried: {escape(facts['error'])}")
     _print_rejected(document, console)
     if "overcommit" in document:
         print_overcommit(document["overcommit"], console)
@@ -136,16 +136,16 @@ def _print_apart(console: Console, markup: str) -> None:
     print_text(console, markup)
 
 
-def _verdict(document: Mapping[str, Any]) -> str:
-    asked, lately = document["asked"], document["placedLately"]
+def _result(document: Mapping[str, Any]) -> str:
+    evaluated, lately = document["asked"], document["placedLately"]
     came = f"; {lately} came here lately" if lately else ""
-    if not asked["pods"]:
-        return f"no pod waits or was placed elsewhere lately that could be asked about{came}"
-    took = asked["wouldTake"]
-    if asked["pods"] == 1:
+    if not evaluated["pods"]:
+        return f"no pod waits or was placed elsewhere lately that could be evaluated{came}"
+    took = evaluated["wouldTake"]
+    if evaluated["pods"] == 1:
         return f"would {'' if took else 'not '}take the one pod that waits or was placed elsewhere lately{came}"
-    count = "none" if not took else "all" if took == asked["pods"] else str(took)
-    return f"would take {count} of the {asked['pods']} pods that wait or were placed elsewhere lately{came}"
+    count = "none" if not took else "all" if took == evaluated["pods"] else str(took)
+    return f"would take {count} of the {evaluated['pods']} pods that wait or were placed elsewhere lately{came}"
 
 
 def _print_resources(document: Mapping[str, Any], console: Console) -> None:

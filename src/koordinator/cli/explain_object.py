@@ -169,8 +169,8 @@ class ObjectReader:
         if pod is None:
             return await self._absent(namespace, name)
         others = None
-        if served is not None and (asked := scheduler_of(pod)) not in served:
-            others = await self._has_placed(asked)
+        if served is not None and (scheduler := scheduler_of(pod)) not in served:
+            others = await self._has_placed(scheduler)
         return PodFacts(
             namespace,
             name,
@@ -281,10 +281,10 @@ class ObjectReader:
             document = decode_any(body)
         except DecodeError as error:
             raise ExplainError(
-                f"{self._cluster.name} cannot be asked: what it answers is not JSON; is that a Kubernetes API server?"
+                f"{self._cluster.name} cannot be queried: its response is not JSON; is that a Kubernetes API server?"
             ) from error
         if not isinstance(document, dict):
-            raise ExplainError(f"{self._cluster.name} cannot be asked: what it answers is not a Kubernetes object")
+            raise ExplainError(f"{self._cluster.name} cannot be queried: its response is not a Kubernetes object")
         return document
 
 
@@ -292,7 +292,7 @@ class ObjectReader:
 async def read_from(cluster: Cluster) -> AsyncIterator[ObjectReader]:
     """A reader while it is needed; whatever the API server refuses is raised as an ExplainError."""
     if cluster.client is None:
-        raise ExplainError(f"the API of {cluster.name} cannot be asked: there is no kubeconfig in its folder")
+        raise ExplainError(f"the API of {cluster.name} cannot be queried: there is no kubeconfig in its folder")
     try:
         client = await connect(cluster.client)
         try:

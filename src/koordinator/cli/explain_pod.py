@@ -54,8 +54,8 @@ def _state(document: Mapping[str, Any]) -> str:
 
 
 def _placed_by_others(document: Mapping[str, Any]) -> str:
-    asked = document.get("scheduler", "")
-    whom = f" (it asks for the scheduler {escape(asked)})" if asked else ""
+    scheduler = document.get("scheduler", "")
+    whom = f" (it asks for the scheduler {escape(scheduler)})" if scheduler else ""
     return f"This process has not placed it{whom}, so it cannot say why it is there."
 
 

@@ -14,7 +14,7 @@ from koordinator.cli.explain_terminal import escape, print_list, print_table, pr
 def print_quota(document: Mapping[str, Any], console: Console) -> None:
     """Write it, the result first."""
     pods, parents = document["pods"], document["parents"]
-    print_text(console, f"[bold]{escape(document['quota'])}[/bold]  {_verdict(document)}")
+    print_text(console, f"[bold]{escape(document['quota'])}[/bold]  {_result(document)}")
     if parents:
         print_text(console, f"below {escape(' below '.join(parents))}", indent=2)
     print_text(console, f"{pods['assigned']} pods have a node, {pods['waiting']} wait", indent=2)
@@ -29,7 +29,7 @@ def print_quota(document: Mapping[str, Any], console: Console) -> None:
     )
 
 
-def _verdict(document: Mapping[str, Any]) -> str:
+def _result(document: Mapping[str, Any]) -> str:
     if document["next"]:
         return f"admits {escape(document['next'])} next"
     return "admits none of the pods that wait" if document["pods"]["waiting"] else "no pod waits"

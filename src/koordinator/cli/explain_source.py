@@ -78,8 +78,8 @@ async def _fetch_from_leader(endpoint: ProgramEndpoint, options: ClientOptions, 
                 # Not in a pod, but on this very machine.
                 return await _get(endpoint, f"http://127.0.0.1:{endpoint.port}", path)
             raise ExplainError(
-                f"{host} leads, but could not be asked through the API server as a pod of {namespace}: {error}; let it "
-                f"serve with {endpoint.flags.format(port=endpoint.port)}, or name it with --{endpoint.program}, "
+                f"{host} leads, but could not be queried through the API server as a pod of {namespace}: {error}; "
+                f"let it serve with {endpoint.flags.format(port=endpoint.port)}, or name it with --{endpoint.program}, "
                 f"for instance after kubectl port-forward -n {namespace} pod/{host} {endpoint.port}"
             ) from error
         except DecodeError as error:
@@ -105,7 +105,7 @@ async def _leading_host(client: KubeClient, endpoint: ProgramEndpoint) -> str:
         ) from error
     if not found.spec.holder_identity:
         raise ExplainError(
-            f"nobody holds the Lease {namespace}/{name} of {endpoint.cluster}: no {endpoint.program} runs there"
+            f"no replica holds the Lease {namespace}/{name} of {endpoint.cluster}: no {endpoint.program} runs there"
         )
     # As client-go's, ours is HOSTNAME_UUID, and a pod's host name is its name.
     return found.spec.holder_identity.rpartition("_")[0] or found.spec.holder_identity
@@ -119,7 +119,7 @@ async def _get(endpoint: ProgramEndpoint, address: str, path: str) -> Any:
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
         # ValueError: an address that only turns out to be none when it is used, such as a port above 65535.
         reason = connection_reason(error) or str(error) or f"no response within {endpoint.seconds:g} s"
-        raise ExplainError(f"the {endpoint.program} at {address} cannot be asked: {reason}") from error
+        raise ExplainError(f"the {endpoint.program} at {address} cannot be queried: {reason}") from error
     try:
         document = decode_any(body)
     except DecodeError as error:
@@ -135,13 +135,13 @@ def _refusal(status: int, message: str) -> ExplainError:
     return UnknownToProgramError(message) if status == 404 else ExplainError(message)
 
 
-def _in_words(answer: str) -> str:
+def _in_words(response: str) -> str:
     """What a scheduler says instead of an explanation."""
     try:
-        document = decode_any(answer.encode())
+        document = decode_any(response.encode())
     except DecodeError:
-        return answer
-    return str(document.get("message", answer)) if isinstance(document, dict) else answer
+        return response
+    return str(document.get("message", response)) if isinstance(document, dict) else response
 
 
 def _checked(endpoint: ProgramEndpoint) -> str:

@@ -77,10 +77,10 @@ def pod_state(facts: PodFacts) -> State:
         return _finished(facts, status)
     if spec.get("nodeName"):
         return _bound(facts, spec, status)
-    asked = scheduler_of(pod)
+    scheduler = scheduler_of(pod)
     known = facts.served if facts.served is not None else None
-    if known is not None and asked not in known:
-        return _not_served(facts, asked, known)
+    if known is not None and scheduler not in known:
+        return _not_served(facts, scheduler, known)
     if gates := [gate.get("name", "") for gate in spec.get("schedulingGates") or ()]:
         named = f"the scheduling gate{'s' if len(gates) > 1 else ''} {', '.join(gates)}"
         return State(
@@ -89,7 +89,7 @@ def pod_state(facts: PodFacts) -> State:
             "The controller that set a gate takes it off; kubectl edit pod "
             f"{facts.name} -n {facts.namespace} takes it off by hand.",
         )
-    return _pending(facts, asked)
+    return _pending(facts, scheduler)
 
 
 def condition_message(pod: Mapping[str, Any]) -> str:
@@ -181,26 +181,28 @@ def _waiting(status: Mapping[str, Any]) -> str:
     return "; ".join(found[:_NAMES_SHOWN])
 
 
-def _not_served(facts: PodFacts, asked: str, served: Collection[str]) -> State:
+def _not_served(facts: PodFacts, scheduler: str, served: Collection[str]) -> State:
     assert facts.pod is not None
     label = (facts.pod["metadata"].get("labels") or {}).get(label_keys.SCHEDULER_NAME)
-    by_label = f" (by its label {label_keys.SCHEDULER_NAME})" if label == asked else ""
+    by_label = f" (by its label {label_keys.SCHEDULER_NAME})" if label == scheduler else ""
     names = ", ".join(sorted(served))
-    sentence = f"pod {facts.key} asks for the scheduler `{asked}`{by_label}; koord-scheduler does not look at it"
+    sentence = f"pod {facts.key} asks for the scheduler `{scheduler}`{by_label}; koord-scheduler does not look at it"
     change = f"koord-scheduler serves {names}; only a new pod can have another spec.schedulerName."
-    if condition_message(facts.pod) or _has_acted(asked, facts.events):
+    if condition_message(facts.pod) or _has_acted(scheduler, facts.events):
         return State(
-            "otherScheduler", sentence, f"`{asked}` has tried it: its events, below, have what it found. {change}"
+            "otherScheduler", sentence, f"`{scheduler}` has tried it: its events, below, have what it found. {change}"
         )
     if facts.has_placed_others:
         return State(
-            "otherScheduler", sentence, f"`{asked}` has placed other pods: ask those who run it why not this. {change}"
+            "otherScheduler",
+            sentence,
+            f"`{scheduler}` has placed other pods: ask those who run it why not this. {change}",
         )
     return State(
         "unknownScheduler",
         f"{sentence}, and nothing shows that another scheduler does: no event, no condition"
         f"{', no other pod that it placed' if facts.has_placed_others is False else ''}",
-        f"Is the name right, and does `{asked}` run? {change}",
+        f"Is the name right, and does `{scheduler}` run? {change}",
     )
 
 
@@ -212,7 +214,7 @@ def _has_acted(scheduler: str, events: Sequence[Mapping[str, Any]]) -> bool:
     )
 
 
-def _pending(facts: PodFacts, asked: str) -> State:
+def _pending(facts: PodFacts, scheduler: str) -> State:
     assert facts.pod is not None
     if facts.served is not None:
         return State(
@@ -220,7 +222,7 @@ def _pending(facts: PodFacts, asked: str) -> State:
             f"pod {facts.key} is pending, and koord-scheduler does not know of it yet",
             "Ask again in a moment; if that stays so, its log says why it does not see new pods.",
         )
-    other = "" if asked == KOORD_SCHEDULER else f"; it asks for the scheduler `{asked}`"
+    other = "" if scheduler == KOORD_SCHEDULER else f"; it asks for the scheduler `{scheduler}`"
     tried = "" if condition_message(facts.pod) else ": no scheduler has said anything about it"
     return State("pending", f"pod {facts.key} is pending{tried}{other}")
 

@@ -69,24 +69,24 @@ async def explain(target: Target, sources: Sources) -> Explanation:
         document = await fetch(sources.scheduler, f"/apis/v1/plugins/{paths[target.kind]}/explanation")
         return Explanation(_checked(document, target.kind, sources), kind=target.kind)
     try:
-        answer = await _pod(namespace, target.name, sources)
+        result = await _pod(namespace, target.name, sources)
     except NotFoundError as error:
         if not target.guessed:
             raise
         return await _node_instead(target.name, sources, error)
     if target.guessed:
-        answer.document["takenFor"] = "pod"
-    return answer
+        result.document["takenFor"] = "pod"
+    return result
 
 
 async def _node_instead(name: str, sources: Sources, no_pod: NotFoundError) -> Explanation:
     """The user did not say that the name is a pod's, and there is no such pod."""
     try:
-        answer = await _node(name, sources)
+        result = await _node(name, sources)
     except NotFoundError:
         raise NotFoundError(f"no node is named {name}, and {no_pod}") from no_pod
-    answer.document["takenFor"] = "node"
-    return answer
+    result.document["takenFor"] = "node"
+    return result
 
 
 async def _pod(namespace: str, name: str, sources: Sources) -> Explanation:
@@ -118,9 +118,9 @@ async def _pod(namespace: str, name: str, sources: Sources) -> Explanation:
 def _checked(document: Any, kind: str, sources: Sources) -> dict[str, Any]:
     """Any server on that port may respond with JSON."""
     if not isinstance(document, dict) or kind not in document:
-        asked = sources.descheduler if kind == "rebalance" else sources.scheduler
+        queried = sources.descheduler if kind == "rebalance" else sources.scheduler
         raise ExplainError(
-            f"{asked.url or 'what was asked'} does not explain a {kind}; is that a koord-{asked.program}?"
+            f"{queried.url or 'what was asked'} does not explain a {kind}; is that a koord-{queried.program}?"
         )
     return document
 

@@ -103,8 +103,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--webhook-failure-policy",
         choices=("Ignore", "Fail"),
         default=default.failure_policy,
-        help="while no koord-manager answers, create pods and quotas as they are (Ignore, the default), or refuse them "
-        "(Fail)",
+        help="while no koord-manager serves them, create pods and quotas as they are (Ignore, the default), or refuse "
+        "them (Fail)",
     )
     parser.add_argument(
         "--for-deletion", action="store_true", help="print in the order of `kubectl delete`: webhooks first"

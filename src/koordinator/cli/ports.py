@@ -60,7 +60,7 @@ def _named_twice(uses: Sequence[PortUse]) -> list[str]:
         if use.port:
             flags[use.port].append(use.flag)
     return [
-        f"port {port} is asked for more than once: give {' and '.join(names)} different ports"
+        f"port {port} is requested more than once: give {' and '.join(names)} different ports"
         for port, names in flags.items()
         if len(names) > 1
     ]

@@ -85,7 +85,7 @@ def _headline(report: Report, record: ClusterRecord, now: datetime) -> str:
 
 def _contents(counts: Counts | None) -> str:
     if counts is None:
-        return "unknown, the API does not answer"
+        return "unknown, the API does not respond"
     phases = ", ".join(f"{count} {phase}" for phase, count in counts.pods.items())
     pods = sum(counts.pods.values())
     shown = f"{pods} pod{'' if pods == 1 else 's'}" + (f" ({phases})" if phases else "")

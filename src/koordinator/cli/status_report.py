@@ -88,9 +88,9 @@ async def collect(data: Path, clock: Clock) -> Report:
     client = await _client_of(record)
     try:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SECONDS)) as session:
-            asked = _Asked(client, session, clock.now())
-            counting = asyncio.ensure_future(asked.counts())
-            health = await asyncio.gather(*(asked.health(program) for program in record.programs))
+            queries = _Queries(client, session, clock.now())
+            counting = asyncio.ensure_future(queries.counts())
+            health = await asyncio.gather(*(queries.health(program) for program in record.programs))
             counts = await counting
     finally:
         if client is not None:
@@ -132,7 +132,7 @@ def _program(program: ProgramRecord, health: Health) -> dict[str, Any]:
     return {**shown, "healthy": not health.error, "error": health.error, "checks": dict(health.checks)}
 
 
-class _Asked:
+class _Queries:
     """The questions. ``client`` is None where the API cannot be reached."""
 
     def __init__(self, client: KubeClient | None, session: aiohttp.ClientSession, now: datetime) -> None:
@@ -175,7 +175,7 @@ class _Asked:
         except ApiStatusError as error:
             return health_of(error.message)
         except KoordinatorError as error:
-            return Health(f"does not answer: {error}")
+            return Health(f"does not respond: {error}")
         return health_of(text.decode())
 
     async def _served(self, program: ProgramRecord) -> Health:
@@ -187,9 +187,9 @@ class _Asked:
                 async with self._session.get(f"{address}/{path}", params={"verbose": "true"}) as response:
                     found = health_of(await response.text())
             except aiohttp.ClientConnectorError:
-                return Health(f"nobody listens on {address}")
+                return Health(f"no process listens on {address}")
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
-                return Health(f"does not answer on {address}: {error or f'nothing within {_SECONDS:g} s'}")
+                return Health(f"does not respond on {address}: {error or f'nothing within {_SECONDS:g} s'}")
             checks.update(found.checks)
             if found.error:
                 return Health(found.error, checks)
@@ -198,11 +198,11 @@ class _Asked:
     async def _nodes(self) -> Health:
         """Simulated nodes are well when they keep their leases."""
         if self._client is None:
-            return Health("the API cannot be asked about its nodes")
+            return Health("the API cannot be queried about its nodes")
         try:
             nodes, leases = await asyncio.gather(self._client.list(NODES), self._client.list(LEASES, LEASE_NAMESPACE))
         except KoordinatorError as error:
-            return Health(f"the API cannot be asked about its nodes: {error}")
+            return Health(f"the API cannot be queried about its nodes: {error}")
         ours = {node.metadata.name for node in nodes.items if FLEET_ANNOTATION in node.metadata.annotations}
         renewed = {lease.metadata.name: lease.spec.renew_time for lease in leases.items}
         late = sorted(name for name in ours if self._is_late(renewed.get(name)))

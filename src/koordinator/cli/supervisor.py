@@ -25,7 +25,7 @@ _STEADY_AFTER: Final = 30.0
 """A child that has run this long is trusted again: it starts again with the first back-off, and is called healthy even
 when it ended more than once before."""
 _POLL_SECONDS: Final = 0.05
-_ANSWER_SECONDS: Final = 5.0
+_RESPONSE_SECONDS: Final = 5.0
 """How long a program may take to say that it is ready."""
 _PROBE_EVERY: Final = 10.0
 _PATIENCE_SECONDS: Final = 2.0
@@ -41,7 +41,7 @@ class Condition(StrEnum):
 
     STARTING = "starting"
     RUNNING = "running"
-    NOT_ANSWERING = "not answering"
+    NOT_ANSWERING = "not responding"
     RESTARTING = "restarting"
     """It has ended, and has not been ready since."""
     STOPPED = "stopped"
@@ -114,7 +114,7 @@ class Supervisor:
         except OSError as error:
             raise ProgramFailed(f"{program.name} cannot be started: {error}") from error
         deadline = self._clock.monotonic() + self._start_seconds
-        while not await _answers(program):
+        while not await _is_healthy(program):
             if child.returncode is not None:
                 raise ProgramFailed(f"{program.name} ended with status {child.returncode}:\n{child.log_tail()}")
             if self._clock.monotonic() > deadline:
@@ -140,12 +140,14 @@ class Supervisor:
         silent: dict[str, int] = {}
         while True:
             await self._clock.sleep(_PROBE_EVERY)
-            asked = [state for state in self.states if state.condition in (Condition.RUNNING, Condition.NOT_ANSWERING)]
-            answers = await asyncio.gather(*(self._is_well(state.program) for state in asked))
-            for state, well in zip(asked, answers, strict=True):
+            running = [
+                state for state in self.states if state.condition in (Condition.RUNNING, Condition.NOT_ANSWERING)
+            ]
+            healthy = await asyncio.gather(*(self._is_well(state.program) for state in running))
+            for state, well in zip(running, healthy, strict=True):
                 name = state.program.name
                 silent[name] = 0 if well else silent.get(name, 0) + 1
-                self._judge(state, silent[name])
+                self._update(state, silent[name])
 
     async def stop(self) -> None:
         """End all programs and return when none is left.
@@ -215,7 +217,7 @@ class Supervisor:
                 recovery.cancel()
 
     async def _recover(self, program: Program, ends_in_a_row: int) -> None:
-        while not await _answers(program):
+        while not await _is_healthy(program):
             await self._clock.sleep(_POLL_SECONDS)
         if ends_in_a_row > 1:
             await self._clock.sleep(_STEADY_AFTER)
@@ -234,18 +236,18 @@ class Supervisor:
                 f"{_STEADY_AFTER:g} s (log: {log})"
             )
 
-    def _judge(self, state: ProgramState, failures: int) -> None:
+    def _update(self, state: ProgramState, failures: int) -> None:
         """Report the change from responding to not responding and back."""
         name = state.program.name
         if state.condition is Condition.RUNNING and failures == 2:
             self._set(state.program, Condition.NOT_ANSWERING)
             self._report(
-                f"the cluster is not healthy: {name} (process {state.process_id}) runs but has not answered for "
+                f"the cluster is not healthy: {name} (process {state.process_id}) runs but has not responded for "
                 f"{2 * _PROBE_EVERY:g} s (log: {self.log_path(name)})"
             )
         elif state.condition is Condition.NOT_ANSWERING and not failures:
             self._set(state.program, Condition.RUNNING)
-            self._report(f"{name} answers again; {self._health()}")
+            self._report(f"{name} responds again; {self._health()}")
 
     def _health(self) -> str:
         unhealthy = self.unhealthy
@@ -253,7 +255,7 @@ class Supervisor:
 
     async def _is_well(self, program: Program) -> bool:
         child = self._children[program.name]
-        return not child.is_stopped() and await _answers(program)
+        return not child.is_stopped() and await _is_healthy(program)
 
     async def _spawn(self, program: Program) -> ChildProcess:
         child = await start_child(program, self.log_path(program.name))
@@ -271,9 +273,9 @@ class Supervisor:
         self._on_change()
 
 
-async def _answers(program: Program) -> bool:
+async def _is_healthy(program: Program) -> bool:
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS):
+        async with asyncio.timeout(_RESPONSE_SECONDS):
             return await program.ready()
     except TimeoutError:
         return False

@@ -56,14 +56,14 @@ examples:
   koord what-if scale deployment/web --replicas 30 -n shop
   koord what-if add-node --like node-3 --count 2   which pending pods would two more nodes take?
   koord what-if remove-node node-3                 as if the machine were gone from one moment to the next
-  koord what-if delete deployment/old -n shop      what would have room then?
+  koord what-if delete deployment/old -n shop      what would fit then?
   koord what-if config -f scheduler.yaml           with another configuration of the scheduler, who gets a node?
   koord what-if config -f scheduler.yaml --replay
                                                    and where would all pods be, had it always been that one?
   koord what-if colocation -f slo-controller-config.yaml
                                                    what batch and mid capacity would each node have?
   koord what-if changes -f plan.yaml               several changes, one after the other
-  koord what-if snapshot today.snapshot            keep a snapshot, to ask it later and elsewhere:
+  koord what-if snapshot today.snapshot            keep a snapshot, to query it later and elsewhere:
   koord what-if drain node-3 --snapshot today.snapshot
 
 koord what-if COMMAND --help has the options of each.
@@ -118,7 +118,7 @@ def _common() -> argparse.ArgumentParser:
     where.add_argument(
         "--data", type=Path, metavar="DIR", help=f"the folder of a koord up (default: {default_data_folder()})"
     )
-    where.add_argument("--snapshot", type=Path, metavar="FILE", help="one that was saved; no cluster is asked")
+    where.add_argument("--snapshot", type=Path, metavar="FILE", help="one that was saved; no cluster is queried")
     group.add_argument("--context", default="", metavar="NAME", help="of the kubeconfig (default: the current one)")
     group.add_argument(
         "--save", type=Path, metavar="FILE", help="keep the snapshot that is taken, readable by you alone"
@@ -237,7 +237,7 @@ def _add_node(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
 
 
 def _add_remove_node(kinds: Any, common: argparse.ArgumentParser) -> None:
-    summary = "remove nodes from one moment to the next, as when machines fail; no budget is asked"
+    summary = "remove nodes from one moment to the next, as when machines fail; budgets do not count"
     parser = _command(kinds, common, "remove-node", summary, _remove_node)
     parser.add_argument("nodes", nargs="+", metavar="NODE")
 

@@ -30,7 +30,7 @@ def add_pages(
         if not is_leading():
             return json_response({"message": "the instance is not leader"}, 503)
         if not descheduler.cycles:
-            return json_response({"message": "no descheduling cycle has ended yet: ask again in a moment"}, 503)
+            return json_response({"message": "no descheduling cycle has ended yet: try again in a moment"}, 503)
         # A plan for thousands of nodes takes seconds: one at a time.
         async with answering:
             return json_response(await descheduler.rehearsal.run())

@@ -162,11 +162,11 @@ async def _memory(tools: Tools, chip: _Chip) -> int:
 
 
 async def _ai_cores(tools: Tools, card: str) -> int:
-    for asked in (card, "0"):
+    for queried in (card, "0"):
         try:
-            cores = _sum(await tools.run(_TOOL, "info", "-t", "common", "-i", asked), "Aicore Count")
+            cores = _sum(await tools.run(_TOOL, "info", "-t", "common", "-i", queried), "Aicore Count")
         except ToolError:
-            if asked == "0":
+            if queried == "0":
                 raise
         else:
             if cores:

@@ -65,7 +65,7 @@ class HostTools:
                 output = await _read(process)
                 status = await process.wait()
         except TimeoutError:
-            raise ToolError(f"{shown}: no answer within {self._seconds:g} s") from None
+            raise ToolError(f"{shown}: no response within {self._seconds:g} s") from None
         finally:
             await _end(process)
         if status != 0:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 _DESCRIPTION: Final = """\
 Finds the accelerators of a node with the tools of their vendors (Huawei Ascend NPU, Cambricon MLU, Baidu Kunlun XPU,
 MetaX GPU) and writes them to a file, from which koordlet makes the Device of the node. NVIDIA GPUs are koordlet's own
-matter. It asks no API server. Options come from the command line, else the environment (KDD_ONESHOT,
+matter. It queries no API server. Options come from the command line, else the environment (KDD_ONESHOT,
 KDD_SLEEP_INTERVAL, KDD_PRINTS_OUTPUT_FILE), else the configuration file.
 
 SIGHUP reads the configuration anew. SIGTERM ends the daemon and removes the file: the node then has no such devices.

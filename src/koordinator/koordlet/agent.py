@@ -136,7 +136,7 @@ class Agent:
         try:
             return (await within(self._given.clock, SECONDS, self._take_back())).check()
         except TimeoutError:
-            raise CleanupError(f"the API server and kubelet have not answered within {SECONDS:g} s") from None
+            raise CleanupError(f"the API server and kubelet have not responded within {SECONDS:g} s") from None
         finally:
             self._close_files()
 
@@ -256,7 +256,7 @@ class Agent:
         options, given = self._options, self._given
         reporting = TopologyReporting(
             writes=options.features.enabled(features.NODE_TOPOLOGY_REPORT),
-            asks_kubelet=options.kubelet.query_configuration,
+            queries_kubelet=options.kubelet.query_configuration,
         )
         topology = TopologyReporter(reporting, given.client, self.states, info, options.host, kubelet, given.clock)
 

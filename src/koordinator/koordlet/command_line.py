@@ -36,7 +36,7 @@ Examples:
   NODE_NAME=node-1 agent_mode=hostMode koordlet --kubeconfig=$HOME/.kube/config
       On the node itself, beside its kubelet.
   NODE_NAME=node-1 koordlet --addr=:9316 --collect-res-used-interval=5s
-      In a DaemonSet: metrics for whoever asks, a fifth of the cost, coarser percentiles."""
+      In a DaemonSet: metrics for all clients, a fifth of the cost, coarser percentiles."""
 
 _ADDRESS: Final = ListenAddress("127.0.0.1", 9316)
 _PROFILE_ADDRESS: Final = ListenAddress("127.0.0.1", 9317)
@@ -67,7 +67,7 @@ _UNUSED: Final[Mapping[str, str]] = {
     "configmap-name": "koordlet reads no ConfigMap",
     "configmap-namespace": "koordlet reads no ConfigMap",
     "report-interval": "the NodeMetric says how often to report",
-    "metric-gc-interval-seconds": "samples make room for newer ones by themselves",
+    "metric-gc-interval-seconds": "old samples are dropped for newer ones",
     "metric-expire-seconds": "the retention of samples follows the windows of the NodeMetric",
     "tsdb-retention-duration": "the retention of samples follows the windows of the NodeMetric",
     "tsdb-enable-prometheus-metric": "the store is not Prometheus'",
@@ -150,20 +150,22 @@ class _Flags:
 
     def _kubelet(self, group: FlagGroup) -> None:
         self.address_type = group.string(
-            "kubelet-preferred-address-type", "InternalIP", "Which address of the Node kubelet is asked at."
+            "kubelet-preferred-address-type", "InternalIP", "Which address of the Node the kubelet is queried at."
         )
         self.sync_interval = group.duration(
-            "kubelet-sync-interval", timedelta(seconds=10), "How often kubelet is asked for its pods."
+            "kubelet-sync-interval", timedelta(seconds=10), "How often the kubelet is queried for its pods."
         )
         self.sync_timeout = group.duration(
-            "kubelet-sync-timeout", timedelta(seconds=3), "How long an answer of kubelet may take."
+            "kubelet-sync-timeout", timedelta(seconds=3), "How long a response of the kubelet may take."
         )
-        self.insecure = group.boolean("kubelet-insecure-tls", False, "Ask kubelet's read-only port, over plain HTTP.")
+        self.insecure = group.boolean(
+            "kubelet-insecure-tls", False, "Query the kubelet's read-only port, over plain HTTP."
+        )
         self.read_only_port = group.integer(
             "kubelet-read-only-port", 10255, "Kubelet's read-only port.", minimum=1, maximum=65535
         )
         self.no_configuration = group.boolean(
-            "disable-query-kubelet-config", False, "Do not ask kubelet for its configuration (/configz)."
+            "disable-query-kubelet-config", False, "Do not query the kubelet's configuration (/configz)."
         )
 
     def _measuring(self, group: FlagGroup) -> None:
@@ -200,7 +202,7 @@ class _Flags:
             placeholder="folder",
         )
         self.page_cache = group.boolean(
-            "enable-pagecache-collector", False, "Measure memory with page cache, too, for policies that ask for it."
+            "enable-pagecache-collector", False, "Measure memory with page cache, too, for policies that select it."
         )
         self.cache_backend = group.string(
             "metric-cache-backend",
@@ -259,7 +261,9 @@ class _Flags:
             "resource-force-update-seconds", 60, "After how long a file is read again that was written already"
         )
         self.observe_only = group.boolean(
-            "observe-only", False, "Write nothing and evict nobody: log what would be written and who would be evicted."
+            "observe-only",
+            False,
+            "Write nothing and evict no pods: log what would be written and who would be evicted.",
         )
         self.cleanup = group.boolean(
             "cleanup",

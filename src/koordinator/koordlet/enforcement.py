@@ -41,7 +41,7 @@ class Enforcement:
         ratio = NormalizationRatio(context.states, options.features)
         sources = SnapshotSources(
             states=context.states,
-            policy=EnforcedPolicy(asks_for_nothing=options.cleanup),
+            policy=EnforcedPolicy(enables_nothing=options.cleanup),
             usage=context.recent_usage,
             layout=layout,
             executor=self.executor,

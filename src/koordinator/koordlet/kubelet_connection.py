@@ -57,7 +57,7 @@ async def cgroup_driver(options: Options, kubelet: Kubelet, version: CgroupVersi
     found = detect_driver(options.host, version)
     if found is not None:
         return found
-    why = "it is not to be asked for its configuration"
+    why = "--disable-query-kubelet-config is set"
     if options.kubelet.query_configuration:
         try:
             configuration = await kubelet.configuration()

@@ -47,7 +47,7 @@ _OF_PODS = (kinds.POD_CPU_USAGE, kinds.CONTAINER_CPU_THROTTLED)
 class _PodsThen:
     """A result and its inputs: the pods that it is about, and when they had been measured."""
 
-    asked: Sequence[NodePod]
+    of_pods: Sequence[NodePod]
     newest: tuple[int | None, ...]
     usages: tuple[PodUsage, ...]
 
@@ -67,7 +67,7 @@ class RecentUsage:
         the result is computed once for all of them."""
         newest = tuple(map(self._cache.newest, _OF_PODS))
         known = self._pods
-        if known is None or known.asked is not pods or known.newest != newest or not self._is_fresh(newest):
+        if known is None or known.of_pods is not pods or known.newest != newest or not self._is_fresh(newest):
             usages = tuple(self._pod_usage(pod) for pod in pods if not pod.has_finished)
             self._pods = known = _PodsThen(pods, newest, usages)
         return known.usages

@@ -59,7 +59,7 @@ class PodLifecycleEvents:
         try:
             watcher = self._make_watcher()
         except InotifyError as error:
-            logger.warning("new pods are noticed when kubelet is asked the next time: %s", error)
+            logger.warning("new pods are noticed when the kubelet is queried the next time: %s", error)
             return
         loop = asyncio.get_running_loop()
         loop.add_reader(watcher.fileno(), lambda: self._on_events(watcher))
@@ -131,7 +131,7 @@ class PodLifecycleEvents:
             return False
         except InotifyError as error:
             if not self._is_exhausted:
-                logger.warning("some new containers are noticed when kubelet is asked the next time: %s", error)
+                logger.warning("some new containers are noticed when the kubelet is queried the next time: %s", error)
             self._is_exhausted = True
             return False
         return True

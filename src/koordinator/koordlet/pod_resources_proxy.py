@@ -76,9 +76,9 @@ class PodResourcesProxy:
         return {**passed, f"{_SERVICE}/List": self._list}
 
     async def _list(self, message: bytes) -> bytes:
-        answer = await self._upstream.unary(f"{_SERVICE}/List", message, _SECONDS)
+        response = await self._upstream.unary(f"{_SERVICE}/List", message, _SECONDS)
         try:
-            return with_devices(answer, allocations(await self._pods()))
+            return with_devices(response, allocations(await self._pods()))
         except GrpcError:
             raise
         except KoordinatorError as error:
@@ -110,13 +110,13 @@ def allocations(pods: Sequence[Pod]) -> dict[tuple[str, str], Devices]:
     return found
 
 
-def with_devices(answer: bytes, allocated: Mapping[tuple[str, str], Devices]) -> bytes:
+def with_devices(response: bytes, allocated: Mapping[tuple[str, str], Devices]) -> bytes:
     """The ListPodResourcesResponse with the devices in each pod's first container, sorted by resource.
 
     MalformedMessageError if it is none.
     """
     parts = []
-    for number, field in encoded_fields(answer):
+    for number, field in encoded_fields(response):
         parts.append(_with_devices_of_pod(field, allocated) if number == _POD else field)
     return b"".join(parts)
 

@@ -60,10 +60,10 @@ class EnforcedPolicy:
     """Call ``accept`` with every NodeSLO, completed with the agent's defaults. ``asks_for_nothing``: it stays at these,
     which switch everything off, whatever the NodeSLO says."""
 
-    def __init__(self, *, asks_for_nothing: bool = False) -> None:
+    def __init__(self, *, enables_nothing: bool = False) -> None:
         self._defaults = complete_node_slo_spec(NodeSLOSpec())
-        self._is_fixed = asks_for_nothing
-        self.spec: NodeSLOSpec | None = self._defaults if asks_for_nothing else None
+        self._is_fixed = enables_nothing
+        self.spec: NodeSLOSpec | None = self._defaults if enables_nothing else None
         """What is in force; None until there was a NodeSLO."""
         self.interference = InterferenceStrategy()
         """The part of the extensions that is koordlet's own."""

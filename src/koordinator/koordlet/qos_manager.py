@@ -256,10 +256,10 @@ class QoSManager:
 
     def _report(self, owner: str, problems: tuple[Problem, ...]) -> None:
         """Record events for settings that cannot be applied, once until they have been corrected."""
-        told = self._problems.get(owner, frozenset())
+        reported = self._problems.get(owner, frozenset())
         self._problems[owner] = frozenset((_uid(problem), problem.text) for problem in problems)
         for problem in problems:
-            if (_uid(problem), problem.text) in told:
+            if (_uid(problem), problem.text) in reported:
                 continue
             if problem.pod is None:
                 self._reject_node_slo(problem.text)

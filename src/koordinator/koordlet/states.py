@@ -68,7 +68,7 @@ class StatesInformer:
             self._informers.informer(DEVICES, field_selector=own, absent_is_empty=True) if follow_device else None
         )
         self._pods: Sequence[NodePod] = ()
-        self._answer: Sequence[Pod] = ()
+        self._respond: Sequence[Pod] = ()
         """What kubelet said, of which the pods are made."""
         self._on_pods: list[PodsCallback] = []
         self._on_node: list[NodeCallback] = []
@@ -169,16 +169,16 @@ class StatesInformer:
             pods = await kubelet.pods()
         except KoordinatorError as error:
             if not self._pods_failing:
-                logger.warning("the pods stay as kubelet last told them (%d pods): %s", len(self._pods), error)
+                logger.warning("the pods stay as the kubelet last listed them (%d pods): %s", len(self._pods), error)
             self._pods_failing = True
             return
         if self._pods_failing:
-            logger.info("kubelet answers again")
+            logger.info("the kubelet responds again")
             self._pods_failing = False
         if not pods:
             return
-        if pods is not self._answer:
-            self._answer = pods
+        if pods is not self._respond:
+            self._respond = pods
             self._pods = node_pods(pods, layout)
         for callback in self._on_pods:
             callback(self._pods)

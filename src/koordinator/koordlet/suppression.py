@@ -22,7 +22,7 @@ EXTENSION: Final = "suppression"
 """The key among the extensions of a best-effort pod in the NodeMetric."""
 _TIGHT: Final = 0.9
 """The share of what they may use from which on best-effort pods would use more."""
-_TOLD_SECONDS: Final = 60.0
+_REPORTED_SECONDS: Final = 60.0
 """For how long it is reported that they did: as often as most nodes report."""
 
 
@@ -69,7 +69,7 @@ class SuppressionReport:
     def extensions(self) -> Mapping[str, Mapping[str, Any]]:
         """By UID of a best-effort pod; empty unless the kernel has what was decided, and pods would use more."""
         held = self._held
-        if held is None or self._clock.monotonic() - self._tight_at > _TOLD_SECONDS:
+        if held is None or self._clock.monotonic() - self._tight_at > _REPORTED_SECONDS:
             return {}
         found = self._executor.explain(held.wish.target)
         if found is None or found.outcome not in (Outcome.WRITTEN, Outcome.THERE_ALREADY):

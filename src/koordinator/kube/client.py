@@ -149,14 +149,14 @@ class KubeClient:
     ) -> T:
         where = target(kind, namespace, name, subresource)
         encoded = encode_body(body) if subresource else encode_object(kind, body)
-        answer = await self._sender.call(Request("POST", where, encoded, repeatable=False))
+        response = await self._sender.call(Request("POST", where, encoded, repeatable=False))
         decode = decode_created if subresource else decode_object
-        return decode(kind, answer, f"POST {where}")
+        return decode(kind, response, f"POST {where}")
 
     async def update(self, kind: Kind[T], body: Any, name: str, namespace: str = "", *, subresource: str = "") -> T:
         where = target(kind, namespace, require_name(name), subresource)
-        answer = await self._sender.call(Request("PUT", where, encode_object(kind, body)))
-        return decode_object(kind, answer, f"PUT {where}")
+        response = await self._sender.call(Request("PUT", where, encode_object(kind, body)))
+        return decode_object(kind, response, f"PUT {where}")
 
     async def patch(
         self,

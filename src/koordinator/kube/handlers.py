@@ -167,7 +167,7 @@ class HandlerSet(Generic[T]):
             if missed.tries < TRIES:
                 return
             logger.exception(
-                "handler %s failed on %s %s %d more times and is not told again before its next change",
+                "handler %s failed on %s %s %d more times and is not notified again before its next change",
                 *(registration.name, self._kind_name, key, missed.tries),
             )
         else:

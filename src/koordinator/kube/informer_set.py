@@ -72,7 +72,7 @@ class InformerSet:
                 known.add_index(name, cast("IndexFunction[Any]", function))
             return cast("Informer[T]", known)
         if self._running:
-            raise RuntimeError(f"the informers run already: ask for {selection} before")
+            raise RuntimeError(f"the informers run already: create {selection} before")
         informer = Informer(
             self._client,
             kind,

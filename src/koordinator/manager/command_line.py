@@ -40,7 +40,7 @@ Turns idle capacity into batch and mid capacity, writes the policies that node a
 quotas and configuration at the door of the API server, in place of the Go koord-manager: it takes the same flags and
 environment, takes part in the same leader election, and keeps the same webhook configurations and certificates.
 
-Every replica answers webhooks; the leader alone runs controllers. Where webhooks are served, the environment says:
+Every replica serves webhooks; the leader alone runs controllers. Where webhooks are served, the environment says:
   WEBHOOK_PORT (9876), WEBHOOK_HOST (empty: through the Service), WEBHOOK_CERT_DIR (/tmp/koordinator-webhook-certs),
   WEBHOOK_CERT_WRITER (secret, or fs where WEBHOOK_HOST is set), POD_NAMESPACE (koordinator-system),
   SERVICE_NAME (koordinator-webhook-service), SECRET_NAME (koordinator-webhook-certs),
@@ -49,11 +49,11 @@ Every replica answers webhooks; the leader alone runs controllers. Where webhook
 
 Examples, on a cluster that has its definitions, namespace and webhook configurations (docs/manager.md says how):
   koord-manager --metrics-addr=:8080 --health-probe-addr=:8000
-      In a pod: metrics and health for whoever asks.
+      In a pod: metrics and health for all clients.
   koord-manager --kubeconfig="$HOME/.kube/config" --feature-gates=WebhookFramework=false
       Outside of the cluster, the controllers alone.
   WEBHOOK_HOST=127.0.0.1 koord-manager --kubeconfig="$HOME/.kube/config" --enable-leader-election=false
-      Beside an API server of this machine, which then asks https://127.0.0.1:9876.
+      Beside an API server of this machine, which then calls https://127.0.0.1:9876.
   koord-manager '--controllers=*,-noderesource' --feature-gates=NodeMutatingWebhook=true
       All controllers but one, and one webhook more than usual."""
 
@@ -270,7 +270,7 @@ class _Flags:
         self.election = group.boolean(
             "enable-leader-election",
             True,
-            "Run controllers only while holding the lease koordinator-manager; webhooks are answered either way.",
+            "Run controllers only while holding the lease koordinator-manager; webhooks are served either way.",
         )
         self.election_namespace = group.string(
             "leader-election-namespace",
@@ -363,10 +363,10 @@ def _binding_remarks(flags: _Flags, given: FlagValues) -> list[str]:
         return []
     if not settings.user_names:
         nobody = "--binding-admission-user-name names no user, so everybody may bind pods"
-        return [f"feature gate {gate} refuses nobody: {nobody}"]
+        return [f"feature gate {gate} refuses no request: {nobody}"]
     if not settings.namespaces:
         nowhere = "--binding-admission-namespaces names no namespace; write * for all of them"
-        return [f"feature gate {gate} refuses nobody: {nowhere}"]
+        return [f"feature gate {gate} refuses no request: {nowhere}"]
     return []
 
 

@@ -38,8 +38,8 @@ class RuntimeVersion:
 
 async def runtime_version(calls: UnaryCalls) -> RuntimeVersion:
     """Query the runtime. NodeError if it refuses, or does not respond in time."""
-    answer = await calls.unary("/runtime.v1.RuntimeService/Version", b"", _SECONDS)
-    return RuntimeVersion(text(answer, 2), text(answer, 3), text(answer, 4))
+    response = await calls.unary("/runtime.v1.RuntimeService/Version", b"", _SECONDS)
+    return RuntimeVersion(text(response, 2), text(response, 3), text(response, 4))
 
 
 def runtime_socket(host: Host) -> str | Unavailable:

@@ -291,8 +291,8 @@ def _core_scheduling(host: Host) -> FeatureState:
 
 
 def _kidled(host: Host) -> FeatureState:
-    answer = kidled.settings(host)
-    return answer if isinstance(answer, Unavailable) else Works()
+    response = kidled.settings(host)
+    return response if isinstance(response, Unavailable) else Works()
 
 
 def _inotify() -> FeatureState:
@@ -358,7 +358,7 @@ def probe_gpus(
     try:
         models = Counter(gpu.model for gpu in library.gpus)
         if not models:
-            return Unavailable("NVML names no GPU that answers", "an NVIDIA GPU that this program can see")
+            return Unavailable("NVML names no GPU that responds", "an NVIDIA GPU that this program can see")
         named = ", ".join(f"{count} {model}" for model, count in models.items())
         return Works(f"{named}, driver {library.driver_version}")
     finally:

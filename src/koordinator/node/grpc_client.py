@@ -92,7 +92,7 @@ class _Call:
     """What has arrived for one stream."""
 
     def __init__(self, window: int) -> None:
-        self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.window = window
         self.content = bytearray()
         self.headers: dict[bytes, bytes] = {}
@@ -101,8 +101,8 @@ class _Call:
         self.fail_with(GrpcError(code, text))
 
     def fail_with(self, error: GrpcError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
+        if not self.response.done():
+            self.response.set_exception(error)
 
     def finish(self, longest: int) -> None:
         """The stream has ended: its status decides."""
@@ -113,9 +113,9 @@ class _Call:
         elif status != b"0":
             code = int(status) if status.isdigit() else grpc_messages.UNKNOWN
             self.fail(code, grpc_messages.unescape_text(self.headers.get(b"grpc-message", b"")))
-        elif not self.answer.done():
+        elif not self.response.done():
             try:
-                self.answer.set_result(grpc_messages.decode_message(bytes(self.content), longest))
+                self.response.set_result(grpc_messages.decode_message(bytes(self.content), longest))
             except MessageError as error:
                 self.fail(grpc_messages.INTERNAL, str(error))
 
@@ -147,9 +147,9 @@ class _Connection(asyncio.Protocol):
         self._write(http2.frame(http2.HEADERS, http2.END_HEADERS, stream, block))
         try:
             await self._send(stream, call, grpc_messages.encode_message(message))
-            return await call.answer
+            return await call.response
         finally:
-            if not call.answer.done() or call.answer.cancelled():
+            if not call.response.done() or call.response.cancelled():
                 self._write(http2.reset(stream, http2.CANCEL))
             self._calls.pop(stream, None)
             self._close_if_left()
@@ -181,16 +181,16 @@ class _Connection(asyncio.Protocol):
     async def _send(self, stream: int, call: _Call, content: bytes) -> None:
         """Send a request as the server's windows allow it."""
         while True:
-            room = min(self._window, call.window, len(content))
-            if room > 0 or not content:
-                self._window -= room
-                call.window -= room
-                is_all = room == len(content)
-                self._write(b"".join(http2.data_frames(stream, content[:room], end_stream=is_all)))
-                content = content[room:]
+            length = min(self._window, call.window, len(content))
+            if length > 0 or not content:
+                self._window -= length
+                call.window -= length
+                is_all = length == len(content)
+                self._write(b"".join(http2.data_frames(stream, content[:length], end_stream=is_all)))
+                content = content[length:]
                 if is_all:
                     return
-            if call.answer.done():
+            if call.response.done():
                 return
             self._opened.clear()
             await self._opened.wait()

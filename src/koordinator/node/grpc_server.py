@@ -167,11 +167,11 @@ class _Connection(asyncio.Protocol):
 
     def _start(self, number: int, stream: _Stream) -> None:
         if stream.task is None:
-            stream.task = self._tasks.create_task(self._answer(number, stream), name=f"call {stream.path}")
+            stream.task = self._tasks.create_task(self._respond(number, stream), name=f"call {stream.path}")
 
-    async def _answer(self, number: int, stream: _Stream) -> None:
+    async def _respond(self, number: int, stream: _Stream) -> None:
         try:
-            answer = await self._handled(stream)
+            response = await self._handled(stream)
         except (GrpcError, MessageError) as error:
             code = error.code if isinstance(error, GrpcError) else grpc_messages.INTERNAL
             text = error.text if isinstance(error, GrpcError) else str(error)
@@ -182,7 +182,7 @@ class _Connection(asyncio.Protocol):
         else:
             headers = http2.literal_headers(((b":status", b"200"), (b"content-type", b"application/grpc")))
             self._write(http2.frame(http2.HEADERS, http2.END_HEADERS, number, headers))
-            await self._send(number, stream, grpc_messages.encode_message(answer))
+            await self._send(number, stream, grpc_messages.encode_message(response))
             self._end(number, 0, "", has_begun=True)
         finally:
             self._streams.pop(number, None)
@@ -196,12 +196,12 @@ class _Connection(asyncio.Protocol):
     async def _send(self, number: int, stream: _Stream, content: bytes) -> None:
         """As the client's windows allow it."""
         while content:
-            room = min(self._window, stream.window, len(content))
-            if room > 0:
-                self._window -= room
-                stream.window -= room
-                self._write(b"".join(http2.data_frames(number, content[:room], end_stream=False)))
-                content = content[room:]
+            length = min(self._window, stream.window, len(content))
+            if length > 0:
+                self._window -= length
+                stream.window -= length
+                self._write(b"".join(http2.data_frames(number, content[:length], end_stream=False)))
+                content = content[length:]
                 continue
             self._opened.clear()
             await self._opened.wait()

@@ -46,29 +46,29 @@ async def _runtime(host: Host) -> FeatureState:
     if isinstance(path, Unavailable):
         return path
 
-    async def ask(client: GrpcClient) -> str:
+    async def query(client: GrpcClient) -> str:
         version = await runtime_version(client)
         return f"{version.name} {version.version}, {version.api_version}, at {path}"
 
-    return await _answer(path, ask, "a container runtime that answers")
+    return await _respond(path, query, "a container runtime that responds")
 
 
 async def _pod_resources(host: Host) -> FeatureState:
-    async def ask(client: GrpcClient) -> str:
+    async def query(client: GrpcClient) -> str:
         pods = await list_pod_resources(client)
         with_devices = sum(any(container.devices for container in pod.containers) for pod in pods)
         return f"pods: {len(pods)}, with devices: {with_devices}"
 
-    return await _answer(pod_resources_socket(host), ask, "kubelet, running")
+    return await _respond(pod_resources_socket(host), query, "kubelet, running")
 
 
-async def _answer(path: str, ask: Callable[[GrpcClient], Awaitable[str]], needs: str) -> FeatureState:
+async def _respond(path: str, query: Callable[[GrpcClient], Awaitable[str]], needs: str) -> FeatureState:
     state = probe_socket(path, needs)
     if not isinstance(state, Works):
         return state
     client = GrpcClient(Path(path))
     try:
-        return Works(await ask(client))
+        return Works(await query(client))
     except (NodeError, MalformedMessageError) as error:
         return Unavailable(f"{path}: {error}", needs)
     finally:
@@ -89,7 +89,7 @@ async def _hook_server(registration: str) -> FeatureState:
     except PermissionError:
         return Undetermined(f"{socket} may not be written by this user", "root")
     except OSError as error:
-        return Unavailable(f"{registration} names {socket}: {error.strerror or 'it does not answer in time'}", needs)
+        return Unavailable(f"{registration} names {socket}: {error.strerror or 'it does not respond in time'}", needs)
     writer.close()
     return Works(f"registered at {registration}")
 

@@ -41,10 +41,10 @@ class PodAllocation:
 
 async def list_pod_resources(calls: UnaryCalls) -> tuple[PodAllocation, ...]:
     """Query the kubelet. NodeError if it does not respond, MalformedMessageError if its response cannot be read."""
-    answer = await calls.unary("/v1.PodResourcesLister/List", b"", _SECONDS)
+    response = await calls.unary("/v1.PodResourcesLister/List", b"", _SECONDS)
     return tuple(
         PodAllocation(text(pod, 2), text(pod, 1), tuple(map(_container, contents(pod, 3))))
-        for pod in contents(answer, 1)
+        for pod in contents(response, 1)
     )
 
 

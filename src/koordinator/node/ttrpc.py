@@ -70,12 +70,12 @@ class TtrpcConnection:
     async def call(self, service: str, method: str, message: bytes) -> bytes:
         """Call the runtime while ``run`` runs. GrpcError with its status."""
         stream, self._next_stream = self._next_stream, self._next_stream + 2
-        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._calls[stream] = answer
+        response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._calls[stream] = response
         request = TtrpcRequest(service=service, method=method, payload=message)
         try:
             await self._send(_RUNTIME, stream, _REQUEST, request.SerializeToString())
-            return await answer
+            return await response
         finally:
             del self._calls[stream]
 
@@ -90,11 +90,11 @@ class TtrpcConnection:
             content = bytes(arrived[_MESSAGE.size : _MESSAGE.size + length])
             del arrived[: _MESSAGE.size + length]
             if number == _PLUGIN and kind == _REQUEST:
-                await self._answer(stream, content)
+                await self._respond(stream, content)
             elif number == _RUNTIME and kind == _RESPONSE:
                 self._finish(stream, content)
 
-    async def _answer(self, stream: int, content: bytes) -> None:
+    async def _respond(self, stream: int, content: bytes) -> None:
         request = TtrpcRequest.FromString(content)
         try:
             payload = await self._handler(f"/{request.service}/{request.method}", request.payload)

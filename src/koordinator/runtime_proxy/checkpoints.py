@@ -135,7 +135,7 @@ class CheckpointTable(Generic[T]):
     def _entry(self, name: str, content: bytes) -> T | None:
         head, message = content[:8], content[8:]
         if head != _head(message):
-            logger.warning("the checkpoint of %s is damaged; the runtime is asked instead", name)
+            logger.warning("the checkpoint of %s is damaged; the runtime is queried instead", name)
             return None
         try:
             return self._kind.FromString(message)

@@ -19,7 +19,7 @@ from koordinator.base.unused_flags import LOG_FLAGS, LOG_SWITCHES, UnusedFlags
 from koordinator.node.host import HOOK_SERVERS
 
 _DESCRIPTION: Final = """\
-Stands between kubelet and the container runtime: passes every call on, and asks hook servers such as koordlet before
+Stands between kubelet and the container runtime: passes every call on, and calls hook servers such as koordlet before
 containers start what to change of them, in place of the Go koord-runtime-proxy. Start it after the container runtime
 and before kubelet, and give kubelet its socket:
   kubelet --container-runtime-endpoint=unix:///var/run/koord-runtimeproxy/runtimeproxy.sock
@@ -28,11 +28,11 @@ Examples:
   koord-runtime-proxy
       Between kubelet and containerd, everything where it usually is.
   koord-runtime-proxy --remote-runtime-service-endpoint=/var/run/crio/crio.sock --metrics-addr=127.0.0.1:9318
-      Another runtime; health and metrics for whoever asks."""
+      Another runtime; health and metrics for all clients."""
 
 _UNUSED: Final = {
     **LOG_FLAGS,
-    "remote-image-service-endpoint": "images are asked of --remote-runtime-service-endpoint",
+    "remote-image-service-endpoint": "images are requested from --remote-runtime-service-endpoint",
 }
 _LONGEST_SOCKET_PATH: Final = 107
 
@@ -92,13 +92,13 @@ class _Flags:
         self.timeout = hooks.duration(
             "hook-timeout",
             timedelta(seconds=2),
-            "How long a hook server may take for one answer.",
+            "How long a hook server may take for one response.",
             minimum=timedelta(milliseconds=1),
         )
         self.checkpoints = hooks.string(
             "checkpoint-dir",
             "",
-            "Where is kept what hooks are told of pods and containers; by default beside the socket that kubelet uses.",
+            "Where is kept what hooks get of pods and containers; by default beside the socket that kubelet uses.",
             placeholder="folder",
         )
         serving = self.set.group("Serving and logging")

@@ -76,8 +76,10 @@ class _Call:
         self._skip_label = interceptor.skip_label
         self._driver = interceptor.cgroup_driver
 
-    async def _ask(self, hook: HookPoint, container: ContainerResourceHookRequest) -> bool:
-        return await self._hooks.before(hook, container, ContainerResourceHookResponse, merging.merge_container_answer)
+    async def _call_hooks(self, hook: HookPoint, container: ContainerResourceHookRequest) -> bool:
+        return await self._hooks.before(
+            hook, container, ContainerResourceHookResponse, merging.merge_container_response
+        )
 
 
 class CreateContainer(_Call):
@@ -115,7 +117,7 @@ class CreateContainer(_Call):
         try:
             identifier = _object(body)["Id"]
         except (ValueError, KeyError):
-            logger.warning("docker's answer to a create has no Id: the container is not remembered")
+            logger.warning("docker's response to a create has no Id: the container is not remembered")
             return
         if self._pod is not None:
             self._checkpoints.pods.put(identifier, self._pod)
@@ -137,7 +139,7 @@ class CreateContainer(_Call):
         pod = self._pod
         assert pod is not None
         if self._skip_label.is_on(pod) or not await self._hooks.before(
-            HookPoint.PRE_RUN_POD_SANDBOX, pod, PodSandboxHookResponse, docker_messages.merge_pod_answer
+            HookPoint.PRE_RUN_POD_SANDBOX, pod, PodSandboxHookResponse, docker_messages.merge_pod_response
         ):
             return False
         docker_messages.change_resources(host, pod.resources, update=False)
@@ -148,7 +150,7 @@ class CreateContainer(_Call):
         container = self._container
         if container is None or self._skip_label.is_on_pod_of(container):
             return False
-        if not await self._ask(HookPoint.PRE_CREATE_CONTAINER, container):
+        if not await self._call_hooks(HookPoint.PRE_CREATE_CONTAINER, container):
             return False
         docker_messages.change_resources(host, container.container_resources, update=False)
         docker_messages.change_parent(host, container.pod_cgroup_parent, self._driver)
@@ -174,7 +176,7 @@ class StartContainer(_OfContainer):
 
     async def before(self, body: bytes) -> None:
         if self._container is not None:
-            await self._ask(HookPoint.PRE_START_CONTAINER, self._container)
+            await self._call_hooks(HookPoint.PRE_START_CONTAINER, self._container)
 
     async def after(self, status: int, body: bytes) -> None:
         if self._container is not None and _succeeded(status):
@@ -224,7 +226,7 @@ class UpdateContainer(_OfContainer):
             logger.warning("a container is updated without hooks: what is wanted cannot be read: %s", error)
             self._container = None
             return None
-        if not await self._ask(HookPoint.PRE_UPDATE_CONTAINER_RESOURCES, self._container):
+        if not await self._call_hooks(HookPoint.PRE_UPDATE_CONTAINER_RESOURCES, self._container):
             return None
         docker_messages.change_resources(document, self._container.container_resources, update=True)
         return msgspec.json.encode(document)

@@ -121,12 +121,12 @@ def container_of(
     return container
 
 
-def merge_pod_answer(pod: PodSandboxHookRequest, answer: PodSandboxHookResponse) -> None:
+def merge_pod_response(pod: PodSandboxHookRequest, response: PodSandboxHookResponse) -> None:
     """Merge a response for a sandbox: its resources count, labels and annotations do not."""
-    if answer.cgroup_parent:
-        pod.cgroup_parent = answer.cgroup_parent
-    if answer.HasField("resources"):
-        merging.merge_answered_resources(pod.resources, answer.resources)
+    if response.cgroup_parent:
+        pod.cgroup_parent = response.cgroup_parent
+    if response.HasField("resources"):
+        merging.merge_response_resources(pod.resources, response.resources)
 
 
 def change_resources(config: dict[str, Any], resources: LinuxContainerResources, *, update: bool) -> None:

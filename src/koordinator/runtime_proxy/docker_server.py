@@ -149,21 +149,21 @@ class _Connection:
         async with asyncio.TaskGroup() as tasks:
             body = tasks.create_task(_send_body(head, self._reader, to_docker))
             watch = tasks.create_task(self._end_when_gone(body, to_docker))
-            answer, status = await _answer_head(docker, self._writer)
-            self._writer.write(answer.encode())
-            if status == _SWITCHING or _is_hijacked(answer):
+            response, status = await _response_head(docker, self._writer)
+            self._writer.write(response.encode())
+            if status == _SWITCHING or _is_hijacked(response):
                 watch.cancel()
                 await body
                 await self._tunnel(docker, to_docker)
                 return False
-            if not http_streams.answer_has_no_body(head.words()[0], status):
-                await http_streams.copy_body(answer, docker, self._writer)
+            if not http_streams.response_has_no_body(head.words()[0], status):
+                await http_streams.copy_body(response, docker, self._writer)
             await self._writer.drain()
             # A response before the end of its request: the rest of the request is not needed any more.
             is_over = body.done()
             body.cancel()
             watch.cancel()
-        return is_over and not self._closes(head, answer)
+        return is_over and not self._closes(head, response)
 
     async def _intercepted(
         self,
@@ -183,15 +183,15 @@ class _Connection:
             return self._refuse(str(error))
         sent = body if changed is None else changed
         to_docker.write((head.with_body(len(sent)) if sent else head).encode() + sent)
-        answer, status = await _answer_head(docker, self._writer)
+        response, status = await _response_head(docker, self._writer)
         content = b""
-        if not http_streams.answer_has_no_body(head.words()[0], status):
-            content = await http_streams.read_body(answer, docker, _LONGEST_BODY)
-            answer = answer.with_body(len(content))
+        if not http_streams.response_has_no_body(head.words()[0], status):
+            content = await http_streams.read_body(response, docker, _LONGEST_BODY)
+            response = response.with_body(len(content))
         await call.after(status, content)
-        self._writer.write(answer.encode() + content)
+        self._writer.write(response.encode() + content)
         await self._writer.drain()
-        return not self._closes(head, answer)
+        return not self._closes(head, response)
 
     async def _tunnel(self, docker: asyncio.StreamReader, to_docker: asyncio.StreamWriter) -> None:
         """Both directions; a client that has said all still hears what docker says."""
@@ -217,11 +217,13 @@ class _Connection:
         return False
 
     @staticmethod
-    def _closes(request: Head, answer: Head) -> bool:
-        words = f"{request.get('connection')},{answer.get('connection')}".lower()
-        is_old = "HTTP/1.0" in (request.words()[-1], answer.words()[0])
+    def _closes(request: Head, response: Head) -> bool:
+        words = f"{request.get('connection')},{response.get('connection')}".lower()
+        is_old = "HTTP/1.0" in (request.words()[-1], response.words()[0])
         return (
-            is_old or "close" in words or not (answer.is_chunked or answer.length is not None or "204" in answer.line)
+            is_old
+            or "close" in words
+            or not (response.is_chunked or response.length is not None or "204" in response.line)
         )
 
 
@@ -230,27 +232,27 @@ async def _send_body(head: Head, reader: asyncio.StreamReader, to_docker: asynci
         await http_streams.copy_body(head, reader, to_docker)
 
 
-async def _answer_head(docker: asyncio.StreamReader, client: asyncio.StreamWriter) -> tuple[Head, int]:
+async def _response_head(docker: asyncio.StreamReader, client: asyncio.StreamWriter) -> tuple[Head, int]:
     """The final response; those that only say "continue" are passed on."""
     while True:
-        answer = await http_streams.read_head(docker)
-        if answer is None:
-            raise HttpError("docker has closed the connection without an answer")
-        text = answer.words()[1]
+        response = await http_streams.read_head(docker)
+        if response is None:
+            raise HttpError("docker has closed the connection without a response")
+        text = response.words()[1]
         if not text.isascii() or not text.isdigit():
-            raise HttpError(f"{answer.line!r} is not the head of an answer")
+            raise HttpError(f"{response.line!r} is not the head of a response")
         status = int(text)
         if status >= 200 or status == _SWITCHING:
-            return answer, status
-        client.write(answer.encode())
+            return response, status
+        client.write(response.encode())
 
 
-def _is_hijacked(answer: Head) -> bool:
+def _is_hijacked(response: Head) -> bool:
     """Whether docker sends a raw stream from here on, as to clients that did not request an upgrade."""
-    return answer.get("content-type") in (
+    return response.get("content-type") in (
         "application/vnd.docker.raw-stream",
         "application/vnd.docker.multiplexed-stream",
-    ) and not (answer.is_chunked or answer.length is not None)
+    ) and not (response.is_chunked or response.length is not None)
 
 
 async def _copy_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

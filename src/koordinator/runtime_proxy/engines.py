@@ -159,9 +159,9 @@ class DockerEngine:
         try:
             async with (
                 ClientSession(connector=UnixConnector(str(self._path)), timeout=timeout) as session,
-                session.get(f"http://docker/v1.39{path}") as answer,
+                session.get(f"http://docker/v1.39{path}") as response,
             ):
-                answer.raise_for_status()
-                return await answer.json(content_type=None)
+                response.raise_for_status()
+                return await response.json(content_type=None)
         except (ClientError, OSError, TimeoutError, ValueError) as error:
             raise EngineError(f"docker at {self._path}: {path}: {error}") from error

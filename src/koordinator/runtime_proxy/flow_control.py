@@ -115,10 +115,10 @@ class RuntimeWindows:
 
     def _fitting(self, waiting: _Waiting) -> list[bytes]:
         """Takes from ``waiting`` what fits; nothing is left of it, ``end_stream`` included, when all has fitted."""
-        room = self._connection
+        credit = self._connection
         if waiting.is_ours:
-            room = min(room, self._streams.get(waiting.stream, 0))
-        length = max(0, min(room, len(waiting.content)))
+            credit = min(credit, self._streams.get(waiting.stream, 0))
+        length = max(0, min(credit, len(waiting.content)))
         is_all = length == len(waiting.content)
         if not length and not is_all:
             return []

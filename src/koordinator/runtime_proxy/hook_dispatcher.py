@@ -28,7 +28,7 @@ class HookError(RuntimeProxyError):
 class HookMetrics(Protocol):
     """Where each request to a hook server is counted."""
 
-    def asked(self, hook: HookPoint, server: HookServer, *, success: bool, seconds: float) -> None:
+    def called(self, hook: HookPoint, server: HookServer, *, success: bool, seconds: float) -> None:
         """One request has ended."""
         ...
 
@@ -48,29 +48,29 @@ class HookDispatcher:
         """Whether any server is registered for a hook."""
         return bool(self._folder.servers(hook))
 
-    async def before(self, hook: HookPoint, request: Q, answer: type[A], merge: Callable[[Q, A], None]) -> bool:
+    async def before(self, hook: HookPoint, request: Q, response: type[A], merge: Callable[[Q, A], None]) -> bool:
         """Call before the runtime; ``merge`` merges each response into ``request``. Returns whether a server responded.
 
         HookError if a server fails that was registered with the policy Fail.
         """
-        answered = False
+        responded = False
         for server in self._folder.servers(hook):
             try:
-                given = answer.FromString(await self._ask(hook, server, request))
+                given = response.FromString(await self._call_server(hook, server, request))
             except (GrpcError, DecodeError) as error:
                 logger.warning("hook server %s, %s: %s", server.name, hook, error)
                 if server.fails:
                     raise HookError(f"hook server err: {error}") from error
                 continue
             merge(request, given)
-            answered = True
-        return answered
+            responded = True
+        return responded
 
     async def after(self, hook: HookPoint, request: Message) -> None:
         """Call after the runtime; the responses change nothing."""
         for server in self._folder.servers(hook):
             try:
-                await self._ask(hook, server, request)
+                await self._call_server(hook, server, request)
             except GrpcError as error:
                 logger.warning("hook server %s, %s: %s", server.name, hook, error)
 
@@ -85,15 +85,15 @@ class HookDispatcher:
             client.close()
         self._clients.clear()
 
-    async def _ask(self, hook: HookPoint, server: HookServer, request: Message) -> bytes:
+    async def _call_server(self, hook: HookPoint, server: HookServer, request: Message) -> bytes:
         client = self._clients.get(server.endpoint)
         if client is None:
             client = self._clients[server.endpoint] = GrpcClient(server.endpoint)
         started = self._clock.monotonic()
         success = False
         try:
-            answer = await client.unary(hook.method, request.SerializeToString(), self._timeout)
+            response = await client.unary(hook.method, request.SerializeToString(), self._timeout)
             success = True
-            return answer
+            return response
         finally:
-            self._metrics.asked(hook, server, success=success, seconds=self._clock.monotonic() - started)
+            self._metrics.called(hook, server, success=success, seconds=self._clock.monotonic() - started)

@@ -100,7 +100,7 @@ async def read_head(reader: asyncio.StreamReader) -> Head | None:
     return Head(line, tuple((name, value.strip()) for name, _, value in headers))
 
 
-def answer_has_no_body(method: str, status: int) -> bool:
+def response_has_no_body(method: str, status: int) -> bool:
     """Whatever its head says."""
     return method == "HEAD" or status in _BODYLESS or 100 <= status < 200
 

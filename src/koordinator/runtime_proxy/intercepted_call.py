@@ -67,7 +67,7 @@ class InterceptedCall:
         self._relay = relay
         self._request = bytearray()
         self._response = bytearray()
-        self._answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._has_responded: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         self.held: list[bytes] = []
         """The frames that end the response, once they have arrived."""
@@ -95,15 +95,15 @@ class InterceptedCall:
         """Whether the whole request has arrived."""
         return self._task is not None
 
-    def answered(self, *, success: bool) -> None:
+    def responded(self, *, success: bool) -> None:
         """The response is complete."""
-        if not self._answered.done():
-            self._answered.set_result(success)
+        if not self._has_responded.done():
+            self._has_responded.set_result(success)
 
     def abandoned(self) -> None:
         """The client has given up, or a connection is lost: hooks before the call are cancelled, those after it run."""
         if self.is_forwarded:
-            self.answered(success=False)
+            self.responded(success=False)
         elif self._task is not None:
             self._task.cancel()
 
@@ -117,11 +117,11 @@ class InterceptedCall:
         changed = outcome.message is not None
         self._relay.forward(self._stream, encode_message(outcome.message or b"") if changed else bytes(self._request))
         self._request.clear()
-        success = await self._answered
+        success = await self._has_responded
         try:
             await self._handler.after(self._response_message() if success else None)
         except Exception:
-            logger.exception("what follows an intercepted call failed; its answer is passed on")
+            logger.exception("what follows an intercepted call failed; its response is passed on")
         self._relay.release(self._stream)
 
     async def _before(self) -> Forward | Reject:
@@ -137,5 +137,5 @@ class InterceptedCall:
         try:
             return decode_message(bytes(self._response), LONGEST_MESSAGE)
         except MessageError as error:
-            logger.warning("an answer of the runtime cannot be read: %s", error)
+            logger.warning("a response of the runtime cannot be read: %s", error)
             return None

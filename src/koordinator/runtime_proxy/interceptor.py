@@ -120,7 +120,7 @@ class RunPodSandbox(_Call):
         if self._interceptor.skip_label.is_on(pod):
             return None
         if not await self._hooks.before(
-            HookPoint.PRE_RUN_POD_SANDBOX, pod, PodSandboxHookResponse, merging.merge_pod_answer
+            HookPoint.PRE_RUN_POD_SANDBOX, pod, PodSandboxHookResponse, merging.merge_pod_response
         ):
             return None
         merging.change_run_request(run, pod)
@@ -181,7 +181,7 @@ class CreateContainer(_Call):
         if self._interceptor.skip_label.is_on(pod):
             return None
         if not await self._hooks.before(
-            HookPoint.PRE_CREATE_CONTAINER, container, ContainerResourceHookResponse, merging.merge_container_answer
+            HookPoint.PRE_CREATE_CONTAINER, container, ContainerResourceHookResponse, merging.merge_container_response
         ):
             return None
         merging.change_create_request(create, container)
@@ -218,8 +218,10 @@ class _OfContainer(_Call):
             self._container = container
         return self._container
 
-    async def _ask(self, hook: HookPoint, container: ContainerResourceHookRequest) -> bool:
-        return await self._hooks.before(hook, container, ContainerResourceHookResponse, merging.merge_container_answer)
+    async def _call_hooks(self, hook: HookPoint, container: ContainerResourceHookRequest) -> bool:
+        return await self._hooks.before(
+            hook, container, ContainerResourceHookResponse, merging.merge_container_response
+        )
 
 
 class StartContainer(_OfContainer):
@@ -230,7 +232,7 @@ class StartContainer(_OfContainer):
     async def _changed(self, request: bytes) -> None:
         container = await self._load(cri.ContainerRequest.FromString(request).container_id)
         if container is not None:
-            await self._ask(HookPoint.PRE_START_CONTAINER, container)
+            await self._call_hooks(HookPoint.PRE_START_CONTAINER, container)
 
     async def after(self, response: bytes | None) -> None:
         if response is not None and self._container is not None:
@@ -281,7 +283,7 @@ class UpdateContainerResources(_OfContainer):
                 merging.update_resources(self._container, update.linux)
             return None
         merging.update_resources(container, update.linux)
-        if not await self._ask(HookPoint.PRE_UPDATE_CONTAINER_RESOURCES, container):
+        if not await self._call_hooks(HookPoint.PRE_UPDATE_CONTAINER_RESOURCES, container):
             return None
         merging.change_update_request(update, container)
         return update.SerializeToString()

@@ -81,28 +81,28 @@ def update_resources(container: ContainerResourceHookRequest, update: LinuxConta
         stored.cpuset_mems = update.cpuset_mems
 
 
-def merge_pod_answer(pod: PodSandboxHookRequest, answer: PodSandboxHookResponse) -> None:
+def merge_pod_response(pod: PodSandboxHookRequest, response: PodSandboxHookResponse) -> None:
     """Merge a response for a pod; its ``resources`` are ignored, as by the original."""
-    pod.labels.update(answer.labels)
-    pod.annotations.update(answer.annotations)
-    if answer.cgroup_parent:
-        pod.cgroup_parent = answer.cgroup_parent
+    pod.labels.update(response.labels)
+    pod.annotations.update(response.annotations)
+    if response.cgroup_parent:
+        pod.cgroup_parent = response.cgroup_parent
 
 
-def merge_container_answer(container: ContainerResourceHookRequest, answer: ContainerResourceHookResponse) -> None:
+def merge_container_response(container: ContainerResourceHookRequest, response: ContainerResourceHookResponse) -> None:
     """Merge a response for a container.
 
     Of ``container_resources``, cpusets and a valid ``oom_score_adj`` are taken as they are, 0 and "" included: servers
     echo what they do not want to change. A response without them changes no resources.
     """
-    container.container_annotations.update(answer.container_annotations)
-    if answer.HasField("container_resources") and container.HasField("container_resources"):
-        merge_answered_resources(container.container_resources, answer.container_resources)
-    if answer.pod_cgroup_parent:
-        container.pod_cgroup_parent = answer.pod_cgroup_parent
-    if answer.container_envs:
+    container.container_annotations.update(response.container_annotations)
+    if response.HasField("container_resources") and container.HasField("container_resources"):
+        merge_response_resources(container.container_resources, response.container_resources)
+    if response.pod_cgroup_parent:
+        container.pod_cgroup_parent = response.pod_cgroup_parent
+    if response.container_envs:
         container.container_envs.clear()
-        container.container_envs.update(answer.container_envs)
+        container.container_envs.update(response.container_envs)
 
 
 def change_run_request(request: RunPodSandboxRequest, pod: PodSandboxHookRequest) -> None:
@@ -143,13 +143,13 @@ def _merge_amounts(stored: LinuxContainerResources, given: LinuxContainerResourc
     stored.unified.update(given.unified)
 
 
-def merge_answered_resources(stored: LinuxContainerResources, answer: LinuxContainerResources) -> None:
+def merge_response_resources(stored: LinuxContainerResources, response: LinuxContainerResources) -> None:
     """Merge the resources of a response."""
-    _merge_amounts(stored, answer)
-    if _LEAST_OOM_SCORE_ADJ <= answer.oom_score_adj <= _MOST_OOM_SCORE_ADJ:
-        stored.oom_score_adj = answer.oom_score_adj
-    stored.cpuset_cpus = answer.cpuset_cpus
-    stored.cpuset_mems = answer.cpuset_mems
+    _merge_amounts(stored, response)
+    if _LEAST_OOM_SCORE_ADJ <= response.oom_score_adj <= _MOST_OOM_SCORE_ADJ:
+        stored.oom_score_adj = response.oom_score_adj
+    stored.cpuset_cpus = response.cpuset_cpus
+    stored.cpuset_mems = response.cpuset_mems
 
 
 def _set_resources(target: LinuxContainerResources, source: LinuxContainerResources) -> None:

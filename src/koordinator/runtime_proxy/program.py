@@ -120,9 +120,9 @@ class HookRequestMetrics:
             ("hook", "server", "result"),
         )
         self._duration = metrics.histogram(
-            "koord_runtime_proxy_hook_duration_seconds", "How long hook servers take for an answer", ("hook",)
+            "koord_runtime_proxy_hook_duration_seconds", "How long hook servers take for a response", ("hook",)
         )
 
-    def asked(self, hook: HookPoint, server: HookServer, *, success: bool, seconds: float) -> None:
+    def called(self, hook: HookPoint, server: HookServer, *, success: bool, seconds: float) -> None:
         self._requests.labels(hook.value, server.name, "success" if success else "error").inc()
         self._duration.labels(hook.value).observe(seconds)

@@ -66,7 +66,7 @@ class Relay:
         self._runtime_frames = http2.FrameSplitter(preface=False)
         self._windows = RuntimeWindows()
         self._headers = Decoder(max_header_list_size=http2.LONGEST_HEADER_BLOCK)
-        self._answer_headers = Decoder(max_header_list_size=http2.LONGEST_HEADER_BLOCK)
+        self._response_headers = Decoder(max_header_list_size=http2.LONGEST_HEADER_BLOCK)
         self._compression_agreed = False
         self._calls: dict[int, InterceptedCall] = {}
         self._rejected: dict[int, None] = {}
@@ -169,7 +169,7 @@ class Relay:
             self._break(error)
             return
         if self._client.get_write_buffer_size() > _MOST_UNREAD:
-            self._break(http2.Http2Error("the client sends, but does not read what it is answered"))
+            self._break(http2.Http2Error("the client sends, but does not read the responses"))
             return
         rest = data[passed:] if passed else data
         to.write(b"".join((*parts, rest)) if parts else rest)
@@ -279,7 +279,7 @@ class Relay:
         is_end = kind == http2.RST_STREAM or frame.flags & http2.END_STREAM
         call = self._calls.get(stream)
         if call is not None:
-            return self._answer(call, data, frame, is_end=bool(is_end))
+            return self._respond(call, data, frame, is_end=bool(is_end))
         if is_end:
             self._open.discard(stream)
         return None
@@ -293,7 +293,7 @@ class Relay:
                 self._give_back(call)
             self._forget(stream)
 
-    def _answer(self, call: InterceptedCall, data: bytes, frame: http2.Frame, *, is_end: bool) -> bytes | None:
+    def _respond(self, call: InterceptedCall, data: bytes, frame: http2.Frame, *, is_end: bool) -> bytes | None:
         """A frame of the response of an intercepted call; the one that ends it waits until the call releases it."""
         if not call.is_forwarded:
             # The runtime does not need the request for its response: it may not know the method.
@@ -311,11 +311,11 @@ class Relay:
         if not is_end:
             return None
         call.held.append(data[frame.start : frame.end])
-        call.answered(success=frame.kind == http2.HEADERS and self._is_success(data, frame))
+        call.responded(success=frame.kind == http2.HEADERS and self._is_success(data, frame))
         return _DROP
 
     def _is_success(self, data: bytes, frame: http2.Frame) -> bool:
-        trailers = dict(self._answer_headers.decode(http2.header_block(data, frame), raw=True))
+        trailers = dict(self._response_headers.decode(http2.header_block(data, frame), raw=True))
         return trailers.get(b"grpc-status") == b"0"
 
     def _window_update(self, data: bytes, frame: http2.Frame) -> bytes | None:

@@ -45,17 +45,17 @@ class RuntimeClient:
 
     async def pods(self) -> dict[str, PodSandboxHookRequest]:
         """All pod sandboxes by id, with what a list has of them: all but the parent cgroup. GrpcError if it fails."""
-        answer = await self._call("ListPodSandbox", b"", cri.ListPodSandboxResponse, _LIST_SECONDS)
-        return {pod.id: _pod(pod) for pod in answer.items}
+        response = await self._call("ListPodSandbox", b"", cri.ListPodSandboxResponse, _LIST_SECONDS)
+        return {pod.id: _pod(pod) for pod in response.items}
 
     async def containers(self, pods: Mapping[str, PodSandboxHookRequest]) -> dict[str, ContainerResourceHookRequest]:
         """All containers of ``pods`` by id, with what a list has of them: no resources, no environment.
 
         GrpcError if it fails.
         """
-        answer = await self._call("ListContainers", b"", cri.ListContainersResponse, _LIST_SECONDS)
+        response = await self._call("ListContainers", b"", cri.ListContainersResponse, _LIST_SECONDS)
         found = {}
-        for container in answer.containers:
+        for container in response.containers:
             pod = pods.get(container.pod_sandbox_id)
             if pod is None:
                 logger.warning("container %s: its sandbox %s is unknown", container.id, container.pod_sandbox_id)
@@ -65,11 +65,11 @@ class RuntimeClient:
 
     async def find_pod(self, identifier: str) -> PodSandboxHookRequest | None:
         """All that the runtime knows of one pod sandbox; None if it does not know it, or does not respond in time."""
-        answer = await self._status("PodSandboxStatus", identifier, cri.PodSandboxStatusResponse)
-        if answer is None:
+        response = await self._status("PodSandboxStatus", identifier, cri.PodSandboxStatusResponse)
+        if response is None:
             return None
-        pod = _pod(answer.status)
-        parent = _at(answer.info, "config", "linux", "cgroup_parent")
+        pod = _pod(response.status)
+        parent = _at(response.info, "config", "linux", "cgroup_parent")
         pod.cgroup_parent = parent if isinstance(parent, str) else ""
         return pod
 
@@ -77,17 +77,17 @@ class RuntimeClient:
         self, identifier: str, pod_of: Callable[[str], Awaitable[PodSandboxHookRequest | None]]
     ) -> ContainerResourceHookRequest | None:
         """All that the runtime says of one container, in the pod that ``pod_of`` gives for a sandbox; else None."""
-        answer = await self._status("ContainerStatus", identifier, cri.ContainerStatusResponse)
-        if answer is None:
+        response = await self._status("ContainerStatus", identifier, cri.ContainerStatusResponse)
+        if response is None:
             return None
-        sandbox = _at(answer.info, "sandboxID")
+        sandbox = _at(response.info, "sandboxID")
         pod = await pod_of(sandbox) if isinstance(sandbox, str) else None
         if pod is None:
             return None
-        container = _container(answer.status, pod)
-        if answer.status.resources.HasField("linux"):
-            container.container_resources.CopyFrom(answer.status.resources.linux)
-        envs = _at(answer.info, "config", "envs")
+        container = _container(response.status, pod)
+        if response.status.resources.HasField("linux"):
+            container.container_resources.CopyFrom(response.status.resources.linux)
+        envs = _at(response.info, "config", "envs")
         for env in envs if isinstance(envs, list) else ():
             if isinstance(env, dict) and isinstance(env.get("key"), str) and isinstance(env.get("value", ""), str):
                 container.container_envs[env["key"]] = env.get("value", "")
@@ -97,18 +97,18 @@ class RuntimeClient:
         """Close the connection."""
         self._client.close()
 
-    async def _status(self, method: str, identifier: str, answer: type[A]) -> A | None:
+    async def _status(self, method: str, identifier: str, response: type[A]) -> A | None:
         request = cri.StatusRequest(id=identifier, verbose=True).SerializeToString()
         try:
-            return await self._call(method, request, answer, _STATUS_SECONDS)
+            return await self._call(method, request, response, _STATUS_SECONDS)
         except GrpcError as error:
             logger.warning("%s of %s: %s", method, identifier, error)
             return None
 
-    async def _call(self, method: str, message: bytes, answer: type[A], seconds: float) -> A:
+    async def _call(self, method: str, message: bytes, response: type[A], seconds: float) -> A:
         content = await self._client.unary(f"/{self._version}.RuntimeService/{method}", message, seconds)
         try:
-            return answer.FromString(content)
+            return response.FromString(content)
         except DecodeError as error:
             raise GrpcError(INTERNAL, f"{method}: {error}") from error
 

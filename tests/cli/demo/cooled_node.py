@@ -15,7 +15,7 @@ def a_cooled_node() -> HotNode:
             "job-1": Move("crawler-3", 6.8, SUCCEEDED, "crawler-5", "node-4", "node-4"),
         },
         began={"job-0": 5.0, "job-1": 6.0},
-        asked={
+        rebalance={
             "pods": 83,
             "evictions": [],
             "stays": [{"why": "pod does not have any ownerRefs", "pods": 83, "examples": ["default/feed-02"]}],

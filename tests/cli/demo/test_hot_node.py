@@ -101,7 +101,7 @@ def test_two_pods_away_at_once_fail_the_claim(ready: list[tuple[float, int]]) ->
 
 def test_a_pod_that_stays_for_no_reason_fails_the_claim() -> None:
     stays = [{"why": "", "pods": 1, "examples": ["a"]}, {"why": "bare", "pods": 82, "examples": ["b"]}]
-    assert not staying_claim(replace(a_cooled_node(), asked={"pods": 83, "evictions": [], "stays": stays}))[1]
+    assert not staying_claim(replace(a_cooled_node(), rebalance={"pods": 83, "evictions": [], "stays": stays}))[1]
 
 
 def test_somebody_else_who_is_moved_fails_the_claim() -> None:

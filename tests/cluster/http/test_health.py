@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.http.endpoints import PING, Health, HealthCheck, answer_health
+from koordinator.cluster.http.endpoints import PING, Health, HealthCheck, health_response
 
 ILL = HealthCheck("storage", lambda: "the disk is full")
 WELL = HealthCheck("namespace-termination", lambda: "")
@@ -20,7 +20,7 @@ TOKEN = {"Authorization": "Bearer t"}
 def _answer(path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
     async def main() -> tuple[int, str]:
         request = make_mocked_request("GET", path, headers=headers)
-        answer = answer_health(HEALTH, request.path.strip("/").split("/"), request)
+        answer = health_response(HEALTH, request.path.strip("/").split("/"), request)
         assert isinstance(answer, web.Response)
         return answer.status, str(answer.text)
 

@@ -182,7 +182,7 @@ def test_a_workload_of_another_kind_is_asked_for_its_scale() -> None:
     bench = Bench()
     owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "c", "uid": "c", "controller": True}
     bench.change(metadata={"ownerReferences": [owner]})
-    assert "has not been asked for yet" in bench.refusals()
+    assert "has not been read yet" in bench.refusals()
     listed = [{"name": "rollouts", "kind": "Rollout"}, {"name": "rollouts/scale", "kind": "Scale"}]
     root = "/apis/argoproj.io/v1alpha1"
     bench.cluster.scales[root] = {"resources": listed}

@@ -10,7 +10,7 @@ import pytest
 from koordinator.api.codec import convert
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.koordlet.hooks.contexts import HookError
-from koordinator.koordlet.hooks.network_classes import is_asked, net_class
+from koordinator.koordlet.hooks.network_classes import is_enabled, net_class
 from koordinator.koordlet.hooks.rules import Rules
 from tests.koordlet.hooks.hook_fixtures import rules, running
 from tests.koordlet.hooks.hooked_node import HookedNode
@@ -81,7 +81,7 @@ def test_an_invalid_annotation_is_an_error_that_names_it(text: str) -> None:
     ],
 )
 def test_what_asks_for_it(spec: dict[str, Any], asked: bool) -> None:
-    assert is_asked(convert(spec, NodeSLOSpec)) is asked
+    assert is_enabled(convert(spec, NodeSLOSpec)) is asked
 
 
 def test_the_class_is_written_where_the_pod_has_its_cgroup(tmp_path: Path) -> None:

@@ -299,7 +299,9 @@ def test_without_iptables_caps_count_all_the_same(node: ShapedNode, caplog: pyte
     node.reconcile()
     assert node.kernel.sources() == {"10.1.0.1": node.minor("a")}
     assert (node.kernel.sets, node.kernel.rules) == ({}, [])
-    assert "pods are not told apart by class, and only their own limits count: iptables is not installed" in caplog.text
+    assert (
+        "pods are not distinguished by class, and only their own limits count: iptables is not installed" in caplog.text
+    )
 
 
 def test_what_is_missing_is_said_once(node: ShapedNode, caplog: pytest.LogCaptureFixture) -> None:

@@ -193,7 +193,7 @@ def test_without_asking_kubelet_its_policy_is_empty(tmp_path: Path) -> None:
         bench.kubelet_is_up = False
         await bench.rounds(2)
 
-    assert play(tmp_path, story, TopologyReporting(asks_kubelet=False)).annotation(POLICY) == {}
+    assert play(tmp_path, story, TopologyReporting(queries_kubelet=False)).annotation(POLICY) == {}
 
 
 def test_without_the_gate_the_agent_knows_and_nothing_is_written(tmp_path: Path) -> None:

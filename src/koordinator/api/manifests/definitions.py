@@ -198,7 +198,7 @@ DEFINITIONS: Final = (
         (kinds.SCHEDULE_EXPLANATIONS,),
         short_name="sched-exp",
         columns=(
-            Column("Object", ".spec.questionObjectKey", description="What was asked about"),
+            Column("Object", ".spec.questionObjectKey", description="The object that was explained"),
             Column("Schedulable", ".status.schedulable", "boolean"),
             Column("Updated", ".status.lastUpdateTime", "date"),
             Column("Message", ".status.failedMessage"),

@@ -91,7 +91,7 @@ class _Demonstration:
         self._cluster = cluster
         self._console = console
         self._say = say
-        self._judged: list[Claim] | None = None
+        self._checked: list[Claim] | None = None
 
     async def run(self) -> int:
         """1 when a claim does not hold; as shells have it when a signal came before the report."""
@@ -100,10 +100,10 @@ class _Demonstration:
                 self._play(SystemClock()), kill=self._cluster.supervisor.kill, on_interrupt=self._stopping
             )
         except Interrupted as interrupted:
-            if self._judged is None:
+            if self._checked is None:
                 return interrupted.exit_status
             print(_what_next(self._cluster.options.data), flush=True)
-        return 1 if any(not claim.holds for claim in self._judged or ()) else 0
+        return 1 if any(not claim.holds for claim in self._checked or ()) else 0
 
     async def _play(self, clock: Clock) -> None:
         began = clock.monotonic()
@@ -113,14 +113,14 @@ class _Demonstration:
         )
         async with running(self._cluster, self._say) as client:
             day = await play(self._cluster, client, clock, self._console)
-            judged = claims(day)
-            print_report(day, judged)
+            checked = claims(day)
+            print_report(day, checked)
             print(f"\nPlayed in {clock.monotonic() - began:.0f} s.", flush=True)
             if self._options.svg is not None:
-                save_picture(day, judged, self._options.svg)
-            self._judged = judged
-            if failed := [claim for claim in judged if not claim.holds]:
-                self._say(f"{len(failed)} of {len(judged)} claims do not hold")
+                save_picture(day, checked, self._options.svg)
+            self._checked = checked
+            if failed := [claim for claim in checked if not claim.holds]:
+                self._say(f"{len(failed)} of {len(checked)} claims do not hold")
             if self._options.keep:
                 things = _things_to_do(self._cluster.options.data)
                 print(f"\nThe cluster runs on until Ctrl-C. Meanwhile, in another terminal:\n\n{things}", flush=True)

@@ -112,7 +112,7 @@ class HotNode:
     """By the name of the job."""
     began: dict[str, float] = field(default_factory=dict)
     """Job -> when it was first seen."""
-    asked: Mapping[str, Any] | None = None
+    rebalance: Mapping[str, Any] | None = None
     """What koord explain rebalance said when the node had cooled and no pod was on its way."""
 
     def see(self, hour: float, percent: int | None, pods: Sequence[Pod], jobs: Sequence[PodMigrationJob]) -> None:
@@ -187,8 +187,8 @@ class Crawler:
         numbers = range(self._created, self._created + REPLICAS - staying)
         await asyncio.gather(*(self._client.create(PODS, self._pod(number), NAMESPACE) for number in numbers))
         self._created += len(numbers)
-        if seen.asked is None and seen.after() is not None and seen.began.keys() == seen.moves.keys():
-            seen.asked = await self._ask()
+        if seen.rebalance is None and seen.after() is not None and seen.began.keys() == seen.moves.keys():
+            seen.rebalance = await self._query()
 
     def _pod(self, number: int) -> dict[str, Any]:
         document = batch_pod(f"{CRAWLER}-{number}", _RUN_MINUTES, {"app": CRAWLER})
@@ -198,7 +198,7 @@ class Crawler:
             document["spec"]["nodeName"] = HOT
         return document
 
-    async def _ask(self) -> Mapping[str, Any] | None:
+    async def _query(self) -> Mapping[str, Any] | None:
         endpoint = ProgramEndpoint(f"http://127.0.0.1:{self._port}", None, ("", ""), 0, Path(), program="descheduler")
         try:
             document: Mapping[str, Any] = await fetch(endpoint, "/explain/rebalance")
@@ -229,8 +229,8 @@ def availability_claim(seen: HotNode) -> tuple[str, bool]:
 
 def staying_claim(seen: HotNode) -> tuple[str, bool]:
     """Who stayed when the node had cooled: everybody, each for a reason."""
-    asked = seen.asked or {"pods": 0, "evictions": [], "stays": []}
-    stays = sum(each["pods"] for each in asked["stays"] if each["why"])
-    text = f"koord explain rebalance said why each of the other pods stayed ({stays} of {asked['pods']})"
+    rebalance = seen.rebalance or {"pods": 0, "evictions": [], "stays": []}
+    stays = sum(each["pods"] for each in rebalance["stays"] if each["why"])
+    text = f"koord explain rebalance said why each of the other pods stayed ({stays} of {rebalance['pods']})"
     others = [move.pod for move in seen.moves.values() if not move.pod.startswith(f"{CRAWLER}-")]
-    return text, stays > 0 and stays + len(asked["evictions"]) == asked["pods"] and not others
+    return text, stays > 0 and stays + len(rebalance["evictions"]) == rebalance["pods"] and not others

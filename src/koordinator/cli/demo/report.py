@@ -169,7 +169,7 @@ def _all_placed(what: str, pods: Sequence[PlacedPod]) -> Claim:
     return Claim(f"every {what} pod was placed ({placed} of {len(pods)})", bool(pods) and placed == len(pods))
 
 
-def print_report(day: Day, judged: Sequence[Claim], console: Console | None = None) -> None:
+def print_report(day: Day, checked: Sequence[Claim], console: Console | None = None) -> None:
     """Write the report to the terminal."""
     console = console or Console()
     # A terminal's lines are broken between words; those of a file are not broken at all.
@@ -206,11 +206,11 @@ def print_report(day: Day, judged: Sequence[Claim], console: Console | None = No
     if day.explained is not None:
         _print_explained(day.explained, console)
     console.print()
-    _print_claims(judged, console)
+    _print_claims(checked, console)
 
 
-def _print_claims(judged: Sequence[Claim], console: Console) -> None:
-    rows = [("[green]✓[/green]" if claim.holds else "[red]✗[/red]", escape(claim.text)) for claim in judged]
+def _print_claims(checked: Sequence[Claim], console: Console) -> None:
+    rows = [("[green]✓[/green]" if claim.holds else "[red]✗[/red]", escape(claim.text)) for claim in checked]
     if not console.is_terminal:
         for mark, text in rows:
             console.print(f"  {mark} {text}", soft_wrap=True)
@@ -243,9 +243,9 @@ def _print_hot_node(seen: HotNode, console: Console) -> None:
     for hour, who, what in sorted(rows):
         table.add_row(clock(hour), who, what)
     console.print(table)
-    if seen.asked is not None:
+    if seen.rebalance is not None:
         table = Table("pods that stayed then", "why", "for example")
-        for each in seen.asked["stays"]:
+        for each in seen.rebalance["stays"]:
             table.add_row(str(each["pods"]), escape(each["why"]), escape(each["examples"][0]))
         console.print(table)
 
@@ -306,10 +306,10 @@ _TEMPLATE: Final = """\
 """
 
 
-def save_picture(day: Day, judged: Sequence[Claim], path: Path) -> None:
+def save_picture(day: Day, checked: Sequence[Claim], path: Path) -> None:
     """Write it. Raises ConfigurationError where that is not possible."""
     console = Console(record=True, width=_WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    print_report(day, judged, console)
+    print_report(day, checked, console)
     text = console.export_svg(title="koord demo", code_format=_TEMPLATE, unique_id="koord-demo")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

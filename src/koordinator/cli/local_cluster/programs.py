@@ -101,7 +101,7 @@ def api_server(options: LocalClusterOptions) -> Program:
         f"--kubeconfig={options.kubeconfig}",
         f"-v={options.verbosity}",
     ]
-    return Program("apiserver", arguments, _api_answers(options.kubeconfig))
+    return Program("apiserver", arguments, _api_responds(options.kubeconfig))
 
 
 def simulated_nodes(options: LocalClusterOptions) -> Program:
@@ -178,7 +178,7 @@ def _python(module: str) -> list[str]:
     return [sys.executable, "-m", module]
 
 
-def _api_answers(kubeconfig: Path) -> Callable[[], Awaitable[bool]]:
+def _api_responds(kubeconfig: Path) -> Callable[[], Awaitable[bool]]:
     async def ready() -> bool:
         try:
             client = await connect(ClientOptions(kubeconfig=str(kubeconfig)))

@@ -184,7 +184,7 @@ class LocalCluster:
                 await prepare(client, with_webhooks="manager" in self.names)
         except TimeoutError as error:
             log = self.supervisor.log_path("apiserver")
-            raise PreparationError(f"the API did not answer within {_PREPARE_SECONDS:g} s (log: {log})") from error
+            raise PreparationError(f"the API did not respond within {_PREPARE_SECONDS:g} s (log: {log})") from error
         finally:
             await client.close()
 
@@ -201,7 +201,7 @@ class LocalCluster:
         try:
             write_record(self.options.data, record)
         except OSError as error:
-            self._report(f"koord status cannot tell what runs: {error}")
+            self._report(f"koord status does not know what runs: {error}")
 
     def _program_record(self, state: ProgramState) -> ProgramRecord:
         name = state.program.name

@@ -45,17 +45,24 @@ class Candidates:
             self._known.clear()
             self._of = (webhooks, self._registry.generation)
         target = attributes.target
-        asked, namespaced = target.resource, bool(attributes.namespace)
-        key = (attributes.operation, asked.group, asked.version, asked.plural, target.subresource, namespaced)
+        requested, namespaced = target.resource, bool(attributes.namespace)
+        key = (
+            attributes.operation,
+            requested.group,
+            requested.version,
+            requested.plural,
+            target.subresource,
+            namespaced,
+        )
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = () if _is_exempt(asked) else self._search(webhooks, attributes, namespaced)
+            found = self._known[key] = () if _is_exempt(requested) else self._search(webhooks, attributes, namespaced)
         return found
 
     def _search(self, webhooks: Sequence[Webhook], attributes: Attributes, namespaced: bool) -> Sequence[Invocation]:
-        asked, subresource = attributes.target.resource, attributes.target.subresource
-        prefix = asked.storage_prefix()
-        others = [r for r in self._registry if r is not asked and r.storage_prefix() == prefix]
+        requested, subresource = attributes.target.resource, attributes.target.subresource
+        prefix = requested.storage_prefix()
+        others = [r for r in self._registry if r is not requested and r.storage_prefix() == prefix]
 
         def first_named(webhook: Webhook, resources: Sequence[Resource]) -> Invocation | None:
             """By the earliest of its rules."""
@@ -66,7 +73,7 @@ class Candidates:
             return None
 
         found = (
-            first_named(webhook, (asked,)) or (first_named(webhook, others) if webhook.equivalent else None)
+            first_named(webhook, (requested,)) or (first_named(webhook, others) if webhook.equivalent else None)
             for webhook in webhooks
         )
         return tuple(invocation for invocation in found if invocation is not None)

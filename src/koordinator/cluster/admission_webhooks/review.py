@@ -117,13 +117,13 @@ def question(
 ) -> Document:
     """``request``, but for its uid. ``resource`` is the version that the webhook accepts, ``objects`` new and old."""
     target = attributes.target
-    asked, obj = target.resource, objects[0]
+    requested, obj = target.resource, objects[0]
     name = target.name or ((obj or {}).get("metadata") or {}).get("name") or ""
     request: Document = {
         "kind": _kind(attributes, resource),
         "resource": _resource(resource),
-        "requestKind": _kind(attributes, asked),
-        "requestResource": _resource(asked),
+        "requestKind": _kind(attributes, requested),
+        "requestResource": _resource(requested),
         "operation": attributes.operation,
         "userInfo": user,
         "object": objects[0],

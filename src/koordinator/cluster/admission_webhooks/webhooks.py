@@ -68,9 +68,9 @@ class Caller:
         except (RequestError, review.UndecodableResponse) as error:
             raise CallError(webhook.name, str(error)) from error
         # Two webhooks, or two attempts at one write, may say the same.
-        told = attributes.request.warnings
-        known = set(told)
-        told.extend(
+        sent = attributes.request.warnings
+        known = set(sent)
+        sent.extend(
             islice((warning for warning in dict.fromkeys(response.warnings) if warning not in known), _MAX_WARNINGS)
         )
         if not response.allowed:
@@ -190,14 +190,14 @@ class MutatingWebhooks:
 
     async def _call(self, invocation: Invocation, attributes: Attributes) -> bool:
         """True when the object was changed."""
-        asked, wanted = attributes.target.resource, invocation.resource
-        obj = convert(attributes.obj, asked, wanted)
+        requested, wanted = attributes.target.resource, invocation.resource
+        obj = convert(attributes.obj, requested, wanted)
         response = await self._caller.call(invocation, attributes, obj, mutating=True)
         patched = _patched(invocation, response, obj)
         # Compared before defaults come back: what took one away has changed the object, too.
         if patched is None or same(patched, obj):
             return False
-        result = convert(_with_defaults(invocation, patched), wanted, asked)
+        result = convert(_with_defaults(invocation, patched), wanted, requested)
         assert result is not None
         assert attributes.obj is not None
         attributes.obj.clear()

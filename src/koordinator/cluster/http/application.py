@@ -216,7 +216,7 @@ class Application:
                 return failure(too_many_requests())
             self._in_flight += 1
         try:
-            return await deliver(self._clock, request, await self._answer(request))
+            return await deliver(self._clock, request, await self._respond(request))
         except ApiError as error:
             return failure(error)
         except RecursionError:
@@ -235,7 +235,7 @@ class Application:
             if counted:
                 self._in_flight -= 1
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         self._authenticator.check(request.path, request.headers.get("Authorization", ""))
         check_no_impersonation(request.raw_headers)
         if request.can_read_body and not request.content.is_eof():

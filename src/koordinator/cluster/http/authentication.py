@@ -89,7 +89,7 @@ class Reviews:
 
     def __init__(self, authenticator: TokenAuthenticator) -> None:
         self._authenticator = authenticator
-        self._answers: dict[tuple[str, str], Callable[[Document], Document]] = {
+        self._reviewers: dict[tuple[str, str], Callable[[Document], Document]] = {
             (_AUTHENTICATION, "tokenreviews"): self._token,
             (_AUTHENTICATION, "selfsubjectreviews"): lambda spec: {"userInfo": _USER_INFO},
             (_AUTHORIZATION, "subjectaccessreviews"): _access,
@@ -98,7 +98,7 @@ class Reviews:
             (_AUTHORIZATION, "selfsubjectrulesreviews"): lambda spec: _ALL_RULES,
         }
 
-    def answer(self, resource: Resource, review: Document) -> Document:
+    def review(self, resource: Resource, review: Document) -> Document:
         """Raises ApiError 400 for what is no such review."""
         check_form(resource, review, resource.api_version)
         checked, kind = copied(review), resource.kind
@@ -109,7 +109,7 @@ class Reviews:
             except WrongType as error:
                 raise bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {error}') from error
         spec = review.get("spec")
-        status = self._answers[resource.group, resource.plural](spec if isinstance(spec, dict) else {})
+        status = self._reviewers[resource.group, resource.plural](spec if isinstance(spec, dict) else {})
         return {**review, "apiVersion": resource.api_version, "kind": resource.kind, "status": status}
 
     def _token(self, spec: Document) -> Document:

@@ -34,12 +34,12 @@ class HealthCheck:
     why: Callable[[], str]
 
 
-def _answers() -> str:
+def _is_reachable() -> str:
     """A client that gets this response has reached the server."""
     return ""
 
 
-PING = HealthCheck("ping", _answers)
+PING = HealthCheck("ping", _is_reachable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Health:
         return self.live if endpoint == "livez" else self.ready
 
 
-def answer_health(health: Health, parts: Sequence[str], request: web.BaseRequest) -> web.StreamResponse:
+def health_response(health: Health, parts: Sequence[str], request: web.BaseRequest) -> web.StreamResponse:
     """``parts``: the endpoint and, for a single check, its name. Raises ApiError 404 for an unknown check.
 
     Who has no token hears which check failed and not why, as on the real server.
@@ -118,7 +118,7 @@ class Endpoints:
         """Raises ApiError 404."""
         parts = request.path.strip("/").split("/")
         if parts[0] in HEALTH_ENDPOINTS:
-            return answer_health(self._health, parts, request)
+            return health_response(self._health, parts, request)
         if parts == ["openapi", "v2"] and _wants_protobuf(request.headers.get("Accept", "")):
             body = self._kept("v2 protobuf", lambda: encode_document(openapi.v2(tuple(self._registry))))
             return web.Response(body=body, headers={"Content-Type": protobuf.CONTENT_TYPE})

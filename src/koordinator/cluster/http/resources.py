@@ -180,7 +180,7 @@ class ResourceHandler:
             raise not_found(target.resource, target.name)
         negotiate(request.headers.get("Accept", ""))
         review = await read_document(request, target.resource.kind, target.resource)
-        return document_response(self._reviews.answer(target.resource, review), 201)
+        return document_response(self._reviews.review(target.resource, review), 201)
 
     @contextmanager
     def _writing(self, request: web.BaseRequest, chosen: DeleteOptions | None = None) -> Iterator[WriteOptions]:

@@ -174,8 +174,8 @@ def usage_at(time: float, pods: PodColumns, nodes: NodeColumns, model: UsageMode
     memory = np.where(started, _wanted_memory(time, pods, model, seed), 0.0)
     batch_limit = nodes.cpu * (model.batch.node_limit_percent / 100)
     cpu = _share(cpu, pods, nodes.cpu - system_cpu, batch_limit - system_cpu)
-    room = nodes.memory - system_memory
-    memory = _share(memory, pods, room, room)
+    free = nodes.memory - system_memory
+    memory = _share(memory, pods, free, free)
     return Usage(
         pod_cpu=np.where(started, cpu, np.nan),
         pod_memory=np.where(started, memory, np.nan),
@@ -251,8 +251,8 @@ def _wanted_memory(time: float, pods: PodColumns, model: UsageModel, seed: int) 
     return np.minimum(wanted, pods.memory_limit * _LIMIT_MARGIN)
 
 
-def _or_default(asked: Floats, cap: Floats) -> Floats:
-    return np.where(asked > 0, asked, np.where(cap > 0, cap, _DEFAULT_MEMORY))
+def _or_default(requested: Floats, cap: Floats) -> Floats:
+    return np.where(requested > 0, requested, np.where(cap > 0, cap, _DEFAULT_MEMORY))
 
 
 def _ramp(time: float, started: Floats, seconds: Floats | float) -> Floats:
@@ -260,13 +260,13 @@ def _ramp(time: float, started: Floats, seconds: Floats | float) -> Floats:
     return np.clip((time - started) / np.maximum(seconds, 1e-9), 0.0, 1.0)
 
 
-def _share(wanted: Floats, pods: PodColumns, room: Floats, batch_room: Floats) -> Floats:
-    """Serve latency-sensitive pods from ``room``, then all others from what of ``batch_room`` is left (per node)."""
+def _share(wanted: Floats, pods: PodColumns, free: Floats, batch_free: Floats) -> Floats:
+    """Serve latency-sensitive pods from ``free``, then all others from what of ``batch_free`` is left (per node)."""
     first = np.where(pods.tier == Tier.LATENCY_SENSITIVE, wanted, 0.0)
     rest = wanted - first
-    sums = per_node(first, pods, len(room))
-    left = batch_room - np.minimum(sums, room)
-    first_scale, rest_scale = _scale(sums, room), _scale(per_node(rest, pods, len(room)), left)
+    sums = per_node(first, pods, len(free))
+    left = batch_free - np.minimum(sums, free)
+    first_scale, rest_scale = _scale(sums, free), _scale(per_node(rest, pods, len(free)), left)
     shared: Floats = first * first_scale[pods.node] + rest * rest_scale[pods.node]
     return shared
 
@@ -276,9 +276,9 @@ def per_node(values: Floats, pods: PodColumns, nodes: int) -> Floats:
     return np.bincount(pods.node, np.nan_to_num(values), nodes).astype(np.float64)
 
 
-def _scale(wanted: Floats, room: Floats) -> Floats:
-    """The share of the demand that fits into ``room``; never above 1."""
-    return np.clip(room / np.maximum(wanted, 1e-12), 0.0, 1.0)
+def _scale(wanted: Floats, free: Floats) -> Floats:
+    """The share of the demand that fits into ``free``; never above 1."""
+    return np.clip(free / np.maximum(wanted, 1e-12), 0.0, 1.0)
 
 
 # What the usage model needs to know of a pod: how it behaves and what it requests.
@@ -319,7 +319,7 @@ def profile_of(pod: Pod) -> PodProfile:
         name=pod.metadata.name,
         priority=priority,
         qos=qos_class_with_default(pod),
-        tier=_behaviour(pod) or _tier(priority, asks=cpu_request > 0 or memory_request > 0),
+        tier=_behaviour(pod) or _tier(priority, requests=cpu_request > 0 or memory_request > 0),
         cpu_request=cpu_request,
         cpu_limit=_total(limits, 0, math.inf),
         memory_request=memory_request,
@@ -337,8 +337,8 @@ def _behaviour(pod: Pod) -> Tier | None:
     return BEHAVIOURS.get(pod.metadata.annotations.get(BEHAVIOUR_ANNOTATION, ""))
 
 
-def _tier(priority: PriorityClass, *, asks: bool) -> Tier:
-    if not asks:
+def _tier(priority: PriorityClass, *, requests: bool) -> Tier:
+    if not requests:
         return Tier.BEST_EFFORT
     if priority in (PriorityClass.PROD, PriorityClass.NONE):
         return Tier.LATENCY_SENSITIVE

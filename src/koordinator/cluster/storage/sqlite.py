@@ -133,14 +133,14 @@ class SqliteStorage(IndexedStorage):
         assert isinstance(cause, Exception)
         _LOG.error("%s failed in the middle of a commit: %s", self._path, cause)
         try:
-            position = self._asked_again()
+            position = self._read_again()
         except StorageError as error:
             raise self._failed(OutcomeUnknown(f"{error}; whether the write was stored is not known")) from cause
         self._compacted = position.floor
         if position.revision < changes[-1].revision:
             raise self._failed(write_failure(self._path, cause)) from cause
 
-    def _asked_again(self) -> Position:
+    def _read_again(self) -> Position:
         """Where the database is after a commit in doubt, on a new connection if need be. Raises StorageError."""
         if self._database is not None and not self._database.stuck:
             with suppress(sqlite3.Error):

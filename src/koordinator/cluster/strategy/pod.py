@@ -32,10 +32,10 @@ def qos_class(spec: Document) -> str:
     else:
         containers = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
         holders = [container.get("resources") or {} for container in containers]
-    asked = [(_positive(holder.get("requests")), _positive(holder.get("limits"))) for holder in holders]
-    if not any(requests or limits for requests, limits in asked):
+    requested = [(_positive(holder.get("requests")), _positive(holder.get("limits"))) for holder in holders]
+    if not any(requests or limits for requests, limits in requested):
         return "BestEffort"
-    guaranteed = all(limits.keys() == set(_COMPUTE) and requests == limits for requests, limits in asked)
+    guaranteed = all(limits.keys() == set(_COMPUTE) and requests == limits for requests, limits in requested)
     return "Guaranteed" if guaranteed else "Burstable"
 
 

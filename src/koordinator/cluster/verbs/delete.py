@@ -47,9 +47,9 @@ async def delete(
         if _is_pending(target.resource, old, options):
             return stored
         grace = _grace_period(target.resource, old, options)
-        asked = replace(options, grace_period_seconds=grace) if target.resource.graceful_deletion else options
+        requested = replace(options, grace_period_seconds=grace) if target.resource.graceful_deletion else options
         context = environment.context(request.warnings)
-        await _admit(environment, Attributes("DELETE", about, None, old, context, request, asked))
+        await _admit(environment, Attributes("DELETE", about, None, old, context, request, requested))
         claim(target.resource, old)
         gone = grace == 0 and not blocks_removal(target.resource, old)
         if gone:

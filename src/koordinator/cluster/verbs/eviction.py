@@ -191,8 +191,8 @@ def _delete_options(target: Target, eviction: Document, options: WriteOptions) -
     if body.get(_SERVER_SET_FIELD):
         why = "can not be set for pod eviction, try after removing the option"
         raise invalid(EVICTION, target.name, [causes.invalid(f"deleteOptions.{_SERVER_SET_FIELD}", True, why)])
-    asked = body.get("dryRun") or (["All"] if options.dry_run else None)
-    return DeleteOptions.parse({**body, "dryRun": asked}, {})
+    requested = body.get("dryRun") or (["All"] if options.dry_run else None)
+    return DeleteOptions.parse({**body, "dryRun": requested}, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +216,9 @@ class _Eviction:
                 pod = self._pod()
             else:
                 return
-        await self._ask_budget(pod)
+        await self._check_budget(pod)
 
-    async def _ask_budget(self, pod: Document) -> None:
+    async def _check_budget(self, pod: Document) -> None:
         budgets = budgets_of(self.environment, pod)
         if len(budgets) > 1:
             raise ApiError(500, "", _TOO_MANY_BUDGETS)

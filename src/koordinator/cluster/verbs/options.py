@@ -122,11 +122,11 @@ class WriteOptions:
 
         Raises ApiError 400 for a timeout that is no duration, 422 for values that are not allowed.
         """
-        asked, manager = _dry_run(query), query.get("fieldManager", "")
-        if causes := [*_check_dry_run(asked), *_check_field_manager(manager)]:
+        requested, manager = _dry_run(query), query.get("fieldManager", "")
+        if causes := [*_check_dry_run(requested), *_check_field_manager(manager)]:
             raise invalid_options(kind, causes)
         return cls(
-            dry_run=bool(asked),
+            dry_run=bool(requested),
             field_manager=manager,
             field_validation=query.get("fieldValidation", ""),
             deadline=now + _timeout(query.get("timeout", "")),
@@ -201,8 +201,8 @@ def _from_query(query: Query) -> Document:
         options["orphanDependents"] = _boolean(query["orphanDependents"])
     if policy := query.get("propagationPolicy"):
         options["propagationPolicy"] = policy
-    if asked := _dry_run(query):
-        options["dryRun"] = asked
+    if requested := _dry_run(query):
+        options["dryRun"] = requested
     return options
 
 
@@ -222,8 +222,8 @@ def _dry_run(query: Query) -> list[str]:
     return [value] if value else []
 
 
-def _check_dry_run(asked: list[str]) -> list[Cause]:
-    return [] if set(asked) <= {_ALL} else [not_supported("dryRun", asked, (_ALL,))]
+def _check_dry_run(requested: list[str]) -> list[Cause]:
+    return [] if set(requested) <= {_ALL} else [not_supported("dryRun", requested, (_ALL,))]
 
 
 def _check_field_manager(manager: str) -> list[Cause]:

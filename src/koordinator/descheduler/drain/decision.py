@@ -129,9 +129,9 @@ def _advance(drain: DrainNode, facts: DrainFacts, rules: PodRules, now: datetime
     actions: list[Action] = []
     for entry in drain.status.pod_migrations:
         step = PodStep(drain, entry, here.get(entry.uid), facts, rules, now)
-        advanced, asked = (entry, ()) if is_complete and entry.uid in here else step.advance()
+        advanced, requested = (entry, ()) if is_complete and entry.uid in here else step.advance()
         entries += [advanced] if advanced is not None else []
-        actions += asked
+        actions += requested
     status = _counted(replace(drain.status, pod_migrations=[*entries, *new]), facts, now)
     events = _pod_events(drain.status.pod_migrations, status.pod_migrations)
     if not is_complete and not any(status.pod_migration_summary[phase] for phase in (*_OPEN, *_STUCK)):

@@ -113,4 +113,4 @@ def _soft_eviction(now: datetime, options: DeleteOptions | None, trigger: str, r
 def _text(error: Exception) -> str:
     if isinstance(error, ApiStatusError):
         return error.message or str(error)
-    return str(error) or f"no answer within {_DEADLINE:g}s"
+    return str(error) or f"no response within {_DEADLINE:g}s"

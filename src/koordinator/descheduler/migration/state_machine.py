@@ -169,7 +169,7 @@ def _create_reservation(migration: Migration) -> Plan:
         return missing_pod(job)
     problem = template_problem(job)
     if not problem and not _has_owners(job, pod):
-        problem = "the Pod has no controller that room could be kept for; use the mode EvictDirectly"
+        problem = "the Pod has no controller that capacity could be reserved for; use the mode EvictDirectly"
     if problem:
         return failed(job, jobs.FAILED_CREATE_RESERVATION, f"Failed to create Reservation caused by {problem}")
     return Plan((CreateReservation(),))
@@ -199,9 +199,9 @@ def _schedule(migration: Migration, found: Reservation) -> Plan | None:
     job, status = migration.job, found.status
     unschedulable = _reservation_condition(found, reservation.SCHEDULED_CONDITION, reservation.REASON_UNSCHEDULABLE)
     if unschedulable is not None and not is_true(job.status, jobs.RESERVATION_SCHEDULED):
-        told = JobEvent("Warning", jobs.UNSCHEDULABLE, unschedulable.message)
+        event = JobEvent("Warning", jobs.UNSCHEDULABLE, unschedulable.message)
         condition = new_condition(jobs.RESERVATION_SCHEDULED, FALSE, jobs.UNSCHEDULABLE, unschedulable.message)
-        plan = migration.to(condition, told)
+        plan = migration.to(condition, event)
         if plan is not None:
             return plan
     if status.phase in ("", reservation.PENDING):

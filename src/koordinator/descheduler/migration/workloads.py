@@ -50,7 +50,7 @@ _NONE: Final = Workload(0, ())
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Reading:
     workload: Workload | None
     problem: str
     at: float
@@ -63,7 +63,7 @@ class Workloads:
         self._cluster = cluster
         self._client = client
         self._clock = clock
-        self._scales: dict[tuple[str, str], _Answer] = {}
+        self._scales: dict[tuple[str, str], _Reading] = {}
         self._paths = ObjectPaths(client)
         self._built_in = {
             ("", "ReplicationController"): cluster.replication_controllers.get,
@@ -93,16 +93,16 @@ class Workloads:
     async def refresh(self, pods: Iterable[Pod], *, older_than: float = 0.0) -> None:
         """Read the scale of what controls these pods, as far as that is of a kind without an informer."""
         now = self._clock.monotonic()
-        self._scales = {key: answer for key, answer in self._scales.items() if now - answer.at < _FORGET}
+        self._scales = {key: reading for key, reading in self._scales.items() if now - reading.at < _FORGET}
         wanted = {}
         for pod in pods:
             controller = controller_of(pod.metadata)
             if controller is not None and (_group(controller), controller.kind) not in self._built_in:
                 wanted[controller.uid, pod.metadata.namespace] = controller
         for (uid, namespace), controller in wanted.items():
-            answer = self._scales.get((uid, namespace))
-            if answer is None or now - answer.at >= older_than:
-                self._scales[uid, namespace] = await self._ask(controller, namespace)
+            reading = self._scales.get((uid, namespace))
+            if reading is None or now - reading.at >= older_than:
+                self._scales[uid, namespace] = await self._read(controller, namespace)
 
     def _known(self, found: Any, controller: OwnerReference) -> Workload:
         if found is None or found.metadata.uid != controller.uid:
@@ -120,15 +120,15 @@ class Workloads:
         return _workload(deployment, tuple(each.metadata.uid for each in replica_sets))
 
     def _remembered(self, controller: OwnerReference, namespace: str) -> Workload:
-        answer = self._scales.get((controller.uid, namespace))
+        reading = self._scales.get((controller.uid, namespace))
         what = f"{controller.kind}.{controller.api_version} {namespace}/{controller.name}"
-        if answer is None or self._clock.monotonic() - answer.at >= FRESH:
-            raise WorkloadUnknownError(f"the scale of {what} has not been asked for yet")
-        if answer.workload is None:
-            raise WorkloadUnknownError(f"the scale of {what} is not known: {answer.problem}")
-        return answer.workload
+        if reading is None or self._clock.monotonic() - reading.at >= FRESH:
+            raise WorkloadUnknownError(f"the scale of {what} has not been read yet")
+        if reading.workload is None:
+            raise WorkloadUnknownError(f"the scale of {what} is not known: {reading.problem}")
+        return reading.workload
 
-    async def _ask(self, controller: OwnerReference, namespace: str) -> _Answer:
+    async def _read(self, controller: OwnerReference, namespace: str) -> _Reading:
         workload, problem = None, ""
         try:
             workload = await self._scale(controller, namespace)
@@ -136,7 +136,7 @@ class Workloads:
             workload, problem = (_NONE, "") if error.is_not_found else (None, str(error))
         except (KubeError, UnknownKindError, DecodeError) as error:
             problem = str(error)
-        return _Answer(workload, problem, self._clock.monotonic())
+        return _Reading(workload, problem, self._clock.monotonic())
 
     async def _scale(self, controller: OwnerReference, namespace: str) -> Workload:
         name = ObjectName(controller.api_version, controller.kind, controller.name)

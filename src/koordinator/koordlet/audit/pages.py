@@ -136,12 +136,12 @@ def handler(pages: AuditPages | None) -> Callable[[web.Request], Awaitable[web.S
         except OSError as error:
             logger.warning("the audit log cannot be read: %s", error)
             return web.Response(status=500, text=f"read events failed: {error}\n")
-        return _answer(page, as_json="application/json" in request.headers.getall("Accept", []))
+        return _respond(page, as_json="application/json" in request.headers.getall("Accept", []))
 
     return handle
 
 
-def _answer(page: Page, *, as_json: bool) -> web.Response:
+def _respond(page: Page, *, as_json: bool) -> web.Response:
     from aiohttp import web
 
     if as_json:

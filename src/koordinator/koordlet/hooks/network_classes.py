@@ -78,7 +78,7 @@ class Wanted:
     problems: tuple[str, ...] = ()
 
 
-def is_asked(policy: NodeSLOSpec) -> bool:
+def is_enabled(policy: NodeSLOSpec) -> bool:
     """Whether the NodeSLO wants the bandwidth of the node to be shared out by traffic control."""
     strategy, system = policy.resource_qos_strategy, policy.system_strategy
     chosen = strategy.policies.network_policy if strategy is not None and strategy.policies is not None else None
@@ -91,7 +91,7 @@ def net_class(pod: PodContext, rules: Rules) -> Change | None:
 
     A limit of what it receives cannot be enforced on the node's device, and is only checked.
     """
-    if rules.policy is None or not is_asked(rules.policy):
+    if rules.policy is None or not is_enabled(rules.policy):
         return None
     limits = pod_limits(pod.annotations)
     if limits.problems:

@@ -17,7 +17,7 @@ from typing import Final
 
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
-from koordinator.koordlet.hooks.network_classes import OWNER, SETS, conflict, is_asked, plan, removal, want
+from koordinator.koordlet.hooks.network_classes import OWNER, SETS, conflict, is_enabled, plan, removal, want
 from koordinator.koordlet.round_remarks import RoundRemarks
 from koordinator.node.errors import Unavailable
 from koordinator.node.traffic_control import (
@@ -86,7 +86,7 @@ class NetworkQoS:
         policy = self._sources.policy()
         if policy is None:
             return
-        wanted = policy if self._is_enabled and is_asked(policy) else None
+        wanted = policy if self._is_enabled and is_enabled(policy) else None
         if wanted is None and (self._is_clear or self._has_never_been()):
             return
         work = partial(self._work, wanted, self._sources.pods(), self._sources.has_net_cls())
@@ -158,7 +158,7 @@ class NetworkQoS:
             found = error
         if isinstance(found, Marking):
             return found
-        self._remarks.say(f"pods are not told apart by class, and only their own limits count: {found}")
+        self._remarks.say(f"pods are not distinguished by class, and only their own limits count: {found}")
         return None
 
     def _carry_out(self, control: TrafficControl, device: str, steps: Iterable[Step]) -> int:

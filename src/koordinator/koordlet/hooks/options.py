@@ -71,13 +71,13 @@ class HookFlags:
         self._folder = group.string(
             "runtime-hooks-config-path",
             HOOK_SERVERS if on_host else "/host-etc-hookserver/",
-            "Where runtime proxies are told of it.",
+            "The folder in which runtime proxies find it.",
             placeholder="folder",
         )
         self._proxy_policy = group.string(
             "runtime-hooks-failure-policy",
             IGNORE,
-            "What a runtime proxy does with a pod when it gets no answer.",
+            "What a runtime proxy does with a pod when it gets no response.",
             allowed=(FAIL, IGNORE),
         )
         self._hook_policy = group.string(
@@ -89,7 +89,7 @@ class HookFlags:
         self._disabled = group.strings(
             "runtime-hooks-disable-stages",
             (),
-            "Stages that runtime proxies do not ask about.",
+            "Stages for which runtime proxies do not call koordlet.",
             allowed=tuple(Stage),
         )
         self._interval = group.duration(

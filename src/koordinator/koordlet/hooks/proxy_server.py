@@ -36,22 +36,24 @@ _OF_PODS: Final = frozenset({Stage.PRE_RUN_POD_SANDBOX, Stage.POST_STOP_POD_SAND
 
 def handlers(hooks: StartingHooks) -> dict[str, Handler]:
     """One for each method, by its path."""
-    answers: dict[Stage, Callable[[StartingHooks, Stage, bytes], bytes]] = {
-        stage: answer_pod if stage in _OF_PODS else answer_container for stage in Stage
+    responders: dict[Stage, Callable[[StartingHooks, Stage, bytes], bytes]] = {
+        stage: respond_for_pod if stage in _OF_PODS else respond_for_container for stage in Stage
     }
-    return {f"/{_SERVICE}/{stage}Hook": partial(_answer, hooks, stage, answer) for stage, answer in answers.items()}
+    return {
+        f"/{_SERVICE}/{stage}Hook": partial(_respond, hooks, stage, respond) for stage, respond in responders.items()
+    }
 
 
-async def _answer(
-    hooks: StartingHooks, stage: Stage, answer: Callable[[StartingHooks, Stage, bytes], bytes], message: bytes
+async def _respond(
+    hooks: StartingHooks, stage: Stage, respond: Callable[[StartingHooks, Stage, bytes], bytes], message: bytes
 ) -> bytes:
     try:
-        return answer(hooks, stage, message)
+        return respond(hooks, stage, message)
     except DecodeError as error:
         raise GrpcError(grpc_messages.INTERNAL, f"the request is not what {stage} has: {error}") from error
 
 
-def answer_pod(hooks: StartingHooks, stage: Stage, message: bytes) -> bytes:
+def respond_for_pod(hooks: StartingHooks, stage: Stage, message: bytes) -> bytes:
     """GrpcError if a hook fails whose failures count."""
     request = PodSandboxHookRequest.FromString(message)
     meta = request.pod_meta
@@ -69,7 +71,7 @@ def answer_pod(hooks: StartingHooks, stage: Stage, message: bytes) -> bytes:
     return response.SerializeToString()
 
 
-def answer_container(hooks: StartingHooks, stage: Stage, message: bytes) -> bytes:
+def respond_for_container(hooks: StartingHooks, stage: Stage, message: bytes) -> bytes:
     """GrpcError if a hook fails whose failures count."""
     request = ContainerResourceHookRequest.FromString(message)
     pod, container = _contexts(request)

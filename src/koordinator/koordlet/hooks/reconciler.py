@@ -202,11 +202,11 @@ class Reconciler:
     def _of_application(
         self, hook: Hook, application: HostApplicationSpec, rules: Rules, errors: dict[tuple[str, str], str]
     ) -> Iterator[Wish]:
-        ask = hook.host_application
-        if ask is None:
+        call = hook.host_application
+        if call is None:
             return
         try:
-            change = self._timed("hostapp", hook, partial(ask, application, rules))
+            change = self._timed("hostapp", hook, partial(call, application, rules))
         except HookError as error:
             key = hook.name, f"host application {application.name}"
             errors[key] = str(error)
@@ -228,10 +228,10 @@ class Reconciler:
                 yield folder
                 yield from (f"{folder}/{inner}" for inner in _subfolders(layout.folder("cpu", folder)))
 
-    def _timed(self, level: str, hook: Hook, ask: Callable[[], Change | None]) -> Change | None:
+    def _timed(self, level: str, hook: Hook, call: Callable[[], Change | None]) -> Change | None:
         started = self._sources.clock.monotonic()
         try:
-            change = ask()
+            change = call()
         except HookError:
             self._observe(level, hook.name, "failed", self._sources.clock.monotonic() - started)
             raise

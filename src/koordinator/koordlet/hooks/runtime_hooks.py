@@ -367,7 +367,7 @@ class RuntimeHooks:
         metrics, states = self._sources.metrics, self._sources.states
         metrics.latest(
             "container_oom_score_adj",
-            "oom_score_adj that the annotations of pods ask for",
+            "oom_score_adj that the annotations of pods request",
             ("pod_namespace", "pod_name", "pod_uid", "container_name"),
             lambda: [(labels, float(score)) for labels, score in self._reconciler.oom_scores.items()],
         )

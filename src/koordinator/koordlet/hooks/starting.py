@@ -41,8 +41,8 @@ class StartingHooks:
     def pod(self, stage: Stage, pod: PodContext) -> Change | None:
         """What the hooks want; what is to be written of the pod's own cgroup is written. GrpcError if one fails."""
         rules = self.rules()
-        asked = [(hook, partial(hook.pod, pod, rules)) for hook in self.hooks.at(stage) if hook.pod is not None]
-        change = merge(list(self._ask(stage, pod, asked)))
+        calls = [(hook, partial(hook.pod, pod, rules)) for hook in self.hooks.at(stage) if hook.pod is not None]
+        change = merge(list(self._call(stage, pod, calls)))
         if stage is Stage.PRE_RUN_POD_SANDBOX and pod.uid and pod.cgroup:
             self.reconciler.start(pod)
         return change
@@ -50,24 +50,24 @@ class StartingHooks:
     def container(self, stage: Stage, pod: PodContext, container: ContainerContext) -> Change | None:
         """What the hooks want of a container. GrpcError if one fails."""
         rules = self.rules()
-        asked = [
+        calls = [
             (hook, partial(hook.container, pod, container, rules))
             for hook in self.hooks.at(stage)
             if hook.container is not None
         ]
-        change = merge(list(self._ask(stage, pod, asked)))
+        change = merge(list(self._call(stage, pod, calls)))
         if stage is Stage.PRE_UPDATE_CONTAINER_RESOURCES:
             self.resized.notice(pod)
         return change
 
-    def _ask(
-        self, stage: Stage, pod: PodContext, asked: Sequence[tuple[Hook, Callable[[], Change | None]]]
+    def _call(
+        self, stage: Stage, pod: PodContext, calls: Sequence[tuple[Hook, Callable[[], Change | None]]]
     ) -> Iterator[Change]:
-        for hook, ask in asked:
+        for hook, call in calls:
             started = self.clock.monotonic()
             status = "failed"
             try:
-                change = ask()
+                change = call()
                 status = "success"
             except HookError as error:
                 if self.fails:

@@ -86,7 +86,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _Evaluated:
     """One indicator of a pod in one round."""
 
     value: float
@@ -98,7 +98,7 @@ class _Judged:
 class _Round:
     activities: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """By uid of a pod, how much it does of what others may suffer from, in the order of the indicators."""
-    judged: dict[tuple[str, Indicator], _Judged] = field(default_factory=dict)
+    evaluated: dict[tuple[str, Indicator], _Evaluated] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class InterferenceDetector:
         for reading in readings:
             present.activities[reading.uid] = self._activities(reading)
             if reading.is_latency_sensitive:
-                self._judge(reading, present)
+                self._evaluate(reading, present)
         self._memory = {each.uid: each.memory for each in readings if each.memory is not None}
         self._rounds.append(present)
         while len(self._bands) > _BANDS:
@@ -160,7 +160,7 @@ class InterferenceDetector:
         amounts = {Indicator.MEMORY: grown, Indicator.IO: reading.io or 0.0}
         return tuple(amounts.get(indicator, cpu) for indicator in _INDICATORS)
 
-    def _judge(self, reading: PodReading, present: _Round) -> None:
+    def _evaluate(self, reading: PodReading, present: _Round) -> None:
         """Interference that the pod causes itself is left out, and is not learned as normal either."""
         own_load = False
         if reading.cpu is not None:
@@ -171,7 +171,7 @@ class InterferenceDetector:
             limit = band.limit
             explains_itself = own_load or (own_limit and indicator in (*_OF_CPUS, Indicator.CYCLES))
             if not explains_itself:
-                present.judged[reading.uid, indicator] = _Judged(value, limit, band.learn(value))
+                present.evaluated[reading.uid, indicator] = _Evaluated(value, limit, band.learn(value))
 
     def _band(self, workload: str, indicator: str, bounds: tuple[float, float]) -> NormalBand:
         band = self._bands.pop((workload, indicator), None) or NormalBand(*bounds)
@@ -181,18 +181,18 @@ class InterferenceDetector:
     def _finding(
         self, victim: PodReading, indicator: Indicator, readings: Sequence[PodReading], now: datetime
     ) -> Finding | None:
-        judged = [each.judged.get((victim.uid, indicator)) for each in self._rounds]
-        recent = [each for each in judged[-_RECENT:] if each is not None]
+        evaluated = [each.evaluated.get((victim.uid, indicator)) for each in self._rounds]
+        recent = [each for each in evaluated[-_RECENT:] if each is not None]
         if sum(each.is_abnormal for each in recent) < max(len(recent) // 5, _LEAST_ABNORMAL):
             return None
-        if not any(each is not None and each.is_abnormal for each in judged[-_CALM:]):
+        if not any(each is not None and each.is_abnormal for each in evaluated[-_CALM:]):
             return None
-        last = next(each for each in reversed(judged) if each is not None and each.is_abnormal)
+        last = next(each for each in reversed(evaluated) if each is not None and each.is_abnormal)
         key = (victim.uid, indicator)
         known = self._suffering.get(key)
-        normal = sum(each is not None and not each.is_abnormal for each in judged)
-        if known is None or normal * _LEAST_NORMAL >= sum(each is not None for each in judged):
-            suspects = self._suspects(victim, indicator, readings, judged, known)
+        normal = sum(each is not None and not each.is_abnormal for each in evaluated)
+        if known is None or normal * _LEAST_NORMAL >= sum(each is not None for each in evaluated):
+            suspects = self._suspects(victim, indicator, readings, evaluated, known)
             if suspects is None:
                 return None
             known = _Suffering(known.since if known is not None else now, suspects)
@@ -205,11 +205,11 @@ class InterferenceDetector:
         victim: PodReading,
         indicator: Indicator,
         readings: Sequence[PodReading],
-        judged: Sequence[_Judged | None],
+        evaluated: Sequence[_Evaluated | None],
         known: _Suffering | None,
     ) -> tuple[Suspect, ...] | None:
         """The likeliest first; None if the victim's own activity explains its readings about as well."""
-        likeness = {each.uid: found for each in readings if (found := self._likeness(each, indicator, judged))}
+        likeness = {each.uid: found for each in readings if (found := self._likeness(each, indicator, evaluated))}
         own = likeness.pop(victim.uid, None)
         others = [each for each in readings if each.workload != victim.workload and each.uid in likeness]
         best = max((likeness[each.uid].correlation for each in others), default=0.0)
@@ -229,27 +229,29 @@ class InterferenceDetector:
         others.sort(key=lambda pod: (-likelihood(pod), pod.name))
         return tuple(_suspect(pod, likeness[pod.uid], indicator) for pod in others[:_SUSPECTS])
 
-    def _likeness(self, pod: PodReading, indicator: Indicator, judged: Sequence[_Judged | None]) -> Likeness | None:
+    def _likeness(
+        self, pod: PodReading, indicator: Indicator, evaluated: Sequence[_Evaluated | None]
+    ) -> Likeness | None:
         """What the pod does that goes together with the readings best; None if nothing does well enough."""
         kinds = (indicator,) if indicator is not Indicator.MEMORY else (Indicator.MEMORY, Indicator.CPU)
         found: Likeness | None = None
         for kind in kinds:
             place = _INDICATORS.index(kind)
             activity = [each.activities.get(pod.uid, _NOTHING)[place] for each in self._rounds]
-            compared = compare(kind, activity, judged)
+            compared = compare(kind, activity, evaluated)
             if compared is not None and (found is None or compared.correlation > found.correlation):
                 found = compared
         return found if found is not None and found.correlation >= LEAST_CORRELATION else None
 
 
-def compare(kind: Indicator, activity: Sequence[float], judged: Sequence[_Judged | None]) -> Likeness | None:
+def compare(kind: Indicator, activity: Sequence[float], evaluated: Sequence[_Evaluated | None]) -> Likeness | None:
     """How what a pod does beyond its usual goes together with a victim's readings; None where it does no more.
 
     The correlation is CPI²'s: with the activity of all rounds adding up to 1, each round counts its activity times
     ``1 - limit / value`` above the limit, and ``value / limit - 1`` below it. CPI² takes the whole activity; what a pod
     does all the time would hide there what it does more.
     """
-    pairs = [(amount, each) for amount, each in zip(activity, judged, strict=True) if each and each.limit < math.inf]
+    pairs = [(amount, each) for amount, each in zip(activity, evaluated, strict=True) if each and each.limit < math.inf]
     abnormal = [amount for amount, each in pairs if each.is_abnormal]
     others = [amount for amount, each in pairs if not each.is_abnormal]
     if not abnormal or not others:

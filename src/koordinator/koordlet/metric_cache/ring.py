@@ -71,7 +71,7 @@ class RingMetricCache:
             raise ValueError(f"samples of one round are of one group: {group.name}")
         group.begin_row(at, samples)
         for series, value in samples.items():
-            if series in group.columns or self._make_room(group):
+            if series in group.columns or self._free_space(group):
                 group.write(series, value)
             else:
                 self.rejected_samples += 1
@@ -91,7 +91,7 @@ class RingMetricCache:
         except KeyError:
             raise ValueError(f"nothing keeps samples of the group {kind.group} (metric {kind.name})") from None
 
-    def _make_room(self, group: _Group) -> bool:
+    def _free_space(self, group: _Group) -> bool:
         """Whether one more column of the group fits into the budget, after thinning out what is there."""
         while self.size_bytes + group.capacity * _VALUE_BYTES > self._budget:
             largest = max(self._groups.values(), key=lambda other: other.size_bytes)

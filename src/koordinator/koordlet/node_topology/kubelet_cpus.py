@@ -63,7 +63,7 @@ def kubelet_cpus(configuration: Mapping[str, Any], topology: CPUTopology) -> Kub
         try:
             reserved = _reserved(configuration, topology)
         except ValueError as error:
-            problem = f"kubelet's static CPU manager reserves CPUs that cannot be told: {error}"
+            problem = f"kubelet's static CPU manager reserves CPUs that are not known: {error}"
     return KubeletCPUs(
         policy,
         {str(name): str(value) for name, value in options.items()} if isinstance(options, dict) else None,

@@ -25,7 +25,7 @@ from koordinator.node.kubelet import Kubelet
 
 logger = logging.getLogger(__name__)
 
-_ASK_KUBELET_EVERY: Final = 30.0
+_QUERY_KUBELET_EVERY: Final = 30.0
 """Seconds. Its configuration changes only when it starts anew."""
 
 
@@ -35,7 +35,7 @@ class TopologyReporting:
     CPUs counts for nothing."""
 
     writes: bool = True
-    asks_kubelet: bool = True
+    queries_kubelet: bool = True
 
 
 class TopologyReporter:
@@ -59,7 +59,7 @@ class TopologyReporter:
         self._kubelet = kubelet
         self._clock = clock
         self._configuration: Mapping[str, Any] | None = None
-        self._asked_at = float("-inf")
+        self._queried_at = float("-inf")
         self._basic: tuple[CPUTopology, CPUBasicInfo] | None = None
         self._written: tuple[str, NodeTopology] | None = None
         """The version of the object that was last written over, and with what."""
@@ -119,13 +119,13 @@ class TopologyReporter:
 
     async def _kubelet_cpus(self, topology: CPUTopology) -> KubeletCPUs | None:
         """None before the kubelet has returned its configuration; from its last response when it does not respond."""
-        if not self._reporting.asks_kubelet:
+        if not self._reporting.queries_kubelet:
             return KubeletCPUs()
         now = self._clock.monotonic()
-        if now - self._asked_at >= _ASK_KUBELET_EVERY:
+        if now - self._queried_at >= _QUERY_KUBELET_EVERY:
             try:
                 self._configuration = (await self._kubelet.configuration()).document
-                self._asked_at = now
+                self._queried_at = now
             except KoordinatorError as error:
                 self._say(f"kubelet does not say how it is configured: {error}")
         if self._configuration is None:

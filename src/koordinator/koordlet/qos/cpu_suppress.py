@@ -198,7 +198,7 @@ def _by_cpuset(snapshot: Snapshot, cgroups: BestEffortCgroups, budget: int, reas
     from_dedicated = count * len(dedicated) // (len(shared) + len(dedicated)) if count else 0
     chosen = choose_cpus(from_dedicated, dedicated) | choose_cpus(count - from_dedicated, shared)
     if not chosen:
-        return Decision(tuple(wishes), "every CPU is kept for somebody else")
+        return Decision(tuple(wishes), "every CPU is kept for other pods")
     recovered = _recovery_set(snapshot)
     # Under its static policy kubelet itself writes the CPUs of BestEffort and of pods, again and again.
     folders_above = recovered if snapshot.cpu_manager_policy == STATIC else chosen

@@ -90,7 +90,7 @@ def _wishes(usage: PodUsage, cap: Cap | None) -> Iterator[Wish]:
     for folder, quota in quotas.items():
         target = Target(CPU_QUOTA, folder)
         if cap is None:
-            yield Wish(OWNER, target, quota, "it disturbs nobody", Priority.RELEASE)
+            yield Wish(OWNER, target, quota, "it disturbs no other pod", Priority.RELEASE)
         else:
             # Joined with what the pod's own limits come to: the lower one holds.
             capped = cap.quota if quota == NO_LIMIT else min(quota, cap.quota)

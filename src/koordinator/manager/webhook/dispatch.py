@@ -44,7 +44,7 @@ class Webhook:
         """The AdmissionReview with the response to the one in ``body``; never raises."""
         started = self._clock.monotonic()
         try:
-            return self._answer(body)
+            return self._respond(body)
         finally:
             self._ok_requests.inc()
             self._latency.observe(self._clock.monotonic() - started)
@@ -60,7 +60,7 @@ class Webhook:
             self._ok_requests.inc()
             self._latency.observe(self._clock.monotonic() - started)
 
-    def _answer(self, body: bytes) -> bytes:
+    def _respond(self, body: bytes) -> bytes:
         try:
             review = decode_review(body)
         except ReviewError as error:

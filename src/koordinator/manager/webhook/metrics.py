@@ -36,7 +36,7 @@ class WebhookMetrics:
         )
         self.panics = metrics.counter(
             "controller_runtime_webhook_panics_total",
-            "Total number of webhook panics: handlers that failed in a way that nobody foresaw.",
+            "Total number of webhook panics: handlers that failed unexpectedly.",
         )
         self.refused_connections = metrics.counter(
             f"{_SUBSYSTEM}_refused_connections_total",

@@ -255,10 +255,10 @@ def _decide_all(batch: Sequence[_Waiter], refusal: KoordinatorError | None = Non
 
 
 def quota_page(quotas: QuotaAssumeCache) -> RequestHandler:
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def response(request: web.Request) -> web.StreamResponse:
         return json_response(quota_summary(quotas.tree()))
 
-    return answer
+    return response
 
 
 def quota_summary(tree: QuotaTree) -> dict[str, Any]:

@@ -41,8 +41,8 @@ class SelectorIndex:
         self._always: list[tuple[int, CompiledProfile]] = []
         self._by_label: dict[tuple[str, str], list[tuple[int, CompiledProfile]]] = {}
         for place, profile in enumerate(profiles):
-            asked = min(profile.objects.equalities, default=None) if profile.objects_readable else None
-            where = self._always if asked is None else self._by_label.setdefault(asked, [])
+            required = min(profile.objects.equalities, default=None) if profile.objects_readable else None
+            where = self._always if required is None else self._by_label.setdefault(required, [])
             where.append((place, profile))
 
     def may_match(self, labels: Mapping[str, str]) -> list[CompiledProfile]:

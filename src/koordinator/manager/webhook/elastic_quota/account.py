@@ -112,29 +112,29 @@ def pod_usage(pod: Pod) -> ResourceList:
     """Its requests; nothing for a pod that has ended."""
     if pod.status.phase in _ENDED:
         return {}
-    asked = _asked(pod)
+    requested = _requested(pod)
     requests = pod_requests(pod, resized=False)
-    return {name: _written(nanos, asked.get(name, ())) for name, nanos in requests.items() if nanos}
+    return {name: _written(nanos, requested.get(name, ())) for name, nanos in requests.items() if nanos}
 
 
-def _asked(pod: Pod) -> dict[str, list[Quantity]]:
+def _requested(pod: Pod) -> dict[str, list[Quantity]]:
     """All that the pod says of each resource."""
     spec = pod.spec
     parts = [each.resources.requests for each in (*spec.containers, *spec.init_containers)]
     if spec.resources is not None:
         parts.insert(0, spec.resources.requests)
-    asked: dict[str, list[Quantity]] = {}
+    requested: dict[str, list[Quantity]] = {}
     for part in (*parts, spec.overhead):
         for name, amount in part.items():
-            asked.setdefault(name, []).append(amount)
-    return asked
+            requested.setdefault(name, []).append(amount)
+    return requested
 
 
-def _written(nanos: int, asked: Sequence[Quantity]) -> Quantity:
+def _written(nanos: int, requested: Sequence[Quantity]) -> Quantity:
     """As the pod writes it; a sum in the units of the first container that requests any."""
-    if len(asked) == 1 and asked[0].nanos == nanos:
-        return asked[0]
-    return Quantity(nanos, next((amount.format for amount in asked if amount), Format.DECIMAL_SI))
+    if len(requested) == 1 and requested[0].nanos == nanos:
+        return requested[0]
+    return Quantity(nanos, next((amount.format for amount in requested if amount), Format.DECIMAL_SI))
 
 
 def with_replaced_resources(pod: Pod) -> Pod:

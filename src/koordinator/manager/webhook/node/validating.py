@@ -41,9 +41,9 @@ class NodeValidatingHandler:
             return ALLOWED
         node = content(request.object)
         with self._steps.step(request.operation, _PLUGIN):
-            return self._answer(request, node)
+            return self._respond(request, node)
 
-    def _answer(self, request: AdmissionRequest, node: Document) -> AdmissionResponse:
+    def _respond(self, request: AdmissionRequest, node: Document) -> AdmissionResponse:
         metadata = _metadata(node)
         if request.operation == "UPDATE" and metadata.labels == _metadata(request.old_object or {}).labels:
             return ALLOWED

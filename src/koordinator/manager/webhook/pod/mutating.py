@@ -58,11 +58,11 @@ def add_quota_tree_affinity(pod: Document, namespace: str, trees: QuotaTrees) ->
 
 
 def _requirements(selector: LabelSelector) -> list[Document]:
-    asked = [(key, "In", [value]) for key, value in sorted(selector.match_labels.items())]
-    asked += [(each.key, each.operator, each.values) for each in selector.match_expressions]
+    required = [(key, "In", [value]) for key, value in sorted(selector.match_labels.items())]
+    required += [(each.key, each.operator, each.values) for each in selector.match_expressions]
     return [
         {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
-        for key, operator, values in asked
+        for key, operator, values in required
     ]
 
 
