@@ -28,7 +28,7 @@ _REPORTED_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """The wish that says what best-effort pods have, and when it became that."""
+    """The wish for the limit of best-effort pods, and since when it holds."""
 
     wish: Wish
     since: datetime
@@ -52,7 +52,7 @@ class SuppressionReport:
 
     def observe(self, snapshot: Snapshot, decision: Decision) -> None:
         if decision.wishes is None:
-            # What was wished before goes on.
+            # The previous wish stays in force.
             return
         pods = [usage for usage in snapshot.pods if usage.is_best_effort]
         self._pods = [usage.pod.uid for usage in pods]
@@ -87,7 +87,7 @@ def suppression_extension(policy: str, cores: float, since: str, why: str) -> di
 
 
 def _limiting(decision: Decision) -> Wish | None:
-    """The wish for the quota of all, or for the fewest CPUs; None where nothing is held down."""
+    """The wish for the quota of all, or for the fewest CPUs; None where nothing is suppressed."""
     wishes = decision.wishes or ()
     if "quota" in decision.figures:
         return next(wish for wish in wishes if wish.target.file is CPU_QUOTA and wish.value != NO_LIMIT)

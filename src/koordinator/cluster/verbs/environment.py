@@ -112,7 +112,7 @@ class NamespaceLifecycle:
 
 
 class Quotas(Protocol):
-    """The keeper of the quotas' usage."""
+    """Tracks the usage of the quotas."""
 
     def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
         """Holds what ``obj`` counts while it is stored. Entering raises ApiError 403 when a quota has not enough."""

@@ -1,6 +1,6 @@
 """What is to be done about one PodMigrationJob: a pure function of the job, the cluster around it and the time.
 
-Each plan holds the one write that brings the job forward, so that a program that ends anywhere in between goes on from
+Each plan holds the one write that brings the job forward, so that a program that ends anywhere in between resumes from
 what the API server has. Before a pod is evicted for the first time, the job is annotated with its uid: with that
 annotation and without such a pod, the job has done its work, and the pod's successor is not taken for it.
 """

@@ -1,1 +1,1 @@
-"""The one arbiter of the kernel's files: features wish, it decides, writes and accounts for what it wrote."""
+"""The only writer of the kernel's files: features submit wishes, it decides which win, writes and explains them."""

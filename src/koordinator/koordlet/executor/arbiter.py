@@ -1,11 +1,11 @@
 """Which of the wishes for each value of the kernel wins, and in which order the winners are written.
 
-Pure: wishes and what the kernel shows in, settings and steps out.
+Pure: the inputs are wishes and the kernel's present values, the results are settings and steps.
 
-*Who wins.* The wish with the highest priority. Wishes of the same priority are joined where the file has a meaning for
-that: the lower limit, the CPUs in both sets, the higher protection, all the tasks. Where it has none, or two sets have
-no CPU in common, the owner whose name comes first wins, and of two wishes of one owner always the same. Then a child is
-cut to what its parent has: to the parent's setting, or to what the parent shows where nobody wishes anything for it.
+*Which wish wins.* The one with the highest priority. Wishes of the same priority are joined where the file has a
+meaning for that: the lower limit, the CPUs in both sets, the higher protection, all the tasks. Where it has none, or two
+sets have no CPU in common, the owner whose name comes first wins, and of two wishes of one owner always the same. Then a
+child is cut to what its parent has: its setting, or its present value where there is no wish for it.
 
 *In which order.* The kernel refuses a child that has more than its parent at any moment, so first everything is widened
 from the top down (to what both the present and the new value allow), then narrowed from the bottom up. Every prefix of
@@ -46,7 +46,7 @@ _INFINITE: Final = float("inf")
 
 
 def decide(wishes: Iterable[Wish], present: Present) -> dict[Target, Setting]:
-    """A setting for every target that somebody wishes something for, parents before their children."""
+    """A setting for every target that has a wish, parents before their children."""
     by_target: dict[Target, list[Wish]] = {}
     for wish in wishes:
         by_target.setdefault(wish.target, []).append(wish)

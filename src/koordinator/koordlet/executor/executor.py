@@ -1,12 +1,12 @@
-"""Makes the kernel's files say what the features wish, and can account for every one of them.
+"""Brings the kernel's files to the values that features wish, and can explain every one of them.
 
-``submit`` replaces the wishes of one owner; ``apply`` brings the files there. Nothing is kept on disk: after a crash at
-any point the features wish again, the files are read, and what differs is written.
+``submit`` replaces the wishes of one owner; ``apply`` writes the files. Nothing is kept on disk: after a crash at
+any point the features submit their wishes again, the files are read, and what differs is written.
 
 What is written already is not read again until ``REASSERT`` seconds have passed, so that a steady node costs nothing;
-whatever else writes into a file is corrected then. What the kernel refuses, or does not show afterwards, is tried again
-after a pause that doubles. A cgroup that has gone is forgotten with its wishes' owners none the wiser: containers end
-all the time.
+a change by another program is corrected then. What the kernel refuses, or does not show afterwards, is tried again
+after a pause that doubles. A cgroup that is gone is forgotten without an error to the owners of its wishes: containers
+end all the time.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Executor:
         self._families: dict[str, Family] = {}
 
     def submit(self, owner: str, wishes: Iterable[Wish]) -> None:
-        """These are all the wishes of the owner from now on. What it no longer wishes stays as it is in the kernel."""
+        """These are all the wishes of the owner from now on. A value without a wish stays as it is in the kernel."""
         given = tuple(wishes)
         if strangers := {wish.owner for wish in given} - {owner}:
             raise ValueError(f"{owner} submits wishes of {', '.join(sorted(strangers))}")
@@ -186,7 +186,7 @@ class Executor:
         return left
 
     def explain(self, target: Target) -> Explanation | None:
-        """Who wants what there, who has won, and what came of it; None for a target that nobody wishes anything for."""
+        """The wishes for a target, the one that won, and what became of it; None for a target without wishes."""
         family = self._families.get(family_of(target.file))
         setting = None if family is None else family.settings.get(target)
         if family is None or setting is None:
@@ -204,7 +204,7 @@ class Executor:
 
     @property
     def invalid_wishes(self) -> Mapping[Wish, str]:
-        """Wishes of values that their files cannot hold, and why. They take no part in anything."""
+        """Wishes of values that their files cannot hold, and why. They are ignored."""
         return {wish: why for family in self._families.values() for wish, why in family.invalid.items()}
 
     def _valid_wishes(self, family: Family) -> list[Wish]:

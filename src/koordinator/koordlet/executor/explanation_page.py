@@ -1,4 +1,4 @@
-"""``/enforcement``: of every kernel file that a feature has a wish for, who wanted what, who won, what came of it."""
+"""``/enforcement``: for every kernel file with a wish, the wishes, the one that won, and what became of it."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Family:
     settings: Mapping[Target, Setting] = field(default_factory=dict)
     invalid: dict[Wish, str] = field(default_factory=dict)
     next_look: float = -inf
-    """Before then nothing has to be done unless somebody wishes something else (monotonic)."""
+    """Before then nothing has to be done unless the wishes change (monotonic)."""
 
     def replace(self, owner: str, wishes: tuple[Wish, ...]) -> None:
         """These are all the wishes of the owner from now on."""

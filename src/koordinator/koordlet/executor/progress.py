@@ -35,7 +35,7 @@ class TargetState:
 
 
 class Progress:
-    """The states of all targets that somebody wishes something for."""
+    """The states of all targets with wishes."""
 
     def __init__(self, reassert_seconds: float) -> None:
         """After ``reassert_seconds`` a file is read again though nothing else is wished."""

@@ -1,4 +1,4 @@
-"""What features ask of the executor, and what became of it."""
+"""The wishes of features for the values of kernel files, and what became of them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Setting:
     value: Value
     winner: Wish
     owners: tuple[str, ...]
-    """Whose wishes are in it."""
+    """The owners of the wishes that are part of it."""
     lost: tuple[Lost, ...] = ()
     limited_by: str = ""
     """Which parent cut the value, if one did."""

@@ -102,7 +102,7 @@ def task_group(pod: PodContext, rules: Rules) -> str | None:
         try:
             schemata(pod, rules)
         except HookError:
-            # The hook that wishes the schemata reports it.
+            # The hook with the wish for the schemata reports it.
             return None
     return group
 
