@@ -50,7 +50,8 @@ class Reconcilers:
     def __init__(self, clock: Clock, metrics: Metrics, results: str, *, slice_seconds: float = SLICE) -> None:
         """``results`` names the metric that counts keys by controller and result."""
         self._clock = clock
-        self._yielding = CooperativeYielding(clock, slice_seconds)
+        self.yielding = CooperativeYielding(clock, slice_seconds)
+        """For work of one key that takes long: it shares the event loop with the other reconcilers."""
         self._loops = LoopMetrics(clock, metrics)
         self._results = metrics.counter(results, "Keys that a controller has seen to", ("controller", "result"))
 
@@ -68,7 +69,7 @@ class Reconcilers:
         within ``deadline`` seconds. ``every`` gives all keys. ``pauses`` are the shortest and the longest before a key
         that failed is tried again, in seconds."""
         loop = self._loops.loop(f"controller {name}", deadline)
-        return Reconciler(name, reconcile, every, self._clock, self._yielding, loop, self._results, workers, pauses)
+        return Reconciler(name, reconcile, every, self._clock, self.yielding, loop, self._results, workers, pauses)
 
 
 class Reconciler(Generic[K]):

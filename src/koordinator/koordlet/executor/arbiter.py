@@ -3,9 +3,9 @@
 Pure: the inputs are wishes and the kernel's present values, the results are settings and steps.
 
 *Which wish wins.* The one with the highest priority. Wishes of the same priority are joined where the file has a
-meaning for that: the lower limit, the CPUs in both sets, the higher protection, all the tasks. Where it has none, or two
-sets have no CPU in common, the owner whose name comes first wins, and of two wishes of one owner always the same. Then a
-child is cut to what its parent has: its setting, or its present value where there is no wish for it.
+meaning for that: the lower limit, the CPUs in both sets, the higher protection, all the tasks. Where it has none, or
+two sets have no CPU in common, the owner whose name comes first wins, and of two wishes of one owner always the same.
+Then a child is cut to what its parent has: its setting, or its present value where there is no wish for it.
 
 *In which order.* The kernel refuses a child that has more than its parent at any moment, so first everything is widened
 from the top down (to what both the present and the new value allow), then narrowed from the bottom up. Every prefix of

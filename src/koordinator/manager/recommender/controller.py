@@ -53,13 +53,18 @@ class RecommenderController:
         self._recommendations = context.informers.informer(RECOMMENDATIONS, namespace=namespace, absent_is_empty=True)
         self._pods = observed_pods(context.informers, namespace)
         self._samples = Samples(
-            options.source, (MetricsApi(context.client), NodeMetricReports(context.informers, context.clock))
+            options.source,
+            (
+                MetricsApi(context.client),
+                NodeMetricReports(context.informers, context.clock, context.reconcilers.yielding),
+            ),
         )
         self._targets = TargetResolver(context.client, context.clock)
         self._out_of_memory = OutOfMemoryWatch(context.client, self._pods, namespace, context.clock)
         self._checkpoints = Checkpoints(context.client, options, namespace, context.clock, context.metrics)
         self._history = HistoryLoader(options, context.clock, self._request_pass)
         self._expectations = Expectations(context.clock)
+        self._yielding = context.reconcilers.yielding
         self._metrics = _Metrics(context)
         self._tracked: dict[str, Tracked] = {}
         """By the UID of the Recommendation."""
@@ -74,6 +79,8 @@ class RecommenderController:
         """Work until cancelled; may be called again when this replica leads once more."""
         self._checkpoints.begin()
         self._history.begin()
+        # What was found while another replica led is in its checkpoints.
+        self._out_of_memory.take()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._out_of_memory.watch_events(), name="recommender evictions")
@@ -121,6 +128,7 @@ class RecommenderController:
         self._tracked = {uid: each for uid, each in self._tracked.items() if uid in existing}
         self._targets.begin_pass(existing)
         for uid, found in existing.items():
+            await self._yielding.checkpoint()
             tracked = self._tracked.get(uid)
             if tracked is None:
                 tracked = self._tracked[uid] = self._begin(found)
@@ -148,6 +156,7 @@ class RecommenderController:
         source, readings = await self._samples.read(namespaces)
         latest = self._clock.now() + _CLOCK_SKEW
         for tracked in with_pods:
+            await self._yielding.checkpoint()
             self._feed(tracked, source, readings, latest)
 
     def _feed(self, tracked: Tracked, source: str, readings: Readings, latest: datetime) -> None:
@@ -179,6 +188,7 @@ class RecommenderController:
 
     async def _write_statuses(self) -> None:
         for tracked in self._tracked.values():
+            await self._yielding.checkpoint()
             found = tracked.recommendation
             if found.metadata.deletion_timestamp is not None:
                 continue

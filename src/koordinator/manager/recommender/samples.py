@@ -13,6 +13,7 @@ from koordinator.api.meta import Object, WireStruct
 from koordinator.api.pod import ResourceList
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.base.clock import Clock
+from koordinator.base.yielding import CooperativeYielding
 from koordinator.kube.errors import KubeError
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
@@ -119,15 +120,17 @@ class NodeMetricReports:
 
     name = NODE_METRIC
 
-    def __init__(self, informers: InformerSet, clock: Clock) -> None:
+    def __init__(self, informers: InformerSet, clock: Clock, yielding: CooperativeYielding) -> None:
         self._reports = informers.informer(NODE_METRICS, absent_is_empty=True)
         self._clock = clock
+        self._yielding = yielding
 
     async def read(self, namespaces: Iterable[str]) -> Readings:
         wanted = frozenset(namespaces)
         oldest = self._clock.now() - _OLDEST_REPORT
         found: dict[tuple[str, str], Reading] = {}
         for report in self._reports.list():
+            await self._yielding.checkpoint()
             at = report.status.update_time
             if at is None or at < oldest:
                 continue
