@@ -120,7 +120,7 @@ def _checked(document: Any, kind: str, sources: Sources) -> dict[str, Any]:
     if not isinstance(document, dict) or kind not in document:
         queried = sources.descheduler if kind == "rebalance" else sources.scheduler
         raise ExplainError(
-            f"{queried.url or 'what was asked'} does not explain a {kind}; is that a koord-{queried.program}?"
+            f"{queried.url or 'what was queried'} does not explain a {kind}; is that a koord-{queried.program}?"
         )
     return document
 

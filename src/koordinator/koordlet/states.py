@@ -68,7 +68,7 @@ class StatesInformer:
             self._informers.informer(DEVICES, field_selector=own, absent_is_empty=True) if follow_device else None
         )
         self._pods: Sequence[NodePod] = ()
-        self._respond: Sequence[Pod] = ()
+        self._listed: Sequence[Pod] = ()
         """What kubelet said, of which the pods are made."""
         self._on_pods: list[PodsCallback] = []
         self._on_node: list[NodeCallback] = []
@@ -177,8 +177,8 @@ class StatesInformer:
             self._pods_failing = False
         if not pods:
             return
-        if pods is not self._respond:
-            self._respond = pods
+        if pods is not self._listed:
+            self._listed = pods
             self._pods = node_pods(pods, layout)
         for callback in self._on_pods:
             callback(self._pods)

@@ -50,7 +50,7 @@ async def _runtime(host: Host) -> FeatureState:
         version = await runtime_version(client)
         return f"{version.name} {version.version}, {version.api_version}, at {path}"
 
-    return await _respond(path, query, "a container runtime that responds")
+    return await _probe(path, query, "a container runtime that responds")
 
 
 async def _pod_resources(host: Host) -> FeatureState:
@@ -59,10 +59,10 @@ async def _pod_resources(host: Host) -> FeatureState:
         with_devices = sum(any(container.devices for container in pod.containers) for pod in pods)
         return f"pods: {len(pods)}, with devices: {with_devices}"
 
-    return await _respond(pod_resources_socket(host), query, "kubelet, running")
+    return await _probe(pod_resources_socket(host), query, "kubelet, running")
 
 
-async def _respond(path: str, query: Callable[[GrpcClient], Awaitable[str]], needs: str) -> FeatureState:
+async def _probe(path: str, query: Callable[[GrpcClient], Awaitable[str]], needs: str) -> FeatureState:
     state = probe_socket(path, needs)
     if not isinstance(state, Works):
         return state

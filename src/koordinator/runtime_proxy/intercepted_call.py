@@ -67,7 +67,7 @@ class InterceptedCall:
         self._relay = relay
         self._request = bytearray()
         self._response = bytearray()
-        self._has_responded: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._completed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         self.held: list[bytes] = []
         """The frames that end the response, once they have arrived."""
@@ -97,8 +97,8 @@ class InterceptedCall:
 
     def responded(self, *, success: bool) -> None:
         """The response is complete."""
-        if not self._has_responded.done():
-            self._has_responded.set_result(success)
+        if not self._completed.done():
+            self._completed.set_result(success)
 
     def abandoned(self) -> None:
         """The client has given up, or a connection is lost: hooks before the call are cancelled, those after it run."""
@@ -117,7 +117,7 @@ class InterceptedCall:
         changed = outcome.message is not None
         self._relay.forward(self._stream, encode_message(outcome.message or b"") if changed else bytes(self._request))
         self._request.clear()
-        success = await self._has_responded
+        success = await self._completed
         try:
             await self._handler.after(self._response_message() if success else None)
         except Exception:

@@ -279,7 +279,7 @@ class Relay:
         is_end = kind == http2.RST_STREAM or frame.flags & http2.END_STREAM
         call = self._calls.get(stream)
         if call is not None:
-            return self._respond(call, data, frame, is_end=bool(is_end))
+            return self._on_response_data(call, data, frame, is_end=bool(is_end))
         if is_end:
             self._open.discard(stream)
         return None
@@ -293,7 +293,9 @@ class Relay:
                 self._give_back(call)
             self._forget(stream)
 
-    def _respond(self, call: InterceptedCall, data: bytes, frame: http2.Frame, *, is_end: bool) -> bytes | None:
+    def _on_response_data(
+        self, call: InterceptedCall, data: bytes, frame: http2.Frame, *, is_end: bool
+    ) -> bytes | None:
         """A frame of the response of an intercepted call; the one that ends it waits until the call releases it."""
         if not call.is_forwarded:
             # The runtime does not need the request for its response: it may not know the method.
