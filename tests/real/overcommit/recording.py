@@ -24,7 +24,8 @@ from tests.real.programs import RealPrograms
 
 FLAGS: Final = (
     "--enable-leader-election=false",
-    "--feature-gates=WebhookFramework=false",
+    # The second is on by default in ours alone.
+    "--feature-gates=WebhookFramework=false,EnableSyncGPUSharedResource=true",
     "--rest-config-qps=1000",
     "--rest-config-burst=1000",
 )
