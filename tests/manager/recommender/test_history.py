@@ -14,6 +14,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from koordinator.base.clock import ManualClock
+from koordinator.base.metrics import Metrics
+from koordinator.kube.reconciler import Reconcilers
 from koordinator.manager.recommender.history import HistoryLoader, pods_pattern
 from koordinator.manager.recommender.options import HistoryOptions, RecommenderOptions
 from koordinator.manager.recommender.tracked import Tracked, hash_of_target
@@ -44,6 +46,10 @@ class Prometheus:
         return web.Response(text=json.dumps(response), content_type="application/json")
 
 
+def reconcilers(clock: ManualClock) -> Reconcilers:
+    return Reconcilers(clock, Metrics(), "reconcile_total")
+
+
 @asynccontextmanager
 async def loader(prometheus: Prometheus, clock: ManualClock) -> AsyncIterator[tuple[HistoryLoader, asyncio.Event]]:
     application = web.Application()
@@ -52,9 +58,10 @@ async def loader(prometheus: Prometheus, clock: ManualClock) -> AsyncIterator[tu
     await server.start_server()
     finished = asyncio.Event()
     history = HistoryOptions(prometheus_address=str(server.make_url("/")), step=timedelta(hours=1))
-    made = HistoryLoader(RecommenderOptions(history=history), clock, finished.set)
-    made.begin()
+    made = HistoryLoader(RecommenderOptions(history=history), clock, reconcilers(clock), finished.set)
     running = asyncio.create_task(made.run())
+    # Until it runs, nothing is queued.
+    await asyncio.sleep(0)
     try:
         yield made, finished
     finally:
@@ -128,7 +135,7 @@ def test_values_that_are_no_numbers_are_left_out() -> None:
 def test_a_failure_is_tried_again(broken: Any, caplog: pytest.LogCaptureFixture) -> None:
     made, _ = load(broken, matrix(series("web-0", "main", 1.0)), matrix())
     assert made.models["main"].history.count == 60
-    assert "the history of default/web, attempt 1 of 3: http://" in caplog.text
+    assert "recommender-history: uid-web: http://" in caplog.text
 
 
 def test_it_is_given_up_after_three_attempts() -> None:
@@ -139,5 +146,6 @@ def test_it_is_given_up_after_three_attempts() -> None:
 
 def test_without_an_address_nothing_is_fetched() -> None:
     made = tracked(pod())
-    HistoryLoader(RecommenderOptions(), ManualClock(), lambda: None).want(made)
+    clock = ManualClock()
+    HistoryLoader(RecommenderOptions(), clock, reconcilers(clock), lambda: None).want(made)
     assert not made.is_fetching_history

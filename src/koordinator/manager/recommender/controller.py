@@ -62,7 +62,7 @@ class RecommenderController:
         self._targets = TargetResolver(context.client, context.clock)
         self._out_of_memory = OutOfMemoryWatch(context.client, self._pods, namespace, context.clock)
         self._checkpoints = Checkpoints(context.client, options, namespace, context.clock, context.metrics)
-        self._history = HistoryLoader(options, context.clock, self._request_pass)
+        self._history = HistoryLoader(options, context.clock, context.reconcilers, self._request_pass)
         self._expectations = Expectations(context.clock)
         self._yielding = context.reconcilers.yielding
         self._metrics = _Metrics(context)
@@ -78,7 +78,6 @@ class RecommenderController:
     async def run(self) -> None:
         """Work until cancelled; may be called again when this replica leads once more."""
         self._checkpoints.begin()
-        self._history.begin()
         # What was found while another replica led is in its checkpoints.
         self._out_of_memory.take()
         try:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from string import Template
 from typing import Any, Final, NamedTuple
@@ -16,6 +16,7 @@ import aiohttp
 from koordinator.base.clock import Clock
 from koordinator.base.durations import format_duration
 from koordinator.base.errors import KoordinatorError
+from koordinator.kube.reconciler import Reconcilers
 from koordinator.manager.recommender.options import RecommenderOptions
 from koordinator.manager.recommender.tracked import Tracked
 
@@ -25,7 +26,10 @@ _MOST_BYTES: Final = 64 << 20
 _REQUEST_SECONDS: Final = 60.0
 _SAMPLE_MINUTES: Final = 60
 _ATTEMPTS: Final = 3
-_PAUSE: Final = 30.0
+_PAUSES: Final = (15.0, 60.0)
+"""The shortest and the longest before a query is repeated, in seconds."""
+_DEADLINE: Final = 150.0
+"""Seconds: two requests."""
 _SUFFIXES: Final[Mapping[str, str]] = {
     "Deployment": "-[a-z0-9]+-[a-z0-9]+",
     "ReplicaSet": "-[a-z0-9]+",
@@ -44,6 +48,13 @@ class HistoryError(KoordinatorError):
     """The Prometheus server could not be queried, or its response cannot be read."""
 
 
+@dataclass(slots=True)
+class _Wanted:
+    tracked: Tracked
+    is_requested: bool = False
+    attempts: int = 0
+
+
 class _Sample(NamedTuple):
     pod: str
     container: str
@@ -54,55 +65,54 @@ class _Sample(NamedTuple):
 class HistoryLoader:
     """Loads the history of one Recommendation after the other. ``finished`` is called after each."""
 
-    def __init__(self, options: RecommenderOptions, clock: Clock, finished: Callable[[], None]) -> None:
+    def __init__(
+        self, options: RecommenderOptions, clock: Clock, reconcilers: Reconcilers, finished: Callable[[], None]
+    ) -> None:
         self._options = options
         self._history = options.history
         self._clock = clock
         self._finished = finished
-        self._queue: asyncio.Queue[Tracked] = asyncio.Queue()
-        self._wanted: set[str] = set()
+        self._wanted: dict[str, _Wanted] = {}
+        """By the UID of the Recommendation."""
+        self._reconciler = reconcilers.make(
+            "recommender-history", self._reconcile, lambda: (), deadline=_DEADLINE, pauses=_PAUSES
+        )
 
     def want(self, tracked: Tracked) -> None:
         """The Recommendation is new and has no checkpoint; its history is requested once its pods are known."""
         if self._history.prometheus_address:
             tracked.is_fetching_history = True
-            self._wanted.add(tracked.recommendation.metadata.uid)
+            self._wanted[tracked.recommendation.metadata.uid] = _Wanted(tracked)
 
     def request(self, tracked: Tracked) -> None:
         """Load the history, if it is wanted."""
-        uid = tracked.recommendation.metadata.uid
-        if uid in self._wanted:
-            self._wanted.discard(uid)
-            self._queue.put_nowait(tracked)
-
-    def begin(self) -> None:
-        """This replica leads from now on."""
-        self._queue, self._wanted = asyncio.Queue(), set()
+        wanted = self._wanted.get(tracked.recommendation.metadata.uid)
+        if wanted is not None and not wanted.is_requested:
+            wanted.is_requested = True
+            self._reconciler.add(tracked.recommendation.metadata.uid)
 
     async def run(self) -> None:
-        """Work until cancelled."""
-        while True:
-            tracked = await self._queue.get()
-            try:
-                await self._load(tracked)
-            finally:
-                tracked.is_fetching_history = False
-                self._finished()
+        """Work until cancelled; may be called again when this replica leads once more."""
+        self._wanted.clear()
+        await self._reconciler.run()
 
-    async def _load(self, tracked: Tracked) -> None:
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                cpu = await self._query(self._history.cpu_query, tracked)
-                memory = await self._query(self._history.memory_query, tracked)
-            except HistoryError as error:
-                logger.warning(
-                    "recommender: the history of %s, attempt %d of %d: %s", tracked.key, attempt, _ATTEMPTS, error
-                )
-                if attempt < _ATTEMPTS:
-                    await self._clock.sleep(_PAUSE)
-                continue
+    async def _reconcile(self, uid: str) -> None:
+        """Raises HistoryError, to be called again after a pause, before the last attempt."""
+        wanted = self._wanted[uid]
+        wanted.attempts += 1
+        tracked = wanted.tracked
+        try:
+            cpu = await self._query(self._history.cpu_query, tracked)
+            memory = await self._query(self._history.memory_query, tracked)
+        except HistoryError as error:
+            if wanted.attempts < _ATTEMPTS:
+                raise
+            logger.warning("recommender: %s begins without history: %s", tracked.key, error)
+        else:
             self._feed(tracked, cpu, memory)
-            return
+        del self._wanted[uid]
+        tracked.is_fetching_history = False
+        self._finished()
 
     async def _query(self, query: str, tracked: Tracked) -> list[_Sample]:
         """Raises HistoryError."""
@@ -181,7 +191,7 @@ def _samples(url: str, status: int, body: bytes) -> Iterator[_Sample]:
         series = document["data"]["result"]
         for each in series:
             yield from _of_series(each)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         excerpt = body[:200].decode("utf-8", "replace")
         raise HistoryError(f"{url}: status {status}, not the result of a range query: {excerpt!r}") from error
 
