@@ -144,6 +144,9 @@ def manager(options: LocalClusterOptions) -> Program:
         f"--metrics-addr=127.0.0.1:{options.manager_port}",
         f"--health-probe-addr=127.0.0.1:{options.manager_health_port}",
         "--enable-pprof=false",
+        # So that it can be tried here; usage is sampled more often than on a real cluster, to see something soon.
+        "--feature-gates=Recommender=true",
+        "--recommender-interval=10s",
         f"--rest-config-qps={_REQUESTS_PER_SECOND}",
         f"--rest-config-burst={2 * _REQUESTS_PER_SECOND}",
         f"--v={options.verbosity}",
