@@ -192,6 +192,25 @@ def test_a_failure_of_the_api_server_leaves_what_was_known() -> None:
     asyncio.run(scenario())
 
 
+def test_a_workload_that_is_created_anew_is_found_soon() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        await bench.workload("Deployment")
+        before = await bench.resolve(kind="Deployment", name="web")
+        bench.api.remove(KINDS["Deployment"], "web", "default")
+        anew = document("Deployment", None, "web")
+        anew["metadata"]["uid"] = "another"
+        await bench.created(KINDS["Deployment"], anew)
+        bench.targets.has_no_pods(recommendation())
+        await bench.clock.advance(30)
+        after = await bench.resolve(kind="Deployment", name="web")
+        assert isinstance(before, Target)
+        assert isinstance(after, Target)
+        assert (before.workload_uid, after.workload_uid) == ("uid-Deployment-web", "another")
+
+    asyncio.run(scenario())
+
+
 def test_a_workload_that_appears_is_found_soon() -> None:
     async def scenario() -> None:
         bench = Bench()

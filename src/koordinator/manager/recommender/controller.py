@@ -138,6 +138,8 @@ class RecommenderController:
                 continue
             pods = pods_in(self._pods, found.metadata.namespace)
             tracked.problem, tracked.pods = None, await self._targets.matching(target, pods)
+            if not tracked.pods:
+                self._targets.has_no_pods(found)
             self._history.request(tracked)
 
     def _begin(self, found: Recommendation) -> Tracked:

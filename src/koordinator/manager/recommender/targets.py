@@ -162,6 +162,12 @@ class TargetResolver:
             return selected
         return [pod for pod in selected if await self._is_controlled(pod, target.workload_uid)]
 
+    def has_no_pods(self, recommendation: Recommendation) -> None:
+        """No pod matches the target: read it again soon, since the workload may have been created anew."""
+        known = self._resolved.get(recommendation.metadata.uid)
+        if known is not None:
+            known.at = min(known.at, self._clock.monotonic() - _FRESH + _FRESH_PROBLEM)
+
     async def _read(self, recommendation: Recommendation) -> Target | Problem:
         target = recommendation.spec.target
         if target.type == WORKLOAD:
