@@ -224,7 +224,7 @@ class QoSManager:
             try:
                 has_evicted = bool(await self._evictor.carry_out(plan, present))
             except asyncio.CancelledError:
-                # The pod whose eviction was requested last may be gone.
+                # The eviction that was requested last may have taken place.
                 self._last_eviction[resource] = self._clock.monotonic()
                 raise
             if has_evicted:

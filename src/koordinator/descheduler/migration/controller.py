@@ -311,7 +311,7 @@ class JobController:
         if sent:
             await self._count(pod, before)
         else:
-            # Another scheduler was faster, or a predecessor ended before it wrote so: the replacement may be there.
+            # Another client was faster, or a predecessor ended before it wrote so: the replacement may be there.
             controller = controller_of(pod.metadata)
             since = under_way_since(pod, job.metadata.creation_timestamp or before)
             self._cool_down.track(controller.uid if controller is not None else "", since)

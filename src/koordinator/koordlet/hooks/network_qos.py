@@ -96,7 +96,7 @@ class NetworkQoS:
             work()
 
     def _has_never_been(self) -> bool:
-        """Whether it is on, has not been enabled yet, and nothing is left of an earlier agent's."""
+        """Whether the gate is on, no NodeSLO has enabled it yet, and nothing is left of an earlier agent."""
         self._is_clear = self._is_enabled and not self._device and not self._access.has_tree()
         return self._is_clear
 
