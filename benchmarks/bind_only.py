@@ -43,7 +43,7 @@ class Reporter(Protocol):
 
 
 class First:
-    """Writes each event at once and waits for the answer."""
+    """Writes each event at once and waits for the response."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client

@@ -1,7 +1,7 @@
-"""CPU of what is asked of an API server for each pod, against a trivial server with TLS on loopback.
+"""CPU of what is requested of an API server for each pod, against a trivial server with TLS on loopback.
 
 A small POST on our own connections and on aiohttp's; and, with all that the client does above its connections, a
-binding and an event from its recording to its answer. ``reprieve`` is what the event loop and TLS cost for the same
+binding and an event from its recording to its response. ``reprieve`` is what the event loop and TLS cost for the same
 bytes when nothing is done with them. The server is a process of its own, so that only the client's CPU is counted; the
 cases take turns and the best round of each counts, so that the machine's moods hit none.
 
@@ -47,8 +47,8 @@ _CONCURRENCY: Final = 32
 _HOST: Final = "127.0.0.1"
 _HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "benchmark"}
 _PROFILE: Final = "koord-scheduler"
-# What an API server sends with its answers.
-_ANSWER_HEAD: Final = (
+# What an API server sends with its responses.
+_RESPONSE_HEAD: Final = (
     b"HTTP/1.1 201 Created\r\nAudit-Id: 0f1a7a3e-6c2c-4d5b-9a4e-6f1f0b7f8a11\r\nCache-Control: no-cache, private\r\n"
     b"Content-Type: application/json\r\nX-Kubernetes-Pf-Flowschema-Uid: 5d1d8b0e-1c5e-4d0e-8a52-0c6d0a0b7a44\r\n"
     b"X-Kubernetes-Pf-Prioritylevel-Uid: 1a0d7a35-6f55-4a64-8a3c-7b4f2f6f2f11\r\n"
@@ -60,7 +60,7 @@ Case = Callable[[list[Pod]], Awaitable[None]]
 """Sends a request for each of the pods."""
 
 
-class Answerer(asyncio.Protocol):
+class Responder(asyncio.Protocol):
     """Answers an event with itself and everything else with a Status."""
 
     def __init__(self) -> None:
@@ -76,14 +76,14 @@ class Answerer(asyncio.Protocol):
         if not end or len(body) < int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]):
             return
         self._arrived = b""
-        answer = body if b'"kind":"Event"' in body else _STATUS
+        response = body if b'"kind":"Event"' in body else _STATUS
         assert self._transport is not None
-        self._transport.write(_ANSWER_HEAD % len(answer) + answer)
+        self._transport.write(_RESPONSE_HEAD % len(response) + response)
 
 
 def serve(listener: socket.socket, context: ssl.SSLContext) -> None:
     async def run() -> None:
-        server = await asyncio.get_running_loop().create_server(Answerer, sock=listener, ssl=context)
+        server = await asyncio.get_running_loop().create_server(Responder, sock=listener, ssl=context)
         await server.serve_forever()
 
     uvloop.run(run())
@@ -103,7 +103,7 @@ class Echo(asyncio.Protocol):
         assert self._waiter is not None
         self._waiter.set_result(None)
 
-    def ask(self, request: bytes) -> asyncio.Future[None]:
+    def send(self, request: bytes) -> asyncio.Future[None]:
         assert self._transport is not None
         self._waiter = asyncio.get_running_loop().create_future()
         self._transport.write(request)
@@ -129,7 +129,7 @@ async def least_case(port: int, context: ssl.SSLContext) -> tuple[Case, list[Ech
 
         async def worker(connection: Echo) -> None:
             for _ in left:
-                await connection.ask(message)
+                await connection.send(message)
 
         await asyncio.gather(*map(worker, connections))
 

@@ -22,7 +22,7 @@ class Contender(Enum):
 
     @property
     def keeps_rules(self) -> bool:
-        """Whether it looks at what pods ask for at all."""
+        """Whether it looks at what pods request at all."""
         return self in (Contender.ORIGINAL, Contender.OURS)
 
     def is_present(self, programs: RealPrograms) -> bool:

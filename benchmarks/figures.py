@@ -82,7 +82,7 @@ def ratios(
     )
 
 
-def verdicts(found: Ratios, required: Requirement) -> dict[str, bool]:
+def requirements_met(found: Ratios, required: Requirement) -> dict[str, bool]:
     """Requirement -> whether it is met, for those that exist and could be measured. CPU is that without start-up."""
     checks = (
         ("pods_per_second", found.pods_per_second, required.rate_at_least, 1),

@@ -56,8 +56,8 @@ _PATIENCE: Final = 1000
 _UNDER_WAY: Final = 32
 
 
-class Answers:
-    """Stands for a Sender that has all answers already; lists are given when they are released."""
+class Responses:
+    """Stands for a Sender that has all responses already; lists are given when they are released."""
 
     def __init__(self, pages: Mapping[str, Sequence[bytes]]) -> None:
         self._pages = pages
@@ -156,9 +156,9 @@ class Objects:
 class Intake:
     """A scheduler that takes in what ``answers`` brings, and decides nothing."""
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, responses: Responses) -> None:
         clock = SystemClock()
-        self.client = KubeClient(cast("Sender", answers), TimeLimits(clock), Random(1))
+        self.client = KubeClient(cast("Sender", responses), TimeLimits(clock), Random(1))
         view = ClusterView(NodeColumns())
         configuration = parse_configuration(_PROFILE.read_text(), _PROFILE.name)
         resources = view.columns.resources
@@ -172,20 +172,20 @@ class Intake:
             clock=clock,
             random=Random(1),
         )
-        self._answers = answers
+        self._responses = responses
 
     async def list(self, kind: Kind[Any]) -> float:
         """CPU seconds until the first list of ``kind`` has been taken in."""
         (informer,) = (informer for informer in self.scheduler.informers if informer.kind is kind)
         started = time.process_time()
-        self._answers.release(kind)
+        self._responses.release(kind)
         await informer.wait_synced()
         return time.process_time() - started
 
     async def watch(self, lines: Sequence[bytes], per_read: int, queued: int) -> float:
         """CPU seconds until the events on pods have had their effect, so that so many are in the queue."""
         started = time.process_time()
-        await self._answers.send(PODS, lines, per_read)
+        await self._responses.send(PODS, lines, per_read)
         for _ in range(_PATIENCE):
             if len(self.scheduler.queue) == queued:
                 return time.process_time() - started
@@ -208,15 +208,17 @@ class Intake:
 
 async def measure(objects: Objects, per_read: int) -> dict[str, float]:
     """CPU seconds of all objects of each sort."""
-    answers = Answers({NODES.path(): objects.nodes, NODE_METRICS.path(): objects.metrics, PODS.path(): objects.running})
-    intake = Intake(answers)
+    responses = Responses(
+        {NODES.path(): objects.nodes, NODE_METRICS.path(): objects.metrics, PODS.path(): objects.running}
+    )
+    intake = Intake(responses)
     async with TaskGroup() as tasks:
         watching = tasks.create_task(intake.scheduler.watch())
         lists: dict[str, Kind[Any]] = {"node": NODES, "running": PODS, "node_metric": NODE_METRICS}
         # What happens at the start belongs to no object.
-        await answers.until_watched(NAMESPACES)
+        await responses.until_watched(NAMESPACES)
         spent = {sort: await intake.list(kind) for sort, kind in lists.items()}
-        await answers.until_watched(PODS)
+        await responses.until_watched(PODS)
         spent["pending"] = await intake.watch(objects.pending, per_read, len(objects.pending))
         spent["bound"] = await intake.confirm(objects.bound, per_read)
         watching.cancel()

@@ -6,7 +6,7 @@ a machine: it measures once a second, predicts, reconciles its hooks, and report
 ``resident_mebibytes`` is that at the end, ``peak_mebibytes`` the largest.
 
 With ``--enforce`` every strategy is on that both have on this machine: all gates but BlkIOReconcile, for which the
-original wants LVM's programs, and a NodeSLO that asks for all of them. A third of the pods is best-effort then, a third
+original wants LVM's programs, and a NodeSLO that requests all of them. A third of the pods is best-effort then, a third
 latency-sensitive, and the rest has CPUs of its own; nobody is to be evicted, which is looked for all the same.
 
 usage, as root: python -m benchmarks.koordlet_cost [--pods 30] [--enforce] [--seconds 70] [--only ours]

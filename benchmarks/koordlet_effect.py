@@ -6,7 +6,7 @@ get. ``p99_ms`` is that of its response times: alone, with the burners and no ag
 is the time until the quota of the best-effort pods is smaller.
 
 All take turns, in several rounds, since the machine is never twice the same: every figure is the median of the rounds,
-and a ratio is that of two neighbours in one round. ``ours_idle`` is koordlet with a NodeSLO that asks for ``schedIdle``
+and a ratio is that of two neighbours in one round. ``ours_idle`` is koordlet with a NodeSLO that requests ``schedIdle``
 of best-effort pods as well, which the original leaves alone on a kernel without core scheduling.
 
 usage, as root: python -m benchmarks.koordlet_effect [--request 11 --period 40] [--rounds 5] [--only ours]
@@ -117,7 +117,7 @@ def _compare(programs: RealPrograms, folder: Path, given: argparse.Namespace) ->
             with stage.burning():
                 turns["no_agent"] = _Turn(stage.percentile())
             for name, (command, policy) in _contenders(programs, given.only).items():
-                stage.ask_for(policy)
+                stage.apply(policy)
                 with agent(node, command, folder / f"{name}-{number}"):
                     turns[name] = stage.protected()
                 stage.clear()
@@ -174,7 +174,7 @@ class _Stage:
         version = "slo.koordinator.sh/v1alpha1"
         self._node.apply({"apiVersion": version, "kind": kind, "metadata": {"name": _NODE}, "spec": spec})
 
-    def ask_for(self, policy: dict[str, Any]) -> None:
+    def apply(self, policy: dict[str, Any]) -> None:
         """The NodeSLO is this from now on."""
         self._apply("NodeSLO", policy)
 

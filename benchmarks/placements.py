@@ -49,13 +49,13 @@ def over_allocatable(nodes: Iterable[Document], pods: Iterable[Document], target
 
 
 def broken_rules(pods: Sequence[Document], targets: Mapping[str, str], zones: Mapping[str, str]) -> list[str]:
-    """What pods ask for and have not got, for the rules that ``pod_mixes`` writes. ``zones``: node -> zone."""
+    """What pods request and have not got, for the rules that ``pod_mixes`` writes. ``zones``: node -> zone."""
     placed = [(pod, targets[pod["metadata"]["name"]]) for pod in pods if pod["metadata"]["name"] in targets]
     return [*_wrong_zones(placed, zones), *_shared_nodes(placed), *_uneven_spread(placed, zones)]
 
 
 def without_reservation(pods: Iterable[Document], using: Collection[str]) -> list[str]:
-    """Pods that own Reservations, which have room for all of them, and are not in ``using``: took from none."""
+    """Pods that own Reservations, which have capacity for all of them, and are not in ``using``: took from none."""
     owners = [pod["metadata"]["name"] for pod in pods if "team" in pod["metadata"].get("labels", {})]
     return [f"{name} uses no Reservation" for name in owners if name not in using]
 

@@ -107,8 +107,8 @@ def reservations(count: int) -> list[Document]:
     """Each on a node of its own and with room for two replicas, for one of 50 teams in turn, Available already."""
     documents = []
     for number in range(count):
-        room = {"cpu": "1", "memory": "1Gi"}
-        container = {"name": "main", "image": "pause", "resources": {"requests": room}}
+        size = {"cpu": "1", "memory": "1Gi"}
+        container = {"name": "main", "image": "pause", "resources": {"requests": size}}
         owner = {"labelSelector": {"matchLabels": {"team": f"team-{number % _TEAMS:02d}"}}}
         conditions = [
             {"type": kind, "status": "True", "reason": reason, "lastProbeTime": _TIME, "lastTransitionTime": _TIME}
@@ -125,7 +125,7 @@ def reservations(count: int) -> list[Document]:
                 "status": {
                     "phase": "Available",
                     "nodeName": workload.node(number)["metadata"]["name"],
-                    "allocatable": room,
+                    "allocatable": size,
                     "conditions": conditions,
                 },
             }

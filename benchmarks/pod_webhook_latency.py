@@ -117,9 +117,9 @@ async def _measure(running: ManagerProcess, case: Case, given: argparse.Namespac
         headers={"Content-Type": "application/json"},
     ) as session:
         await _until_right(session, case, given.profiles)
-        await _ask(session, given.rate, _WARM_UP_SECONDS)
+        await _send(session, given.rate, _WARM_UP_SECONDS)
         before, others = usage_of(running.process.pid), OtherLoad()
-        latencies, lateness = map(sorted, await _ask(session, given.rate, given.seconds))
+        latencies, lateness = map(sorted, await _send(session, given.rate, given.seconds))
         used = usage_of(running.process.pid).cpu_seconds - before.cpu_seconds
     return {
         "requests": len(latencies),
@@ -140,7 +140,7 @@ def _percentile(ascending: Sequence[float], part: int) -> float:
 
 
 async def _until_right(session: aiohttp.ClientSession, case: Case, profiles: int) -> None:
-    """Until the answer is what all of the profiles make of a pod, neither more nor less."""
+    """Until the response is what all of the profiles make of a pod, neither more nor less."""
     wanted, given_up = label_keys(case, profiles), time.perf_counter() + _KNOWN_SECONDS
     while (labels := await _labels(session)) != wanted:
         if time.perf_counter() > given_up:
@@ -149,15 +149,15 @@ async def _until_right(session: aiohttp.ClientSession, case: Case, profiles: int
 
 
 async def _labels(session: aiohttp.ClientSession) -> set[str]:
-    async with session.post(_PATH, data=review(0)) as answer:
-        text = json.loads(await answer.read())["response"].get("patch")
+    async with session.post(_PATH, data=review(0)) as response:
+        text = json.loads(await response.read())["response"].get("patch")
     paths = [change["path"] for change in json.loads(base64.b64decode(text))] if text else []
     names = {path.rpartition("/")[2] for path in paths if path.startswith("/metadata/labels/")}
     return {name for name in names if is_label_key(name)}
 
 
-async def _ask(session: aiohttp.ClientSession, rate: int, seconds: float) -> tuple[list[float], list[float]]:
-    """Seconds from the moment at which each request was due: to its answer, and to its start."""
+async def _send(session: aiohttp.ClientSession, rate: int, seconds: float) -> tuple[list[float], list[float]]:
+    """Seconds from the moment at which each request was due: to its response, and to its start."""
     latencies: list[float] = []
     lateness: list[float] = []
     reviews = [review(number) for number in range(round(rate * seconds))]
@@ -165,8 +165,8 @@ async def _ask(session: aiohttp.ClientSession, rate: int, seconds: float) -> tup
 
     async def one(body: bytes, due: float) -> None:
         lateness.append(time.perf_counter() - due)
-        async with session.post(_PATH, data=body) as answer:
-            text = await answer.read()
+        async with session.post(_PATH, data=body) as response:
+            text = await response.read()
         latencies.append(time.perf_counter() - due)
         if b'"patch":' not in text:
             raise RuntimeError(f"the pod was not changed: {text.decode()}")

@@ -1,9 +1,9 @@
 """What making room by eviction costs, by the number of nodes, in this process without any API.
 
-All nodes are full of unimportant pods, four on each; more important ones, each of which needs the room of three, come
-one after the other. Each is decided about, its victims are gone ``--lag`` pods later, and it is decided about again.
-Costs are CPU microseconds a pod: of the decision that finds victims, and of the one that takes the room with its
-assumption.
+All nodes are full of unimportant pods, four on each; more important ones, each of which needs as much as three of them,
+come one after the other. Each is decided about, its victims are gone ``--lag`` pods later, and it is decided about
+again. Costs are CPU microseconds a pod: of the decision that finds victims, and of the one that takes the free capacity
+with its assumption.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Costs:
     """CPU microseconds a pod."""
 
     finding_victims: float
-    taking_room: float
+    taking_capacity: float
 
 
 class FullCluster:
-    """Nodes without room for anybody, in memory, and an engine with the default plugins."""
+    """Nodes without free capacity for anybody, in memory, and an engine with the default plugins."""
 
     def __init__(self, nodes: int) -> None:
         self.view = ClusterView(NodeColumns())
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rounds = [costs_of(nodes, options.pods, options.lag) for _ in range(_ROUNDS)]
         found[str(nodes)] = {
             "finding_victims": round(min(each.finding_victims for each in rounds), 1),
-            "taking_room": round(min(each.taking_room for each in rounds), 1),
+            "taking_capacity": round(min(each.taking_capacity for each in rounds), 1),
         }
     print(json.dumps({"benchmark": "preemption_cost", "microseconds": found, "open_nominations": options.lag}))
     return 0

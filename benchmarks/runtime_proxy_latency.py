@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print one JSON line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=2000, help="of each kind, each way")
-    parser.add_argument("--containers", type=int, default=200, help="in the answer to ListContainers")
+    parser.add_argument("--containers", type=int, default=200, help="in the response to ListContainers")
     parser.add_argument("--containerd", action="store_true", help="a real containerd; needs root")
     parser.add_argument("--serve", nargs=2, metavar=("WHAT", "SOCKET"), help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -73,9 +73,9 @@ async def _serve(what: str, path: Path, containers: int) -> None:
             await asyncio.sleep(1.0)
 
 
-def _change(request: Any, answer: Any) -> None:
-    if hasattr(answer, "container_resources"):
-        answer.container_resources.cpu_shares = 512
+def _change(request: Any, response: Any) -> None:
+    if hasattr(response, "container_resources"):
+        response.container_resources.cpu_shares = 512
 
 
 def _runtime(containers: int) -> FakeRuntime:
@@ -86,10 +86,10 @@ def _runtime(containers: int) -> FakeRuntime:
         container.annotations.update({f"io.kubernetes.container.{key}": "x" * 20 for key in range(8)})
     content = listed.SerializeToString()
 
-    async def answer(message: bytes, context: Any) -> bytes:
+    async def respond(message: bytes, context: Any) -> bytes:
         return content
 
-    return FakeRuntime({"ListContainers": answer})
+    return FakeRuntime({"ListContainers": respond})
 
 
 @dataclass
@@ -207,8 +207,8 @@ def _creation(sandbox: str, pod: str, number: int) -> bytes:
 
 
 async def _sandbox(client: GrpcClient, name: str) -> str:
-    answer = await client.unary(f"{_SERVICE}/RunPodSandbox", encode({1: _pod(name)}), 30)
-    return cri.RunPodSandboxResponse.FromString(answer).pod_sandbox_id
+    response = await client.unary(f"{_SERVICE}/RunPodSandbox", encode({1: _pod(name)}), 30)
+    return cri.RunPodSandboxResponse.FromString(response).pod_sandbox_id
 
 
 async def _cases(folder: Path, names: list[str], calls: int, creations: int) -> dict[str, Any]:

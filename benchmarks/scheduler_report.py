@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from benchmarks.cases import Case, Requirement
 from benchmarks.contenders import Contender
-from benchmarks.figures import Figures, Ratios, median, ratios, verdicts
+from benchmarks.figures import Figures, Ratios, median, ratios, requirements_met
 from benchmarks.placements import Faults
 
 _NONE: Final = "–"
@@ -38,7 +38,7 @@ class CaseResult:
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
-        verdict = verdicts(self.ratios, self.case.requirement)
+        decision = requirements_met(self.ratios, self.case.requirement)
         return {
             "benchmark": "scheduler_throughput",
             "case": self.case.name,
@@ -48,19 +48,19 @@ class CaseResult:
             "faults": {who.value: [asdict(faults) for faults in found] for who, found in self.faults.items()},
             "ratios": {name: value for name, value in asdict(self.ratios).items() if value is not None},
             "required": {name: value for name, value in asdict(self.case.requirement).items() if value is not None},
-            "met": verdict,
-            "all_met": all(verdict.values()) and self.ours_is_right,
+            "met": decision,
+            "all_met": all(decision.values()) and self.ours_is_right,
         }
 
     def rows(self) -> list[list[str]]:
         """Lines of the table."""
         found, ratio, required = self.medians, asdict(self.ratios), self.case.requirement
-        verdict = verdicts(self.ratios, required)
+        decision = requirements_met(self.ratios, required)
         lines = []
         for number, (label, show, key, bound) in enumerate(_ROWS):
             figures = [show(found[who]) if who in found else _NONE for who in Contender]
             value = _NONE if ratio[key] is None else f"{ratio[key]:.3g}"
-            met = ("yes" if verdict[key] else "**no**") if key in verdict else ""
+            met = ("yes" if decision[key] else "**no**") if key in decision else ""
             lines.append(["" if number else self.case.title, label, *figures, value, bound(required), met])
         return lines
 

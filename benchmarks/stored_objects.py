@@ -84,7 +84,7 @@ def running_pod(document: Document, version: int) -> Document:
 
 
 def pages(kind: str, documents: Sequence[Document], size: int) -> list[bytes]:
-    """The answers to requests for a list; a continue token is the number of the next one."""
+    """The responses to requests for a list; a continue token is the number of the next one."""
     starts = range(0, len(documents), size)
     return [
         _encode(

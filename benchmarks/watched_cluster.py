@@ -42,7 +42,7 @@ class WatchedCluster:
         self._stored[kind.path(namespace)] = {each["metadata"]["name"]: encode(each) for each in documents}
 
     def make(self, kind: Kind[Any], count: int, document: Callable[[int], Document]) -> None:
-        """Objects of a large number, each made when it is asked for. Who selects some of them by a field gets none."""
+        """Objects of a large number, each made when it is requested. Who selects some of them by a field gets none."""
         self._made[kind.path()] = count, document
 
     def change(self, kind: Kind[Any], name: str, patch: Callable[[], Document]) -> None:
@@ -102,10 +102,10 @@ class WatchedCluster:
         uid = f"00000000-0000-4000-8002-{self._version:012d}"
         document["metadata"] = {"uid": uid, **document["metadata"], "resourceVersion": str(self._version)}
         text = self._stored[collection][name] = encode(document)
-        self._tell(collection, "ADDED" if stored is None else "MODIFIED", text)
+        self._notify(collection, "ADDED" if stored is None else "MODIFIED", text)
         return text
 
-    def _tell(self, path: str, change: str, text: bytes) -> None:
+    def _notify(self, path: str, change: str, text: bytes) -> None:
         line = b'{"type":"%b","object":%b}\n' % (change.encode(), text)
         self._streams[path].data_received(b"%x\r\n%b\r\n" % (len(line), line))
 

@@ -1,4 +1,4 @@
-"""What the pod webhook is asked: profiles, pods that some of them match, and which of the answers is right."""
+"""What the pod webhook is sent: profiles, pods that some of them match, and which of the responses is right."""
 
 from __future__ import annotations
 
@@ -43,10 +43,12 @@ def two_match(number: int) -> Document:
     """As clusters have them: one for all pods of a team, one for one of its jobs; the others are other teams'."""
     if number == 0:
         return _profile(number, {"matchLabels": {"team": "data"}}, labels={_label(number): "yes"})
-    asked = [{"key": "kind", "operator": "In", "values": [f"kind-{kind}" for kind in range(_KINDS)]}]
+    requested = [{"key": "kind", "operator": "In", "values": [f"kind-{kind}" for kind in range(_KINDS)]}]
     if number == 1:
-        return _profile(number, {"matchExpressions": asked}, annotations={"by": _name(number)}, koordinatorPriority=9)
-    other = {"matchLabels": {"team": f"team-{number}"}, "matchExpressions": asked}
+        return _profile(
+            number, {"matchExpressions": requested}, annotations={"by": _name(number)}, koordinatorPriority=9
+        )
+    other = {"matchLabels": {"team": f"team-{number}"}, "matchExpressions": requested}
     return _profile(number, other, labels={_label(number): "yes"})
 
 

@@ -2,7 +2,7 @@
 
 Each pod belongs to one of 200 ReplicaSets. Three questions are asked, each in a simulation of its own: where the pods
 of one node would go, what becomes of ``--new`` pods that are applied, and how many more would fit, up to ``--new``.
-What the cluster takes to answer the list requests is not in it, nor what Python takes to start.
+What the cluster takes to respond to the list requests is not in it, nor what Python takes to start.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ApiRequest:
     """A request: the verb as Kubernetes names it, and what it is about."""
 
     verb: str
@@ -69,9 +69,9 @@ class Hang(Exception):
     """A fault: the request is never answered."""
 
 
-Fault = Callable[[Asked, bool], Exception | None]
+Fault = Callable[[ApiRequest, bool], Exception | None]
 """How a request fails, before it is done (False) or behind it (True), so that it took effect."""
-NO_FAULT: Final[Fault] = lambda asked, done: None  # noqa: E731
+NO_FAULT: Final[Fault] = lambda api_request, done: None  # noqa: E731
 
 _TOKEN = "token"
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -93,9 +93,9 @@ class InMemoryApi:
     ) -> None:
         self.clock = clock or ManualClock()
         self.away = False
-        self.asked: list[Asked] = []
+        self.requests: list[ApiRequest] = []
         self.fault = NO_FAULT
-        """Of requests that have an answer; of watches, before they begin."""
+        """Of requests that have a response; of watches, before they begin."""
         self.writes: Counter[tuple[str, str]] = Counter()
         self._storage = _Storage()
         builtin = (*BUILTIN_RESOURCES, *REVIEW_RESOURCES)
@@ -222,16 +222,16 @@ class InMemoryApi:
     def _key(self, kind: Kind[Any], namespace: str, name: str) -> str:
         return self._resource(kind).storage_key(namespace or None, name)
 
-    async def answer(self, asked: Asked, request: web.BaseRequest, writer: Writer) -> InMemoryAnswer:
+    async def respond(self, api_request: ApiRequest, request: web.BaseRequest, writer: Writer) -> InMemoryResponse:
         response = await self._application.handle(request)
         written = bytes(writer.body) or getattr(response, "body", None) or b""
         if response.status < 300 and request.method in _VERBS:
-            self.writes[asked.verb, asked.plural] += 1
-        return InMemoryAnswer(response.status, response.headers, written)
+            self.writes[api_request.verb, api_request.plural] += 1
+        return InMemoryResponse(response.status, response.headers, written)
 
 
 @dataclass(frozen=True, slots=True)
-class InMemoryAnswer:
+class InMemoryResponse:
     """Implements ``koordinator.kube.transport.Response``."""
 
     status: int
@@ -255,23 +255,23 @@ class InMemoryConnection:
         *,
         give_up_at: float,
         may_send: Callable[[], bool] | None = None,
-    ) -> InMemoryAnswer:
+    ) -> InMemoryResponse:
         if may_send is not None and not may_send():
             raise FencedError(f"{method} {target}: not sent, the right to write is lost")
-        asked = self._reach(method, target, body)
-        if (failure := await self._failure(asked, done=False)) is not None:
+        api_request = self._reach(method, target, body)
+        if (failure := await self._failure(api_request, done=False)) is not None:
             return failure
         writer = Writer(lambda: None)
-        answer = await self._api.answer(asked, _request(method, target, headers, body, writer), writer)
-        return await self._failure(asked, done=True) or answer
+        reply = await self._api.respond(api_request, _request(method, target, headers, body, writer), writer)
+        return await self._failure(api_request, done=True) or reply
 
     async def stream(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
     ) -> InMemoryStream:
-        asked = self._reach(method, target, body)
+        api_request = self._reach(method, target, body)
         stream = InMemoryStream(self._api._streams)
-        if (failure := await self._failure(asked, done=False)) is not None:
-            stream.answer(failure)
+        if (failure := await self._failure(api_request, done=False)) is not None:
+            stream.respond(failure)
             return stream
         request = _request(method, target, headers, body, stream.writer)
         await stream.begin(self._api._application.handle(request))
@@ -283,28 +283,28 @@ class InMemoryConnection:
     async def close(self) -> None:
         """Nothing is open but streams, which their readers abort."""
 
-    def _reach(self, method: str, target: str, body: bytes | None) -> Asked:
+    def _reach(self, method: str, target: str, body: bytes | None) -> ApiRequest:
         if self.dead:
             raise TransportError(f"{method} {target}: the process has ended")
-        asked = _asked(method, URL(target, encoded=True), body or b"")
-        self._api.asked.append(asked)
+        api_request = _api_request(method, URL(target, encoded=True), body or b"")
+        self._api.requests.append(api_request)
         if self._api.away:
             raise TransportError(f"{method} {target}: connection refused", maybe_applied=False)
-        return asked
+        return api_request
 
-    async def _failure(self, asked: Asked, *, done: bool) -> InMemoryAnswer | None:
-        error = self._api.fault(asked, done)
+    async def _failure(self, api_request: ApiRequest, *, done: bool) -> InMemoryResponse | None:
+        error = self._api.fault(api_request, done)
         if isinstance(error, Hang):
             await asyncio.Event().wait()
         return failed(error)
 
 
-def failed(error: Exception | None) -> InMemoryAnswer | None:
-    """What an API server answers comes as an answer; what else a fault is, is raised."""
+def failed(error: Exception | None) -> InMemoryResponse | None:
+    """What an API server responds with comes as a response; what else a fault is, is raised."""
     if isinstance(error, ApiStatusError):
         status: Document = {"kind": "Status", "status": "Failure", "message": error.message, "reason": error.reason}
         status |= {"details": to_document(error.details), "code": error.code}
-        return InMemoryAnswer(error.code, {}, json.dumps(status).encode())
+        return InMemoryResponse(error.code, {}, json.dumps(status).encode())
     if error is not None:
         raise error
     return None
@@ -340,10 +340,10 @@ class InMemoryStream:
             self.status, self.headers = response.status, response.headers
             self.writer.body += getattr(response, "body", None) or b""
 
-    def answer(self, answer: InMemoryAnswer) -> None:
+    def respond(self, reply: InMemoryResponse) -> None:
         """With what is whole already."""
-        self.status, self.headers = answer.status, answer.headers
-        self.writer.body += answer.body
+        self.status, self.headers = reply.status, reply.headers
+        self.writer.body += reply.body
 
     async def chunks(self) -> AsyncIterator[bytes]:
         while True:
@@ -411,13 +411,13 @@ class Writer(AbstractStreamWriter):
         self._written()
 
 
-def _asked(method: str, url: URL, body: bytes) -> Asked:
+def _api_request(method: str, url: URL, body: bytes) -> ApiRequest:
     path = parse_resource_path(url.path)
     if path is None:
-        return Asked(method.lower(), url.path)
+        return ApiRequest(method.lower(), url.path)
     read = "watch" if "watch" in url.query else "get" if path.name else "list"
     name = path.name or json.loads(body or b"{}").get("metadata", {}).get("name", "")
-    return Asked(_VERBS.get(method, read), path.plural, name, path.subresource, body)
+    return ApiRequest(_VERBS.get(method, read), path.plural, name, path.subresource, body)
 
 
 class _Protocol:

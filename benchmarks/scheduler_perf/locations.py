@@ -25,14 +25,14 @@ def scheduler_perf_folder(environment: Mapping[str, str] = os.environ) -> Path |
 
 
 def _module_cache(environment: Mapping[str, str]) -> Path:
-    """As Go finds it; Go itself is asked where it is installed."""
+    """As Go finds it; Go itself is queried where it is installed."""
     if environment.get("GOMODCACHE"):
         return Path(environment["GOMODCACHE"])
     if environment.get("GOPATH"):
         return Path(environment["GOPATH"].split(os.pathsep)[0]) / "pkg/mod"
     program = shutil.which("go", path=environment.get("PATH", ""))
     if program is not None:
-        answer = subprocess.run([program, "env", "GOMODCACHE"], capture_output=True, text=True, check=False)
-        if answer.returncode == 0 and answer.stdout.strip():
-            return Path(answer.stdout.strip())
+        response = subprocess.run([program, "env", "GOMODCACHE"], capture_output=True, text=True, check=False)
+        if response.returncode == 0 and response.stdout.strip():
+            return Path(response.stdout.strip())
     return Path(environment.get("HOME", "/")) / "go/pkg/mod"

@@ -28,7 +28,7 @@ _STEADY_STATE: Final = "steadyState"
 
 
 class Parameters:
-    """The parameters of one workload, and which of them have been asked for."""
+    """The parameters of one workload, and which of them have been requested."""
 
     def __init__(self, workload: Workload, scale: float = 1.0) -> None:
         self._workload = workload

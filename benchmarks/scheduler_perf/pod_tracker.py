@@ -53,7 +53,7 @@ class _Waiter:
 
 
 def selected(labels: Mapping[str, str], selector: Mapping[str, str] | None) -> bool:
-    """Whether the labels are those that an operation's ``labelSelector`` asks for."""
+    """Whether the labels are those that an operation's ``labelSelector`` requests."""
     return all(labels.get(name) == value for name, value in (selector or {}).items())
 
 

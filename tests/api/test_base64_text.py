@@ -1,4 +1,4 @@
-"""Base64 as Go reads and writes it; where bad text ends was asked of Go's decoder."""
+"""Base64 as Go reads and writes it; where bad text ends is what Go's decoder says."""
 
 from __future__ import annotations
 

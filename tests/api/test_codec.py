@@ -34,11 +34,11 @@ def test_malformed_json_is_an_error_that_names_the_place(body: bytes, detail: st
 
 @pytest.mark.parametrize("body", [b'{"spec":{"priority":"high"}}', b"{", b'{"kind":"\xff"}'])
 def test_a_decoder_of_one_type_fails_as_any_decoding_does(body: bytes) -> None:
-    with pytest.raises(DecodeError) as told:
+    with pytest.raises(DecodeError) as reported:
         decode(body, Pod)
     with pytest.raises(DecodeError) as raised:
         decoder(Pod)(body)
-    assert str(raised.value) == str(told.value)
+    assert str(raised.value) == str(reported.value)
 
 
 def test_a_decoder_of_one_type_takes_nulls_as_unset() -> None:

@@ -116,7 +116,7 @@ def test_a_kustomization_lists_every_file() -> None:
 
 
 @pytest.mark.parametrize("name", [HOME, "colocation", "123", "null"])
-def test_all_that_is_in_a_namespace_is_in_the_one_that_was_asked_for(name: str) -> None:
+def test_all_that_is_in_a_namespace_is_in_the_one_that_was_requested(name: str) -> None:
     found = {
         document["metadata"].get("namespace")
         for document in documents(Installation(namespace=name))
@@ -130,7 +130,7 @@ def test_a_namespace_that_kubectl_would_take_for_a_number_is_quoted() -> None:
     assert ": 1e3\n" not in text
 
 
-def test_nothing_names_the_usual_namespace_when_another_was_asked_for() -> None:
+def test_nothing_names_the_usual_namespace_when_another_was_requested() -> None:
     assert HOME not in "".join(manifest_files(Installation(namespace="colocation")).values())
 
 
@@ -140,11 +140,11 @@ def test_the_lease_of_the_scheduler_is_in_the_namespace_of_the_installation() ->
     assert configuration["leaderElection"]["resourceNamespace"] == "123"
 
 
-def test_image_and_replicas_are_those_that_were_asked_for() -> None:
-    asked = Installation(image="registry.example/koordinator@sha256:0123", replicas=3)
-    specs = [document["spec"] for document in documents(asked) if document["kind"] in ("Deployment", "DaemonSet")]
+def test_image_and_replicas_are_those_that_were_requested() -> None:
+    requested = Installation(image="registry.example/koordinator@sha256:0123", replicas=3)
+    specs = [document["spec"] for document in documents(requested) if document["kind"] in ("Deployment", "DaemonSet")]
     images = {each["image"] for spec in specs for each in spec["template"]["spec"]["containers"]}
-    assert (images, {spec["replicas"] for spec in specs if "replicas" in spec}) == ({asked.image}, {3})
+    assert (images, {spec["replicas"] for spec in specs if "replicas" in spec}) == ({requested.image}, {3})
 
 
 def test_the_usual_image_has_the_version_of_the_package() -> None:
@@ -243,7 +243,7 @@ def test_the_scheduler_is_probed_where_it_serves() -> None:
     assert ports("koord-scheduler") == {"metrics": options.address.port}
 
 
-def test_the_manager_is_probed_and_asked_where_it_serves() -> None:
+def test_the_manager_is_probed_and_queried_where_it_serves() -> None:
     options = manager_options(arguments("koord-manager"), {})
     assert ports("koord-manager") == {
         "webhook-server": read_environment({}).port,
@@ -311,12 +311,12 @@ def test_no_api_server_asks_a_webhook_before_a_manager_serves_it() -> None:
     assert [configuration.get("webhooks", []) for configuration in configurations()] == [[], []]
 
 
-def test_pods_are_let_in_while_no_manager_answers() -> None:
+def test_pods_are_let_in_while_no_manager_responds() -> None:
     policies = {entry["name"]: entry["failurePolicy"] for each in configurations() for entry in webhooks(each)}
     assert [name for name, policy in policies.items() if policy == "Fail"] == ["vconfigmap.koordinator.sh"]
 
 
-def test_pods_and_quotas_are_refused_while_no_manager_answers_where_that_was_asked_for() -> None:
+def test_pods_and_quotas_are_refused_while_no_manager_responds_where_that_was_requested() -> None:
     entries = [entry for each in configurations(Installation(failure_policy="Fail")) for entry in webhooks(each)]
     ignored = [entry["name"] for entry in entries if entry["failurePolicy"] == "Ignore"]
     assert ignored == ["mnode-status.koordinator.sh", "vnode.koordinator.sh", "vpodbinding.koordinator.sh"]

@@ -127,7 +127,7 @@ def test_work_that_does_not_finish_in_time_is_cancelled() -> None:
     assert run(scenario) == ["work begins", "work ends"]
 
 
-def test_work_that_waits_for_an_answer_after_it_was_cancelled_is_not_waited_for(
+def test_work_that_waits_for_a_response_after_it_was_cancelled_is_not_waited_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(bench: Bench) -> None:

@@ -53,16 +53,16 @@ def test_a_signal_asks_to_stop(number: signal.Signals, run: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_same_signal_once_more_ends_at_once(number: signal.Signals) -> None:
-    status, told = _signalled(_STOPPING.format(pause=60, run="uvloop.run"), number, number)
+    status, reported = _signalled(_STOPPING.format(pause=60, run="uvloop.run"), number, number)
     assert status == 1
-    assert told == f"{number.name} for the second time: ending at once\n".encode()
+    assert reported == f"{number.name} for the second time: ending at once\n".encode()
 
 
 @pytest.mark.parametrize("run", ["asyncio.run", "uvloop.run"])
 def test_the_second_signal_ends_what_gives_the_event_loop_no_turn_any_more(run: str) -> None:
-    status, told = _signalled(_STUCK.format(run=run), signal.SIGINT, signal.SIGINT)
+    status, reported = _signalled(_STUCK.format(run=run), signal.SIGINT, signal.SIGINT)
     assert status == 1
-    assert told == b"SIGINT for the second time: ending at once\n"
+    assert reported == b"SIGINT for the second time: ending at once\n"
 
 
 def test_the_event_loop_never_sleeps_so_long_that_a_signal_is_missed() -> None:
@@ -104,8 +104,8 @@ def _signalled(program: str, *numbers: signal.Signals) -> tuple[int, bytes]:
         for number in numbers:
             process.stdout.readline()
             process.send_signal(number)
-        told = process.stderr.read()
-    return process.returncode, told
+        reported = process.stderr.read()
+    return process.returncode, reported
 
 
 def test_all_that_people_can_put_right_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.cases import CASES, Requirement
-from benchmarks.figures import Figures, Ratios, growth_exponent, median, rate, ratios, verdicts
+from benchmarks.figures import Figures, Ratios, growth_exponent, median, rate, ratios, requirements_met
 
 
 def figures(pods_per_second: float, cpu: float = 1.0, memory: float = 100.0) -> Figures:
@@ -40,13 +40,13 @@ def test_without_ours_nothing_is_known() -> None:
 
 def test_rates_must_be_high_and_costs_low() -> None:
     required = Requirement(2, 0.5, 1.0, 0.8)
-    assert set(verdicts(Ratios(2.0, 0.5, 0.9, 1.0, 0.8), required).values()) == {True}
-    assert set(verdicts(Ratios(1.9, 0.6, 0.9, 1.1, 0.7), required).values()) == {False}
+    assert set(requirements_met(Ratios(2.0, 0.5, 0.9, 1.0, 0.8), required).values()) == {True}
+    assert set(requirements_met(Ratios(1.9, 0.6, 0.9, 1.1, 0.7), required).values()) == {False}
 
 
-def test_what_is_not_required_or_not_measured_has_no_verdict() -> None:
-    assert verdicts(Ratios(1.5, 0.5, 0.5, 2.0, 0.1), Requirement(1)) == {"pods_per_second": True}
-    assert verdicts(Ratios(), Requirement(1)) == {}
+def test_what_is_not_required_or_not_measured_is_not_compared() -> None:
+    assert requirements_met(Ratios(1.5, 0.5, 0.5, 2.0, 0.1), Requirement(1)) == {"pods_per_second": True}
+    assert requirements_met(Ratios(), Requirement(1)) == {}
 
 
 @pytest.mark.parametrize(("power", "factor"), [(0.0, 7.0), (1.0, 3.0), (2.0, 0.1)])

@@ -70,8 +70,8 @@ def test_consumers_are_half_of_the_pods_and_fill_the_reservations_of_their_teams
         for pod in pod_mixes.with_consumers(2000)
         if "team" in pod["metadata"]["labels"]
     )
-    room: Counter[str] = Counter()
+    capacity: Counter[str] = Counter()
     for reservation in pod_mixes.reservations(500):
-        room[reservation["spec"]["owners"][0]["labelSelector"]["matchLabels"]["team"]] += 2
+        capacity[reservation["spec"]["owners"][0]["labelSelector"]["matchLabels"]["team"]] += 2
     assert teams.total() == 1000
-    assert teams == room
+    assert teams == capacity

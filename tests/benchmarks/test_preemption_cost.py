@@ -12,7 +12,7 @@ from benchmarks import preemption_cost
 def test_the_report_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert preemption_cost.main(["--nodes", "6", "--pods", "4", "--lag", "2"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["microseconds"]["6"].keys() == {"finding_victims", "taking_room"}
+    assert report["microseconds"]["6"].keys() == {"finding_victims", "taking_capacity"}
 
 
 def test_more_pods_than_nodes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

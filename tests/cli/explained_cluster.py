@@ -1,4 +1,4 @@
-"""A cluster for ``koord explain``: the embedded API with a Lease, and a scheduler that answers what a test tells it."""
+"""A cluster for ``koord explain``: the embedded API with a Lease, and a scheduler whose responses a test chooses."""
 
 from __future__ import annotations
 
@@ -89,18 +89,18 @@ def explained_cluster(folder: Path) -> Iterator[ExplainedCluster]:
 
 
 def _scheduler(documents: Mapping[str, Any]) -> HealthServer:
-    """It answers as koord-scheduler does, and 404 about everything that ``documents`` does not have."""
+    """It responds as koord-scheduler does, and 404 about everything that ``documents`` does not have."""
     server = HealthServer(Metrics())
     services = Services(lambda: True)
 
-    def answer(parameters: Mapping[str, str]) -> Any:
+    def respond(parameters: Mapping[str, str]) -> Any:
         key = "/".join(parameters[name] for name in ("namespace", "name") if name in parameters)
         if key not in documents:
             raise ServiceError(404, f"{key} is not known")
         return documents[key]
 
-    services.add(POD_PATH, answer)
-    services.add(NODE_PATH, answer)
+    services.add(POD_PATH, respond)
+    services.add(NODE_PATH, respond)
     services.mount(server)
     server.add_route("/configz", _configuration)
     return server

@@ -1,4 +1,4 @@
-"""Which scheduler ``koord explain`` asks, for what, and what it says when there is no answer."""
+"""Which scheduler ``koord explain`` queries, for what, and what it says when there is no response."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def refusal(question: Callable[[int], Awaitable[Any]], *, leading: bool = True) 
 
 
 @pytest.mark.parametrize("prefix", ["http://", ""])
-def test_a_scheduler_is_asked_at_its_address(prefix: str) -> None:
+def test_a_scheduler_is_queried_at_its_address(prefix: str) -> None:
     found = answered(lambda port: fetch(at(port, prefix), "/debug/explain/default/web"))
     assert found == {"namespace": "default", "name": "web"}
 
@@ -87,7 +87,7 @@ def test_a_bad_address_is_refused(url: str) -> None:
         asyncio.run(fetch(ProgramEndpoint(url, None, LEASE, 0, Path()), "/"))
 
 
-def asked_by_lease(folder: Path, holder: str | None) -> Any:
+def queried_by_lease(folder: Path, holder: str | None) -> Any:
     """What is answered when the Lease of an embedded cluster names ``holder``."""
 
     async def question(port: int) -> Any:
@@ -107,22 +107,22 @@ def asked_by_lease(folder: Path, holder: str | None) -> Any:
 
 
 def test_the_leader_on_this_machine_is_found_by_its_lease(tmp_path: Path) -> None:
-    assert asked_by_lease(tmp_path, f"{socket.gethostname()}_1234")["name"] == "web"
+    assert queried_by_lease(tmp_path, f"{socket.gethostname()}_1234")["name"] == "web"
 
 
 def test_a_leader_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     with pytest.raises(ExplainError, match=r"^elsewhere leads, but could not be queried"):
-        asked_by_lease(tmp_path, "elsewhere_1234")
+        queried_by_lease(tmp_path, "elsewhere_1234")
 
 
 def test_a_lease_that_nobody_holds_means_that_no_scheduler_runs(tmp_path: Path) -> None:
     with pytest.raises(ExplainError, match="no replica holds the Lease default/mine"):
-        asked_by_lease(tmp_path, "")
+        queried_by_lease(tmp_path, "")
 
 
 def test_a_lease_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ExplainError, match="there is no Lease default/mine"):
-        asked_by_lease(tmp_path, None)
+        queried_by_lease(tmp_path, None)
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +134,7 @@ def nobody_s_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def asked_for(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[ProgramEndpoint, str]:
+def requested_for(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[ProgramEndpoint, str]:
     """Where and for what the command asks."""
     seen: list[tuple[ProgramEndpoint, str]] = []
 
@@ -171,11 +171,11 @@ def asked_for(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[Program
     ],
 )
 def test_names_are_read_as_kubectl_has_them(monkeypatch: pytest.MonkeyPatch, arguments: list[str], path: str) -> None:
-    assert asked_for(monkeypatch, *arguments)[1] == path
+    assert requested_for(monkeypatch, *arguments)[1] == path
 
 
 def test_the_lease_is_a_namespace_and_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    endpoint, _ = asked_for(monkeypatch, "pod", "web", "--lease=one/two", "--port=7")
+    endpoint, _ = requested_for(monkeypatch, "pod", "web", "--lease=one/two", "--port=7")
     assert (endpoint.lease, endpoint.port) == (("one", "two"), 7)
 
 
@@ -188,10 +188,10 @@ def test_contradictions_are_one_line(arguments: list[str], capsys: pytest.Captur
 
 
 def test_json_is_all_that_is_known(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    async def answer(endpoint: ProgramEndpoint, path: str) -> Any:
+    async def respond(endpoint: ProgramEndpoint, path: str) -> Any:
         return {"pod": "default/web", "message": "ä"}
 
-    monkeypatch.setattr("koordinator.cli.explanation.fetch", answer)
+    monkeypatch.setattr("koordinator.cli.explanation.fetch", respond)
     main(["explain", "pod", "web", "-o=json", "--scheduler=http://127.0.0.1:1"])
     assert json.loads(capsys.readouterr().out) == {"pod": "default/web", "message": "ä"}
 
@@ -226,9 +226,9 @@ def test_what_cannot_be_explained_is_answered_with_what_can(
 def test_a_pod_that_was_guessed_is_called_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def answer(endpoint: ProgramEndpoint, path: str) -> Any:
+    async def respond(endpoint: ProgramEndpoint, path: str) -> Any:
         return {"pod": "default/web", "attempts": [], "node": "a"}
 
-    monkeypatch.setattr("koordinator.cli.explanation.fetch", answer)
+    monkeypatch.setattr("koordinator.cli.explanation.fetch", respond)
     assert main(["explain", "web", "--scheduler=http://127.0.0.1:1"]) == 0
     assert "web was taken for a pod; if it is a node: koord explain node web" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Which cluster ``koord explain`` asks: kubectl's own, in kubectl's order, else that of koord up."""
+"""Which cluster ``koord explain`` queries: kubectl's own, in kubectl's order, else that of koord up."""
 
 from __future__ import annotations
 

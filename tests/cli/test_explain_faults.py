@@ -53,8 +53,8 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    answer: tuple[int, bytes] | None = None
-    asked = threading.Event()
+    response: tuple[int, bytes] | None = None
+    requested = threading.Event()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -62,11 +62,11 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        self.server.asked.set()
-        if self.server.answer is None:
+        self.server.requested.set()
+        if self.server.response is None:
             threading.Event().wait(60)
             return
-        status, body = self.server.answer
+        status, body = self.server.response
         if not status:
             self.connection.shutdown(socket.SHUT_RDWR)
             return
@@ -81,11 +81,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(answer: tuple[int, bytes] | None) -> Iterator[_Server]:
-    """Plain HTTP that gives every request the same answer: a status and a body, status 0 to hang up, None to say
+def serving(response: tuple[int, bytes] | None) -> Iterator[_Server]:
+    """Plain HTTP that gives every request the same response: a status and a body, status 0 to hang up, None to say
     nothing."""
     server = _Server(("127.0.0.1", 0), _Handler)
-    server.answer, server.asked = answer, threading.Event()
+    server.response, server.requested = response, threading.Event()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -129,7 +129,7 @@ Captured = pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("answer", "status", "said"),
+    ("response", "status", "said"),
     [
         (status_body(401, "Unauthorized", "Unauthorized"), NOT_ALLOWED, "does not know who you are (401 Unauthorized)"),
         (status_body(403, "Forbidden", "you may not"), NOT_ALLOWED, "does not allow it (403): you may not"),
@@ -141,10 +141,10 @@ Captured = pytest.CaptureFixture[str]
         ((0, b""), NOT_REACHED, "the server closed the connection without a response"),
     ],
 )
-def test_what_an_api_server_may_answer(
-    answer: tuple[int, bytes], status: int, said: str, tmp_path: Path, capsys: Captured
+def test_what_an_api_server_may_respond(
+    response: tuple[int, bytes], status: int, said: str, tmp_path: Path, capsys: Captured
 ) -> None:
-    with serving(answer) as server:
+    with serving(response) as server:
         path = kubeconfig_of(tmp_path, f"http://127.0.0.1:{server.server_port}")
         assert said in refused(capsys, status, f"--kubeconfig={path}")
 
@@ -240,7 +240,7 @@ def test_an_address_that_is_none(url: str, capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("response", "said"),
     [
         ((200, b"{}"), "is that a koord-scheduler?"),
         ((200, b"[]"), "is that a koord-scheduler?"),
@@ -249,8 +249,8 @@ def test_an_address_that_is_none(url: str, capsys: Captured) -> None:
         ((0, b""), "cannot be queried"),
     ],
 )
-def test_what_a_scheduler_may_answer(answer: tuple[int, bytes], said: str, capsys: Captured) -> None:
-    with serving(answer) as server:
+def test_what_a_scheduler_may_respond(response: tuple[int, bytes], said: str, capsys: Captured) -> None:
+    with serving(response) as server:
         assert said in refused(capsys, NOT_REACHED, f"--scheduler=http://127.0.0.1:{server.server_port}")
 
 
@@ -291,7 +291,7 @@ def koord(cluster: ExplainedCluster, *arguments: str, **options: Any) -> subproc
 def test_ctrl_c_while_it_waits(cluster: ExplainedCluster, tmp_path: Path) -> None:
     with serving(None) as server:
         process = koord(cluster, f"--scheduler=http://127.0.0.1:{server.server_port}")
-        assert server.asked.wait(60)
+        assert server.requested.wait(60)
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=60)
     assert (process.returncode, error) == (INTERRUPTED, b"koord: interrupted\n")

@@ -92,7 +92,7 @@ def test_a_gated_pod_that_the_scheduler_does_not_know(cluster: ExplainedCluster,
     assert out.startswith("pod default/gated is held back by the scheduling gate example.com/quota;")
 
 
-def test_the_cluster_that_was_asked_is_named(cluster: ExplainedCluster, capsys: Captured) -> None:
+def test_the_cluster_that_was_queried_is_named(cluster: ExplainedCluster, capsys: Captured) -> None:
     _, out, _ = explained(capsys, "pod", "gated", *cluster.arguments)
     assert f"of {cluster.kubeconfig}, https://127.0.0.1:" in out.splitlines()[-1]
     assert out.splitlines()[-1].startswith('Queried: the cluster "')

@@ -64,7 +64,7 @@ def test_nodes_that_would_take_it_by_now_are_named() -> None:
     assert "Right now one node would take it: b\n" in pod_text(scene)
 
 
-def test_a_plugin_that_refuses_the_pod_on_every_node_is_named_beside_the_nodes_that_have_room() -> None:
+def test_a_plugin_that_refuses_the_pod_on_every_node_is_named_beside_the_nodes_that_have_capacity() -> None:
     text = pod_text(refused_by_its_quota())
     assert "Right now one node has room for it (a); what holds it back is ElasticQuota.\n" in text
 

@@ -82,7 +82,7 @@ def test_a_node_on_its_way_back_says_so() -> None:
     assert "reports are sound since one" in text
 
 
-def test_a_manager_that_cannot_be_asked_is_said() -> None:
+def test_a_manager_that_cannot_be_queried_is_said() -> None:
     assert "no manager found" in printed({"error": "no manager found: start one"})
 
 

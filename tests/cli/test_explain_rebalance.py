@@ -38,22 +38,22 @@ DOCUMENT: dict[str, Any] = {
 
 @pytest.fixture
 def answered(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    asked: list[tuple[str, str]] = []
+    requested: list[tuple[str, str]] = []
 
-    async def answer(endpoint: ProgramEndpoint, path: str) -> Any:
-        asked.append((endpoint.program, path))
+    async def respond(endpoint: ProgramEndpoint, path: str) -> Any:
+        requested.append((endpoint.program, path))
         return DOCUMENT
 
-    monkeypatch.setattr("koordinator.cli.explanation.fetch", answer)
+    monkeypatch.setattr("koordinator.cli.explanation.fetch", respond)
     monkeypatch.setenv("COLUMNS", "140")
-    return asked
+    return requested
 
 
-ASKING = ["explain", "rebalance", "--descheduler=http://127.0.0.1:1"]
+REQUESTING = ["explain", "rebalance", "--descheduler=http://127.0.0.1:1"]
 
 
-def test_the_descheduler_is_asked(answered: list[tuple[str, str]]) -> None:
-    assert main(ASKING) == EXPLAINED
+def test_the_descheduler_is_queried(answered: list[tuple[str, str]]) -> None:
+    assert main(REQUESTING) == EXPLAINED
     assert answered == [("descheduler", "/explain/rebalance")]
 
 
@@ -71,12 +71,12 @@ def test_the_descheduler_is_asked(answered: list[tuple[str, str]]) -> None:
 def test_who_would_leave_and_who_would_stay(
     answered: list[tuple[str, str]], capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
-    main(ASKING)
+    main(REQUESTING)
     assert line in capsys.readouterr().out
 
 
 def test_for_programs(answered: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]) -> None:
-    main([*ASKING, "-o", "json"])
+    main([*REQUESTING, "-o", "json"])
     assert json.loads(capsys.readouterr().out) == DOCUMENT
 
 

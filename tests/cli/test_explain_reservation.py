@@ -71,10 +71,10 @@ def test_reservations_are_named_in_every_usual_way() -> None:
 def test_the_command_shows_a_placed_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Its document names a node, too."""
 
-    async def answer(endpoint: ProgramEndpoint, path: str) -> Any:
+    async def respond(endpoint: ProgramEndpoint, path: str) -> Any:
         assert path == "/apis/v1/plugins/Reservation/reservations/web-release/explanation"
         return DOCUMENT
 
-    monkeypatch.setattr("koordinator.cli.explanation.fetch", answer)
+    monkeypatch.setattr("koordinator.cli.explanation.fetch", respond)
     assert main(["explain", "reservation", "web-release", "--scheduler=http://127.0.0.1:1"]) == EXPLAINED
     assert "web-release  Available on node-1" in capsys.readouterr().out

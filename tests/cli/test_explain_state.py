@@ -58,7 +58,7 @@ def test_a_label_names_the_scheduler_before_the_spec_does() -> None:
     assert "(by its label scheduling.koordinator.sh/scheduler-name)" in state(found, served=SERVED).sentence
 
 
-def test_a_pod_without_a_scheduler_asks_for_the_default_one() -> None:
+def test_a_pod_without_a_scheduler_requests_the_default_one() -> None:
     assert scheduler_of({"metadata": {}, "spec": {}}) == "default-scheduler"
 
 
@@ -148,7 +148,7 @@ def node(**spec: Any) -> dict[str, Any]:
     return {"spec": spec, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
 
 
-def test_nodes_are_told_apart() -> None:
+def test_nodes_are_distinguished() -> None:
     silent = {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "message": "Kubelet stopped"}]}}
     found = [node_state("n", "the cluster", each, ()) for each in (node(), node(unschedulable=True), silent, {}, None)]
     assert [each.kind for each in found] == ["there", "cordoned", "notReady", "notReady", "notThere"]

@@ -32,8 +32,8 @@ KNOWN_TO_SCHEDULER = {
     "nominatedPods": [],
     "plugins": {},
     "placedLately": 0,
-    "asked": {"pods": 0, "wouldTake": 0},
-    "ruledOutBy": [],
+    "evaluated": {"pods": 0, "wouldTake": 0},
+    "rejectedBy": [],
 }
 
 

@@ -51,6 +51,28 @@ def test_a_signal_lets_the_work_clean_up(number: signal.Signals) -> None:
     assert caught.value.exit_status == 128 + number
 
 
+def test_a_signal_that_interrupts_no_system_call_wakes_the_loop() -> None:
+    """As when it comes just before the loop waits: a thread gets it, so that the wait of the main one goes on."""
+    code = (
+        "import asyncio, os, signal, threading\n"
+        "from koordinator.cli.interruption import run\n"
+        "def interrupt():\n"
+        "    for _ in range(10_000):\n"
+        "        os.sched_yield()\n"
+        "    signal.pthread_kill(threading.get_ident(), signal.SIGINT)\n"
+        "async def wait():\n"
+        "    threading.Thread(target=interrupt).start()\n"
+        "    await asyncio.sleep(50)\n"
+        "    print('woken by its timer')\n"
+        "try:\n"
+        "    run(wait())\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40, check=True)
+    assert (ended.stdout, ended.stderr) == ("interrupted\n", "")
+
+
 def test_the_second_signal_kills_and_ends_the_process() -> None:
     code = (
         "import asyncio, os, signal\n"

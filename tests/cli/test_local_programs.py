@@ -29,12 +29,12 @@ def _flags_of_nodes(flag: str, options: LocalClusterOptions) -> list[str]:
 
 
 @pytest.mark.parametrize(("speed", "said"), [(None, []), (60.0, ["--speed=60.0"])])
-def test_a_scenario_keeps_its_speed_unless_another_is_asked_for(speed: float | None, said: list[str]) -> None:
+def test_a_scenario_keeps_its_speed_unless_another_is_requested(speed: float | None, said: list[str]) -> None:
     assert _flags_of_nodes("--speed", replace(_OPTIONS, speed=speed)) == said
 
 
 @pytest.mark.parametrize(("koordlets", "said"), [(None, []), (0, ["--koordlets=0"]), (3, ["--koordlets=3"])])
-def test_as_many_nodes_run_koordlet_as_were_asked_for(koordlets: int | None, said: list[str]) -> None:
+def test_as_many_nodes_run_koordlet_as_were_requested(koordlets: int | None, said: list[str]) -> None:
     assert _flags_of_nodes("--koordlets", replace(_OPTIONS, koordlets=koordlets)) == said
 
 

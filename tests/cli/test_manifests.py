@@ -36,7 +36,7 @@ def test_it_prints_every_document_of_the_installation(capsys: pytest.CaptureFixt
     assert printed(capsys) == wanted
 
 
-def test_only_some_parts_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_some_parts_can_be_requested(capsys: pytest.CaptureFixture[str]) -> None:
     kinds = {document["kind"] for document in printed(capsys, "--only", "crd,rbac")}
     assert kinds == {
         "CustomResourceDefinition",

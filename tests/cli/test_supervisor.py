@@ -133,7 +133,7 @@ def test_a_program_that_ends_again_and_again_is_reported_once_with_its_last_erro
     assert restarts == 4
 
 
-def test_a_program_that_no_longer_answers_is_reported_and_so_is_its_recovery(tmp_path: Path) -> None:
+def test_a_program_that_no_longer_responds_is_reported_and_so_is_its_recovery(tmp_path: Path) -> None:
     well = True
 
     async def ready() -> bool:
@@ -147,8 +147,8 @@ def test_a_program_that_no_longer_answers_is_reported_and_so_is_its_recovery(tmp
         await supervisor.start(python("worker", "import signal; signal.pause()", ready))
         probing = asyncio.ensure_future(supervisor.probe())
         unhealthy = []
-        for answers in (True, False, False, False, True):
-            well = answers
+        for responses in (True, False, False, False, True):
+            well = responses
             await until(lambda: clock.sleepers > 0)
             await clock.advance(10.0)
             await until(lambda: clock.sleepers > 0)
@@ -164,7 +164,7 @@ def test_a_program_that_no_longer_answers_is_reported_and_so_is_its_recovery(tmp
     assert reports[1] == "worker responds again; the cluster is healthy"
 
 
-def test_a_program_halted_by_a_signal_does_not_answer(tmp_path: Path) -> None:
+def test_a_program_halted_by_a_signal_does_not_respond(tmp_path: Path) -> None:
     async def scenario() -> list[str]:
         clock = ManualClock()
         supervisor = Supervisor(tmp_path, clock, lambda text: None)

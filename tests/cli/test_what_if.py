@@ -132,7 +132,7 @@ def test_each_command_does_something(command: str, snapshot: Path, tmp_path: Pat
     assert said[command] in output.out
 
 
-def test_a_snapshot_is_taken_of_a_cluster_and_asked_later(tmp_path: Path, capsys: Captured) -> None:
+def test_a_snapshot_is_taken_of_a_cluster_and_queried_later(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "snapshot"
     with explained_cluster(tmp_path) as found:
         kubeconfig = f"--kubeconfig={found.kubeconfig}"

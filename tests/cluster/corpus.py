@@ -1,4 +1,4 @@
-"""Objects and the real server's answers to them, recorded once from kube-apiserver v1.35."""
+"""Objects and the real server's responses to them, recorded once from kube-apiserver v1.35."""
 
 from __future__ import annotations
 

@@ -90,9 +90,9 @@ class ApiClient:
         return (await self.request("GET", path, **headers)).body
 
     async def post(self, path: str, body: Any) -> Any:
-        answer = await self.request("POST", path, body)
-        assert answer.status == 201, answer.body
-        return answer.body
+        response = await self.request("POST", path, body)
+        assert response.status == 201, response.body
+        return response.body
 
     @asynccontextmanager
     async def watch(self, path: str, **headers: str) -> AsyncIterator[AsyncIterator[Document]]:

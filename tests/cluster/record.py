@@ -43,14 +43,14 @@ class Recorder:
 
     def _patched(self, old: Document, case: Document) -> Document:
         path = f"{_path(old)}/{case['sub']}" if "sub" in case else _path(old)
-        answer = self._api.request("PATCH", f"{path}{_DRY_RUN}", case["patch"], media=MEDIA_TYPES[case["type"]])
-        return _plain(answer.body)
+        response = self._api.request("PATCH", f"{path}{_DRY_RUN}", case["patch"], media=MEDIA_TYPES[case["type"]])
+        return _plain(response.body)
 
 
-def _plain(answer: Document) -> Document:
+def _plain(response: Document) -> Document:
     """Without what is nobody's business but the server's."""
-    answer.get("metadata", {}).pop("managedFields", None)
-    return answer
+    response.get("metadata", {}).pop("managedFields", None)
+    return response
 
 
 def _path(document: Document, *, named: bool = True) -> str:

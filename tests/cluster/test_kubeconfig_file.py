@@ -84,7 +84,7 @@ def test_a_folder_is_made(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "b" / "config").exists()
 
 
-def test_what_is_no_file_is_told(tmp_path: Path) -> None:
+def test_what_is_no_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ForeignKubeconfig, match="cannot be read"):
         _write(tmp_path)
 

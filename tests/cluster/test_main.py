@@ -154,7 +154,7 @@ def test_a_damaged_database_is_refused_in_one_line_with_the_ways_out(
 
 
 @pytest.mark.parametrize("name", ["token", "pki/ca.key", "pki/server.crt"])
-def test_a_secret_that_cannot_be_read_is_told_in_one_line(
+def test_a_secret_that_cannot_be_read_is_reported_in_one_line(
     data_folder: Path, name: str, refusal: Callable[..., str]
 ) -> None:
     (data_folder / name).unlink()

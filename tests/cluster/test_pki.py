@@ -60,7 +60,7 @@ def test_clients_with_the_same_clock_accept_the_server_after_a_step_back(tmp_pat
         assert certificate.not_valid_before_utc <= stepped < certificate.not_valid_after_utc
 
 
-def test_a_step_beyond_what_certificates_bear_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_step_beyond_what_certificates_bear_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     _contents(tmp_path, NOW)
     serving_files(tmp_path, NOW - timedelta(days=20 * 365))
     assert "set the clock right" in caplog.text
@@ -81,7 +81,7 @@ def test_an_authority_that_cannot_be_read_is_not_replaced(tmp_path: Path) -> Non
         serving_files(tmp_path, NOW)
 
 
-def test_a_new_authority_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_new_authority_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     _contents(tmp_path, NOW)
     assert caplog.text == ""
     (tmp_path / "ca.crt").write_bytes(b"")

@@ -124,7 +124,7 @@ def test_a_namespace_that_is_stuck_while_the_history_passes_by() -> None:
     _terminating(scenario)
 
 
-def test_a_namespace_goes_when_a_full_disk_has_room_again() -> None:
+def test_a_namespace_goes_when_a_full_disk_has_capacity_again() -> None:
     async def scenario(cluster: _Cluster, loops: BackgroundLoops) -> None:
         target = await cluster.namespace("n")
         await create(cluster.environment, cluster.of("configmaps", "", "n"), config_map("c"))

@@ -190,18 +190,18 @@ def make_plugin(name: str, args: Mapping[str, Any], evictor: Evictor | None = No
     return plugin(made, make_handle(evictor))
 
 
-def steps(plan: Plan, answer: Callable[[Step], bool] = lambda step: True) -> list[Step]:
+def steps(plan: Plan, response: Callable[[Step], bool] = lambda step: True) -> list[Step]:
     """All steps of a plan, each answered by ``answer``."""
     found: list[Step] = []
     try:
         step = next(plan)
         while True:
             found.append(step)
-            step = plan.send(answer(step))
+            step = plan.send(response(step))
     except StopIteration:
         return found
 
 
-def evicted(plan: Plan, answer: Callable[[Step], bool] = lambda step: True) -> list[str]:
+def evicted(plan: Plan, response: Callable[[Step], bool] = lambda step: True) -> list[str]:
     """The names of the pods that are evicted, in order."""
-    return [step.pod.metadata.name for step in steps(plan, answer) if isinstance(step, Eviction) and answer(step)]
+    return [step.pod.metadata.name for step in steps(plan, response) if isinstance(step, Eviction) and response(step)]

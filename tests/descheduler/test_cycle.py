@@ -54,7 +54,7 @@ class Recorder(EvictPlugin, FilterPlugin):
 
 
 class Proposing(DeschedulePlugin, BalancePlugin):
-    """Proposes steps and keeps the answers."""
+    """Proposes steps and keeps the responses."""
 
     name = "Proposing"
 
@@ -62,13 +62,13 @@ class Proposing(DeschedulePlugin, BalancePlugin):
         super().__init__(None, make_handle())
         self.proposed = proposed
         self.error = error
-        self.answers: list[bool] = []
+        self.responses: list[bool] = []
         self.seen: list[Snapshot] = []
 
     def deschedule(self, snapshot: Snapshot) -> Plan:
         self.seen.append(snapshot)
         for step in self.proposed:
-            self.answers.append((yield step))
+            self.responses.append((yield step))
         if self.error is not None:
             raise self.error
 
@@ -149,7 +149,7 @@ def test_limits_of_a_cycle(limits: dict[str, int], names: list[str]) -> None:
     plugin = Proposing(evictions())
     _, recorder = run(plugin, limiter=EvictionLimiter(**limits))
     assert [name for name, _, _ in recorder.evicted] == names
-    assert plugin.answers.count(True) == len(names)
+    assert plugin.responses.count(True) == len(names)
 
 
 def test_limits_begin_anew_with_each_cycle() -> None:
@@ -173,10 +173,10 @@ def test_what_has_changed_since_the_snapshot_is_left_alone(live: list[Pod], text
     report, recorder = run(plugin, live=live)
     assert not recorder.evicted
     assert report.refused == [f"default/web-0: {text}"]
-    assert plugin.answers == [False]
+    assert plugin.responses == [False]
 
 
-def test_filters_are_asked_again_before_each_eviction() -> None:
+def test_filters_are_called_again_before_each_eviction() -> None:
     report, recorder = run(Proposing(evictions()[:2]), recorder=Recorder(refused=["web-0"]))
     assert [name for name, _, _ in recorder.evicted] == ["web-1"]
     assert report.refused == ["default/web-0: protected"]
@@ -186,7 +186,7 @@ def test_no_pod_is_evicted_twice_in_a_cycle() -> None:
     plugin = Proposing([*evictions()[:1], *evictions()[:1]])
     _, recorder = run(plugin)
     assert len(recorder.evicted) == 1
-    assert plugin.answers == [True, False]
+    assert plugin.responses == [True, False]
 
 
 def test_a_plugin_in_dry_run_evicts_nothing_and_uses_no_limit() -> None:
@@ -194,7 +194,7 @@ def test_a_plugin_in_dry_run_evicts_nothing_and_uses_no_limit() -> None:
     plugin = Proposing(evictions(dry_run=True))
     _, recorder = run(plugin, limiter=limiter)
     assert (recorder.evicted, limiter.total) == ([], 0)
-    assert all(plugin.answers)
+    assert all(plugin.responses)
 
 
 def test_the_whole_program_in_dry_run_counts_towards_the_limits() -> None:
@@ -203,7 +203,7 @@ def test_the_whole_program_in_dry_run_counts_towards_the_limits() -> None:
     plugin = Proposing(steps)
     _, recorder = run(plugin, limiter=EvictionLimiter(total=2), dry_run=True, api=api)
     assert (recorder.evicted, api.writes.total()) == ([], 0)
-    assert plugin.answers == [True, True, False, False, False, False, True, True]
+    assert plugin.responses == [True, True, False, False, False, False, True, True]
 
 
 def test_a_plugin_that_fails_is_reported() -> None:
@@ -270,7 +270,7 @@ def test_a_namesake_of_a_pod_does_not_get_its_deletion_cost() -> None:
     api.put(PODS, to_document(make_pod("web-0", "b", uid="uid-namesake")))
     plugin = Proposing([DeletionCost(WEB[0], 7, "rank")])
     run(plugin, api=api)
-    assert plugin.answers == [False]
+    assert plugin.responses == [False]
     assert "annotations" not in stored(api, PODS, "web-0", "default")["metadata"]
 
 
@@ -279,7 +279,7 @@ def test_what_cannot_be_patched_is_said_to_the_plugin() -> None:
     api = stored_cluster()
     api.go_away()
     run(plugin, api=api)
-    assert plugin.answers == [False, False, True]
+    assert plugin.responses == [False, False, True]
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_pods_that_are_terminating_are_no_replicas(leaving: int, refused: bool) 
     assert bool(plugin.filter(pods[0])) is refused
 
 
-def test_node_fit_is_asked_just_before_the_eviction() -> None:
+def test_node_fit_is_called_just_before_the_eviction() -> None:
     evictor = make_evictor(nodeFit=True, nodeSelector="pool=x")
     nodes = [make_node("a"), make_node("b", cpu="1", labels={"pool": "x"}), make_node("c", cpu="8")]
     asyncio.run(evictor.prepare(make_snapshot(nodes)))
@@ -131,7 +131,7 @@ def evicting(*stored: Pod, options: DeleteOptions | None = None, allowed: int | 
     return Evicted(result, left["metadata"] if left is not None else {}, events.notes)
 
 
-def test_an_eviction_ends_the_pod_and_is_told_in_an_event() -> None:
+def test_an_eviction_ends_the_pod_and_is_reported_in_an_event() -> None:
     pod = make_pod("web", "a", labels={"app": "web"}, spec={"terminationGracePeriodSeconds": 30})
     found = evicting(pod, allowed=1)
     assert found.result.evicted

@@ -1,4 +1,4 @@
-"""LowNodeLoad: which nodes are hot, which pods leave them, and how far the room on the others goes."""
+"""LowNodeLoad: which nodes are hot, which pods leave them, and how far the free capacity on the others goes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_pod_that_was_not_evicted_frees_nothing() -> None:
     assert evicted(plan, refuses_first) == ["web-1", "web-2", "web-3"]
 
 
-def test_targets_take_no_more_than_they_have_room_for() -> None:
+def test_targets_take_no_more_than_they_have_capacity_for() -> None:
     # 2000m - 1100m: room for two pods of 400m, and a little of a third.
     plan = make_plugin("LowNodeLoad", {**CPU, "nodeFit": False}).balance(make_snapshot(*hot_and_cool(cool="1100m")))
     assert len(evicted(plan)) == 3
@@ -134,7 +134,7 @@ def test_what_pods_used_that_are_gone_since_the_report_makes_no_node_hot(count: 
     assert balanced(nodes, pods[count:], metrics) == names
 
 
-def test_pods_that_are_gone_take_the_room_of_a_target_until_a_report_shows_it() -> None:
+def test_pods_that_are_gone_take_the_capacity_of_a_target_until_a_report_shows_it() -> None:
     nodes, pods, metrics = hot_and_cool()
     metrics[1] = make_metric("cool", {"gone": "1500m"})
     assert balanced(nodes, pods, metrics) == []
@@ -144,7 +144,7 @@ def test_a_pod_that_should_have_ended_is_not_counted_on() -> None:
     assert len(balanced(*with_leaving(3, -31))) == 3
 
 
-def test_terminating_pods_take_the_room_of_a_target_until_they_have_ended() -> None:
+def test_terminating_pods_take_the_capacity_of_a_target_until_they_have_ended() -> None:
     nodes, pods, metrics = hot_and_cool()
     pods.append(make_pod("ending", "cool", deletionTimestamp=format_time(NOW + timedelta(seconds=30))))
     metrics[1] = make_metric("cool", {"ending": "1500m"})
@@ -307,8 +307,8 @@ def test_arguments_that_cannot_be_used(args: dict[str, Any], field: str) -> None
 def test_no_target_is_filled_beyond_its_threshold_and_no_source_is_emptied_for_nothing(
     usages: list[int], cool: list[int], refused: set[int], fit: bool
 ) -> None:
-    """The sum of what is moved fits into the sum of the room but for the last pod, and each pod was moved off a node
-    that was over its threshold."""
+    """The sum of what is moved fits into the sum of the capacity but for the last pod, and each pod was moved off a
+    node that was over its threshold."""
     nodes = [make_node("hot"), *(make_node(f"cool-{n}") for n in range(len(cool)))]
     pods = [make_pod(f"web-{n}", "hot") for n in range(len(usages))]
     metrics = [
@@ -319,11 +319,11 @@ def test_no_target_is_filled_beyond_its_threshold_and_no_source_is_emptied_for_n
     names = {f"web-{n}" for n in refused}
     found = evicted(plan, lambda step: not isinstance(step, Eviction) or step.pod.metadata.name not in names)
     moved = [usages[int(name.removeprefix("web-"))] for name in found]
-    load, room = sum(usages), sum(2000 - used for used in cool)
+    load, capacity = sum(usages), sum(2000 - used for used in cool)
     for amount in moved:
         assert load > 2000
-        assert room > 0
-        load, room = load - amount, room - amount
+        assert capacity > 0
+        load, capacity = load - amount, capacity - amount
     if fit:
-        assert room >= 0
+        assert capacity >= 0
     assert names.isdisjoint(found)

@@ -188,7 +188,7 @@ def test_a_value_of_any_shape_is_taken_or_refused_by_its_field(outcomes: list[tu
 
 
 def test_what_is_taken_ends_no_cycle(outcomes: list[tuple[str, Outcome]]) -> None:
-    """Plugins are made, and asked about a small cluster."""
+    """Plugins are made, and queried about a small cluster."""
     pods = [make_pod(f"web-{number}", "hot", requests={"cpu": "500m", "memory": "1Gi"}) for number in range(5)]
     metrics = [make_metric("hot", {pod.metadata.name: "700m" for pod in pods}), make_metric("cool", {})]
     snapshot = make_snapshot([make_node("hot"), make_node("cool")], pods, metrics)

@@ -1,4 +1,4 @@
-"""Where pods would find room: filters over all targets at once."""
+"""Where pods would find free capacity: filters over all targets at once."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def _log_level() -> Iterator[None]:
     logging.getLogger().setLevel(level)
 
 
-async def _answer(path: str, method: str, body: str, *, leads: bool, cycles: int, profiling: bool) -> tuple[int, str]:
+async def _response(path: str, method: str, body: str, *, leads: bool, cycles: int, profiling: bool) -> tuple[int, str]:
     cluster = Cluster()
     configuration = resolve({**DOCUMENT, "enableProfiling": profiling}, "", Catalogue(BUILT_IN, lambda: ()))
     client = cluster.api.client()
@@ -52,22 +52,22 @@ async def _answer(path: str, method: str, body: str, *, leads: bool, cycles: int
             await server.stop()
 
 
-def ask(
+def send(
     path: str, method: str = "GET", body: str = "", *, leads: bool = True, cycles: int = 1, profiling: bool = True
 ) -> tuple[int, str]:
     """The status and the text that a descheduler answers which has done so many cycles."""
-    return asyncio.run(_answer(path, method, body, leads=leads, cycles=cycles, profiling=profiling))
+    return asyncio.run(_response(path, method, body, leads=leads, cycles=cycles, profiling=profiling))
 
 
 def test_the_configuration_has_its_defaults() -> None:
-    status, text = ask("/configz", cycles=0)
+    status, text = send("/configz", cycles=0)
     document = decode_any(text.encode())["componentconfig"]
     assert (status, document["deschedulingInterval"]) == (200, "1m0s")
     assert document["clientConnection"]["qps"] == 50
 
 
 def test_the_plan_of_the_next_cycle() -> None:
-    status, text = ask("/explain/rebalance")
+    status, text = send("/explain/rebalance")
     document = decode_any(text.encode())
     # One of five has left in the cycle; the node is cool until a report says otherwise.
     assert (status, document["nodes"], document["evictions"]) == (200, 2, [])
@@ -78,16 +78,16 @@ def test_the_plan_of_the_next_cycle() -> None:
     [({"leads": False}, "the instance is not leader"), ({"cycles": 0}, "no descheduling cycle has ended yet")],
 )
 def test_when_no_plan_is_made(state: dict[str, Any], text: str) -> None:
-    status, answer = ask("/explain/rebalance", **state)
+    status, reply = send("/explain/rebalance", **state)
     assert status == 503
-    assert text in answer
+    assert text in reply
 
 
 def test_how_much_is_logged_can_be_changed() -> None:
-    status, text = ask("/debug/flags/v", "PUT", "4", cycles=0)
+    status, text = send("/debug/flags/v", "PUT", "4", cycles=0)
     assert (status, text) == (200, "successfully set klog.logging.verbosity to 4\n")
     assert logging.getLogger().level == verbosity(4)
 
 
 def test_without_profiling_nothing_can_be_changed() -> None:
-    assert ask("/debug/flags/v", "PUT", "4", cycles=0, profiling=False)[0] == 404
+    assert send("/debug/flags/v", "PUT", "4", cycles=0, profiling=False)[0] == 404

@@ -19,12 +19,12 @@ ORDER = {
 PRICES = [make_node("dear", labels={"price": "dear"}), make_node("cheap", labels={"price": "cheap"})]
 
 
-def asking(*cpus: str, node: str = "dear") -> list[Any]:
+def requesting(*cpus: str, node: str = "dear") -> list[Any]:
     return [make_pod(f"web-{cpu}", node, requests={"cpu": cpu}) for cpu in cpus]
 
 
 def test_pods_leave_for_cheaper_nodes_the_smallest_first() -> None:
-    plan = make_plugin("CustomPriority", ORDER).balance(make_snapshot(PRICES, asking("3", "1", "2")))
+    plan = make_plugin("CustomPriority", ORDER).balance(make_snapshot(PRICES, requesting("3", "1", "2")))
     found = [step for step in steps(plan) if isinstance(step, Eviction)]
     assert [step.pod.metadata.name for step in found] == ["web-1", "web-2"]
     assert found[0].reason == "evicting from dear priority resource to lower priority resource"
@@ -32,15 +32,15 @@ def test_pods_leave_for_cheaper_nodes_the_smallest_first() -> None:
 
 def test_five_misfits_in_a_row_end_the_search() -> None:
     evictor = FakeEvictor()
-    pods = [*asking("5", "6", "7", "8", "9"), make_pod("last", "dear", requests={"cpu": "10"})]
+    pods = [*requesting("5", "6", "7", "8", "9"), make_pod("last", "dear", requests={"cpu": "10"})]
     assert not evicted(make_plugin("CustomPriority", ORDER, evictor).balance(make_snapshot(PRICES, pods)))
 
 
 def test_a_node_is_drained_only_as_a_whole() -> None:
     drain = {**ORDER, "mode": "DrainNode", "autoCordon": True}
-    partly = steps(make_plugin("CustomPriority", drain).balance(make_snapshot(PRICES, asking("1", "2", "3"))))
+    partly = steps(make_plugin("CustomPriority", drain).balance(make_snapshot(PRICES, requesting("1", "2", "3"))))
     assert [type(step) for step in partly] == [Remark]
-    wholly = steps(make_plugin("CustomPriority", drain).balance(make_snapshot(PRICES, asking("1", "2"))))
+    wholly = steps(make_plugin("CustomPriority", drain).balance(make_snapshot(PRICES, requesting("1", "2"))))
     reason = "drain node dear (sourcePriority=dear)"
     assert wholly[0] == Cordon("dear", True, reason)
     assert [step.reason for step in wholly[1:] if isinstance(step, Eviction)] == [reason, reason]
@@ -48,7 +48,7 @@ def test_a_node_is_drained_only_as_a_whole() -> None:
 
 def test_a_drain_that_fails_gives_the_node_back() -> None:
     drain = {**ORDER, "mode": "DrainNode", "autoCordon": True}
-    plan = make_plugin("CustomPriority", drain).balance(make_snapshot(PRICES, asking("1", "2")))
+    plan = make_plugin("CustomPriority", drain).balance(make_snapshot(PRICES, requesting("1", "2")))
     found = steps(plan, lambda step: not isinstance(step, Eviction))
     assert [type(step) for step in found] == [Cordon, Eviction, Cordon]
     assert found[-1] == Cordon("dear", False, "pod default/web-1 was not evicted")
@@ -56,13 +56,13 @@ def test_a_drain_that_fails_gives_the_node_back() -> None:
 
 def test_a_dry_run_cordons_nothing() -> None:
     drain = {**ORDER, "mode": "DrainNode", "autoCordon": True, "dryRun": True}
-    plan = make_plugin("CustomPriority", drain).balance(make_snapshot(PRICES, asking("1", "2")))
+    plan = make_plugin("CustomPriority", drain).balance(make_snapshot(PRICES, requesting("1", "2")))
     assert [type(step) for step in steps(plan)] == [Eviction, Eviction]
 
 
-def test_room_that_a_node_that_is_not_drained_would_have_taken_is_left_to_others() -> None:
+def test_capacity_that_a_node_that_is_not_drained_would_have_taken_is_left_to_others() -> None:
     nodes = [make_node(name, labels={"price": "dear"}) for name in ("dear-1", "dear-2")]
-    pods = [*asking("2", "3", node="dear-1"), *asking("4", node="dear-2")]
+    pods = [*requesting("2", "3", node="dear-1"), *requesting("4", node="dear-2")]
     plan = make_plugin("CustomPriority", {**ORDER, "mode": "DrainNode"}).balance(
         make_snapshot([*nodes, PRICES[1]], pods)
     )
@@ -128,7 +128,7 @@ def test_pods_of_nodes_that_would_be_empty_rank_first() -> None:
 
 
 @pytest.mark.parametrize(("selective", "marked"), [(True, True), (False, False)])
-def test_pods_that_may_not_leave_rank_last_where_they_were_asked_for(selective: bool, marked: bool) -> None:
+def test_pods_that_may_not_leave_rank_last_where_they_were_requested(selective: bool, marked: bool) -> None:
     args: dict[str, Any] = {"podSelectors": [{"selector": {}}]} if selective else {}
     plugin = make_plugin("ScaleDownBinPack", args, FakeEvictor({"small": "protected"}))
     assert (ranked(steps(plugin.balance(make_snapshot(TWO, SHRINKING)))).get("small") == 2**31 - 1) is marked

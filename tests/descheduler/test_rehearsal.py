@@ -66,7 +66,7 @@ def test_limits_hold_and_say_so() -> None:
     document = rehearse(plugin, limits=(None, None, 2))
     assert names(document["evictions"]) == ["web-0", "web-1"]
     assert document["refused"][0]["why"] == "maximum number of evicted pods total reached"
-    assert plugin.answers == [True, True, False, False, False, False], "what comes next depends on it"
+    assert plugin.responses == [True, True, False, False, False, False], "what comes next depends on it"
     assert document["stays"] == [
         {
             "why": "maximum number of evicted pods total reached",
@@ -97,7 +97,7 @@ def test_other_steps_and_remarks() -> None:
     ]
 
 
-def test_a_plugin_that_fails_ends_neither_the_others_nor_the_answer() -> None:
+def test_a_plugin_that_fails_ends_neither_the_others_nor_the_response() -> None:
     document = rehearse(Proposing(error=ValueError("odd")), Proposing(evict(WEB[0])))
     assert document["errors"] == ["Proposing: ValueError: odd"]
     assert names(document["evictions"]) == ["web-0"]
@@ -132,8 +132,8 @@ def test_asking_does_not_count_as_a_hot_cycle() -> None:
         return [step for step in plugin.balance(snapshot) if isinstance(step, Eviction)]
 
     assert [bool(cycle()) for _ in range(2)] == [False, False]
-    asked = [bool(rehearse(plugin, snapshot=snapshot)["evictions"]) for _ in range(3)]
-    assert asked == [True, True, True], "each says what the third cycle would do"
+    requested = [bool(rehearse(plugin, snapshot=snapshot)["evictions"]) for _ in range(3)]
+    assert requested == [True, True, True], "each says what the third cycle would do"
     assert cycle()
 
 

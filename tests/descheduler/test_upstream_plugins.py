@@ -23,11 +23,13 @@ def leaving(
     pods: list[Pod],
     nodes: Any = NODES,
     refused: str = "",
-    answer: Callable[[Step], bool] = lambda step: True,
+    response: Callable[[Step], bool] = lambda step: True,
 ) -> list[str]:
     made = make_plugin(plugin, args, FakeEvictor({refused: "protected"}))
     snapshot = make_snapshot(nodes, pods)
-    return evicted(made.deschedule(snapshot) if isinstance(made, DeschedulePlugin) else made.balance(snapshot), answer)
+    return evicted(
+        made.deschedule(snapshot) if isinstance(made, DeschedulePlugin) else made.balance(snapshot), response
+    )
 
 
 @pytest.mark.parametrize(
@@ -181,7 +183,7 @@ def test_another_duplicate_leaves_for_one_that_may_not(protected: list[str], nam
     def is_taken(step: Step) -> bool:
         return isinstance(step, Eviction) and step.pod.metadata.name not in protected
 
-    assert leaving("RemoveDuplicates", {}, pods, answer=is_taken) == names
+    assert leaving("RemoveDuplicates", {}, pods, response=is_taken) == names
 
 
 def spread(count: int, node: str, **constraint: Any) -> list[Pod]:
@@ -207,7 +209,7 @@ def test_domains_are_evened_from_the_most_important_pods() -> None:
     assert leaving(name, {"constraints": ["ScheduleAnyway"]}, soft) == ["a-3", "a-4"]
 
 
-def test_domains_without_room_get_nothing_unless_that_is_asked_for() -> None:
+def test_domains_without_capacity_get_nothing_unless_that_is_requested() -> None:
     nodes = [NODES[0], make_node("b", labels={"zone": "2"}, pods="0")]
     name = "RemovePodsViolatingTopologySpreadConstraint"
     assert leaving(name, {}, spread(5, "a"), nodes) == []

@@ -142,10 +142,10 @@ class FakeTools:
     async def run(self, tool: str, *arguments: str) -> str:
         command = " ".join((tool, *arguments))
         self.commands.append(command)
-        answer = self.outputs.get(command, ToolError(f"{command}: exit status 127, output ''"))
-        if isinstance(answer, ToolError):
-            raise answer
-        return answer
+        response = self.outputs.get(command, ToolError(f"{command}: exit status 127, output ''"))
+        if isinstance(response, ToolError):
+            raise response
+        return response
 
 
 def add_pci_device(

@@ -1,4 +1,4 @@
-"""All vendors together: who is asked, in which order, and what becomes of one that does not respond."""
+"""All vendors together: who is queried, in which order, and what becomes of one that does not respond."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_devices_that_left_the_bus_are_gone(tmp_path: Path) -> None:
     assert "kunlun" not in vendors(look(discovery))
 
 
-def test_a_device_that_is_left_out_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_device_that_is_left_out_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = all_vendors(tmp_path)
     outputs(made)["npu-smi info -t board -i 1"] = npu_board("0000:C1:00.0").replace("Chip Fault", "Chip Fault : x #")
     outputs(made)["npu-smi info -t board -i 1"] = "nothing"

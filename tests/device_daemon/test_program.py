@@ -27,11 +27,11 @@ def host(tmp_path: Path) -> Path:
         (tmp_path / name).mkdir()
     for number in (0, 1):
         (tmp_path / f"dev/davinci{number}").touch()
-    answer_with(tmp_path, npu_tools())
+    respond_with(tmp_path, npu_tools())
     return tmp_path
 
 
-def answer_with(host: Path, tools: Mapping[str, str]) -> None:
+def respond_with(host: Path, tools: Mapping[str, str]) -> None:
     """The tools answer so from now on."""
     cases = "".join(f"'{command.partition(' ')[2]}') cat <<'END'\n{text}\nEND\n;;\n" for command, text in tools.items())
     script = host / "bin/npu-smi"
@@ -76,7 +76,7 @@ def test_once(host: Path) -> None:
 
 
 def test_once_with_a_tool_that_fails(host: Path) -> None:
-    answer_with(host, {})
+    respond_with(host, {})
     process = start(host, "--oneshot")
     _, log = process.communicate(timeout=SECONDS)
     assert process.returncode == 1

@@ -37,9 +37,9 @@ def found(vendor: Vendor, machine: Machine) -> Found:
 
 
 def devices(vendor: Vendor, machine: Machine) -> list[XPUDeviceInfo]:
-    answer = found(vendor, machine)
-    assert not answer.problems
-    return list(answer.devices)
+    response = found(vendor, machine)
+    assert not response.problems
+    return list(response.devices)
 
 
 class TestHuawei:
@@ -126,14 +126,14 @@ class TestHuawei:
     def test_a_card_without_a_device_file_is_left_out(self, tmp_path: Path) -> None:
         made = npu_machine(tmp_path)
         (tmp_path / "dev/davinci1").unlink()
-        answer = found(Huawei(), made)
-        assert [device.uuid for device in answer.devices] == ["npu-1-0"]
-        assert answer.problems == ["NPU 2: there is no /dev/davinci* for it"]
+        response = found(Huawei(), made)
+        assert [device.uuid for device in response.devices] == ["npu-1-0"]
+        assert response.problems == ["NPU 2: there is no /dev/davinci* for it"]
 
-    def test_a_card_that_does_not_answer_is_left_out(self, tmp_path: Path) -> None:
-        answer = found(Huawei(), npu_machine(tmp_path, {"npu-smi info -t board -i 1": SILENT}))
-        assert [device.uuid for device in answer.devices] == ["npu-2-1"]
-        assert answer.problems == ["NPU 1: no answer"]
+    def test_a_card_that_does_not_respond_is_left_out(self, tmp_path: Path) -> None:
+        response = found(Huawei(), npu_machine(tmp_path, {"npu-smi info -t board -i 1": SILENT}))
+        assert [device.uuid for device in response.devices] == ["npu-2-1"]
+        assert response.problems == ["NPU 1: no answer"]
 
     def test_a_card_that_is_not_on_the_bus_has_no_place(self, tmp_path: Path) -> None:
         first, _ = devices(Huawei(), npu_machine(tmp_path, {"npu-smi info -t board -i 1": npu_board("00:1F.7")}))
@@ -170,9 +170,9 @@ class TestCambricon:
     @pytest.mark.parametrize("name", ["UUID", "NUMA node id", "Domain ID", "Bus num", "Function", "Device  "])
     def test_a_card_of_which_something_is_missing_is_left_out(self, name: str, tmp_path: Path) -> None:
         lines = [line for line in mlu_card(0).splitlines() if name not in line]
-        answer = found(Cambricon(), machine(tmp_path, {**mlu_tools(), "cnmon info -c 0": "\n".join(lines)}))
-        assert [device.minor for device in answer.devices] == ["1"]
-        assert answer.problems == [f"MLU 0: get mlu device info err, no {name.strip().lower()} field"]
+        response = found(Cambricon(), machine(tmp_path, {**mlu_tools(), "cnmon info -c 0": "\n".join(lines)}))
+        assert [device.minor for device in response.devices] == ["1"]
+        assert response.problems == [f"MLU 0: get mlu device info err, no {name.strip().lower()} field"]
 
     def test_without_a_total_of_memory_nothing_is_known(self, tmp_path: Path) -> None:
         with pytest.raises(DiscoveryError, match="no total"):
@@ -233,12 +233,12 @@ class TestMetaX:
 )
 @pytest.mark.parametrize("garbage", ["", "\n\n", "x", " : ", "GPU# UUID NPU ID DDR Capacity Model Name"])
 def test_no_output_breaks_it(vendor: Vendor, tools: dict[str, str], garbage: str, tmp_path: Path) -> None:
-    """Whatever one command prints, the answer is devices, problems or one error."""
+    """Whatever one command prints, the response is devices, problems or one error."""
     for command in tools:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
         made = machine(folder, {**tools, command: garbage})
         (folder / "dev/davinci0").touch()
         with suppress(DiscoveryError):
-            answer = found(vendor, made)
-            assert answer.devices or answer.problems
+            response = found(vendor, made)
+            assert response.devices or response.problems

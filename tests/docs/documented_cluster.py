@@ -129,7 +129,7 @@ class Shell:
             )
         self._stack.callback(_stop, process)
         wait_for(
-            lambda: process.poll() is not None or _answers(f"http://127.0.0.1:{port}{path}"),
+            lambda: process.poll() is not None or _responses(f"http://127.0.0.1:{port}{path}"),
             f"{command.where}: `{text}` does not respond {path}",
         )
         assert process.poll() is None, f"{command.where}: `{text}` has ended\n{log.read_text()}"
@@ -235,10 +235,10 @@ def _server_of(words: Sequence[str]) -> tuple[Sequence[str], str] | None:
     return None
 
 
-def _answers(url: str) -> bool:
+def _responses(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return bool(answer.status == 200)
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return bool(response.status == 200)
     except (urllib.error.URLError, OSError):
         return False
 

@@ -76,7 +76,7 @@ def test_a_pending_pod_and_a_node_are_explained(tmp_path: Path) -> None:
     assert placed["attempts"][-1]["result"] == "placed"
     assert placed["node"] == node["node"]
     assert {"cpu", "memory", "pods"} <= {resource["name"] for resource in node["resources"]}
-    assert node["ruledOutBy"][0]["examples"] == ["default/huge"]
+    assert node["rejectedBy"][0]["examples"] == ["default/huge"]
 
 
 def test_without_a_cluster_it_says_what_it_looked_for(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_what_a_killed_one_has_left_is_cleaned_up_by_the_next(tmp_path: Path) ->
     assert any(line.startswith("koord up: ending apiserver (process ") for line in output)
 
 
-def test_status_tells_a_healthy_cluster_from_a_sick_one_and_from_none(tmp_path: Path) -> None:
+def test_status_distinguishes_a_healthy_cluster_from_a_sick_one_and_from_none(tmp_path: Path) -> None:
     async def scenario() -> list[tuple[int | None, Any]]:
         seen = []
         async with koord_up(tmp_path, "--only=apiserver,nodes", "--nodes=2") as up:

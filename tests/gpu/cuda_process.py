@@ -28,12 +28,12 @@ class CudaProcess:
         self.pid = process.pid
 
     def work(self) -> None:
-        self._tell("work")
+        self._notify("work")
 
     def rest(self) -> None:
-        self._tell("rest")
+        self._notify("rest")
 
-    def _tell(self, line: str) -> None:
+    def _notify(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()

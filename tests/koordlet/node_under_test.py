@@ -1,4 +1,4 @@
-"""A whole agent over a made machine, a kubelet that answers from memory and an API server in memory, on one clock."""
+"""A whole agent over a made machine, a kubelet that responds from memory and an API server in memory, on one clock."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class NodeUnderTest:
         self.api = InMemoryApi(self.clock)
         self.kubelet_is_up = True
         self.kubelet_takes = 0.0
-        """Seconds to answer."""
-        self.asked: list[str] = []
+        """Seconds to respond."""
+        self.requests: list[str] = []
         """Of kubelet."""
         self.has_address = True
         """Whether the Node says where its kubelet is."""
@@ -180,7 +180,7 @@ class NodeUnderTest:
         return KubeletConnection(self._get, close)
 
     async def _get(self, path: str) -> bytes:
-        self.asked.append(path)
+        self.requests.append(path)
         if self.kubelet_takes:
             await self.clock.sleep(self.kubelet_takes)
         if not self.kubelet_is_up:

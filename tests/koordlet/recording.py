@@ -64,8 +64,8 @@ def record(kubeconfig: str, name: str) -> dict[str, Any]:
     """Look at the machine a few times."""
     command = ["kubectl", "--kubeconfig", kubeconfig, "get", "node", name, "-o", "json"]
     node = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    with urllib.request.urlopen("http://127.0.0.1:10255/pods/") as answer:
-        pods = json.load(answer)
+    with urllib.request.urlopen("http://127.0.0.1:10255/pods/") as response:
+        pods = json.load(response)
     for pod in pods["items"]:
         pod["metadata"].pop("managedFields", None)
     status = {key: node["status"][key] for key in ("addresses", "daemonEndpoints", "allocatable")}

@@ -26,7 +26,7 @@ from tests.node.machine import FakeMachine
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """What the agent has told when the recording has ended."""
 
     node_metric: dict[str, Any]
@@ -46,10 +46,10 @@ class ReplayedNode:
     applications: list[dict[str, str]] = field(default_factory=list)
     made: dict[str, str] = field(default_factory=dict)
 
-    def play(self) -> Told:
+    def play(self) -> Reported:
         return asyncio.run(self._play())
 
-    async def _play(self) -> Told:
+    async def _play(self) -> Reported:
         machine, clock = FakeMachine(self.root), ManualClock()
         api = InMemoryApi(clock)
         name = self.recording.node["metadata"]["name"]
@@ -76,7 +76,7 @@ class ReplayedNode:
             body, _ = agent.metrics.both.exposition()
             stop.set()
         kept = {name: topology["metadata"].get(name) for name in ("labels", "annotations")}
-        return Told(document["status"], {**topology, "metadata": kept}, _own(body.decode()))
+        return Reported(document["status"], {**topology, "metadata": kept}, _own(body.decode()))
 
     def _options(self, name: str, machine: FakeMachine) -> Options:
         features = make_features()

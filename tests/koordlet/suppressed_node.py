@@ -43,7 +43,7 @@ class SuppressedNode(NodeUnderTest):
 
     @property
     def wanted(self) -> int:
-        """The quota that the load asks for."""
+        """The quota that the load requests."""
         return round((2.6 - self.pod_cores - SYSTEM_CORES) * 100_000)
 
     def write_machine_files(self) -> None:

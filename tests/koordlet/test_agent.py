@@ -20,7 +20,7 @@ from koordinator.koordlet.audit.log import AuditEvent
 from koordinator.koordlet.options import CollectorOptions, EnforcementOptions
 from koordinator.kube.errors import ApiStatusError
 from koordinator.node.errors import MissingFileError
-from tests.in_memory_api import Asked, Hang
+from tests.in_memory_api import ApiRequest, Hang
 from tests.koordlet.node_under_test import (
     GIB,
     MEMORY_STAT,
@@ -98,7 +98,7 @@ def test_kubelet_away_leaves_the_pods_and_is_said_once(node: NodeUnderTest, capl
     assert caplog.text.count("the pods stay as the kubelet last listed them") == 1
 
 
-def test_an_answer_without_any_pod_is_not_believed(node: NodeUnderTest) -> None:
+def test_a_response_without_any_pod_is_not_believed(node: NodeUnderTest) -> None:
     async def story(node: NodeUnderTest) -> None:
         await node.pass_seconds(20)
         node.pods = []
@@ -123,10 +123,10 @@ def test_a_pod_that_ends_leaves_the_report_when_its_samples_have_left_the_window
 def test_a_report_that_the_api_server_does_not_take_is_tried_again_soon(node: NodeUnderTest) -> None:
     refused: list[str] = []
 
-    def refuse(asked: Asked, done: bool) -> Exception | None:
-        if asked.verb != "patch" or refused:
+    def refuse(request: ApiRequest, done: bool) -> Exception | None:
+        if request.verb != "patch" or refused:
             return None
-        refused.append(asked.name)
+        refused.append(request.name)
         return ApiStatusError(503, "ServiceUnavailable", "etcd is away")
 
     async def seventy_seconds(node: NodeUnderTest) -> None:
@@ -274,8 +274,8 @@ def test_usage_of_a_pod_whose_memory_grows(node: NodeUnderTest) -> None:
 def test_sigterm_in_the_middle_of_a_report(node: NodeUnderTest) -> None:
     reporting = asyncio.Event()
 
-    def hang(asked: Asked, done: bool) -> Exception | None:
-        if asked.verb != "patch":
+    def hang(request: ApiRequest, done: bool) -> Exception | None:
+        if request.verb != "patch":
             return None
         reporting.set()
         return Hang()
@@ -325,7 +325,7 @@ def test_pressure_with_its_gate_on(node: NodeUnderTest) -> None:
     assert text.count("koordlet_container_psi{") == 9
 
 
-def test_a_pod_that_suffers_is_told_in_the_node_metric(node: NodeUnderTest) -> None:
+def test_a_pod_that_suffers_is_reported_in_the_node_metric(node: NodeUnderTest) -> None:
     node.gates = ("PSICollector", "InterferenceDetection")
 
     def show(avg10: float) -> None:
@@ -481,7 +481,7 @@ def test_with_a_copy_on_disk_windows_are_warm_at_once_after_a_restart(node: Node
     assert ten_minutes(play(node, two_minutes)) == usage("2", "8Gi")
 
 
-def test_kubelet_is_asked_for_its_configuration_by_one_loop(node: NodeUnderTest) -> None:
+def test_kubelet_is_queried_for_its_configuration_by_one_loop(node: NodeUnderTest) -> None:
     node.machine.write_numa_memory(0, 16 << 20)
 
     async def story(node: NodeUnderTest) -> None:
@@ -489,7 +489,7 @@ def test_kubelet_is_asked_for_its_configuration_by_one_loop(node: NodeUnderTest)
 
     play(node, story)
     # Every thirty seconds, from the round on in which the first pods are known.
-    assert node.asked.count("/configz") == 2
+    assert node.requests.count("/configz") == 2
 
 
 def test_what_cpu_burst_has_made_of_containers_and_what_online_pods_use(node: NodeUnderTest) -> None:
@@ -546,7 +546,7 @@ def test_the_tasks_of_a_pod_with_a_part_of_the_cache_are_in_its_group(node: Node
     assert [(made / name).read_text() for name in ("schemata", "tasks")] == ["MB:0=10\n", "31"]
 
 
-def test_a_pod_without_room_for_its_part_of_the_cache_is_told(node: NodeUnderTest) -> None:
+def test_a_pod_without_capacity_for_its_part_of_the_cache_is_reported(node: NodeUnderTest) -> None:
     """No folder can have so long a name, which stands for CPUs that know no more groups."""
     node.gates = ("Resctrl",)
     node.pods[0]["metadata"] |= {

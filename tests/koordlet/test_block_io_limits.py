@@ -74,7 +74,7 @@ def test_the_volume_of_an_annotated_pod_is_limited(node: NodeUnderTest) -> None:
     assert content(node, f"{POD_FOLDER}/io.weight") == "8:0 7"
 
 
-def test_the_author_of_an_unknown_disk_is_told_once(node: NodeUnderTest) -> None:
+def test_the_author_of_an_unknown_disk_is_reported_once(node: NodeUnderTest) -> None:
     limit_best_effort(node, "/dev/none", readBPS=1)
     run(node)
     events: list[dict[str, Any]] = node.api.all(EVENTS_V1)
@@ -91,7 +91,7 @@ def test_without_the_gate_nothing_is_written(node: NodeUnderTest) -> None:
     assert content(node, f"{BEST_EFFORT}/io.weight") == "default 100\n"
 
 
-def test_a_claim_is_asked_for_until_it_is_bound_and_then_kept() -> None:
+def test_a_claim_is_requested_until_it_is_bound_and_then_kept() -> None:
     api = InMemoryApi()
     volumes = ClaimVolumes(api.client(), lambda: frozenset({CLAIM}))
     asyncio.run(volumes.refresh())
@@ -105,7 +105,7 @@ def test_a_claim_is_asked_for_until_it_is_bound_and_then_kept() -> None:
 
 def test_an_api_server_that_is_away_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     api = InMemoryApi()
-    api.fault = lambda asked, done: TransportError("connection refused")
+    api.fault = lambda requested, done: TransportError("connection refused")
     volumes = ClaimVolumes(api.client(), lambda: frozenset({CLAIM}))
     asyncio.run(volumes.refresh())
     asyncio.run(volumes.refresh())

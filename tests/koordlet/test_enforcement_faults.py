@@ -88,7 +88,7 @@ def test_a_usage_that_cannot_be_read_leaves_everything_as_it_is(tmp_path: Path) 
 
 
 def test_a_policy_that_changes_its_mind_every_second_is_what_it_said_last(tmp_path: Path) -> None:
-    """On, off, and something that cannot be used, in turn: no quota is ever seen that none of them asked for."""
+    """On, off, and something that cannot be used, in turn: no quota is ever seen that none of them requested."""
     said = ({"enable": False}, BY_QUOTA, {**BY_QUOTA, "cpuSuppressThresholdPercent": 400})
 
     async def story() -> None:

@@ -46,7 +46,7 @@ def pressed_node(root: Path, threshold: int, lower: int) -> NodeUnderTest:
 
 
 def evicted(under_test: NodeUnderTest) -> list[str]:
-    return [asked.name for asked in under_test.api.asked if asked.subresource == "eviction"]
+    return [request.name for request in under_test.api.requests if request.subresource == "eviction"]
 
 
 def test_after_an_eviction_there_is_a_pause(tmp_path: Path) -> None:
@@ -69,13 +69,13 @@ def test_after_an_eviction_there_is_a_pause(tmp_path: Path) -> None:
     assert counts[-1] - counts[0] <= 1
 
 
-def test_an_eviction_without_an_answer_begins_the_pause(tmp_path: Path) -> None:
+def test_an_eviction_without_a_response_begins_the_pause(tmp_path: Path) -> None:
     """Three pods have to go. The API server hangs at the first, until the round's deadline, and may have done it."""
 
     async def watch() -> tuple[list[str], list[str], list[str]]:
         under_test = pressed_node(tmp_path, 12, 10)
 
-        under_test.api.fault = lambda asked, done: Hang() if asked.name == "a" else None
+        under_test.api.fault = lambda request, done: Hang() if request.name == "a" else None
         async with under_test.running():
             seconds = 0
             while not evicted(under_test):
@@ -97,16 +97,16 @@ def exposed(agent: Agent, name: str) -> list[str]:
     return [line for line in body.decode().splitlines() if line.startswith(f"koordlet_{name}{{")]
 
 
-def test_which_pods_were_evicted_is_told_for_five_minutes_and_how_many_for_ever(tmp_path: Path) -> None:
+def test_which_pods_were_evicted_is_reported_for_five_minutes_and_how_many_for_ever(tmp_path: Path) -> None:
     async def watch() -> list[list[str]]:
         under_test = pressed_node(tmp_path, 49, 48)
         async with under_test.running() as agent:
             await under_test.pass_seconds(2)
             under_test.pods = under_test.pods[:1]
-            told = [exposed(agent, "pod_eviction_detail")]
+            reported = [exposed(agent, "pod_eviction_detail")]
             await under_test.clock.advance(301)
-            told += [exposed(agent, "pod_eviction_detail"), exposed(agent, "pod_eviction")]
-        return told
+            reported += [exposed(agent, "pod_eviction_detail"), exposed(agent, "pod_eviction")]
+        return reported
 
     detail, later, total = asyncio.run(watch())
     labels = f'node="{NODE}",pod_name="a",pod_namespace="jobs",reason="evicted"'

@@ -1,4 +1,4 @@
-"""The evictor: what it asks of the API server, and what it does with each answer."""
+"""The evictor: what it requests of the API server, and what it does with each response."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Bench:
         self.api = InMemoryApi(self.clock)
         self.failures: dict[str, Exception] = {}
         self.counted: list[Victim] = []
-        self.api.fault = lambda asked, done: self.failures.get(asked.name)
+        self.api.fault = lambda request, done: self.failures.get(request.name)
         for name in "ab":
             self.put(name)
         events = cast("EventRecorder", self.recorded)
@@ -55,8 +55,8 @@ class Bench:
         self.api.put(PODS, {"metadata": metadata, "spec": {"containers": containers}, "status": {"phase": "Running"}})
 
     @property
-    def asked(self) -> list[str]:
-        return [asked.name for asked in self.api.asked]
+    def requests(self) -> list[str]:
+        return [request.name for request in self.api.requests]
 
     def carry_out(self) -> list[str]:
         return _names(asyncio.run(self.evictor.carry_out(_plan(), PRESENT)))
@@ -81,7 +81,7 @@ def _refused() -> ApiStatusError:
     return ApiStatusError(429, "TooManyRequests", message, details)
 
 
-def test_what_a_budget_refuses_is_followed_by_the_next_candidate_and_told_on_the_pod() -> None:
+def test_what_a_budget_refuses_is_followed_by_the_next_candidate_and_reported_on_the_pod() -> None:
     bench = Bench()
     bench.failures["a"] = _refused()
     assert bench.carry_out() == ["b"]
@@ -91,7 +91,7 @@ def test_what_a_budget_refuses_is_followed_by_the_next_candidate_and_told_on_the
 def test_an_eviction_names_the_pods_uid() -> None:
     bench = Bench()
     bench.carry_out()
-    bodies = [json.loads(asked.body) for asked in bench.api.asked]
+    bodies = [json.loads(request.body) for request in bench.api.requests]
     assert [body["deleteOptions"]["preconditions"] for body in bodies] == [{"uid": "uid-a"}]
 
 
@@ -99,7 +99,7 @@ def test_an_evicted_pod_that_is_still_there_is_not_evicted_again_and_counts() ->
     bench = Bench()
     assert bench.carry_out() == ["a"]
     assert bench.carry_out() == []
-    assert bench.asked == ["a"]
+    assert bench.requests == ["a"]
 
 
 def test_two_rounds_at_a_time_evict_a_pod_once() -> None:
@@ -109,7 +109,7 @@ def test_two_rounds_at_a_time_evict_a_pod_once() -> None:
         return await asyncio.gather(*(bench.evictor.carry_out(_plan(54.0), PRESENT) for _ in range(2)))
 
     assert [_names(gone) for gone in asyncio.run(both())] == [["a"], ["b"]]
-    assert bench.asked == ["a", "b"]
+    assert bench.requests == ["a", "b"]
 
 
 def test_a_pod_that_vanishes_while_its_eviction_fails_ends_no_round() -> None:
@@ -132,32 +132,32 @@ def test_no_other_pod_pays_for_one_that_has_gone_by_itself(new_uid: str) -> None
     if new_uid:
         bench.put("a", new_uid)
     assert bench.carry_out() == []
-    assert bench.asked == ["a"]
+    assert bench.requests == ["a"]
     assert bench.counted == []
 
 
-def test_a_server_that_does_not_answer_is_asked_once_in_a_round() -> None:
+def test_a_server_that_does_not_respond_is_queried_once_in_a_round() -> None:
     bench = Bench()
     bench.failures = {name: TransportError("refused") for name in "ab"}
     assert bench.carry_out() == []
-    assert bench.asked == ["a"]
+    assert bench.requests == ["a"]
     bench.failures = {}
     assert bench.carry_out() == ["a"]
 
 
 @pytest.mark.parametrize("code", [429, 503, 504])
-def test_a_server_that_has_too_much_to_do_is_asked_once_in_a_round(code: int) -> None:
-    """Its 429 is not that of a budget, for which the next candidate would be asked."""
+def test_a_server_that_has_too_much_to_do_is_queried_once_in_a_round(code: int) -> None:
+    """Its 429 is not that of a budget, for which the next candidate would be queried."""
     bench = Bench()
     bench.failures = {name: ApiStatusError(code, "", "too many requests, please try again later") for name in "ab"}
     assert bench.carry_out() == []
-    assert bench.asked == ["a"]
+    assert bench.requests == ["a"]
 
 
 def test_a_pod_that_somebody_else_ends_counts_and_nobody_goes_for_it() -> None:
     bench = Bench()
     gone = asyncio.run(bench.evictor.carry_out(_plan(terminating=True), PRESENT))
-    assert (_names(gone), bench.asked) == ([], [])
+    assert (_names(gone), bench.requests) == ([], [])
 
 
 def test_a_pod_that_hangs_in_its_end_does_not_keep_others_from_going() -> None:
@@ -174,4 +174,4 @@ def test_a_pod_that_hangs_in_its_end_does_not_keep_others_from_going() -> None:
 def test_who_only_observes_evicts_nobody() -> None:
     bench = Bench(observe_only=True)
     bench.carry_out()
-    assert (bench.asked, bench.recorded.events, bench.counted) == ([], [], [])
+    assert (bench.requests, bench.recorded.events, bench.counted) == ([], [], [])

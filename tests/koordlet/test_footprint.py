@@ -22,9 +22,9 @@ _LOADED = re.compile(r"^import time:.*\| +([\w.]+)$", re.MULTILINE)
 _HEAVY = {"numpy", "rich", "aiohttp.web"}
 
 
-async def _kubelet(asked: asyncio.Event, port: int) -> web.AppRunner:
+async def _kubelet(requested: asyncio.Event, port: int) -> web.AppRunner:
     async def pods(request: web.Request) -> web.Response:
-        asked.set()
+        requested.set()
         return web.json_response({"kind": "PodList", "items": []})
 
     application = web.Application()
@@ -38,13 +38,13 @@ async def _kubelet(asked: asyncio.Event, port: int) -> web.AppRunner:
 async def _loaded(folder: Path, addr: str) -> set[str]:
     """The modules that koordlet has loaded once its loops run."""
     NodeUnderTest(folder)
-    kubeconfig, (port,), asked = folder / "kubeconfig", free_ports(1), asyncio.Event()
+    kubeconfig, (port,), requested = folder / "kubeconfig", free_ports(1), asyncio.Event()
     async with asyncio.timeout(60), EmbeddedApi(ServerOptions()) as api:
         api.write_kubeconfig(kubeconfig)
         async with connected(ClientOptions(kubeconfig=str(kubeconfig))) as client:
             addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
             await client.create(NODES, {"metadata": {"name": NODE}, "status": {"addresses": addresses}})
-            kubelet = await _kubelet(asked, port)
+            kubelet = await _kubelet(requested, port)
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-X", "importtime", "-m", "koordinator.koordlet"),
                 *(f"--kubeconfig={kubeconfig}", f"--addr={addr}"),
@@ -54,7 +54,7 @@ async def _loaded(folder: Path, addr: str) -> set[str]:
                 stderr=subprocess.PIPE,
                 env={**os.environ, "NODE_NAME": NODE, "agent_mode": "hostMode"},
             )
-            await asked.wait()
+            await requested.wait()
             process.terminate()
             _, said = await process.communicate()
             await kubelet.cleanup()

@@ -73,7 +73,7 @@ def watched(tmp_path: Path) -> Watched:
     return Watched(tmp_path)
 
 
-def test_a_new_pod_is_asked_for_at_once(watched: Watched) -> None:
+def test_a_new_pod_is_requested_at_once(watched: Watched) -> None:
     watched.make(BURSTABLE)
 
     async def story(watched: Watched) -> None:
@@ -83,7 +83,7 @@ def test_a_new_pod_is_asked_for_at_once(watched: Watched) -> None:
     watched.play(story)
 
 
-def test_a_new_container_is_asked_for_when_kubelet_has_seen_it(watched: Watched) -> None:
+def test_a_new_container_is_requested_when_kubelet_has_seen_it(watched: Watched) -> None:
     watched.make(BURSTABLE)
 
     async def story(watched: Watched) -> None:
@@ -97,7 +97,7 @@ def test_a_new_container_is_asked_for_when_kubelet_has_seen_it(watched: Watched)
     watched.play(story)
 
 
-def test_a_new_container_is_asked_for_again_since_its_id_takes_some_seconds(watched: Watched) -> None:
+def test_a_new_container_is_requested_again_since_its_id_takes_some_seconds(watched: Watched) -> None:
     watched.make(POD)
 
     async def story(watched: Watched) -> None:

@@ -46,7 +46,7 @@ def _devices(resource: str, *ids: str) -> bytes:
     return encode_text(1, resource) + b"".join(encode_text(2, identifier) for identifier in ids)
 
 
-def _answer(*devices: bytes) -> bytes:
+def _response(*devices: bytes) -> bytes:
     """Of the pod shop/web with two containers, the first of which has CPU 3."""
     first = encode_text(1, "main") + b"".join(encode_message(2, entry) for entry in devices)
     first += encode_message(3, bytes([3])) + _UNKNOWN
@@ -58,10 +58,10 @@ def _answer(*devices: bytes) -> bytes:
 class _Kubelet:
     """Its pods, and what its pod-resources API answers."""
 
-    def __init__(self, *pods: Pod, answer: bytes = b"") -> None:
+    def __init__(self, *pods: Pod, response: bytes = b"") -> None:
         self.listed: tuple[Pod, ...] = pods
-        self.answer = answer
-        self.asked: list[tuple[str, bytes]] = []
+        self.response = response
+        self.requests: list[tuple[str, bytes]] = []
         self.is_up = True
 
     async def pods(self) -> tuple[Pod, ...]:
@@ -71,17 +71,17 @@ class _Kubelet:
 
     def handlers(self) -> dict[str, Callable[[bytes], Awaitable[bytes]]]:
         def handler(name: str) -> Callable[[bytes], Awaitable[bytes]]:
-            async def answer(message: bytes) -> bytes:
-                self.asked.append((name, message))
-                return self.answer
+            async def response(message: bytes) -> bytes:
+                self.requests.append((name, message))
+                return self.response
 
-            return answer
+            return response
 
         names = ("List", "Get", "GetAllocatableResources")
         return {f"/v1.PodResourcesLister/{name}": handler(name) for name in names}
 
 
-def _through(folder: Path, kubelet: _Kubelet, ask: Callable[[GrpcClient], Awaitable[Any]]) -> Any:
+def _through(folder: Path, kubelet: _Kubelet, call: Callable[[GrpcClient], Awaitable[Any]]) -> Any:
     """What ``ask`` gets from the proxy in front of a kubelet."""
 
     async def play() -> Any:
@@ -95,7 +95,7 @@ def _through(folder: Path, kubelet: _Kubelet, ask: Callable[[GrpcClient], Awaita
             while not (folder / "p" / SOCKET).exists():
                 await asyncio.sleep(0)
             try:
-                return await ask(client)
+                return await call(client)
             finally:
                 client.close()
                 upstream.close()
@@ -114,7 +114,7 @@ def _listed(folder: Path, kubelet: _Kubelet) -> tuple[ContainerAllocation, ...]:
 
 
 def test_devices_of_the_scheduler_are_in_the_first_container_sorted_by_resource(tmp_path: Path) -> None:
-    kubelet = _Kubelet(_pod(json.dumps(_GPUS | _VIRTUAL_FUNCTIONS)), answer=_answer(_devices("z.example/x", "7")))
+    kubelet = _Kubelet(_pod(json.dumps(_GPUS | _VIRTUAL_FUNCTIONS)), response=_response(_devices("z.example/x", "7")))
     first, second = _listed(tmp_path, kubelet)
     assert first.devices == (
         ContainerDevices("koordinator.sh/rdma", ("0000:01:00.2",), ()),
@@ -127,38 +127,38 @@ def test_devices_of_the_scheduler_are_in_the_first_container_sorted_by_resource(
 
 @pytest.mark.parametrize("annotation", [None, "{}", "not JSON", '{"gpu": 5}', '{"fpga": [{"id": "f"}]}'])
 def test_a_pod_without_devices_that_are_known_is_as_kubelet_has_it(tmp_path: Path, annotation: str | None) -> None:
-    kubelet = _Kubelet(_pod(annotation), answer=_answer(_devices("z.example/x", "7")))
+    kubelet = _Kubelet(_pod(annotation), response=_response(_devices("z.example/x", "7")))
     assert _listed(tmp_path, kubelet)[0].devices == (ContainerDevices("z.example/x", ("7",), ()),)
 
 
-def test_what_is_not_known_of_an_answer_stays(tmp_path: Path) -> None:
-    kubelet = _Kubelet(_pod(json.dumps(_GPUS)), answer=_answer())
+def test_what_is_not_known_of_a_response_stays(tmp_path: Path) -> None:
+    kubelet = _Kubelet(_pod(json.dumps(_GPUS)), response=_response())
     raw: bytes = _through(tmp_path, kubelet, lambda client: client.unary("/v1.PodResourcesLister/List", b"", 5.0))
     assert raw.count(_UNKNOWN) == 3
 
 
 @pytest.mark.parametrize("method", ["Get", "GetAllocatableResources"])
 def test_other_calls_pass_through(tmp_path: Path, method: str) -> None:
-    kubelet = _Kubelet(answer=b"\x0a\x00")
-    ask = lambda client: client.unary(f"/v1.PodResourcesLister/{method}", b"\x0a\x01a", 5.0)  # noqa: E731
-    assert _through(tmp_path, kubelet, ask) == b"\x0a\x00"
-    assert kubelet.asked == [(method, b"\x0a\x01a")]
+    kubelet = _Kubelet(response=b"\x0a\x00")
+    call = lambda client: client.unary(f"/v1.PodResourcesLister/{method}", b"\x0a\x01a", 5.0)  # noqa: E731
+    assert _through(tmp_path, kubelet, call) == b"\x0a\x00"
+    assert kubelet.requests == [(method, b"\x0a\x01a")]
 
 
-def test_a_kubelet_that_does_not_tell_its_pods_fails_the_call_and_says_why(tmp_path: Path) -> None:
-    kubelet = _Kubelet(answer=_answer())
+def test_a_kubelet_that_does_not_report_its_pods_fails_the_call_and_says_why(tmp_path: Path) -> None:
+    kubelet = _Kubelet(response=_response())
     kubelet.is_up = False
     with pytest.raises(GrpcError, match="code = Unknown desc = connection refused"):
         _listed(tmp_path, kubelet)
 
 
 def test_a_kubelet_without_the_api_fails_the_call(tmp_path: Path) -> None:
-    async def ask(client: GrpcClient) -> None:
+    async def call(client: GrpcClient) -> None:
         (tmp_path / "k.sock").unlink()
         await list_pod_resources(client)
 
     with pytest.raises(GrpcError, match="code = Unavailable desc = connection error: dial unix"):
-        _through(tmp_path, _Kubelet(), ask)
+        _through(tmp_path, _Kubelet(), call)
 
 
 def test_what_keeps_it_from_serving_is_said_once_and_tried_again(
@@ -190,9 +190,9 @@ def test_its_flag_and_its_gate_are_no_longer_without_effect() -> None:
 
 
 @given(st.binary(max_size=80))
-def test_no_answer_of_kubelet_raises_anything_else(answer: bytes) -> None:
+def test_no_response_of_kubelet_raises_anything_else(response: bytes) -> None:
     with contextlib.suppress(MalformedMessageError):
-        with_devices(answer, {("", ""): {"nvidia.com/gpu": ["GPU-0"]}})
+        with_devices(response, {("", ""): {"nvidia.com/gpu": ["GPU-0"]}})
 
 
 @given(st.lists(st.tuples(st.integers(1, 99), st.one_of(st.integers(0, 1 << 40), st.binary(max_size=9)))))

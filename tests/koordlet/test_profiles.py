@@ -24,7 +24,7 @@ from tests.koordlet.node_under_test import NodeUnderTest
         (["-enable-pprof", "-pprof-addr=:9"], ListenAddress("", 9)),
     ],
 )
-def test_they_are_served_only_if_asked_for(arguments: list[str], address: ListenAddress) -> None:
+def test_they_are_served_only_if_requested_for(arguments: list[str], address: ListenAddress) -> None:
     options = parse_options(arguments, {"NODE_NAME": "node-1"})
     assert (options.profiles, options.remarks) == (address, ())
 
@@ -36,8 +36,8 @@ def test_a_running_agent_serves_one(tmp_path: Path) -> None:
 
     async def profile() -> bytes:
         url = f"http://127.0.0.1:{port}/debug/pprof/goroutine"
-        async with node.running(), aiohttp.request("GET", url, raise_for_status=True) as answer:
-            return await answer.read()
+        async with node.running(), aiohttp.request("GET", url, raise_for_status=True) as response:
+            return await response.read()
 
     places = [place for stack in read_pprof(asyncio.run(profile())).samples for place in stack]
     assert any(place.startswith("koordinator.koordlet.agent.Agent._measure_and_report ") for place in places)

@@ -1,4 +1,4 @@
-"""What pods use, as strategies ask for it one after the other: looked up once for each round of measuring."""
+"""What pods use, as strategies request it one after the other: looked up once for each round of measuring."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def measured() -> Measured:
     return made
 
 
-def test_the_answer_is_the_same_until_the_next_round(measured: Measured) -> None:
+def test_the_response_is_the_same_until_the_next_round(measured: Measured) -> None:
     first = measured.usage.of_pods(measured.pods)
     measured.pass_seconds(0.9)
     assert measured.usage.of_pods(measured.pods) is first

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.koordlet.recording import Recording
-from tests.koordlet.replayed_node import ReplayedNode, Told
+from tests.koordlet.replayed_node import ReplayedNode, Reported
 
 _RECORDED = Path(__file__).parent / "recorded"
 _GATES = ("PSICollector", "NodeMetricPromMetrics", "HugePageReport")
@@ -48,16 +48,16 @@ _MADE = {
 """What the kernel of the recording was built without: NUMA, cpusets and PSI, as kernels show them that have these."""
 
 
-def _told(folder: Path, name: str, made: dict[str, str]) -> Told:
+def _reported(folder: Path, name: str, made: dict[str, str]) -> Reported:
     return ReplayedNode(folder, Recording.read(_RECORDED / name), _GATES, [_NGINX], made).play()
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reported]:
     """By the name's suffix of the recorded files, which is the cgroup version."""
     return {
-        "": _told(tmp_path_factory.mktemp("v1"), "node.json", {}),
-        "_v2": _told(tmp_path_factory.mktemp("v2"), "node_v2.json", _MADE),
+        "": _reported(tmp_path_factory.mktemp("v1"), "node.json", {}),
+        "_v2": _reported(tmp_path_factory.mktemp("v2"), "node_v2.json", _MADE),
     }
 
 
@@ -68,33 +68,33 @@ def _check(name: str, text: str) -> None:
     assert text == file.read_text()
 
 
-def _used(told: Told, pod: str) -> int:
+def _used(reported: Reported, pod: str) -> int:
     """Milli-CPU."""
-    usage = {pod["name"]: pod["podUsage"]["resources"]["cpu"] for pod in told.node_metric["podsMetric"]}
+    usage = {pod["name"]: pod["podUsage"]["resources"]["cpu"] for pod in reported.node_metric["podsMetric"]}
     return int(usage[pod].removesuffix("m"))
 
 
 @pytest.mark.parametrize("version", ["", "_v2"])
-def test_the_metrics(told: dict[str, Told], version: str) -> None:
-    _check(f"metrics{version}.txt", told[version].metrics)
+def test_the_metrics(reported: dict[str, Reported], version: str) -> None:
+    _check(f"metrics{version}.txt", reported[version].metrics)
 
 
 @pytest.mark.parametrize("version", ["", "_v2"])
-def test_the_node_metric(told: dict[str, Told], version: str) -> None:
-    _check(f"node_metric{version}.json", json.dumps(told[version].node_metric, indent=2) + "\n")
+def test_the_node_metric(reported: dict[str, Reported], version: str) -> None:
+    _check(f"node_metric{version}.json", json.dumps(reported[version].node_metric, indent=2) + "\n")
 
 
 @pytest.mark.parametrize("version", ["", "_v2"])
-def test_the_node_resource_topology(told: dict[str, Told], version: str) -> None:
-    _check(f"node_resource_topology{version}.json", json.dumps(told[version].topology, indent=2) + "\n")
+def test_the_node_resource_topology(reported: dict[str, Reported], version: str) -> None:
+    _check(f"node_resource_topology{version}.json", json.dumps(reported[version].topology, indent=2) + "\n")
 
 
-def test_the_pod_that_burned_cpu_has_used_what_its_quota_let_it(told: dict[str, Told]) -> None:
+def test_the_pod_that_burned_cpu_has_used_what_its_quota_let_it(reported: dict[str, Reported]) -> None:
     """The recording is of a pod with a quota of 50 milli-CPU: golden files alone would accept any figure."""
-    assert 45 <= _used(told[""], "p0") <= 55
+    assert 45 <= _used(reported[""], "p0") <= 55
 
 
-def test_with_version_2_too(told: dict[str, Told]) -> None:
+def test_with_version_2_too(reported: dict[str, Reported]) -> None:
     """Quotas of 100 and 300 milli-CPU; that machine had other things to do, so that it was late now and then."""
-    assert 95 <= _used(told["_v2"], "web") <= 110
-    assert 290 <= _used(told["_v2"], "job") <= 320
+    assert 95 <= _used(reported["_v2"], "web") <= 110
+    assert 290 <= _used(reported["_v2"], "job") <= 320

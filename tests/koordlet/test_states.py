@@ -87,7 +87,7 @@ def test_a_node_slo_that_says_nothing_gives_the_defaults() -> None:
     assert watched.states.node_slo_spec is watched.policies[0]
 
 
-def test_a_changed_policy_is_told_and_one_that_means_the_same_is_not() -> None:
+def test_a_changed_policy_is_reported_and_one_that_means_the_same_is_not() -> None:
     async def story(watched: Watched) -> None:
         watched.put_policy()
         await watched.until_idle()
@@ -122,7 +122,7 @@ def test_a_number_that_cannot_be_stored_leaves_the_policy_as_it_was(caplog: pyte
     assert "cpuBurstPercent: 9223372036854775808 is out of range; the policy stays as it was" in caplog.text
 
 
-def test_the_node_is_told_when_its_labels_or_annotations_change() -> None:
+def test_the_node_is_notified_when_its_labels_or_annotations_change() -> None:
     async def story(watched: Watched) -> None:
         watched.put_node()
         await watched.until_idle()
@@ -133,8 +133,8 @@ def test_the_node_is_told_when_its_labels_or_annotations_change() -> None:
         watched.put_node(labels={"a": "b"}, annotations={"c": "d"})
         await watched.until_idle()
 
-    told = [(node.metadata.labels, node.metadata.annotations) for node in play(story).nodes]
-    assert told == [({}, {}), ({"a": "b"}, {}), ({"a": "b"}, {"c": "d"})]
+    reported = [(node.metadata.labels, node.metadata.annotations) for node in play(story).nodes]
+    assert reported == [({}, {}), ({"a": "b"}, {}), ({"a": "b"}, {"c": "d"})]
 
 
 def test_the_last_state_is_kept_while_the_api_server_is_away() -> None:

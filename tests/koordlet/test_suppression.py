@@ -68,7 +68,7 @@ class Node:
         self.executor.apply()
 
     @property
-    def told(self) -> dict[str, Any]:
+    def reported(self) -> dict[str, Any]:
         """By UID."""
         return {uid: each["Object"]["suppression"] for uid, each in self.report.extensions().items()}
 
@@ -77,17 +77,17 @@ def test_a_limit_that_stays_keeps_its_time() -> None:
     node = Node()
     for job in (4.0, 3.2, 3.2):
         node.round(job)
-    (found,) = node.told.values()
+    (found,) = node.reported.values()
     assert (found["cpus"], found["since"]) == (3.2, "2026-01-01T00:00:10Z")
     node.round(3.2, web=3.0)
-    (found,) = node.told.values()
+    (found,) = node.reported.values()
     assert (found["cpus"], found["since"]) == (2.2, "2026-01-01T00:00:40Z")
 
 
 def test_the_least_is_named_where_the_rest_would_be_less() -> None:
     node = Node()
     node.round(4.0, {"cpuSuppressMinPercent": 25}, web=4.0)
-    (found,) = node.told.values()
+    (found,) = node.reported.values()
     assert (found["cpus"], found["why"]) == (2.0, "25 % of 8 CPUs are what they have at least")
 
 
@@ -95,26 +95,26 @@ def test_pods_that_stay_below_by_themselves_are_not_held_down() -> None:
     node = Node()
     for _ in range(3):
         node.round(2.8)
-    assert node.told == {}
+    assert node.reported == {}
 
 
-def test_it_is_told_for_a_minute_after_they_wanted_more() -> None:
+def test_it_is_reported_for_a_minute_after_they_wanted_more() -> None:
     node = Node()
     node.round(3.2)
     for _ in range(6):
         node.round(0.3)
-    assert list(node.told) == ["uid-job"]
+    assert list(node.reported) == ["uid-job"]
     node.round(0.3)
-    assert node.told == {}
+    assert node.reported == {}
 
 
 def test_a_figure_that_is_missing_changes_nothing() -> None:
     node = Node()
     node.round(3.2)
-    before = node.told
+    before = node.reported
     nothing = snapshot(policy=None)
     node.report.observe(nothing, decide(nothing))
-    assert node.told == before
+    assert node.reported == before
 
 
 @pytest.mark.parametrize("off", [{"is_enabled": False}, {"policy": {"enable": False}}])
@@ -122,26 +122,26 @@ def test_what_is_switched_off_is_not_told(off: dict[str, Any]) -> None:
     node = Node()
     node.round(3.2)
     node.round(3.2, **off)
-    assert node.told == {}
+    assert node.reported == {}
 
 
 def test_what_is_only_observed_is_not_told() -> None:
     node = Node(observe_only=True)
     node.round(3.2)
-    assert node.told == {}
+    assert node.reported == {}
 
 
 def test_what_the_kernel_refuses_is_not_told() -> None:
     node = Node()
     node.kernel.refusals[node.kernel.codec.path(Target(CPU_QUOTA, BEST_EFFORT)) or ""] = errno.EBUSY
     node.round(3.2)
-    assert node.told == {}
+    assert node.reported == {}
 
 
 def test_cpus_are_counted_where_cpus_are_taken_away() -> None:
     node = Node()
     node.round(4.0, {"cpuSuppressPolicy": "cpuset"})
-    (found,) = node.told.values()
+    (found,) = node.reported.values()
     assert (found["policy"], found["cpus"]) == ("cpuset", 4)
 
 

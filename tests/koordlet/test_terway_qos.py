@@ -116,7 +116,7 @@ def test_the_priority_of_a_pod(qos: str, priority: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", '{"ingressLimit":"much"}', '{"ingressLimit":"-1"}'])
-def test_an_annotation_that_cannot_be_followed_is_told_and_its_pod_stays(text: str) -> None:
+def test_an_annotation_that_cannot_be_followed_is_reported_and_its_pod_stays(text: str) -> None:
     given_ = node_snapshot(pod_usage("web", annotations={"koordinator.sh/networkQOS": text}))
     (problem,) = decided(given_).problems
     assert problem.pod is not None

@@ -65,11 +65,11 @@ class Authority:
         path.write_bytes(certificate + key)
         return path
 
-    def server_context(self, folder: Path, *hosts: str, ask_clients: bool = False) -> ssl.SSLContext:
+    def server_context(self, folder: Path, *hosts: str, send_to_clients: bool = False) -> ssl.SSLContext:
         """What a server presents; with ``ask_clients`` it insists on a certificate of this authority."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.write_serving(folder / "server.pem", *hosts))
-        if ask_clients:
+        if send_to_clients:
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_verify_locations(cadata=self.pem.decode())
         return context

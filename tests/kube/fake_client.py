@@ -78,10 +78,10 @@ class ScriptedClient:
         self.calls.append(("list", {"kind": kind, "namespace": namespace, **arguments}))
         if not self.lists:
             await self._hang()
-        answer = self.lists.popleft()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        response = self.lists.popleft()
+        if isinstance(response, Exception):
+            raise response
+        return response
 
     async def watch(self, kind: Kind[T], namespace: str = "", **arguments: Any) -> AsyncIterator[WatchEvent[T]]:
         self.calls.append(("watch", {"kind": kind, "namespace": namespace, **arguments}))

@@ -26,8 +26,8 @@ async def list_all(
 ) -> ListPage[T]:
     """Every object, as of one resource version.
 
-    A continue token that expires between pages (410) starts the list over; when that keeps happening, the list is asked
-    for in one piece, which cannot expire.
+    A continue token that expires between pages (410) starts the list over; when that keeps happening, the list is
+    requested in one piece, which cannot expire.
     """
     for attempt in range(_PAGED_ATTEMPTS + 1):
         items: list[T] = []

@@ -1,4 +1,4 @@
-"""An API server that plays a script: each request gets the next step, be it an answer, half an answer or none."""
+"""An API server that plays a script: each request gets the next step, be it a response, half a response or none."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Received:
         return json.loads(self.body)
 
 
-def answer(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Step:
-    """A whole answer; bytes are sent as they are."""
+def response(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Step:
+    """A whole response; bytes are sent as they are."""
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
 
     async def step(_: web.BaseRequest) -> web.StreamResponse:
@@ -41,7 +41,7 @@ def answer(document: Any, status: int = 200, headers: Mapping[str, str] | None =
 
 def failure(status: int, reason: str, message: str = "no", headers: Mapping[str, str] | None = None) -> Step:
     """A Status that says no."""
-    return answer(status_document(status, reason, message), status, headers)
+    return response(status_document(status, reason, message), status, headers)
 
 
 def status_document(code: int, reason: str, message: str = "no") -> dict[str, Any]:
@@ -73,7 +73,7 @@ def stream(*chunks: bytes, end: bool = True, reached: asyncio.Event | None = Non
 
 
 def cut(*chunks: bytes) -> Step:
-    """The chunks, then the connection breaks in the middle of the answer; without chunks, before it."""
+    """The chunks, then the connection breaks in the middle of the response; without chunks, before it."""
 
     async def step(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -89,7 +89,7 @@ def cut(*chunks: bytes) -> Step:
 
 
 def silence(reached: asyncio.Event | None = None) -> Step:
-    """No answer at all."""
+    """No response at all."""
 
     async def step(_: web.BaseRequest) -> web.StreamResponse:
         if reached is not None:

@@ -1,4 +1,4 @@
-"""Each verb on the wire: what is sent, and what becomes of the answers."""
+"""Each verb on the wire: what is sent, and what becomes of the responses."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.kube.scripted_server import (
     Received,
     ScriptedServer,
     Step,
-    answer,
     config_map,
     cut,
     failure,
     list_document,
+    response,
     silence,
 )
 
@@ -39,14 +39,14 @@ def exchange(step: Step, verb: Any, **options: Any) -> tuple[Any, Received]:
     return run(work())
 
 
-def test_the_client_is_what_every_loop_asks_for() -> None:
+def test_the_client_is_what_every_loop_requests() -> None:
     client: type[Client] = KubeClient
     assert client is KubeClient
 
 
 def test_get_decodes_the_object() -> None:
     got, received = exchange(
-        answer(config_map("a", data={"x": "1"})), lambda c: c.get(kinds.CONFIG_MAPS, "a", "default")
+        response(config_map("a", data={"x": "1"})), lambda c: c.get(kinds.CONFIG_MAPS, "a", "default")
     )
     assert (got.metadata.name, got.data) == ("a", {"x": "1"})
     assert (received.method, received.target) == ("GET", "/api/v1/namespaces/default/configmaps/a")
@@ -54,7 +54,7 @@ def test_get_decodes_the_object() -> None:
 
 def test_headers_name_the_program_and_json() -> None:
     _, received = exchange(
-        answer(config_map("a")), lambda c: c.get(kinds.CONFIG_MAPS, "a", "d"), user_agent="koord-test/1 (linux/amd64)"
+        response(config_map("a")), lambda c: c.get(kinds.CONFIG_MAPS, "a", "d"), user_agent="koord-test/1 (linux/amd64)"
     )
     assert received.headers["User-Agent"] == "koord-test/1 (linux/amd64)"
     assert received.headers["Accept"] == "application/json"
@@ -62,7 +62,7 @@ def test_headers_name_the_program_and_json() -> None:
 
 def test_the_servers_path_is_kept() -> None:
     async def work() -> str:
-        async with ScriptedServer(answer(b"ok")) as server, client_of(server.url + "/clusters/one/") as client:
+        async with ScriptedServer(response(b"ok")) as server, client_of(server.url + "/clusters/one/") as client:
             await client.raw("GET", "/version")
             return server.received[0].target
 
@@ -70,14 +70,14 @@ def test_the_servers_path_is_kept() -> None:
 
 
 def test_names_cannot_change_the_path() -> None:
-    _, received = exchange(answer(config_map("a")), lambda c: c.get(kinds.CONFIG_MAPS, "a/../b?x", "d"))
+    _, received = exchange(response(config_map("a")), lambda c: c.get(kinds.CONFIG_MAPS, "a/../b?x", "d"))
     assert received.target == "/api/v1/namespaces/d/configmaps/a%2F..%2Fb%3Fx"
 
 
 @pytest.mark.parametrize("name", ["", ".", ".."])
 def test_names_that_mean_another_path_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="name"):
-        exchange(answer({}), lambda c: c.delete(kinds.CONFIG_MAPS, name, "default"))
+        exchange(response({}), lambda c: c.delete(kinds.CONFIG_MAPS, name, "default"))
 
 
 def test_failures_carry_the_status() -> None:
@@ -90,7 +90,7 @@ def test_failures_carry_the_status() -> None:
 
 def test_failures_without_a_status_quote_the_body() -> None:
     with pytest.raises(ApiStatusError, match=r"bad gateway page \(502"):
-        exchange(answer(b"bad gateway page", 502), lambda c: c.raw("GET", "/version"))
+        exchange(response(b"bad gateway page", 502), lambda c: c.raw("GET", "/version"))
 
 
 @pytest.mark.parametrize(("reason", "conflict"), [("AlreadyExists", False), ("Conflict", True)])
@@ -102,12 +102,12 @@ def test_the_two_kinds_of_409_differ(reason: str, conflict: bool) -> None:
 
 def test_an_object_that_is_not_of_its_kind_is_named() -> None:
     with pytest.raises(MalformedObjectError, match=r"ConfigMap .*\$\.data"):
-        exchange(answer(config_map("a", data="text")), lambda c: c.get(kinds.CONFIG_MAPS, "a", "default"))
+        exchange(response(config_map("a", data="text")), lambda c: c.get(kinds.CONFIG_MAPS, "a", "default"))
 
 
 def test_list_sends_selectors_and_paging() -> None:
     page, received = exchange(
-        answer(list_document(config_map("a"), version="7", token="next")),
+        response(list_document(config_map("a"), version="7", token="next")),
         lambda c: c.list(
             kinds.CONFIG_MAPS, label_selector="a in (b,c)", field_selector="x=y", limit=5, continue_token="t"
         ),
@@ -118,14 +118,14 @@ def test_list_sends_selectors_and_paging() -> None:
 
 
 def test_list_of_nothing_may_be_null() -> None:
-    page, _ = exchange(answer({"metadata": {}, "items": None}), lambda c: c.list(kinds.CONFIG_MAPS))
+    page, _ = exchange(response({"metadata": {}, "items": None}), lambda c: c.list(kinds.CONFIG_MAPS))
     assert page.items == []
 
 
 def test_one_malformed_object_does_not_cost_the_list() -> None:
     bad = config_map("bad", "5", data={"x": 1})
     page, _ = exchange(
-        answer(list_document(config_map("a"), bad, config_map("b"))), lambda c: c.list(kinds.CONFIG_MAPS)
+        response(list_document(config_map("a"), bad, config_map("b"))), lambda c: c.list(kinds.CONFIG_MAPS)
     )
     assert [item.metadata.name for item in page.items] == ["a", "b"]
     (malformed,) = page.malformed
@@ -150,7 +150,7 @@ def test_long_list_in_slices_is_the_same_list_and_lets_others_go_on() -> None:
                 rounds += 1
                 await asyncio.sleep(0)
 
-        text = answer(list_document(*items, version="12", token="more"))
+        text = response(list_document(*items, version="12", token="more"))
         async with ScriptedServer(text, text) as server:
             async with client_of(server.url) as client:
                 whole = await client.list(kinds.CONFIG_MAPS)
@@ -168,7 +168,7 @@ def test_long_list_in_slices_is_the_same_list_and_lets_others_go_on() -> None:
 
 def test_list_that_is_no_list_is_a_transport_error() -> None:
     with pytest.raises(TransportError, match="not a list"):
-        exchange(answer(b"<html>"), lambda c: c.list(kinds.CONFIG_MAPS))
+        exchange(response(b"<html>"), lambda c: c.list(kinds.CONFIG_MAPS))
 
 
 def list_pages(*steps: Step, limit: int = 2) -> tuple[list[str], list[str]]:
@@ -183,7 +183,7 @@ def list_pages(*steps: Step, limit: int = 2) -> tuple[list[str], list[str]]:
 
 def test_list_all_follows_the_pages() -> None:
     names, targets = list_pages(
-        answer(list_document(config_map("a"), token="t1")), answer(list_document(config_map("b")))
+        response(list_document(config_map("a"), token="t1")), response(list_document(config_map("b")))
     )
     assert names == ["a", "b"]
     assert targets[1].endswith("?limit=2&continue=t1")
@@ -191,23 +191,23 @@ def test_list_all_follows_the_pages() -> None:
 
 def test_list_all_begins_again_when_its_token_expires() -> None:
     names, _ = list_pages(
-        answer(list_document(config_map("old"), token="t1")),
+        response(list_document(config_map("old"), token="t1")),
         failure(410, "Expired"),
-        answer(list_document(config_map("a"))),
+        response(list_document(config_map("a"))),
     )
     assert names == ["a"]
 
 
-def test_list_all_asks_for_one_piece_when_tokens_keep_expiring() -> None:
-    expiring = [answer(list_document(config_map("old"), token="t")), failure(410, "Expired")] * 3
-    names, targets = list_pages(*expiring, answer(list_document(config_map("a"))))
+def test_list_all_requests_one_piece_when_tokens_keep_expiring() -> None:
+    expiring = [response(list_document(config_map("old"), token="t")), failure(410, "Expired")] * 3
+    names, targets = list_pages(*expiring, response(list_document(config_map("a"))))
     assert names == ["a"]
     assert targets[-1] == "/api/v1/configmaps"
 
 
 def test_create_fills_in_the_kind() -> None:
     _, received = exchange(
-        answer(config_map("a"), 201),
+        response(config_map("a"), 201),
         lambda c: c.create(kinds.CONFIG_MAPS, ConfigMap(metadata=ObjectMeta(name="a"), data={"x": "1"}), "default"),
     )
     assert received.method == "POST"
@@ -219,10 +219,10 @@ def test_create_fills_in_the_kind() -> None:
     }
 
 
-def test_create_of_a_subresource_may_answer_with_a_status() -> None:
+def test_create_of_a_subresource_may_respond_with_a_status() -> None:
     body = b'{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p"},"target":{"kind":"Node","name":"n"}}'
     bound, received = exchange(
-        answer({"kind": "Status", "apiVersion": "v1", "status": "Success"}, 201),
+        response({"kind": "Status", "apiVersion": "v1", "status": "Success"}, 201),
         lambda c: c.create(kinds.PODS, body, "default", name="p", subresource="binding"),
     )
     assert bound.kind == "Status"
@@ -231,7 +231,7 @@ def test_create_of_a_subresource_may_answer_with_a_status() -> None:
 
 def test_update_puts_the_object() -> None:
     _, received = exchange(
-        answer(config_map("a")),
+        response(config_map("a")),
         lambda c: c.update(kinds.CONFIG_MAPS, config_map("a", "3"), "a", "default", subresource="status"),
     )
     assert (received.method, received.target) == ("PUT", "/api/v1/namespaces/default/configmaps/a/status")
@@ -241,7 +241,7 @@ def test_update_puts_the_object() -> None:
 @pytest.mark.parametrize("patch_type", list(PatchType))
 def test_patch_types_are_media_types(patch_type: PatchType) -> None:
     _, received = exchange(
-        answer(config_map("a")),
+        response(config_map("a")),
         lambda c: c.patch(kinds.CONFIG_MAPS, "a", b"[]", patch_type, "d", field_manager="me", force=True),
     )
     assert received.headers["Content-Type"] == patch_type.value
@@ -250,7 +250,7 @@ def test_patch_types_are_media_types(patch_type: PatchType) -> None:
 
 def test_patch_sends_exactly_what_it_is_given() -> None:
     _, received = exchange(
-        answer(config_map("a")),
+        response(config_map("a")),
         lambda c: c.patch(kinds.CONFIG_MAPS, "a", {"data": {"x": None}}, PatchType.MERGE, "d"),
     )
     assert received.document == {"data": {"x": None}}
@@ -258,7 +258,7 @@ def test_patch_sends_exactly_what_it_is_given() -> None:
 
 def test_delete_sends_its_preconditions() -> None:
     _, received = exchange(
-        answer({"kind": "Status", "status": "Success"}),
+        response({"kind": "Status", "status": "Success"}),
         lambda c: c.delete(
             kinds.CONFIG_MAPS,
             "a",
@@ -280,18 +280,18 @@ def test_delete_sends_its_preconditions() -> None:
 
 def test_delete_collection_selects() -> None:
     _, received = exchange(
-        answer(list_document()), lambda c: c.delete_collection(kinds.CONFIG_MAPS, "d", label_selector="a=b")
+        response(list_document()), lambda c: c.delete_collection(kinds.CONFIG_MAPS, "d", label_selector="a=b")
     )
     assert (received.method, received.target) == ("DELETE", "/api/v1/namespaces/d/configmaps?labelSelector=a%3Db")
 
 
-def test_an_answer_that_breaks_off_is_a_transport_error() -> None:
+def test_a_response_that_breaks_off_is_a_transport_error() -> None:
     with pytest.raises(TransportError) as caught:
         exchange(cut(b'{"apiVersion"'), lambda c: c.create(kinds.CONFIG_MAPS, {}, "d"))
     assert caught.value.maybe_applied
 
 
-def test_no_answer_ends_at_the_deadline() -> None:
+def test_no_response_ends_at_the_deadline() -> None:
     async def work() -> TransportError:
         reached, clock = asyncio.Event(), ManualClock()
         async with (
@@ -330,7 +330,7 @@ def test_cancelling_a_call_stays_a_cancellation() -> None:
 
 def test_many_requests_share_connections() -> None:
     async def work() -> int:
-        steps = [answer(b"{}") for _ in range(200)]
+        steps = [response(b"{}") for _ in range(200)]
         async with ScriptedServer(*steps) as server, client_of(server.url, max_connections=8) as client:
             await asyncio.gather(*(client.raw("GET", "/version") for _ in range(200)))
             return server.connections

@@ -21,7 +21,7 @@ from koordinator.kube.kubeconfig import Cluster, ExecPlugin, ExecVariable, Named
 from koordinator.kube.tls import KeyPair
 from tests.kube.certificates import Authority
 from tests.kube.clients import base64, client_with, run
-from tests.kube.scripted_server import ScriptedServer, answer, failure, who
+from tests.kube.scripted_server import ScriptedServer, failure, response, who
 
 V1 = "client.authentication.k8s.io/v1"
 V1BETA1 = "client.authentication.k8s.io/v1beta1"
@@ -101,7 +101,7 @@ def test_a_refused_token_is_read_anew_at_once(tmp_path: Path) -> None:
         token.write_text("old")
         context = Authority().server_context(tmp_path)
 
-        async with ScriptedServer(answer(b""), failure(401, "Unauthorized"), answer(b""), tls=context) as server:
+        async with ScriptedServer(response(b""), failure(401, "Unauthorized"), response(b""), tls=context) as server:
             cluster = {"server": server.url, "insecure-skip-tls-verify": True}
             client = await client_with(tmp_path, cluster, {"tokenFile": "token"})
             try:
@@ -115,7 +115,7 @@ def test_a_refused_token_is_read_anew_at_once(tmp_path: Path) -> None:
     assert run(work()) == ["Bearer old", "Bearer old", "Bearer new"]
 
 
-def test_a_token_that_stays_refused_is_an_answer(tmp_path: Path) -> None:
+def test_a_token_that_stays_refused_is_a_response(tmp_path: Path) -> None:
     async def work() -> int:
         context = Authority().server_context(tmp_path)
         async with ScriptedServer(failure(401, "Unauthorized"), tls=context) as server:
@@ -148,7 +148,7 @@ class Plugin:
         )
         self.command.chmod(stat.S_IRWXU)
 
-    def answers(self, version: str = V1, **status: Any) -> None:
+    def responses(self, version: str = V1, **status: Any) -> None:
         self.prints(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status}))
 
     def prints(self, text: str) -> None:
@@ -173,7 +173,7 @@ class Plugin:
 @pytest.fixture
 def plugin(tmp_path: Path) -> Plugin:
     made = Plugin(tmp_path)
-    made.answers(token="s3cret")
+    made.responses(token="s3cret")
     return made
 
 
@@ -217,10 +217,10 @@ def test_a_plugin_runs_again_when_its_token_expires(plugin: Plugin) -> None:
     async def work() -> list[str]:
         clock = ManualClock()
         expiry = (clock.now() + timedelta(minutes=10)).isoformat()
-        plugin.answers(token="one", expirationTimestamp=expiry)
+        plugin.responses(token="one", expirationTimestamp=expiry)
         source = source_of(plugin, clock)
         seen = [await source.authorization()]
-        plugin.answers(token="two")
+        plugin.responses(token="two")
         for _ in range(2):
             await clock.advance(301)
             seen.append(await source.authorization())
@@ -233,7 +233,7 @@ def test_a_refused_token_runs_the_plugin_again_once_for_all(plugin: Plugin) -> N
     async def work() -> list[bool]:
         source = source_of(plugin, ManualClock())
         refused = await source.authorization()
-        plugin.answers(token="two")
+        plugin.responses(token="two")
         renewed = await asyncio.gather(*(source.renew(refused) for _ in range(5)))
         assert await source.authorization() == "Bearer two"
         return renewed
@@ -300,14 +300,14 @@ def test_a_plugin_that_needs_a_terminal_is_not_run_without(plugin: Plugin) -> No
 
 
 def test_v1beta1_needs_no_interactive_mode(plugin: Plugin) -> None:
-    plugin.answers(V1BETA1, token="s3cret")
+    plugin.responses(V1BETA1, token="s3cret")
     check_plugin(ExecPlugin(command="x", api_version=V1BETA1), "user u")
     source = source_of(plugin, ManualClock(), api_version=V1BETA1, interactive_mode="")
     assert run(source.authorization()) == "Bearer s3cret"
 
 
 @pytest.mark.parametrize(
-    ("answer_text", "message"),
+    ("response_text", "message"),
     [
         ("s3cret", "not an ExecCredential in JSON"),
         (json.dumps({"apiVersion": V1BETA1, "kind": "ExecCredential"}), "answered with .*v1beta1.*expected .*/v1 "),
@@ -318,8 +318,8 @@ def test_v1beta1_needs_no_interactive_mode(plugin: Plugin) -> None:
         ),
     ],
 )
-def test_what_a_plugin_prints_wrongly_is_named(plugin: Plugin, answer_text: str, message: str) -> None:
-    plugin.prints(answer_text)
+def test_what_a_plugin_prints_wrongly_is_named(plugin: Plugin, response_text: str, message: str) -> None:
+    plugin.prints(response_text)
     with pytest.raises(CredentialError, match=message) as caught:
         run(source_of(plugin, ManualClock()).authorization())
     assert "s3cret" not in str(caught.value)
@@ -338,11 +338,11 @@ def test_a_plugin_that_hangs_is_ended(plugin: Plugin, tmp_path: Path) -> None:
         clock = ManualClock()
         source = source_of(plugin, clock)
         async with asyncio.TaskGroup() as group:
-            asked = group.create_task(outcome(source))
+            requested = group.create_task(outcome(source))
             while not clock.sleepers:
                 await asyncio.sleep(0)
             await clock.advance(301)
-        assert "no end after 300 s" in asked.result()
+        assert "no end after 300 s" in requested.result()
 
     run(work())
 
@@ -370,8 +370,8 @@ def test_plugins_that_cannot_work_are_refused(plugin_settings: dict[str, str], m
 def test_a_plugins_certificate_is_presented(plugin: Plugin, tmp_path: Path) -> None:
     authority = Authority()
     certificate, key = authority.issue("from-plugin")
-    plugin.answers(clientCertificateData=certificate.decode(), clientKeyData=key.decode())
-    context = authority.server_context(tmp_path, ask_clients=True)
+    plugin.responses(clientCertificateData=certificate.decode(), clientKeyData=key.decode())
+    context = authority.server_context(tmp_path, send_to_clients=True)
 
     async def work() -> str:
         async with ScriptedServer(who, tls=context) as server:
@@ -391,9 +391,9 @@ def test_a_plugin_that_turns_to_tokens_takes_its_certificate_back(plugin: Plugin
 
     async def work() -> None:
         source = source_of(plugin, ManualClock(), presented)
-        plugin.answers(clientCertificateData="c", clientKeyData="k")
+        plugin.responses(clientCertificateData="c", clientKeyData="k")
         refused = await source.authorization()
-        plugin.answers(token="t")
+        plugin.responses(token="t")
         await source.renew(refused)
 
     run(work())

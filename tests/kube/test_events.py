@@ -18,7 +18,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.event_series import EVENTS_V1, EventOptions, event_name, limit_note, reference_to
 from koordinator.kube.events import EventBroadcaster, SpamFilter
-from tests.in_memory_api import NO_FAULT, Asked, InMemoryAnswer, InMemoryApi, InMemoryConnection
+from tests.in_memory_api import NO_FAULT, ApiRequest, InMemoryApi, InMemoryConnection, InMemoryResponse
 from tests.kube.informer_log import pod
 
 POD = reference_to(PODS, pod("web", 7))
@@ -33,7 +33,7 @@ class HoldingConnection(InMemoryConnection):
         self.released = asyncio.Event()
         self.released.set()
 
-    async def request(self, *arguments: Any, **options: Any) -> InMemoryAnswer:
+    async def request(self, *arguments: Any, **options: Any) -> InMemoryResponse:
         self.held += not self.released.is_set()
         await self.released.wait()
         return await super().request(*arguments, **options)
@@ -91,9 +91,9 @@ def test_event_is_written_as_kube_scheduler_writes_it() -> None:
         bench.scheduled()
 
     bench.play(scenario)
-    [asked] = bench.api.asked
-    event = json.loads(asked.body)
-    assert asked.name == f"web.{1767225600_000000000:x}"
+    [received] = bench.api.requests
+    event = json.loads(received.body)
+    assert received.name == f"web.{1767225600_000000000:x}"
     del event["metadata"]
     assert event == {
         "apiVersion": "events.k8s.io/v1",
@@ -138,7 +138,7 @@ def test_repetition_becomes_a_series_by_a_patch_and_then_only_counts() -> None:
 
     [event] = bench.play(scenario)
     assert event["series"] == {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}
-    assert [asked.verb for asked in bench.api.asked] == ["create", "patch"]
+    assert [received.verb for received in bench.api.requests] == ["create", "patch"]
 
 
 def test_series_that_ends_is_written_with_its_final_count() -> None:
@@ -306,16 +306,16 @@ def test_lost_essential_event_is_logged(caplog: pytest.LogCaptureFixture) -> Non
     assert "event dropped, 1 wait already: Scheduled of Pod default/web-0" in caplog.text
 
 
-def test_lost_answer_of_a_create_does_not_write_twice() -> None:
+def test_lost_response_of_a_create_does_not_write_twice() -> None:
     bench = Bench()
 
-    def lose_one_answer(asked: Asked, done: bool) -> Exception | None:
+    def lose_one_response(received: ApiRequest, done: bool) -> Exception | None:
         if not done:
             return None
         bench.api.fault = NO_FAULT
         return TransportError("connection reset")
 
-    bench.api.fault = lose_one_answer
+    bench.api.fault = lose_one_response
 
     async def scenario() -> None:
         bench.scheduled()
@@ -327,7 +327,7 @@ def test_lost_answer_of_a_create_does_not_write_twice() -> None:
 
 def test_refused_event_is_dropped_and_counted() -> None:
     bench = Bench()
-    bench.api.fault = lambda asked, done: ApiStatusError(403, "Forbidden", "namespace is being terminated")
+    bench.api.fault = lambda received, done: ApiStatusError(403, "Forbidden", "namespace is being terminated")
 
     async def scenario() -> None:
         bench.fail()
@@ -459,10 +459,10 @@ def test_name_that_the_api_would_refuse_is_replaced() -> None:
     assert len(event_name("Not_A_Name", 1)) == 36
 
 
-def test_that_events_may_not_be_written_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_that_events_may_not_be_written_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     forbidden = ApiStatusError(403, "Forbidden", 'User "eve" cannot create resource "events"')
-    bench.api.fault = lambda asked, done: forbidden
+    bench.api.fault = lambda received, done: forbidden
 
     async def scenario() -> None:
         for number in range(5):

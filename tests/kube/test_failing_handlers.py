@@ -21,21 +21,21 @@ class Failing(EventLog):
         self.broken = True
         self.failures = 0
 
-    def _told(self) -> None:
+    def _reported(self) -> None:
         if self.broken:
             self.failures += 1
             raise RuntimeError("disk full")
 
     def on_add(self, obj: Pod, initial: bool, /) -> None:  # type: ignore[override]
-        self._told()
+        self._reported()
         super().on_add(obj, initial)
 
     def on_update(self, old: Pod, new: Pod) -> None:  # type: ignore[override]
-        self._told()
+        self._reported()
         super().on_update(old, new)
 
     def on_delete(self, obj: Pod) -> None:  # type: ignore[override]
-        self._told()
+        self._reported()
         super().on_delete(obj)
 
 
@@ -45,7 +45,7 @@ def one_pod() -> ScriptedClient:
     return client
 
 
-async def told(*changes: Callable[[Bench, Failing], None], broken_at_first: bool) -> tuple[list[str], list[str]]:
+async def reported(*changes: Callable[[Bench, Failing], None], broken_at_first: bool) -> tuple[list[str], list[str]]:
     """What a handler that fails during ``changes`` has noted at the end, and what another one has."""
     bench, failing = Bench(one_pod()), Failing()
     failing.broken = broken_at_first
@@ -104,12 +104,12 @@ def delete(bench: Bench, failing: Failing) -> None:
 def test_it_is_told_of_the_change_from_what_it_knew(
     changes: tuple[Callable[[Bench, Failing], None], ...], knows_it: bool, expected: list[str]
 ) -> None:
-    noted, others = asyncio.run(told(*changes, broken_at_first=not knows_it))
+    noted, others = asyncio.run(reported(*changes, broken_at_first=not knows_it))
     assert noted == expected
     assert len(others) == 1 + len(changes)
 
 
-def test_it_is_told_a_limited_number_of_times_and_complains_twice(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_is_reported_a_limited_number_of_times_and_complains_twice(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> int:
         bench, failing = Bench(one_pod()), Failing()
         bench.informer.add_handlers(name="failing", on_add=failing.on_add)

@@ -1,4 +1,4 @@
-"""A client for what only a leader may do: the right to write is asked for when nothing but sending is left."""
+"""A client for what only a leader may do: the right to write is requested when nothing but sending is left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from koordinator.api.kinds import CONFIG_MAPS
 from koordinator.kube.errors import FencedError
 from tests.kube.clients import ImpatientClock, client_of, run
-from tests.kube.scripted_server import ScriptedServer, answer, config_map
+from tests.kube.scripted_server import ScriptedServer, config_map, response
 
 
 def written(may_write: Callable[[ImpatientClock], bool], **options: float) -> int:
@@ -19,7 +19,7 @@ def written(may_write: Callable[[ImpatientClock], bool], **options: float) -> in
 
     async def work() -> int:
         async with (
-            ScriptedServer(answer(config_map("a")), answer(config_map("a"))) as server,
+            ScriptedServer(response(config_map("a")), response(config_map("a"))) as server,
             client_of(server.url, clock=clock, **options) as client,
         ):
             fenced = client.fenced(lambda: may_write(clock))
@@ -46,7 +46,7 @@ def test_the_right_may_be_lost_while_a_request_waits_for_its_turn() -> None:
 def test_reading_is_always_allowed_and_the_client_itself_is_not_fenced() -> None:
     async def work() -> int:
         async with (
-            ScriptedServer(answer(config_map("a")), answer(config_map("a"))) as server,
+            ScriptedServer(response(config_map("a")), response(config_map("a"))) as server,
             client_of(server.url) as client,
         ):
             fenced = client.fenced(lambda: False)

@@ -34,7 +34,7 @@ def test_update_and_delete(client: ScriptedClient) -> None:
     assert play(client) == ["+a@1*", "a@1>6", "-a@6"]
 
 
-def test_duplicate_events_are_told_once(client: ScriptedClient) -> None:
+def test_duplicate_events_are_reported_once(client: ScriptedClient) -> None:
     client.lists.append(page(version=5))
     client.watches.append([added(pod("a", 6)), added(pod("a", 6)), deleted(pod("a", 7)), deleted(pod("a", 7)), HANG])
     assert play(client) == ["+a@6", "-a@6"]
@@ -70,7 +70,7 @@ def test_late_deletion_of_the_previous_object_is_ignored(client: ScriptedClient)
     assert play(client) == ["+a@6*"]
 
 
-def test_relist_tells_the_difference(client: ScriptedClient) -> None:
+def test_relist_reports_the_difference(client: ScriptedClient) -> None:
     client.lists += [
         page(pod("gone", 1), pod("same", 2), pod("changed", 3), pod("reborn", 4, "one"), version=5),
         page(pod("same", 2), pod("changed", 8), pod("reborn", 9, "two"), pod("new", 7), version=9),
@@ -151,7 +151,9 @@ def test_object_that_a_transform_refuses_is_malformed(client: ScriptedClient) ->
     assert play(client, transform=picky) == ["!a@1", "+b@2*"]
 
 
-def test_malformed_object_is_told_once_per_version(client: ScriptedClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_object_is_reported_once_per_version(
+    client: ScriptedClient, caplog: pytest.LogCaptureFixture
+) -> None:
     client.lists += [page(version=5, malformed=[broken("a", 1)]), page(version=9, malformed=[broken("a", 1)])]
     client.watches += [[expired()]]
     with caplog.at_level(logging.WARNING):

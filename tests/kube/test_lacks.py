@@ -94,7 +94,7 @@ OVER = "INFO nodemetrics.v1alpha1.slo.koordinator.sh: nothing is lacking any mor
 
 
 @pytest.mark.parametrize("absent_is_empty", [True, False])
-def test_a_kind_that_is_missing_is_told_once_and_when_it_appears(
+def test_a_kind_that_is_missing_is_reported_once_and_when_it_appears(
     absent_is_empty: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = ScriptedClient()
@@ -135,7 +135,7 @@ def test_a_list_that_is_allowed_does_not_make_up_for_a_watch_that_is_not(caplog:
     assert OVER in texts
 
 
-def test_a_namespace_that_is_missing_for_the_lease_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_namespace_that_is_missing_for_the_lease_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     api = InMemoryApi(clock)
     api.remove(NAMESPACES, "koordinator-system")

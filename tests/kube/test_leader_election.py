@@ -16,7 +16,7 @@ from koordinator.base.errors import ConfigurationError
 from koordinator.kube.errors import TransportError
 from koordinator.kube.leader_election import LeaderElector
 from koordinator.kube.leader_election_config import LeaderElectionConfig
-from tests.in_memory_api import Asked, Hang, InMemoryApi
+from tests.in_memory_api import ApiRequest, Hang, InMemoryApi
 from tests.kube.fake_watchdog import FakeWatchdog
 
 NAME, NAMESPACE = "koord-scheduler", "koordinator-system"
@@ -93,7 +93,7 @@ def test_renewal_keeps_the_acquire_time_and_takes_one_request() -> None:
         api, clock = server()
         async with Contender(api, clock).running():
             await clock.advance(4.5)
-            return lease(api), [asked.verb for asked in api.asked]
+            return lease(api), [request.verb for request in api.requests]
 
     spec, verbs = asyncio.run(scenario())
     assert (spec["acquireTime"], spec["renewTime"]) == ("2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:04.000000Z")
@@ -147,7 +147,7 @@ def test_labels_of_the_lease_are_kept() -> None:
     assert asyncio.run(scenario()) == {"kept": "yes"}
 
 
-def test_cancelled_leader_releases_when_asked() -> None:
+def test_cancelled_leader_releases_when_requested() -> None:
     async def scenario() -> tuple[dict[str, Any], list[str]]:
         api, clock = server()
         contender = Contender(api, clock, release_on_cancel=True)
@@ -204,7 +204,7 @@ def test_hanging_requests_end_the_term_by_the_renew_deadline() -> None:
         contender = Contender(api, clock)
         async with contender.running():
             await clock.advance(1)
-            api.fault = lambda asked, done: Hang()
+            api.fault = lambda request, done: Hang()
             await clock.advance(9.1)
             return contender.log
 
@@ -215,7 +215,7 @@ def test_short_loss_is_survived() -> None:
     async def scenario() -> list[str]:
         api, clock = server()
         refused = TransportError("connection refused")
-        api.fault = lambda asked, done: refused if 1 < clock.monotonic() < 9 else None
+        api.fault = lambda request, done: refused if 1 < clock.monotonic() < 9 else None
         contender = Contender(api, clock)
         async with contender.running():
             await clock.advance(60)
@@ -237,18 +237,18 @@ def test_leader_steps_down_at_once_when_another_holds_the_lease() -> None:
     assert asyncio.run(scenario()) == ["started", "cancelled", "stopped"]
 
 
-def test_lost_answer_of_a_renewal_is_no_loss() -> None:
+def test_lost_response_of_a_renewal_is_no_loss() -> None:
     async def scenario() -> list[str]:
         api, clock = server()
         lost: list[str] = []
 
-        def lose_one_answer(asked: Asked, done: bool) -> Exception | None:
-            if not done or asked.verb != "update" or lost:
+        def lose_one_response(request: ApiRequest, done: bool) -> Exception | None:
+            if not done or request.verb != "update" or lost:
                 return None
-            lost.append(asked.verb)
+            lost.append(request.verb)
             return TransportError("connection reset")
 
-        api.fault = lose_one_answer
+        api.fault = lose_one_response
         contender = Contender(api, clock)
         async with contender.running():
             await clock.advance(30)

@@ -40,7 +40,7 @@ class OffsetClock:
 
 
 class UnreliableClient:
-    """Requests travel, are carried out even when their sender gave up, and their answers get lost."""
+    """Requests travel, are carried out even when their sender gave up, and their responses get lost."""
 
     def __init__(self, server: Client, clock: ManualClock, random: Random, tasks: asyncio.TaskGroup) -> None:
         self._server = server
@@ -51,15 +51,15 @@ class UnreliableClient:
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         async def call(*arguments: Any) -> Any:
-            answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            self._tasks.create_task(self._serve(verb, arguments, answer))
-            return await answer
+            response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            self._tasks.create_task(self._serve(verb, arguments, response))
+            return await response
 
         return call
 
-    async def _serve(self, verb: str, arguments: Any, answer: asyncio.Future[Any]) -> None:
+    async def _serve(self, verb: str, arguments: Any, response: asyncio.Future[Any]) -> None:
         if self._clock.monotonic() < self.cut_until or self._random.random() < 0.1:
-            return _settle(answer, TransportError("lost on the way there"))
+            return _settle(response, TransportError("lost on the way there"))
         await self._travel()
         try:
             result = await getattr(self._server, verb)(*arguments)
@@ -67,20 +67,20 @@ class UnreliableClient:
             result = error
         await self._travel()
         lost = self._random.random() < 0.1
-        return _settle(answer, TransportError("lost on the way back") if lost else result)
+        return _settle(response, TransportError("lost on the way back") if lost else result)
 
     async def _travel(self) -> None:
         slow = self._random.random() < 0.1
         await self._clock.sleep(self._random.uniform(2, 7) if slow else self._random.uniform(0, 0.2))
 
 
-def _settle(answer: asyncio.Future[Any], result: Any) -> None:
-    if answer.done():
+def _settle(response: asyncio.Future[Any], result: Any) -> None:
+    if response.done():
         return
     if isinstance(result, Exception):
-        answer.set_exception(result)
+        response.set_exception(result)
     else:
-        answer.set_result(result)
+        response.set_result(result)
 
 
 class Simulation:

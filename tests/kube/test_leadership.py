@@ -178,7 +178,7 @@ def test_work_that_is_done_ends_the_leadership(again: bool) -> None:
     asyncio.run(scenario())
 
 
-def test_who_leads_is_told_as_events_of_the_lease() -> None:
+def test_who_leads_is_reported_as_events_of_the_lease() -> None:
     async def scenario() -> None:
         bench = Bench()
         events = EventBroadcaster(

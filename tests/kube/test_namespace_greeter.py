@@ -52,9 +52,9 @@ async def greeting(client: KubeClient, namespace: str) -> str:
 
 
 async def got(port: int, path: str) -> str:
-    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
-        assert answer.status == 200
-        return await answer.text()
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as response:
+        assert response.status == 200
+        return await response.text()
 
 
 def test_from_start_to_stop(tmp_path: Path) -> None:

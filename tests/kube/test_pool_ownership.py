@@ -1,4 +1,4 @@
-"""Whatever happens to requests and connections, and in whatever order: no answer goes astray and no place is lost."""
+"""Whatever happens to requests and connections, and in whatever order: no response goes astray and no place is lost."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _SECONDS = 30.0
 
 
 class Wire(asyncio.Transport):
-    """One connection to a server that answers when it is told to."""
+    """One connection to a server that responds when it is told to."""
 
     def __init__(self) -> None:
         super().__init__()
         self.connection: Connection | None = None
-        self.asked: bytes | None = None
+        self.pending_path: bytes | None = None
         self._closing = False
 
     def write(self, data: Any) -> None:
-        assert self.asked is None, "two requests at a time on one connection"
-        self.asked = bytes(data).split(b" ")[1]
+        assert self.pending_path is None, "two requests at a time on one connection"
+        self.pending_path = bytes(data).split(b" ")[1]
 
     def is_closing(self) -> bool:
         return self._closing
@@ -51,11 +51,11 @@ class Wire(asyncio.Transport):
             self._closing = True
             self._connection.connection_lost(None)
 
-    def answer(self, *, last: bool) -> None:
-        """Say what was asked; ``last``: and that the connection ends with it."""
-        if self.asked is None or self._closing:
+    def respond(self, *, last: bool) -> None:
+        """Say what was requested; ``last``: and that the connection ends with it."""
+        if self.pending_path is None or self._closing:
             return
-        body, self.asked = self.asked, None
+        body, self.pending_path = self.pending_path, None
         close = b"Connection: close\r\n" if last else b""
         self._connection.data_received(b"HTTP/1.1 200 OK\r\n%sContent-Length: %d\r\n\r\n%s" % (close, len(body), body))
 
@@ -86,12 +86,12 @@ class Play:
         return wire.connection
 
     async def send(self, path: str, give_up_at: float) -> str:
-        """What came of one request: an answer has to be its own."""
+        """What came of one request: a response has to be its own."""
         try:
-            answer = await self.transport.request("GET", path, {}, give_up_at=give_up_at)
+            response = await self.transport.request("GET", path, {}, give_up_at=give_up_at)
         except TransportError as error:
             return "timed out" if error.timed_out else "broken off"
-        assert answer.body == path.encode()
+        assert response.body == path.encode()
         return "answered"
 
     async def step(self, action: str, which: int) -> None:
@@ -109,13 +109,13 @@ class Play:
             if action == "close":
                 wire.lose()
             else:
-                wire.answer(last=action == "last answer")
+                wire.respond(last=action == "last answer")
 
     async def end(self) -> None:
         """Answer until nobody waits any more."""
         while not all(request.done() for request in self.requests):
             for wire in self.wires:
-                wire.answer(last=False)
+                wire.respond(last=False)
             await asyncio.sleep(0)
 
     async def close(self) -> None:
@@ -144,7 +144,7 @@ def test_every_place_is_free_again(steps: list[tuple[str, int]]) -> None:
                 await play.step("request", 0)
             for _ in range(10):
                 await play.step("turn", 0)
-            assert sum(wire.asked is not None and not wire.is_closing() for wire in play.wires) == _PLACES
+            assert sum(wire.pending_path is not None and not wire.is_closing() for wire in play.wires) == _PLACES
             await play.end()
             await play.close()
             return [request.result() for request in play.requests]

@@ -27,8 +27,8 @@ def with_pages(check: Callable[[Get, ManualClock], Awaitable[None]]) -> None:
             async with aiohttp.ClientSession(f"http://127.0.0.1:{server.bound_port}") as session:
 
                 async def get(path: str) -> tuple[int, bytes]:
-                    async with session.get(path) as answer:
-                        return answer.status, await answer.read()
+                    async with session.get(path) as response:
+                        return response.status, await response.read()
 
                 await check(get, clock)
         finally:
@@ -37,13 +37,13 @@ def with_pages(check: Callable[[Get, ManualClock], Awaitable[None]]) -> None:
     asyncio.run(scenario())
 
 
-async def after(clock: ManualClock, seconds: float, asked: Awaitable[tuple[int, bytes]]) -> tuple[int, bytes]:
-    """The answer to what was asked, when so much time has passed."""
-    answer = asyncio.ensure_future(asked)
+async def after(clock: ManualClock, seconds: float, requested: Awaitable[tuple[int, bytes]]) -> tuple[int, bytes]:
+    """The response to what was requested, when so much time has passed."""
+    response = asyncio.ensure_future(requested)
     while not clock.sleepers:
         await asyncio.sleep(0)
     await clock.advance(seconds)
-    return await answer
+    return await response
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_one_profile_is_taken_at_a_time() -> None:
     with_pages(check)
 
 
-def test_stacks_are_told_as_a_profile() -> None:
+def test_stacks_are_reported_as_a_profile() -> None:
     async def check(get: Get, clock: ManualClock) -> None:
         status, body = await get("/debug/pprof/goroutine")
         assert (status, read_pprof(body).units) == (200, [("goroutine", "count")])
@@ -97,7 +97,7 @@ def test_stacks_are_told_as_a_profile() -> None:
     with_pages(check)
 
 
-def test_stacks_are_told_as_text() -> None:
+def test_stacks_are_reported_as_text() -> None:
     async def check(get: Get, clock: ManualClock) -> None:
         status, body = await get("/debug/pprof/goroutine?debug=2")
         assert status == 200
@@ -106,7 +106,7 @@ def test_stacks_are_told_as_text() -> None:
     with_pages(check)
 
 
-def test_the_command_line_is_told() -> None:
+def test_the_command_line_is_reported() -> None:
     async def check(get: Get, clock: ManualClock) -> None:
         assert await get("/debug/pprof/cmdline") == (200, "\0".join(sys.argv).encode())
 

@@ -197,16 +197,16 @@ class History:
         self.live[name] = pod(name, self.version, old.metadata.uid)
         return modified(self.live[name])
 
-    def tell(self, client: ScriptedClient) -> None:
+    def notify(self, client: ScriptedClient) -> None:
         client.lists.append(page(*self.live.values(), version=self.version))
         for _ in range(self.random.randint(1, 6)):
             events = [self.change() for _ in range(self.random.randint(0, 6))]
             lost = self.random.random() < 0.3
-            told = [event for event in events for _ in range(self.random.choice([1, 1, 2]))]
+            reported = [event for event in events for _ in range(self.random.choice([1, 1, 2]))]
             if self.random.random() < 0.4:
-                self.random.shuffle(told)
+                self.random.shuffle(reported)
             client.watches.append(
-                [*(told[: self.random.randint(0, len(told))] if lost else told), expired() if lost else END]
+                [*(reported[: self.random.randint(0, len(reported))] if lost else reported), expired() if lost else END]
             )
             if lost:
                 client.lists.append(page(*self.live.values(), version=self.version))
@@ -216,7 +216,7 @@ class History:
 @given(st.integers(0, 1_000_000))
 def test_any_telling_of_a_history_ends_in_its_state_and_is_consistent(seed: int) -> None:
     history, client = History(Random(seed)), ScriptedClient()
-    history.tell(client)
+    history.notify(client)
     bench = Bench(client)
     known: dict[str, Pod] = {}
 

@@ -12,9 +12,9 @@ from koordinator.api import kinds
 from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import KubeError
 from tests.kube.clients import client_of, run
-from tests.kube.scripted_server import ScriptedServer, Step, answer, config_map, cut, failure, stream
+from tests.kube.scripted_server import ScriptedServer, Step, config_map, cut, failure, response, stream
 
-OK = answer(config_map("a"))
+OK = response(config_map("a"))
 
 
 class Counted:
@@ -70,7 +70,7 @@ async def watch(client: Any) -> None:
 @pytest.mark.parametrize(
     ("step", "verb", "code", "method"),
     [
-        (answer(config_map("a"), 201), create, "201", "POST"),
+        (response(config_map("a"), 201), create, "201", "POST"),
         (OK, get, "200", "GET"),
         (failure(404, "NotFound"), get, "404", "GET"),
         (cut(), create, "<error>", "POST"),
@@ -78,7 +78,7 @@ async def watch(client: Any) -> None:
         (failure(410, "Expired"), watch, "410", "GET"),
     ],
 )
-def test_a_request_is_counted_by_its_answer(step: Step, verb: Any, code: str, method: str) -> None:
+def test_a_request_is_counted_by_its_response(step: Step, verb: Any, code: str, method: str) -> None:
     assert Counted([step], verb).requests(code, method) == 1
 
 

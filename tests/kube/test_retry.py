@@ -12,9 +12,9 @@ from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.interface import PatchType
 from koordinator.kube.sender import RetryPolicy
 from tests.kube.clients import ImpatientClock, client_of, run
-from tests.kube.scripted_server import ScriptedServer, Step, answer, config_map, cut, failure, stream
+from tests.kube.scripted_server import ScriptedServer, Step, config_map, cut, failure, response, stream
 
-OK = answer(config_map("a"))
+OK = response(config_map("a"))
 
 
 def tried(steps: list[Step], verb: Any, **options: Any) -> tuple[int, list[float]]:
@@ -47,7 +47,7 @@ def test_retry_after_is_honoured_for_every_verb(verb: Any, status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_without_retry_after_the_answer_stands(status: int) -> None:
+def test_without_retry_after_the_response_stands(status: int) -> None:
     with pytest.raises(ApiStatusError) as caught:
         tried([failure(status, "Busy")], get)
     assert caught.value.code == status
@@ -131,7 +131,7 @@ def test_a_server_that_is_not_there_is_tried_again_for_every_verb(verb: Any) -> 
     assert len(clock.naps) == 5
 
 
-def test_a_watch_is_begun_again_when_the_server_asks_for_it() -> None:
+def test_a_watch_is_begun_again_when_the_server_requests_it() -> None:
     async def work() -> int:
         steps = [failure(429, "TooManyRequests", headers={"Retry-After": "1"}), stream()]
         async with ScriptedServer(*steps) as server, client_of(server.url) as client:

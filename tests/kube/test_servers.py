@@ -27,7 +27,7 @@ def local(count: int = 1) -> list[ListenAddress]:
     return [ListenAddress("127.0.0.1", port) for port in free_ports(count)]
 
 
-def asked(add: Callable[[Servers, ListenAddress], None], path: str) -> tuple[int, str]:
+def fetched(add: Callable[[Servers, ListenAddress], None], path: str) -> tuple[int, str]:
     """Status and body of a GET from a server that ``add`` has planned."""
 
     async def scenario() -> tuple[int, str]:
@@ -36,8 +36,8 @@ def asked(add: Callable[[Servers, ListenAddress], None], path: str) -> tuple[int
         (address,) = local()
         servers = Servers(metrics, ManualClock())
         add(servers, address)
-        async with servers, aiohttp.ClientSession() as session, session.get(f"http://{address}{path}") as answer:
-            return answer.status, await answer.text()
+        async with servers, aiohttp.ClientSession() as session, session.get(f"http://{address}{path}") as response:
+            return response.status, await response.text()
 
     return asyncio.run(scenario())
 
@@ -57,7 +57,7 @@ def _must_not_be_called(server: HealthServer) -> None:
 
 
 def test_metrics_are_served() -> None:
-    status, text = asked(lambda servers, address: servers.add(address), "/metrics")
+    status, text = fetched(lambda servers, address: servers.add(address), "/metrics")
     assert status == 200
     assert "something 1.0" in text
 
@@ -68,7 +68,7 @@ def test_routes_are_added() -> None:
         other.gauge("else", "Something else.").set(2)
         servers.add(address, lambda server: server.add_metrics("/external-metrics", other))
 
-    assert "else 2.0" in asked(add, "/external-metrics")[1]
+    assert "else 2.0" in fetched(add, "/external-metrics")[1]
 
 
 @pytest.mark.parametrize(("wrong", "code"), [("", 200), ("no certificates", 500)])
@@ -79,11 +79,11 @@ def test_checks_are_those_of_the_program(path: str, wrong: str, code: int) -> No
         health.add("webhook-ready", lambda: wrong, "readyz")
         servers.add(address, health=health)
 
-    assert asked(add, path)[0] == code
+    assert fetched(add, path)[0] == code
 
 
 def test_a_server_without_checks_is_ready() -> None:
-    assert asked(lambda servers, address: servers.add(address), "/readyz")[0] == 200
+    assert fetched(lambda servers, address: servers.add(address), "/readyz")[0] == 200
 
 
 @pytest.mark.parametrize(("profiles", "status"), [(True, 200), (False, 404)])
@@ -91,7 +91,7 @@ def test_profiles_are_served_where_they_are_wanted(profiles: bool, status: int) 
     def add(servers: Servers, address: ListenAddress) -> None:
         servers.add(address, profiles=profiles)
 
-    assert asked(add, "/debug/pprof/cmdline")[0] == status
+    assert fetched(add, "/debug/pprof/cmdline")[0] == status
 
 
 def test_an_address_of_nowhere_is_not_served() -> None:
@@ -147,9 +147,9 @@ def test_with_a_certificate_it_is_served_over_tls(tmp_path: Path) -> None:
         async with (
             servers,
             aiohttp.ClientSession() as session,
-            session.get(f"https://{address}/healthz", ssl=trusted) as answer,
+            session.get(f"https://{address}/healthz", ssl=trusted) as response,
         ):
-            return await answer.text()
+            return await response.text()
 
     assert asyncio.run(scenario()) == "ok"
 

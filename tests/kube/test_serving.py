@@ -120,7 +120,7 @@ def test_taken_port_is_an_os_error() -> None:
     asyncio.run(scenario())
 
 
-def test_tls_when_asked(tmp_path: Path) -> None:
+def test_tls_when_requested(tmp_path: Path) -> None:
     authority = Authority()
     trusting = ssl.create_default_context(cadata=authority.pem.decode())
 

@@ -15,7 +15,7 @@ from koordinator.kube.errors import CredentialError, TransportError
 from koordinator.kube.tls import KeyPair, RotatingContext, TLSSettings, build_context
 from tests.kube.certificates import Authority
 from tests.kube.clients import base64, client_of, client_with, run
-from tests.kube.scripted_server import ScriptedServer, answer, who
+from tests.kube.scripted_server import ScriptedServer, response, who
 
 
 def send(
@@ -38,7 +38,7 @@ def test_a_client_certificate_signs_in(tmp_path: Path) -> None:
     authority = Authority()
     certificate, key = authority.issue("koord-scheduler")
     user = {"client-certificate-data": base64(certificate), "client-key-data": base64(key)}
-    context = authority.server_context(tmp_path, ask_clients=True)
+    context = authority.server_context(tmp_path, send_to_clients=True)
     assert send(tmp_path, context, {"certificate-authority-data": base64(authority.pem)}, user) == "koord-scheduler"
 
 
@@ -47,7 +47,7 @@ def test_certificates_may_be_files(tmp_path: Path) -> None:
     certificate, key = authority.issue("from-a-file")
     for name, data in (("ca.crt", authority.pem), ("me.crt", certificate), ("me.key", key)):
         (tmp_path / name).write_bytes(data)
-    context = authority.server_context(tmp_path, ask_clients=True)
+    context = authority.server_context(tmp_path, send_to_clients=True)
     user = {"client-certificate": "me.crt", "client-key": "me.key"}
     assert send(tmp_path, context, {"certificate-authority": "ca.crt"}, user) == "from-a-file"
 
@@ -140,9 +140,9 @@ def test_a_refused_connection_names_the_request() -> None:
     run(work())
 
 
-def test_redirects_are_answers() -> None:
+def test_redirects_are_responses() -> None:
     async def work() -> None:
-        elsewhere = answer(b"", 307, {"Location": "http://elsewhere.invalid/"})
+        elsewhere = response(b"", 307, {"Location": "http://elsewhere.invalid/"})
         async with ScriptedServer(elsewhere) as server, client_of(server.url) as client:
             with pytest.raises(Exception, match="307"):
                 await client.raw("GET", "/version")
@@ -152,7 +152,7 @@ def test_redirects_are_answers() -> None:
 
 def test_requests_go_through_the_proxy() -> None:
     async def work() -> str:
-        async with ScriptedServer(answer(b"from the proxy")) as proxy:
+        async with ScriptedServer(response(b"from the proxy")) as proxy:
             environment = {"HTTP_PROXY": proxy.url}
             async with client_of("http://api.invalid:8080", environment=environment) as client:
                 return (await client.raw("GET", "/version")).decode()
@@ -169,7 +169,7 @@ def test_the_user_agent_has_the_form_of_go_programs() -> None:
 
 def test_closing_leaves_nothing_running() -> None:
     async def work() -> int:
-        async with ScriptedServer(answer(b"")) as server, client_of(server.url) as client:
+        async with ScriptedServer(response(b"")) as server, client_of(server.url) as client:
             await client.raw("GET", "/version")
         return sum(task.get_name() == "kube-client-time-limits" for task in asyncio.all_tasks())
 

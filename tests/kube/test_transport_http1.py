@@ -1,4 +1,4 @@
-"""Answers in every framing, in any pieces, and bytes that are no answer."""
+"""Answers in every framing, in any pieces, and bytes that are no response."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_thousands_of_chunks_at_once() -> None:
 
 
 @pytest.mark.parametrize("status", [204, 304])
-def test_answers_without_a_body(status: int) -> None:
+def test_responses_without_a_body(status: int) -> None:
     assert parse(b"HTTP/1.1 %d X\r\n\r\n" % status, [1000]).status == status
 
 
@@ -79,7 +79,7 @@ def test_connections_that_the_server_will_close(head: bytes) -> None:
     assert not parse(head + b"\r\nContent-Length: 0\r\n\r\n", [1000]).keep_alive
 
 
-NOT_ANSWERS = {
+NOT_RESPONSES = {
     "not http": b"SSH-2.0-OpenSSH\r\n\r\n",
     "no status": b"HTTP/1.1 abc\r\n\r\n",
     "length": b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
@@ -93,8 +93,8 @@ NOT_ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("wire", NOT_ANSWERS.values(), ids=NOT_ANSWERS.keys())
-def test_what_is_no_answer_is_an_error(wire: bytes) -> None:
+@pytest.mark.parametrize("wire", NOT_RESPONSES.values(), ids=NOT_RESPONSES.keys())
+def test_what_is_no_response_is_an_error(wire: bytes) -> None:
     with pytest.raises(TransportError):
         ResponseParser().feed(wire)
 
@@ -108,7 +108,7 @@ def test_no_bytes_whatever_raise_anything_else(noise: bytes, sizes: list[int]) -
         return
 
 
-def test_the_usual_answer_is_read_at_once() -> None:
+def test_the_usual_response_is_read_at_once() -> None:
     read = read_success(b"HTTP/1.1 201 Created\r\nAudit-Id: x\r\nContent-Length: 2\r\nX-Last: y\r\n\r\n{}")
     assert read is not None
     assert (read.status, read.body, read.headers) == (
@@ -132,7 +132,7 @@ NOT_USUAL = {
 
 
 @pytest.mark.parametrize("wire", NOT_USUAL.values(), ids=NOT_USUAL.keys())
-def test_other_answers_are_left_to_the_parser(wire: bytes) -> None:
+def test_other_responses_are_left_to_the_parser(wire: bytes) -> None:
     assert read_success(wire) is None
 
 

@@ -22,8 +22,8 @@ HEADERS = {"Authorization": "Bearer x"}
 class RawServer:
     """Plays bytes: one of ``answers`` for each request on any connection, None to close it instead."""
 
-    def __init__(self, *answers: bytes | None) -> None:
-        self._answers = list(answers)
+    def __init__(self, *responses: bytes | None) -> None:
+        self._responses = list(responses)
         self.requests: list[bytes] = []
         self.connections: list[asyncio.StreamWriter] = []
         self.arrived = asyncio.Event()
@@ -35,10 +35,10 @@ class RawServer:
             while True:
                 self.requests.append(await reader.readuntil(b"\r\n\r\n"))
                 self.arrived.set()
-                answer = self._answers.pop(0)
-                if answer is None:
+                response = self._responses.pop(0)
+                if response is None:
                     break
-                writer.write(answer)
+                writer.write(response)
         except (asyncio.IncompleteReadError, ConnectionError):
             self.ended.set()
         finally:
@@ -134,22 +134,22 @@ def test_unasked_bytes_end_a_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
+    ("response", "message"),
     [
         (None, "GET /version: the server closed the connection without a response"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", "in the middle of its response"),
     ],
 )
-def test_a_lost_connection_says_what_it_leaves_open(answer: bytes | None, message: str) -> None:
+def test_a_lost_connection_says_what_it_leaves_open(response: bytes | None, message: str) -> None:
     async def work() -> TransportError:
-        server = RawServer(answer, OK)
+        server = RawServer(response, OK)
         async with pool_of(server, connections=1) as transport, asyncio.TaskGroup() as group:
-            asked = group.create_task(failure_of(transport))
+            requested = group.create_task(failure_of(transport))
             await server.arrived.wait()
-            if answer is not None:
+            if response is not None:
                 await server.connections[0].drain()
                 server.connections[0].close()
-            error = await asked
+            error = await requested
             # Its place in the pool is free again.
             assert (await get(transport)).status == 200
         return error
@@ -165,7 +165,7 @@ async def failure_of(transport: PooledTransport) -> TransportError:
     return caught.value
 
 
-def test_the_answer_to_a_cancelled_request_is_not_given_to_the_next() -> None:
+def test_the_response_to_a_cancelled_request_is_not_given_to_the_next() -> None:
     async def work() -> bytes:
         server = RawServer(b"HTTP/1.1 200 OK\r\n", OK)
         async with pool_of(server, connections=1) as transport, asyncio.TaskGroup() as group:
@@ -246,22 +246,22 @@ def test_targets_have_to_be_encoded(target: str) -> None:
     run(work())
 
 
-def test_a_request_without_an_answer_ends_in_time_and_frees_its_place() -> None:
+def test_a_request_without_a_response_ends_in_time_and_frees_its_place() -> None:
     async def work() -> TransportError:
         server, clock = RawServer(b"", OK), ManualClock()
         async with pool_of(server, clock=clock, connections=1) as transport, asyncio.TaskGroup() as group:
-            asked = group.create_task(failure_of(transport))
+            requested = group.create_task(failure_of(transport))
             await server.arrived.wait()
             await clock.advance(61)
             assert (await transport.request("GET", "/version", HEADERS, give_up_at=120)).status == 200
-            return await asked
+            return await requested
 
     error = run(work())
     assert str(error) == "GET /version: no response within 60 s"
     assert (error.timed_out, error.maybe_applied) == (True, True)
 
 
-def test_an_answer_in_time_leaves_no_time_limit_behind() -> None:
+def test_a_response_in_time_leaves_no_time_limit_behind() -> None:
     async def work() -> int:
         server, clock = RawServer(OK, OK), ManualClock()
         async with pool_of(server, clock=clock) as transport:
@@ -279,17 +279,17 @@ def test_waiting_for_a_connection_ends_in_time() -> None:
         async with pool_of(server, clock=clock, connections=1) as transport, asyncio.TaskGroup() as group:
             first = group.create_task(transport.request("GET", "/version", HEADERS, give_up_at=1000))
             await server.arrived.wait()
-            asked = group.create_task(failure_of(transport))
+            requested = group.create_task(failure_of(transport))
             await clock.advance(61)
             first.cancel()
-            return await asked
+            return await requested
 
     error = run(work())
     assert str(error) == "GET /version: no connection within 60 s"
     assert (error.timed_out, error.maybe_applied) == (True, False)
 
 
-def test_the_right_to_send_is_asked_for_when_there_is_a_connection() -> None:
+def test_the_right_to_send_is_requested_when_there_is_a_connection() -> None:
     async def work() -> int:
         server, allowed = RawServer(b"", OK), [True]
         async with pool_of(server, connections=1) as transport, asyncio.TaskGroup() as group:

@@ -163,7 +163,7 @@ def test_a_server_that_sends_faster_than_is_read_is_made_to_wait() -> None:
     assert run(scenario()) == (False, total)
 
 
-def test_the_answer_to_a_head_has_no_body() -> None:
+def test_the_response_to_a_head_has_no_body() -> None:
     async def play(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
         await writer.wait_closed()

@@ -30,7 +30,7 @@ from tests.kube.scripted_server import (
 
 
 def watched(step: Step, events: list[WatchEvent[Any]] | None = None, **options: Any) -> tuple[list[Any], str]:
-    """All events of one watch, also appended to ``events``, and the target that was asked for."""
+    """All events of one watch, also appended to ``events``, and the target that was requested."""
     seen: list[WatchEvent[Any]] = [] if events is None else events
 
     async def work() -> tuple[list[Any], str]:
@@ -77,7 +77,7 @@ def test_bookmarks_carry_only_a_version() -> None:
     assert events == [WatchEvent("BOOKMARK", None, "9")]
 
 
-def test_the_request_asks_for_bookmarks_and_a_time() -> None:
+def test_the_request_requests_bookmarks_and_a_time() -> None:
     _, target = watched(stream(), resource_version="5", timeout_seconds=120, label_selector="a=b")
     assert target == (
         "/api/v1/namespaces/default/configmaps?watch=true&allowWatchBookmarks=true&labelSelector=a%3Db"
@@ -97,7 +97,7 @@ def test_an_expired_version_is_recognised_in_an_event() -> None:
     assert caught.value.is_expired
 
 
-def test_an_expired_version_is_recognised_in_the_answer() -> None:
+def test_an_expired_version_is_recognised_in_the_response() -> None:
     with pytest.raises(ApiStatusError) as caught:
         watched(failure(410, "Expired"))
     assert caught.value.is_expired

@@ -56,9 +56,9 @@ def test_those_that_are_switched_on_are_made() -> None:
 
 def test_they_work_side_by_side_until_cancelled() -> None:
     async def scenario() -> None:
-        asked = context("*")
-        both = {"a": Recording(asked), "b": Recording(asked)}
-        running = asyncio.create_task(run_controllers(asked.informers, cast("dict[str, Controller]", both)))
+        requested = context("*")
+        both = {"a": Recording(requested), "b": Recording(requested)}
+        running = asyncio.create_task(run_controllers(requested.informers, cast("dict[str, Controller]", both)))
         async with asyncio.timeout(10):
             for each in both.values():
                 await each.started.wait()

@@ -36,9 +36,9 @@ from koordinator.manager.webhook.certificate_files import read_files
 from koordinator.manager.webhook.certificates import Certificates
 from koordinator.manager.webhook.elastic_quota.mutating import ElasticQuotaMutatingHandler
 from tests.free_ports import free_ports
-from tests.manager.webhook.asking import asking
 from tests.manager.webhook.installed import MUTATING, mutating, validating
 from tests.manager.webhook.reviews import answered, review
+from tests.manager.webhook.serving import requesting
 from tests.waiting import once
 
 NAMESPACE = "koordinator-system"
@@ -104,10 +104,10 @@ def test_from_start_to_stop(tmp_path: Path) -> None:
                 assert urls == {f"https://127.0.0.1:{server.bound_port}{path}" for path in paths}
                 trusted = read_files(tmp_path / "certificates") or Certificates()
                 async with (
-                    asking(server, trusted) as session,
-                    session.post("/mutate-pod", data=review("v1beta1")) as answer,
+                    requesting(server, trusted) as session,
+                    session.post("/mutate-pod", data=review("v1beta1")) as response,
                 ):
-                    assert answered(await answer.read())["allowed"]
+                    assert answered(await response.read())["allowed"]
                 await once(client, LEASES, lambda lease: bool(lease.spec.holder_identity), NAMESPACE)
             lease = await client.get(LEASES, "koordinator-manager", NAMESPACE)
             assert not lease.spec.holder_identity
@@ -115,7 +115,7 @@ def test_from_start_to_stop(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_controllers_write_once_the_webhooks_answer(tmp_path: Path) -> None:
+def test_controllers_write_once_the_webhooks_respond(tmp_path: Path) -> None:
     """Otherwise what they write is refused, since API servers would ask webhooks that nobody serves yet."""
 
     async def scenario() -> None:

@@ -89,7 +89,7 @@ def test_listeners_hear_of_changes() -> None:
     asyncio.run(scenario())
 
 
-def test_a_broken_value_leaves_the_last_good_one_and_is_told() -> None:
+def test_a_broken_value_leaves_the_last_good_one_and_is_reported() -> None:
     async def scenario() -> None:
         async with controller_bench() as made:
             await write(made, **{"colocation-config": '{"enable": true}'})

@@ -111,7 +111,7 @@ def test_nothing_stays_nothing_with_further_labels() -> None:
     assert compile_selector(None).with_labels({"a": "x"}) == NOTHING
 
 
-def test_selectors_that_ask_for_the_same_are_equal() -> None:
+def test_selectors_that_request_the_same_are_equal() -> None:
     one = LabelSelector(match_labels={"a": "x"}, match_expressions=[_expression("b", "In", "y", "x")])
     other = LabelSelector(match_expressions=[_expression("b", "In", "x", "y"), _expression("a", "In", "x")])
     assert compile_selector(one) == compile_selector(other)

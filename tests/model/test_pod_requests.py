@@ -1,4 +1,4 @@
-"""What a pod asks for, against a plain reading of the rules and against worked examples."""
+"""What a pod requests, against a plain reading of the rules and against worked examples."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_amounts_for_the_whole_pod_replace_those_of_containers() -> None:
     assert canonical("memory", pod_requests(whole)["memory"]) == 2**30
 
 
-def test_the_whole_pod_cannot_ask_for_extended_resources() -> None:
+def test_the_whole_pod_cannot_request_extended_resources() -> None:
     whole = pod(containers=[container()], resources={"requests": {"example.com/widget": "3"}})
     assert pod_requests(whole) == {}
 
@@ -113,11 +113,13 @@ RESIZES = {
 
 
 @pytest.mark.parametrize("case", RESIZES)
-def test_a_resize_counts_what_is_asked_granted_or_running(case: str) -> None:
-    asked, conditions, expected = RESIZES[case]
-    resized = pod(containers=[container(cpu=asked)], status={"containerStatuses": [GRANTED], "conditions": conditions})
+def test_a_resize_counts_what_is_requested_granted_or_running(case: str) -> None:
+    requested, conditions, expected = RESIZES[case]
+    resized = pod(
+        containers=[container(cpu=requested)], status={"containerStatuses": [GRANTED], "conditions": conditions}
+    )
     assert cpu(pod_requests(resized)) == expected
-    assert cpu(pod_requests(resized, resized=False)) == int(asked) * 1000
+    assert cpu(pod_requests(resized, resized=False)) == int(requested) * 1000
 
 
 def test_defaults_count_beside_amounts_for_the_whole_pod_only_for_what_nobody_names() -> None:

@@ -15,8 +15,8 @@ class FakeCard:
     is_lost: bool = False
     """It does not say who uses it."""
     is_off_the_bus: bool = False
-    """Nothing can be asked of it any more."""
-    tells_errors: bool = True
+    """Nothing can be requested of it any more."""
+    reports_errors: bool = True
 
 
 class FakeNvmlLibrary:
@@ -79,7 +79,7 @@ class FakeNvmlLibrary:
         self.event_sets -= 1
 
     def nvmlDeviceRegisterEvents(self, handle: int, types: int, events: str) -> None:
-        if not self.cards[handle].tells_errors:
+        if not self.cards[handle].reports_errors:
             raise self.NVMLError_NotSupported("Not Supported")
         self._reach(handle)
 

@@ -135,7 +135,7 @@ def test_the_gpus_that_koordlet_would_measure(machine: FakeMachine) -> None:
     assert not library.is_open
 
 
-def test_a_driver_without_a_gpu_that_answers(machine: FakeMachine) -> None:
+def test_a_driver_without_a_gpu_that_responds(machine: FakeMachine) -> None:
     state = probe_gpus(machine.host, lambda _: None, lambda _: NVML(FakeNvmlLibrary()))
     assert isinstance(state, Unavailable)
     assert state.reason == "NVML names no GPU that responds"

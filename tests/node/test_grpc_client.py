@@ -19,10 +19,10 @@ from tests.runtime_proxy.fake_servers import CallHandler, FakeRuntime, never, se
 
 
 @asynccontextmanager
-async def connected(answer: CallHandler) -> AsyncIterator[GrpcClient]:
+async def connected(response: CallHandler) -> AsyncIterator[GrpcClient]:
     with tempfile.TemporaryDirectory(prefix="grpc") as name:
         path = Path(name) / "server.sock"
-        async with serving(FakeRuntime({"Call": answer}), path):
+        async with serving(FakeRuntime({"Call": response}), path):
             client = GrpcClient(path)
             yield client
             client.close()
@@ -50,8 +50,8 @@ def test_calls_share_one_connection() -> None:
     async def scenario() -> None:
         async with connected(echo) as client:
             messages = [b"%d" % number * 1000 for number in range(50)]
-            answers = await asyncio.gather(*(client.unary("/test/Call", message, 10.0) for message in messages))
-            assert answers == messages
+            responses = await asyncio.gather(*(client.unary("/test/Call", message, 10.0) for message in messages))
+            assert responses == messages
 
     run(scenario())
 
@@ -91,7 +91,7 @@ def test_a_server_that_takes_too_long_is_cancelled() -> None:
     run(scenario())
 
 
-def test_an_answer_that_is_too_long_is_an_error() -> None:
+def test_a_response_that_is_too_long_is_an_error() -> None:
     async def scenario() -> None:
         async with connected(echo) as client:
             with pytest.raises(GrpcError) as failed:
@@ -163,14 +163,14 @@ class _LeavingServer:
         while arrived := await reader.read(65_536):
             _, frames = splitter.split(arrived)
             for stream in [each.stream for each in frames if each.kind == http2.DATA]:
-                writer.write(self._goodbye(stream) if is_first and answered else self._answer(stream))
+                writer.write(self._goodbye(stream) if is_first and answered else self._response(stream))
                 answered = True
         writer.close()
         await writer.wait_closed()
         (self.first_is_over if is_first else self.all_are_over).set()
 
     @staticmethod
-    def _answer(stream: int) -> bytes:
+    def _response(stream: int) -> bytes:
         head = http2.literal_headers(((b":status", b"200"),))
         tail = http2.literal_headers(((b"grpc-status", b"0"),))
         return (
@@ -193,8 +193,8 @@ def test_a_call_that_the_server_did_not_process_is_made_again(tmp_path: Path, go
         leaving = _LeavingServer(goodbye)
         server = await asyncio.start_unix_server(leaving.serve, str(tmp_path / "socket"))
         client = GrpcClient(tmp_path / "socket")
-        answers = await asyncio.gather(*(client.unary("/test/Call", b"x", 10.0) for _ in range(3)))
-        assert answers == [b"answer"] * 3
+        responses = await asyncio.gather(*(client.unary("/test/Call", b"x", 10.0) for _ in range(3)))
+        assert responses == [b"answer"] * 3
         assert leaving.connections == 2
         # The client has left the first connection by itself.
         await leaving.first_is_over.wait()

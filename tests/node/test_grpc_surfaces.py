@@ -1,4 +1,4 @@
-"""The container runtime and kubelet's pod-resources API: the messages that go out, and what is read of answers.
+"""The container runtime and kubelet's pod-resources API: the messages that go out, and what is read of responses.
 
 The numbers of the fields are those of the .proto files of k8s.io/cri-api and k8s.io/kubelet.
 """
@@ -36,20 +36,20 @@ from tests.node.machine import FakeMachine
 
 
 class FakeCalls:
-    """Remembers the last call, and gives the same answer to each."""
+    """Remembers the last call, and gives the same response to each."""
 
-    def __init__(self, answer: bytes = b"") -> None:
-        self.answer = answer
+    def __init__(self, response: bytes = b"") -> None:
+        self.response = response
         self.last: tuple[str, bytes, float] = ("", b"", 0.0)
 
     async def unary(self, method: str, message: bytes, timeout: float) -> bytes:
         self.last = (method, message, timeout)
-        return self.answer
+        return self.response
 
 
 def test_the_version_of_a_runtime() -> None:
-    answer = bytes.fromhex("0a05302e312e30120a636f6e7461696e6572641a05312e372e3222027631")
-    version = asyncio.run(runtime_version(FakeCalls(answer)))
+    response = bytes.fromhex("0a05302e312e30120a636f6e7461696e6572641a05312e372e3222027631")
+    version = asyncio.run(runtime_version(FakeCalls(response)))
     assert version == RuntimeVersion("containerd", "1.7.2", "v1")
 
 

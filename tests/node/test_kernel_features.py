@@ -74,11 +74,11 @@ def test_a_folder_that_is_no_cgroup_cannot_be_counted(tmp_path: Path) -> None:
 
 
 def test_why_cycles_cannot_be_counted_is_said(machine: FakeMachine) -> None:
-    answer = perf_events.probe(machine.host)
-    assert answer is None or (isinstance(answer, Unavailable) and "perf_event_open" in answer.reason)
+    response = perf_events.probe(machine.host)
+    assert response is None or (isinstance(response, Unavailable) and "perf_event_open" in response.reason)
 
 
-def test_names_that_come_and_go_are_told_in_order(tmp_path: Path) -> None:
+def test_names_that_come_and_go_are_reported_in_order(tmp_path: Path) -> None:
     folder = str(tmp_path)
     watcher = FolderWatcher()
     try:
@@ -117,7 +117,7 @@ def test_a_folder_that_is_not_there_cannot_be_watched(tmp_path: Path) -> None:
         watcher.close()
 
 
-def test_events_that_the_kernel_dropped_are_told() -> None:
+def test_events_that_the_kernel_dropped_are_reported() -> None:
     """Filling the kernel's queue takes seconds, so a pipe says what inotify(7) documents."""
     reading, writing = os.pipe2(os.O_NONBLOCK)
     watcher = FolderWatcher(reading)

@@ -186,7 +186,7 @@ def test_basic_information(machine: FakeMachine) -> None:
     assert cpu_flags(machine.host) == {"fpu", "cat_l3"}
 
 
-def test_basic_information_of_a_machine_that_tells_nothing(machine: FakeMachine) -> None:
+def test_basic_information_of_a_machine_that_reports_nothing(machine: FakeMachine) -> None:
     assert read_basic_info(machine.host, None) == CPUBasicInfo()
     assert cpu_flags(machine.host) == frozenset()
 
@@ -197,9 +197,9 @@ def test_hyper_threads_are_seen_in_the_topology_where_the_kernel_does_not_say(ma
 
 
 def test_pressure_of_a_kernel_that_does_not_measure_it(machine: FakeMachine) -> None:
-    answer = pressure_of_machine(machine.host)
-    assert isinstance(answer, Unavailable)
-    assert "CONFIG_PSI" in answer.needs
+    response = pressure_of_machine(machine.host)
+    assert isinstance(response, Unavailable)
+    assert "CONFIG_PSI" in response.needs
 
 
 def test_cold_pages(machine: FakeMachine) -> None:

@@ -41,12 +41,12 @@ class Iptables:
     """Answers all calls alike, and keeps them."""
 
     def __init__(self, status: int = 0, output: str = "", errors: str = "") -> None:
-        self.answer = status, output, errors
+        self.response = status, output, errors
         self.calls: list[tuple[str, ...]] = []
 
     def __call__(self, arguments: tuple[str, ...]) -> tuple[int, str, str]:
         self.calls.append(arguments)
-        return self.answer
+        return self.response
 
 
 def control(iptables: Any) -> NetlinkTrafficControl:

@@ -1,4 +1,4 @@
-"""What koord doctor says of the programs of a node: those that answer, those that have left a socket, and none."""
+"""What koord doctor says of the programs of a node: those that respond, those that have left a socket, and none."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def root() -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def serving(path: Path, method: str, answer: bytes) -> AsyncIterator[None]:
+async def serving(path: Path, method: str, response: bytes) -> AsyncIterator[None]:
     async def handle(_: bytes) -> bytes:
-        return answer
+        return response
 
     handlers: dict[str, Handler] = {method: handle}
     path.parent.mkdir(parents=True)
@@ -57,47 +57,47 @@ def register(root: Path, content: str) -> None:
     (folder / "koordlet.json").write_text(content)
 
 
-def test_a_runtime_whose_answer_is_no_message(root: Path) -> None:
+def test_a_runtime_whose_response_is_no_message(root: Path) -> None:
     path = root / "var/run/containerd/containerd.sock"
 
-    async def ask() -> dict[str, FeatureState]:
+    async def query() -> dict[str, FeatureState]:
         async with serving(path, "/runtime.v1.RuntimeService/Version", b"\x0a\x7f"):
             return await states(root)
 
-    state = asyncio.run(ask())[RUNTIME]
+    state = asyncio.run(query())[RUNTIME]
     assert isinstance(state, Unavailable)
     assert state.reason.endswith("a field of 127 bytes is cut off after 0")
 
 
 def test_a_runtime_says_what_it_is(root: Path) -> None:
     path = root / "var/run/containerd/containerd.sock"
-    answer = encode_text(1, "0.1.0") + encode_text(2, "containerd") + encode_text(3, "1.7.2") + encode_text(4, "v1")
+    response = encode_text(1, "0.1.0") + encode_text(2, "containerd") + encode_text(3, "1.7.2") + encode_text(4, "v1")
 
-    async def ask() -> dict[str, FeatureState]:
-        async with serving(path, "/runtime.v1.RuntimeService/Version", answer):
+    async def query() -> dict[str, FeatureState]:
+        async with serving(path, "/runtime.v1.RuntimeService/Version", response):
             return await states(root)
 
-    assert asyncio.run(ask())[RUNTIME] == Works(f"containerd 1.7.2, v1, at {path}")
+    assert asyncio.run(query())[RUNTIME] == Works(f"containerd 1.7.2, v1, at {path}")
 
 
 def test_kubelet_says_how_many_pods_have_devices(root: Path) -> None:
     path = root / "var/lib/kubelet/pod-resources/kubelet.sock"
     with_device = encode_text(1, "a") + encode_message(3, encode_message(2, encode_text(1, "nvidia.com/gpu")))
-    answer = encode_message(1, with_device) + encode_message(1, encode_text(1, "b"))
+    response = encode_message(1, with_device) + encode_message(1, encode_text(1, "b"))
 
-    async def ask() -> dict[str, FeatureState]:
-        async with serving(path, "/v1.PodResourcesLister/List", answer):
+    async def query() -> dict[str, FeatureState]:
+        async with serving(path, "/v1.PodResourcesLister/List", response):
             return await states(root)
 
-    assert asyncio.run(ask())[PODS] == Works("pods: 2, with devices: 1")
+    assert asyncio.run(query())[PODS] == Works("pods: 2, with devices: 1")
 
 
 def test_a_runtime_that_speaks_another_protocol_is_missing(root: Path) -> None:
-    async def ask() -> dict[str, FeatureState]:
+    async def query() -> dict[str, FeatureState]:
         async with serving(root / "var/run/crio/crio.sock", "/another.Service/Call", b""):
             return await states(root)
 
-    state = asyncio.run(ask())[RUNTIME]
+    state = asyncio.run(query())[RUNTIME]
     assert isinstance(state, Unavailable)
     assert "crio.sock" in state.reason
 
@@ -106,12 +106,12 @@ def test_the_hook_server_works_when_somebody_listens(root: Path) -> None:
     socket = root / "run/koordlet.sock"
     register(root, json.dumps({"remote-endpoint": str(socket)}))
 
-    async def ask() -> list[FeatureState]:
+    async def query() -> list[FeatureState]:
         before = await states(root)
         async with serving(socket, "/any/Method", b""):
             return [before[HOOKS], (await states(root))[HOOKS]]
 
-    before, now = asyncio.run(ask())
+    before, now = asyncio.run(query())
     assert isinstance(before, Unavailable)
     assert str(socket) in before.reason
     assert now == Works(f"registered at {root}/etc/runtime/hookserver.d/koordlet.json")

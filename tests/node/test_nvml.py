@@ -56,7 +56,7 @@ def test_a_card_that_is_lost_costs_its_own_processes_only(host: Host) -> None:
     assert {gpu.minor: len(processes) for gpu, processes in found.items()} == {1: 1, 2: 0}
 
 
-def test_a_card_that_answers_again_is_warned_of_again(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_card_that_responds_again_is_warned_of_again(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     card = FakeCard(is_lost=True)
     nvml = opened(host, card)
     with caplog.at_level(logging.WARNING):
@@ -151,8 +151,8 @@ def test_a_card_that_falls_off_the_bus_is_unhealthy_though_nobody_can_ask_which_
     assert failures(nvml) == {0: ("Xid79", "failed to get device, error: GPU is lost")}
 
 
-def test_a_card_that_tells_no_errors_is_unhealthy_as_the_original_says(host: Host) -> None:
-    nvml, _ = watched(host, FakeCard(tells_errors=False), FakeCard())
+def test_a_card_that_reports_no_errors_is_unhealthy_as_the_original_says(host: Host) -> None:
+    nvml, _ = watched(host, FakeCard(reports_errors=False), FakeCard())
     assert failures(nvml) == {0: ("DeviceHealthCheckNotSupported", "device does not support health checking")}
 
 

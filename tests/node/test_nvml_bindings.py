@@ -155,7 +155,7 @@ def test_a_card_that_falls_off_the_bus(driver: Driver) -> None:
     assert failures == {T4.uuid: ("Xid79", "failed to get device, error: GPU is lost")}
 
 
-def test_a_card_that_tells_no_errors(driver: Driver) -> None:
+def test_a_card_that_reports_no_errors(driver: Driver) -> None:
     nvml, _ = driver.open(replace(A100, hides_events=True))
     assert [failure.code for failure in nvml.failures().values()] == ["DeviceHealthCheckNotSupported"]
 

@@ -34,25 +34,25 @@ class Administrator:
         return cls(port, document["users"][0]["user"]["token"])
 
     def request(self, method: str, path: str, document: Any = None) -> tuple[int, dict[str, Any]]:
-        """One request with a JSON body. Returns the status code and the answer. A PATCH is a merge patch.
-        Where there is no such resource yet, the answer is empty."""
+        """One request with a JSON body. Returns the status code and the response. A PATCH is a merge patch.
+        Where there is no such resource yet, the response is empty."""
         media_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
         body = None if document is None else json.dumps(document).encode()
-        status, answer = self._exchange(method, path, body, {**self._headers, "Content-Type": media_type})
-        found: dict[str, Any] = json.loads(answer) if answer.startswith(b"{") else {}
+        status, response = self._exchange(method, path, body, {**self._headers, "Content-Type": media_type})
+        found: dict[str, Any] = json.loads(response) if response.startswith(b"{") else {}
         return status, found
 
     def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
         thread = threading.get_ident()
         if thread in self._kept:
             try:
-                return _ask(self._kept[thread], method, path, body, headers)
+                return _send(self._kept[thread], method, path, body, headers)
             except (OSError, http.client.HTTPException):
                 # The API server may have been another process when it was opened.
                 del self._kept[thread]
         # The certificate is made by the API server itself, and is there no earlier than that.
         connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=_SECONDS, context=unverified())
-        found = _ask(connection, method, path, body, headers)
+        found = _send(connection, method, path, body, headers)
         self._kept[thread] = connection
         return found
 
@@ -61,13 +61,13 @@ class Administrator:
             self._kept.popitem()[1].close()
 
 
-def _ask(
+def _send(
     connection: http.client.HTTPSConnection, method: str, path: str, body: bytes | None, headers: dict[str, str]
 ) -> tuple[int, bytes]:
     try:
         connection.request(method, path, body, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+        response = connection.getresponse()
+        return response.status, response.read()
     except BaseException:
         connection.close()
         raise

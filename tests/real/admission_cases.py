@@ -34,7 +34,7 @@ class Mutation:
 
 @dataclass(frozen=True)
 class Binding:
-    """Who binds which pod; the outcome is told by who, where and what."""
+    """Who binds which pod; the outcome is reported by who, where and what."""
 
     name: str
     user: str

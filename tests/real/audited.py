@@ -1,4 +1,4 @@
-"""A control plane that grants what roles say, and keeps books of what is asked of it."""
+"""A control plane that grants what roles say, and keeps books of what is requested of it."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Audited:
         return self.plane.kubeconfig_for(TOKEN)
 
     def create(self, path: str, document: dict[str, Any]) -> None:
-        status, answer = self.plane.request("POST", path, document)
-        assert status == 201, f"{path}: {answer.get('message')}"
+        status, response = self.plane.request("POST", path, document)
+        assert status == 201, f"{path}: {response.get('message')}"
 
     def install(self, *more: dict[str, Any]) -> None:
         """The roles, and ``more``."""

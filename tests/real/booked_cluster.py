@@ -30,9 +30,9 @@ class Cluster:
         self._books = books
 
     def request(self, method: str, path: str, document: Any = None) -> dict[str, Any]:
-        status, answer = self.plane.request(method, path, document)
-        assert status in (200, 201), f"{method} {path}: {answer.get('message')}"
-        return answer
+        status, response = self.plane.request(method, path, document)
+        assert status in (200, 201), f"{method} {path}: {response.get('message')}"
+        return response
 
     def exists(self, path: str) -> bool:
         return self.plane.request("GET", path)[0] == 200

@@ -19,12 +19,12 @@ _SECONDS = 300
 _DISK_BYTES = 16 << 20
 
 
-def answer_here(module: str) -> dict[str, Any]:
+def result_here(module: str) -> dict[str, Any]:
     """The document that a program of the tests prints last, on this machine's kernel; the test fails where it does."""
-    return _answer([sys.executable, "-m", module])
+    return _response([sys.executable, "-m", module])
 
 
-def answer_on_cgroup2(module: str) -> dict[str, Any]:
+def result_on_cgroup2(module: str) -> dict[str, Any]:
     """The same in a virtual machine with one disk, ``/dev/ubda``; skips the test where there is none."""
     shared = Path(os.environ.get("KOORDINATOR_SHARED") or _REPOSITORY.parent / "shared")
     runner = shared / "tools/cgroup2-run.sh"
@@ -35,7 +35,7 @@ def answer_on_cgroup2(module: str) -> dict[str, Any]:
         pytest.skip("user-mode Linux is absent: apt-get install user-mode-linux")
     with tempfile.TemporaryDirectory(prefix="cgroup2-") as folder:
         _make_kernel(kernel, Path(folder))
-        return _answer([str(runner), sys.executable, "-m", module], PATH=f"{folder}:{os.environ['PATH']}")
+        return _response([str(runner), sys.executable, "-m", module], PATH=f"{folder}:{os.environ['PATH']}")
 
 
 def _make_kernel(kernel: str, folder: Path) -> None:
@@ -60,11 +60,11 @@ def _amx_state(folder: Path) -> Path:
     return library
 
 
-def _answer(command: list[str], **variables: str) -> dict[str, Any]:
+def _response(command: list[str], **variables: str) -> dict[str, Any]:
     variables = {**os.environ, **variables, "TIMEOUT": str(_SECONDS)}
     done = subprocess.run(
         command, cwd=_REPOSITORY, env=variables, capture_output=True, text=True, timeout=_SECONDS + 20, check=False
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+    response: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return response

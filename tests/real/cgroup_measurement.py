@@ -57,7 +57,7 @@ def main() -> None:
 def _measure(layout: CgroupLayout, reader: CgroupReader, pod: str, pid: int, host: Host) -> dict[str, object]:
     stat = reader.memory_stat(pod)
     _, _, *times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    answer: dict[str, object] = {
+    response: dict[str, object] = {
         "version": layout.version.value,
         "pid": pid,
         "processSeconds": (int(times[9]) + int(times[10])) / os.sysconf("SC_CLK_TCK"),
@@ -77,8 +77,8 @@ def _measure(layout: CgroupLayout, reader: CgroupReader, pod: str, pid: int, hos
         "works": [feature.name for feature in probe_machine(host).features if isinstance(feature.state, Works)],
     }
     if Path(f"{layout.folder('memory', pod)}/memory.numa_stat").exists():
-        answer["numaMemory"] = sum(reader.numa_memory(pod))
-    return answer
+        response["numaMemory"] = sum(reader.numa_memory(pod))
+    return response
 
 
 def _make(layout: CgroupLayout, pod: str) -> list[Path]:

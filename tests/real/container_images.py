@@ -140,12 +140,12 @@ def registry(images: Iterable[Image]) -> Iterator[int]:
         protocol_version = "HTTP/1.1"
 
         def do_HEAD(self) -> None:
-            self._answer(with_body=False)
+            self._response(with_body=False)
 
         def do_GET(self) -> None:
-            self._answer(with_body=True)
+            self._response(with_body=True)
 
-        def _answer(self, *, with_body: bool) -> None:
+        def _response(self, *, with_body: bool) -> None:
             kind, content = contents.get(_wanted(self.path), ("text/plain", b""))
             self.send_response(200 if content else 404)
             self.send_header("Content-Type", kind)

@@ -93,9 +93,9 @@ class ContainerRuntime:
             command = ["containerd", "-c", str(self._folder / "containerd.toml")]
             # Relative paths in requests are below its folder.
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder)
-        until(self._answers, 30, "containerd answers")
+        until(self._responses, 30, "containerd answers")
 
-    def _answers(self) -> bool:
+    def _responses(self) -> bool:
         return (
             subprocess.run(["ctr", "-a", str(self.socket), "version"], capture_output=True, check=False).returncode == 0
         )

@@ -212,8 +212,8 @@ class ControlPlane:
     def _is_ready(self) -> bool:
         request = urllib.request.Request(f"{self.url}/readyz", headers={"Authorization": f"Bearer {TOKEN}"})
         try:
-            with urllib.request.urlopen(request, timeout=5, context=unverified()) as answer:
-                return int(answer.status) == 200
+            with urllib.request.urlopen(request, timeout=5, context=unverified()) as response:
+                return int(response.status) == 200
         except (OSError, urllib.error.URLError):
             return False
 

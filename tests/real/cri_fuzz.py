@@ -1,7 +1,7 @@
-"""Random calls of the Container Runtime Interface, and a form of their answers in which two runs can be compared.
+"""Random calls of the Container Runtime Interface, and a form of their responses in which two runs can be compared.
 
 Each call is made twice, directly and through the proxy, for pods and containers of which either side has its own: so
-what is compared is not only an answer, but also what the calls before it have done.
+what is compared is not only a response, but also what the calls before it have done.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ class Side:
     pods: list[str] = field(default_factory=list)
     containers: list[str] = field(default_factory=list)
 
-    def note(self, call: Call, answer: bytes) -> None:
+    def note(self, call: Call, response: bytes) -> None:
         """A call was successful: there is one more now, or one less."""
         if call.makes:
             made = self.pods if call.makes == "pod" else self.containers
-            made.append(answer[2:].decode())
+            made.append(response[2:].decode())
         elif call.method.endswith("/RemovePodSandbox") and call.pod is not None:
             del self.pods[call.pod]
         elif call.method.endswith("/RemoveContainer") and call.container is not None and call.damage is None:
@@ -301,12 +301,12 @@ async def outcome(side: Side, call: Call) -> Outcome:
     """Make a call on one side."""
     made = side.channel.unary_unary(call.method)(call.request(side), timeout=_SECONDS)
     try:
-        answer = bytes(await made)
+        response = bytes(await made)
     except grpc.aio.AioRpcError:
-        answer = b""
+        response = b""
     code = await made.code()
     if code is grpc.StatusCode.OK:
-        side.note(call, answer)
+        side.note(call, response)
     metadata = (*(await made.initial_metadata() or ()), *(await made.trailing_metadata() or ()))
-    message = comparable(answer, measured=bool(_MEASURING.search(call.method)))
+    message = comparable(response, measured=bool(_MEASURING.search(call.method)))
     return Outcome(message, code, comparable_text(await made.details() or ""), tuple(sorted(metadata)))

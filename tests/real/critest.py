@@ -1,6 +1,6 @@
 """critest of Kubernetes' cri-tools, with stand-ins for all images that it wants.
 
-The stand-ins have what its cases look for: a web server that answers with 200, ``nginx.pid``, a program that runs as
+The stand-ins have what its cases look for: a web server that responds with 200, ``nginx.pid``, a program that runs as
 root whoever starts it. The one image that it names by digest cannot be had.
 
 usage: python -m tests.real.critest [--focus REGEX]    prints the table of docs/runtime-proxy.md
@@ -119,7 +119,7 @@ def critest_node(programs: RealPrograms) -> Iterator[ProxiedRuntime]:
 
 @contextmanager
 def all_hooks(node: ProxiedRuntime) -> Iterator[Path]:
-    """A hook server that changes containers and answers all hooks is registered; the log of what it is asked."""
+    """A hook server that changes containers and responds to all hooks is registered; the log of what it receives."""
     socket, log = node.folder / "all-hooks.sock", node.folder / "all-hooks.log"
     log.write_text("")
     command = [sys.executable, "-m", "tests.real.hook_server_process", str(socket), str(log)]

@@ -129,9 +129,9 @@ class Node:
         self._write_usage()
 
     def _must(self, method: str, path: str, document: Document) -> Document:
-        code, answer = self._plane.request(method, path, document)
-        assert code in (200, 201), answer.get("message")
-        return answer
+        code, response = self._plane.request(method, path, document)
+        assert code in (200, 201), response.get("message")
+        return response
 
     def set_thresholds(self, thresholds: Mapping[str, Any]) -> None:
         spec = {"resourceUsedThresholdWithBE": thresholds}

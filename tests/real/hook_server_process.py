@@ -1,4 +1,4 @@
-"""A hook server as a process of its own: gives containers CPU shares and a variable, and logs what it is asked.
+"""A hook server as a process of its own: gives containers CPU shares and a variable, and logs what it receives.
 
 usage: python -m tests.real.hook_server_process SOCKET LOG
 """
@@ -19,12 +19,12 @@ VARIABLE = "INJECTED"
 async def main(socket: Path, log: Path) -> None:
     """Serve until the process ends."""
 
-    def change(request: Any, answer: Any) -> None:
+    def change(request: Any, response: Any) -> None:
         with log.open("a") as lines:
             lines.write(f"{type(request).__name__} {request.pod_meta.name}\n")
-        if hasattr(answer, "container_resources"):
-            answer.container_resources.cpu_shares = SHARES
-            answer.container_envs[VARIABLE] = "yes"
+        if hasattr(response, "container_resources"):
+            response.container_resources.cpu_shares = SHARES
+            response.container_envs[VARIABLE] = "yes"
 
     async with serving(FakeHookServer(change), socket):
         await never()

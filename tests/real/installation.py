@@ -41,10 +41,10 @@ def account_kubeconfig(plane: ControlPlane, account: str, folder: Path) -> Path:
     """A kubeconfig with a token that the API server issues for a service account."""
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    code, answer = plane.request("POST", path, request)
-    assert code == 201, answer.get("message")
+    code, response = plane.request("POST", path, request)
+    assert code == 201, response.get("message")
     document = json.loads(plane.kubeconfig.read_text())
-    document["users"][0]["user"]["token"] = answer["status"]["token"]
+    document["users"][0]["user"]["token"] = response["status"]["token"]
     written = folder / f"{account}.kubeconfig"
     written.write_text(json.dumps(document))
     return written
@@ -80,8 +80,8 @@ def create_node(plane: ControlPlane, name: str) -> None:
     amounts = {"cpu": "16", "memory": "64Gi", "pods": "110"}
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
     status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
-    code, answer = plane.request("POST", "/api/v1/nodes", {"metadata": {"name": name}, "status": status})
-    assert code == 201, answer.get("message")
+    code, response = plane.request("POST", "/api/v1/nodes", {"metadata": {"name": name}, "status": status})
+    assert code == 201, response.get("message")
 
 
 def report_usage(plane: ControlPlane, node: str) -> bool:

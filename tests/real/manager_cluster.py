@@ -40,8 +40,8 @@ def install(cluster: ControlPlane) -> None:
 
 
 def create(cluster: ControlPlane, path: str, document: dict[str, Any]) -> None:
-    status, answer = cluster.request("POST", path, document)
-    assert status == 201, answer.get("message")
+    status, response = cluster.request("POST", path, document)
+    assert status == 201, response.get("message")
 
 
 def configurations(cluster: ControlPlane) -> dict[str, dict[str, Any]]:

@@ -34,14 +34,14 @@ class ManagerProcess:
 
     def ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}/readyz", timeout=5) as answer:
-                return int(answer.status) == 200
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}/readyz", timeout=5) as response:
+                return int(response.status) == 200
         except (OSError, urllib.error.URLError):
             return False
 
     def metrics(self, path: str = "/all-metrics") -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}{path}", timeout=5) as answer:
-            return str(answer.read().decode())
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}{path}", timeout=5) as response:
+            return str(response.read().decode())
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + _READY_SECONDS

@@ -144,15 +144,15 @@ def budget(**spec: Any) -> Document:
 
 
 def created(plane: ControlPlane, path: str, document: Mapping[str, Any]) -> Document:
-    status, answer = plane.request("POST", path, dict(document))
-    assert status == 201, answer
-    return answer
+    status, response = plane.request("POST", path, dict(document))
+    assert status == 201, response
+    return response
 
 
 def items(plane: ControlPlane, path: str) -> list[Document]:
-    status, answer = plane.request("GET", path)
-    assert status == 200, answer
-    found: list[Document] = answer["items"]
+    status, response = plane.request("GET", path)
+    assert status == 200, response
+    found: list[Document] = response["items"]
     return found
 
 

@@ -156,9 +156,9 @@ class Rounds:
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, "the rounds have ended, see stderr"
-        answer: dict[str, Any] = json.loads(line)
-        self.log, self.has_tree, self.has_imported = answer["log"], answer["has_tree"], answer["has_imported"]
-        minors: dict[str, int] = answer["minors"]
+        response: dict[str, Any] = json.loads(line)
+        self.log, self.has_tree, self.has_imported = response["log"], response["has_tree"], response["has_imported"]
+        minors: dict[str, int] = response["minors"]
         return minors
 
     def descriptors(self) -> int:

@@ -1,6 +1,6 @@
 """A program that runs rounds of TCNetworkQoS in the network namespace in which it is started.
 
-Each line on stdin is a NodeSLO and pods as JSON, ``pods`` null while they are not known; the answer is one line: the
+Each line on stdin is a NodeSLO and pods as JSON, ``pods`` null while they are not known; the response is one line: the
 minor numbers of pods, what was logged, whether there is a tree now by the cheap check for it, and whether pyroute2 has
 been imported. ``enabled`` false is ``koordlet --cleanup``.
 """
@@ -46,13 +46,13 @@ async def main() -> None:
         network = networks[given.get("enabled", True)]
         for _ in range(given.get("rounds", 1)):
             await network.reconcile()
-        answer = {
+        response = {
             "minors": dict(network.minors),
             "log": log.lines,
             "has_tree": KERNEL.has_tree(),
             "has_imported": PACKAGE in sys.modules,
         }
-        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.write(json.dumps(response) + "\n")
         sys.stdout.flush()
 
 

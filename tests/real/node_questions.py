@@ -1,4 +1,4 @@
-"""Random nodes and SLO ConfigMaps, and what webhooks are asked about them."""
+"""Random nodes and SLO ConfigMaps, and what webhooks are queried about them."""
 
 from __future__ import annotations
 

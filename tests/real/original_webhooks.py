@@ -18,7 +18,7 @@ class Original:
         context.verify_mode = ssl.CERT_NONE
         self._connection = http.client.HTTPSConnection("127.0.0.1", process.webhook_port, timeout=30, context=context)
 
-    def ask(self, path: str, body: bytes | None = None) -> bytes:
+    def send(self, path: str, body: bytes | None = None) -> bytes:
         headers = {"Content-Type": "application/json"}
         self._connection.request("GET" if body is None else "POST", path, body, headers)
         return self._connection.getresponse().read()

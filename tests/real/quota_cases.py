@@ -1,4 +1,4 @@
-"""What both programs are asked about quotas, in this order: an accepted change counts for what comes after it."""
+"""What both programs are queried about quotas, in this order: an accepted change counts for what comes after it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def pod(name: str, quota_name: str = "", namespace: str = "default", **labels: s
     }
 
 
-def ask_pod(name: str, new: Document, old: Document | None = None) -> Step:
+def review_pod(name: str, new: Document, old: Document | None = None) -> Step:
     return Step(name, "/validate-pod", "CREATE" if old is None else "UPDATE", new, old)
 
 
@@ -70,7 +70,7 @@ STORED = quota("stored", is_parent=True, min=amounts(64, 51200), labels={"parent
 BUSY = quota("busy", parent="stored", is_parent=False, annotations={"namespaces": '["claimed"]'})
 NAMED = quota("own", parent=ROOT_QUOTA, is_parent=True, namespace="own")
 QUOTAS = (STORED, BUSY, NAMED)
-"""In the API server before anything is asked."""
+"""In the API server before anything is queried."""
 PODS = (pod("p1", "busy"),)
 NAMESPACES = ("own", "claimed")
 
@@ -142,15 +142,15 @@ STEPS: Sequence[Step] = (
     update("update-root", ROOT, changed(ROOT, min=amounts(1, 1))),
     update("update-system", SYSTEM, changed(SYSTEM, min=amounts(1, 1))),
     update("update-default", DEFAULT, changed(DEFAULT, min=amounts(1, 1))),
-    ask_pod("pod-in-leaf", pod("a", "leaf")),
-    ask_pod("pod-in-parent", pod("a", "top")),
-    ask_pod("pod-in-stored-parent", pod("a", "stored")),
-    ask_pod("pod-in-unknown", pod("a", "nobody")),
-    ask_pod("pod-by-namespace", pod("a", namespace="own")),
-    ask_pod("pod-by-claim", pod("a", namespace="claimed")),
-    ask_pod("pod-moves-to-leaf", pod("a", "leaf"), pod("a", "top")),
-    ask_pod("pod-moves-to-parent", pod("a", "top"), pod("a", "leaf")),
-    ask_pod("pod-preemptible", pod("a", "leaf", preemptible="false"), pod("a", "leaf")),
+    review_pod("pod-in-leaf", pod("a", "leaf")),
+    review_pod("pod-in-parent", pod("a", "top")),
+    review_pod("pod-in-stored-parent", pod("a", "stored")),
+    review_pod("pod-in-unknown", pod("a", "nobody")),
+    review_pod("pod-by-namespace", pod("a", namespace="own")),
+    review_pod("pod-by-claim", pod("a", namespace="claimed")),
+    review_pod("pod-moves-to-leaf", pod("a", "leaf"), pod("a", "top")),
+    review_pod("pod-moves-to-parent", pod("a", "top"), pod("a", "leaf")),
+    review_pod("pod-preemptible", pod("a", "leaf", preemptible="false"), pod("a", "leaf")),
     delete("with-children", TOP),
     delete("with-pods", BUSY),
     delete("unknown-quota", quota("y")),
@@ -163,7 +163,7 @@ STEPS: Sequence[Step] = (
 
 PASSES_WITH_US: Sequence[Step] = (
     fill("fill-weight-null", quota("x", annotations={"shared-weight": "null"})),
-    ask_pod("pod-stays-in-parent", pod("a", "top", more="labels"), pod("a", "top")),
+    review_pod("pod-stays-in-parent", pod("a", "top", more="labels"), pod("a", "top")),
     create("creation-tried-again", quota("z", annotations={"namespaces": '["n2"]'})),
 )
 PASSES_WITH_THE_ORIGINAL: Sequence[Step] = (

@@ -43,10 +43,10 @@ class Programs:
     bench: QuotaBench
     ours: dict[str, Webhook]
 
-    def ask(self, step: Step) -> tuple[Document, Document]:
+    def send(self, step: Step) -> tuple[Document, Document]:
         """Our response and the original's."""
         body = body_of(step)
-        return answered(self.ours[step.path].respond(body)), answered(self.original.ask(step.path, body))
+        return answered(self.ours[step.path].respond(body)), answered(self.original.send(step.path, body))
 
 
 @contextmanager
@@ -102,10 +102,10 @@ def our_program(gates: str = "") -> tuple[QuotaBench, dict[str, Webhook]]:
 
 def _is_filled(original: Original) -> bool:
     """Refusals that need all of them, and leave nothing behind."""
-    shown = json.loads(original.ask("/elasticQuota"))
+    shown = json.loads(original.send("/elasticQuota"))
     if set(shown["quotaInfoMap"]) != {document["metadata"]["name"] for document in QUOTAS}:
         return False
-    deletion = answered(original.ask(delete("", BUSY).path, body_of(delete("", BUSY))))
+    deletion = answered(original.send(delete("", BUSY).path, body_of(delete("", BUSY))))
     return "1 child pods" in deletion["status"]["message"]
 
 
@@ -116,7 +116,7 @@ def body_of(step: Step) -> bytes:
     return review(operation=step.operation, object=step.object, oldObject=step.old, **names, **more)
 
 
-def verdict(response: Document, *, words: bool) -> tuple[Any, ...]:
+def decision(response: Document, *, words: bool) -> tuple[Any, ...]:
     status = response["status"]
     return response["allowed"], status["code"], status.get("message", "") if words else ""
 

@@ -30,9 +30,9 @@ from koordinator.kube.interface import PatchType
 from koordinator.model.quota_tree.annotation_values import read_amounts
 from koordinator.scheduler.cycle.failure_report import scheduled_condition
 from tests.real.control_plane import ControlPlane
+from tests.real.decisions.original import original_scheduler
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import write_configuration
-from tests.real.verdicts.original import original_scheduler
 from tests.real.watched import Watched, watching
 
 PREFIX: Final = "quota.scheduling.koordinator.sh"

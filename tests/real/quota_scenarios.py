@@ -164,7 +164,7 @@ SCENARIOS: Final = (
             Change("a", {"metadata": {"labels": {f"{PREFIX}/parent": "other"}}}),
             pod("late", "a"),
         ),
-        # The original computes the runtime of a parent when a child is asked about: that of top stays.
+        # The original computes the runtime of a parent when a child is queried about: that of top stays.
         compared=NO_RUNTIME,
     ),
     Scenario(

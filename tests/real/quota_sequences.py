@@ -11,7 +11,7 @@ from koordinator.api.document import Document, copied
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA
 from koordinator.api.quantity import Quantity
 from tests.model.quota_tree.quota_objects import P, quota_document
-from tests.real.quota_cases import BUSY, NAMED, STORED, Step, ask_pod, create, delete, fill, pod, update
+from tests.real.quota_cases import BUSY, NAMED, STORED, Step, create, delete, fill, pod, review_pod, update
 
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
 _NAMESPACES = ("n1", "n2", "n3", "n4", "n5", "n6")
@@ -32,7 +32,7 @@ _CHANGED_LABELS = ("is-root", "allow-force-update", "allow-lent-resource")
 
 
 class QuotaSequence:
-    """``next`` is the next question; ``accepted`` is told of every one that was allowed, before the next is asked."""
+    """``next`` is the next question; ``accepted`` is told of every one that was allowed, before the next is sent."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -68,8 +68,8 @@ class QuotaSequence:
             _annotate(new, *self._odd())
         if self._random.random() < 0.05:
             self._spoil(new, _ODD_AMOUNTS)
-        ask = fill if self._random.random() < 0.4 else create
-        return ask(f"{self._number}-{ask.__name__}-{name}", new)
+        send = fill if self._random.random() < 0.4 else create
+        return send(f"{self._number}-{send.__name__}-{name}", new)
 
     def _unreadable(self) -> Step:
         new = self._quota(f"q{self._number}")
@@ -78,8 +78,8 @@ class QuotaSequence:
             _annotate(new, key, self._random.choice(_UNREADABLE[key]))
             return create(f"{self._number}-unreadable", new, same_words=False)
         self._spoil(new, _NO_AMOUNTS)
-        ask = self._random.choice((fill, create))
-        return ask(f"{self._number}-unreadable", new, same_words=False)
+        send = self._random.choice((fill, create))
+        return send(f"{self._number}-unreadable", new, same_words=False)
 
     def _update(self) -> Step:
         parents = [name for name in self.quotas if self._children(name)]
@@ -104,9 +104,9 @@ class QuotaSequence:
         before = self._random.choice((None, self._any(), ""))
         # Of a pod that is in a parent already ours lets updates pass.
         if before is None or before == target or namespace != "default":
-            return ask_pod(name, new)
+            return review_pod(name, new)
         preemptible = {"preemptible": "false"} if self._random.random() < 0.2 else {}
-        return ask_pod(name, new, pod("a", before, **preemptible))
+        return review_pod(name, new, pod("a", before, **preemptible))
 
     def _quota(self, name: str) -> Document:
         parent = self._parent()

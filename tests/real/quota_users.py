@@ -15,24 +15,24 @@ _PATIENCE = 20.0
 
 
 class Users:
-    """What they ask for, and what they are told."""
+    """What they request, and what they are told."""
 
     def __init__(self, cluster: ControlPlane) -> None:
         self._cluster = cluster
-        self.told: list[tuple[int, str]] = []
+        self.reported: list[tuple[int, str]] = []
 
-    def ask(self, method: str, path: str, document: Document | None = None) -> tuple[int, str]:
-        status, answer = self._cluster.request(method, path, document)
-        message = answer.get("message", "") if status >= 400 else ""
+    def send(self, method: str, path: str, document: Document | None = None) -> tuple[int, str]:
+        status, response = self._cluster.request(method, path, document)
+        message = response.get("message", "") if status >= 400 else ""
         return status, message
 
-    def tell(self, method: str, path: str, document: Document | None = None) -> None:
-        self.told.append(self.ask(method, path, document))
+    def notify(self, method: str, path: str, document: Document | None = None) -> None:
+        self.reported.append(self.send(method, path, document))
 
     def wait(self, status: int, method: str, path: str, document: Document | None = None) -> None:
         """Until the webhooks have seen what was stored; nothing of it is told."""
         deadline = time.monotonic() + _PATIENCE
-        while (found := self.ask(method, path, document))[0] != status:
+        while (found := self.send(method, path, document))[0] != status:
             assert time.monotonic() < deadline, found
             time.sleep(0.05)
 

@@ -56,9 +56,9 @@ class EnforcedNode:
         """An object, or the list of those of ``kind``, one of _PATHS. Without kubectl, whose start costs a tenth of a
         second of CPU: tests that wait ask often."""
         path = _PATHS[kind].format(scope=f"namespaces/{namespace}/" if namespace else "")
-        status, answer = self.administrator.request("GET", f"{path}/{name}{query}" if name else f"{path}{query}")
-        assert status == 200, answer.get("message")
-        return answer
+        status, response = self.administrator.request("GET", f"{path}/{name}{query}" if name else f"{path}{query}")
+        assert status == 200, response.get("message")
+        return response
 
     def apply(self, document: dict[str, Any]) -> None:
         self.kubectl("apply", "-f", "-", given=json.dumps(document))

@@ -23,10 +23,10 @@ from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.interface import PatchType
 from koordinator.scheduler.cycle.failure_report import scheduled_condition
 from tests.real.control_plane import ControlPlane
+from tests.real.decisions.original import original_scheduler
 from tests.real.programs import RealPrograms
 from tests.real.quota_runs import delete_if_there, is_decided, our_scheduler
 from tests.real.scheduler_configuration import write_configuration
-from tests.real.verdicts.original import original_scheduler
 from tests.real.watched import Watched, watching
 
 LASTING_NODES: Final = ("node-0", "node-1")

@@ -149,7 +149,7 @@ OWNERS: Final = (
         (reservation("r", "1", labels={"k": "v"}), pod("o", "1", affinity=_term("Exists"))),
     ),
 )
-ROOM: Final = (
+CAPACITY: Final = (
     Scenario(
         "aligned: more than reserved",
         (reservation("r", "2", node=_A, allocatePolicy="Aligned", **_SHARED), pod("o", "4", node=_A)),

@@ -1,4 +1,4 @@
-"""Block I/O on the kernel of this machine: what an annotation asks for is what a process in the cgroup gets."""
+"""Block I/O on the kernel of this machine: what an annotation requests is what a process in the cgroup gets."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Step after step of policy on a real kernel with cgroup version 2: every file shows what the specification says.
 
-The Go original has no answer to compare with there: user-mode Linux runs no two koordlets with a control plane in a
+The Go original has no response to compare with there: user-mode Linux runs no two koordlets with a control plane in a
 minute. So what is expected is computed from the formulas of the specification, apart from the code under test. What
 needs cpuset or pressure, which that kernel lacks, is in the unit tests.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.real.cgroup2_kernel import answer_on_cgroup2
+from tests.real.cgroup2_kernel import result_on_cgroup2
 from tests.real.cgroup2_steps.expectations import Setting, expected
 from tests.real.cgroup2_steps.node_pods import LATE_POD, PodCase, pods
 from tests.real.cgroup2_steps.steps import STEPS, Step, in_force
@@ -23,7 +23,7 @@ _BURNING = "kubepods/burstable/poduid-system/system-main"
 @pytest.fixture(scope="module")
 def taken() -> list[dict[str, Any]]:
     """What files showed before and after each step."""
-    steps: list[dict[str, Any]] = answer_on_cgroup2("tests.real.cgroup2_steps.guest")["steps"]
+    steps: list[dict[str, Any]] = result_on_cgroup2("tests.real.cgroup2_steps.guest")["steps"]
     return steps
 
 

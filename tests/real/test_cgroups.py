@@ -9,7 +9,7 @@ import pytest
 
 from koordinator.node.cgroup_layout import CgroupVersion, detect_version
 from koordinator.node.host import Host
-from tests.real.cgroup2_kernel import answer_here, answer_on_cgroup2
+from tests.real.cgroup2_kernel import result_here, result_on_cgroup2
 
 _MEASUREMENT = "tests.real.cgroup_measurement"
 
@@ -20,18 +20,18 @@ def version_1() -> dict[str, Any]:
         pytest.skip("making cgroups needs root")
     if detect_version(Host()) is not CgroupVersion.V1:
         pytest.skip("this machine's kernel runs cgroup version 2")
-    return answer_here(_MEASUREMENT)
+    return result_here(_MEASUREMENT)
 
 
 @pytest.fixture(scope="module")
 def version_2() -> dict[str, Any]:
-    return answer_on_cgroup2(_MEASUREMENT)
+    return result_on_cgroup2(_MEASUREMENT)
 
 
 @pytest.fixture(params=["version_1", "version_2"])
 def readings(request: pytest.FixtureRequest) -> dict[str, Any]:
-    answer: dict[str, Any] = request.getfixturevalue(request.param)
-    return answer
+    response: dict[str, Any] = request.getfixturevalue(request.param)
+    return response
 
 
 def test_cpu_time_is_that_of_the_process(readings: dict[str, Any]) -> None:

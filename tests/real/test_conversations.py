@@ -13,5 +13,5 @@ from tests.cluster.conversations.conversation import Conversation, every_convers
 @pytest.mark.parametrize("conversation", every_conversation(), ids=str)
 def test_conversation(real_cluster: Path, conversation: Conversation) -> None:
     requests = [next(iter(request)) for request in conversation.requests]
-    answers = play(real_cluster, f"talk-{uuid.uuid4().hex[:8]}", conversation)
-    assert list(zip(requests, answers, strict=True)) == list(zip(requests, conversation.answers, strict=True))
+    responses = play(real_cluster, f"talk-{uuid.uuid4().hex[:8]}", conversation)
+    assert list(zip(requests, responses, strict=True)) == list(zip(requests, conversation.responses, strict=True))

@@ -181,8 +181,8 @@ class Bench:
             self._must("POST", f"{SLO}/{kind.lower()}s", {**document, "spec": {}})
 
     def _must(self, method: str, path: str, document: Document) -> None:
-        code, answer = self.plane.request(method, path, document)
-        assert code in (200, 201), answer.get("message")
+        code, response = self.plane.request(method, path, document)
+        assert code in (200, 201), response.get("message")
 
     def take(self, step: Step) -> str:
         """What is not as it should be when both had time enough; empty if all is."""

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of config/crd and the wire types, judged by a real kube-apiserver."""
+"""The CustomResourceDefinitions of config/crd and the wire types, checked by a real kube-apiserver."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _CREATED, _CONFLICT, _UNPROCESSABLE = 201, 409, 422
 def plane(real_control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """The shared control plane with all definitions installed and served; the objects made here go afterwards."""
     for manifest in _MANIFESTS:
-        status, answer = real_control_plane.request(
+        status, response = real_control_plane.request(
             "POST", CUSTOM_RESOURCE_DEFINITIONS.path(), yaml.safe_load(manifest.read_text())
         )
-        assert status in (_CREATED, _CONFLICT), answer
+        assert status in (_CREATED, _CONFLICT), response
     for kind in CUSTOM_KINDS.values():
         _wait_until_served(real_control_plane, kind)
     yield real_control_plane
@@ -51,13 +51,13 @@ def _create(plane: ControlPlane, name: str) -> dict[str, Any]:
     """Create a sample, its status too, and return what the API server has stored."""
     kind, sample = CUSTOM_KINDS[name], load_sample(name)
     namespace, object_name = sample["metadata"].get("namespace", ""), sample["metadata"]["name"]
-    status, answer = plane.request("POST", kind.path(namespace), sample)
-    assert status == _CREATED, answer
+    status, response = plane.request("POST", kind.path(namespace), sample)
+    assert status == _CREATED, response
     if sample.get("status"):
         path = kind.path(namespace, object_name)
         if plane.request("GET", f"{path}/status")[0] == 200:
-            status, answer = plane.request("PATCH", f"{path}/status", {"status": sample["status"]})
-            assert status == 200, answer
+            status, response = plane.request("PATCH", f"{path}/status", {"status": sample["status"]})
+            assert status == 200, response
     return plane.request("GET", kind.path(namespace, object_name))[1]
 
 
@@ -102,8 +102,8 @@ def test_both_versions_of_a_node_resource_topology_are_served(plane: ControlPlan
         "zones": [],
     }
     plane.request("POST", CUSTOM_KINDS["stored_node_resource_topology"].path(), document)
-    status, answer = plane.request("GET", NODE_RESOURCE_TOPOLOGIES.path(name="served-twice"))
-    assert (status, answer["apiVersion"]) == (200, "topology.node.k8s.io/v1alpha1")
+    status, response = plane.request("GET", NODE_RESOURCE_TOPOLOGIES.path(name="served-twice"))
+    assert (status, response["apiVersion"]) == (200, "topology.node.k8s.io/v1alpha1")
 
 
 def test_a_reservation_gets_its_defaults(plane: ControlPlane) -> None:
@@ -113,8 +113,8 @@ def test_a_reservation_gets_its_defaults(plane: ControlPlane) -> None:
         "metadata": {"name": "defaulted"},
         "spec": {"template": {}, "owners": [{"labelSelector": {}}], "preAllocationPolicy": {}},
     }
-    answer = plane.request("POST", RESERVATIONS.path(), document)[1]
-    assert {key: answer["spec"][key] for key in ("ttl", "allocateOnce", "preAllocationPolicy")} == {
+    response = plane.request("POST", RESERVATIONS.path(), document)[1]
+    assert {key: response["spec"][key] for key in ("ttl", "allocateOnce", "preAllocationPolicy")} == {
         "ttl": "24h",
         "allocateOnce": True,
         "preAllocationPolicy": {"mode": "Default", "enableMultiple": False},

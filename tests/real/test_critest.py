@@ -1,4 +1,4 @@
-"""critest passes the same cases directly, through the proxy, and with a hook server that answers all seven hooks."""
+"""critest passes the same cases directly, through the proxy, and with a hook server that implements all seven hooks."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def test_what_passes_directly_passes_with_and_without_hooks(
     direct, through = (_passed(node, socket, focus, skip) for socket in (node.runtime.socket, node.proxy.socket))
     with all_hooks(node) as log:
         hooked = _passed(node, node.proxy.socket, focus, skip)
-        asked = log.read_text()
+        requested = log.read_text()
     assert len(direct) >= least
     assert (direct - through, direct - hooked) == (set(), set())
-    assert asked.count("ContainerResourceHookRequest") >= least
-    assert asked.count("PodSandboxHookRequest") >= least
+    assert requested.count("ContainerResourceHookRequest") >= least
+    assert requested.count("PodSandboxHookRequest") >= least
 
 
 def _passed(node: ProxiedRuntime, socket: Path, focus: str, skip: str) -> set[str]:

@@ -17,12 +17,12 @@ def speaker(real_cluster: Path) -> Speaker:
 
 @pytest.mark.parametrize("name", [*DEFINITIONS, *STATUS_DEFINITIONS])
 def test_definition(speaker: Speaker, name: str) -> None:
-    assert speaker.verdict(name) == RECORDED["definitions"][name]
+    assert speaker.decision(name) == RECORDED["definitions"][name]
 
 
 @pytest.mark.parametrize("name", SPECS)
 def test_rest_of_a_definition(speaker: Speaker, name: str) -> None:
-    assert speaker.verdict_of_spec(name) == RECORDED["specs"][name]
+    assert speaker.decision_on_spec(name) == RECORDED["specs"][name]
 
 
 @pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.name)

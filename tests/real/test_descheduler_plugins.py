@@ -226,9 +226,9 @@ def test_pods_of_a_budget_that_allows_nothing_stay(
     status = {"disruptionsAllowed": 0, "expectedPods": 1, "currentHealthy": 1, "desiredHealthy": 1}
 
     def guard() -> None:
-        code, answer = real_control_plane.request("POST", path, budget)
-        assert code == 201, answer.get("message")
-        observed = {"observedGeneration": answer["metadata"]["generation"], "conditions": []}
+        code, response = real_control_plane.request("POST", path, budget)
+        assert code == 201, response.get("message")
+        observed = {"observedGeneration": response["metadata"]["generation"], "conditions": []}
         answered = real_control_plane.request("PATCH", f"{path}/all/status", {"status": {**status, **observed}})
         assert answered[0] == 200, answered[1].get("message")
 

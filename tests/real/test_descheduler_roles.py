@@ -202,8 +202,8 @@ def give_up(books: Audited) -> None:
     until(lambda: reservation_of(books, "reserved") and reservation_of_drain(books), SECONDS, "Reservations")
     conditions = [{"type": "Scheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}]
     path = f"{RESERVATIONS}/{reservation_of(books, 'reserved')}/status"
-    status, answer = books.plane.request("PATCH", path, {"status": {"phase": "Failed", "conditions": conditions}})
-    assert status == 200, answer
+    status, response = books.plane.request("PATCH", path, {"status": {"phase": "Failed", "conditions": conditions}})
+    assert status == 200, response
 
     def blocked_jobs() -> list[dict[str, Any]]:
         return [each for each in jobs(books) if each["metadata"]["name"].startswith("blocked-")]

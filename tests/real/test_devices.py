@@ -76,9 +76,12 @@ def _run(who: str, programs: RealPrograms, folder: Path, part: str) -> Seen:
             with running(who, programs, plane, folder / who, **options, **_ARGS):
                 outcomes = await play_all(client, scenarios)
                 path = "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries"
-                async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
+                async with (
+                    aiohttp.ClientSession() as session,
+                    session.get(f"http://127.0.0.1:{port}{path}") as response,
+                ):
                     # Reservations are named by their UIDs, which differ.
-                    return Seen(outcomes, json.loads(_UID.sub("UID", await answer.text())))
+                    return Seen(outcomes, json.loads(_UID.sub("UID", await response.text())))
 
     plane.start()
     try:
@@ -89,7 +92,7 @@ def _run(who: str, programs: RealPrograms, folder: Path, part: str) -> Seen:
 
 @pytest.fixture(scope="module")
 def played(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Both]:
-    """A part is played when it is asked for."""
+    """A part is played when it is requested."""
 
     @cache
     def outcomes(part: str) -> Both:

@@ -102,9 +102,9 @@ class BudgetFixture:
         return f"{'/api' if version == 'v1' else '/apis'}/{version}/namespaces/budgets/{rest}"
 
     def _add(self, path: str, document: Document) -> Document:
-        answer = self._server.request("POST", path, document)
-        assert answer.code == 201, answer.message
-        return answer.body
+        response = self._server.request("POST", path, document)
+        assert response.code == 201, response.message
+        return response.body
 
     def _add_workload(
         self, version: str, kind: str, name: str, replicas: int, owner: Document | None = None, **spec: str

@@ -1,6 +1,6 @@
 """The same questions about quotas to the original koord-manager and to our handlers, one after the other.
 
-The original runs as a program against a real API server that holds a few quotas and pods; ours answers in this process.
+The original runs as a program against a real API server that holds a few quotas and pods; ours runs in this process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from koordinator.api.elastic_quota import ROOT_QUOTA
 from koordinator.manager.webhook.quota_accounts import quota_summary
 from tests.real.programs import RealPrograms
 from tests.real.quota_cases import PASSES_WITH_THE_ORIGINAL, PASSES_WITH_US, STEPS, Step
-from tests.real.quota_programs import Programs, both_programs, filled, quota_cluster, verdict
+from tests.real.quota_programs import Programs, both_programs, decision, filled, quota_cluster
 
 
 @pytest.fixture(scope="module")
@@ -32,15 +32,15 @@ def test_every_question_is_answered_as_the_original_does(programs: Programs) -> 
     ours: dict[str, Any] = {}
     original: dict[str, Any] = {}
     for step in STEPS:
-        our_response, original_response = programs.ask(step)
-        for answers, response in ((ours, our_response), (original, original_response)):
+        our_response, original_response = programs.send(step)
+        for responses, response in ((ours, our_response), (original, original_response)):
             shown = filled(step, response) if step.operation == "CREATE" else None
-            answers[step.name] = (verdict(response, words=step.same_words), shown)
+            responses[step.name] = (decision(response, words=step.same_words), shown)
     assert ours == original
 
 
 def test_the_page_shows_what_the_original_shows(programs: Programs) -> None:
-    original = json.loads(programs.original.ask("/elasticQuota"))
+    original = json.loads(programs.original.send("/elasticQuota"))
     ours = quota_summary(programs.bench.quotas.tree())
     assert ours["quotaInfoMap"] == original["quotaInfoMap"]
     # The original forgets the children of the root when the root is created, and keeps parents that nobody names.
@@ -50,11 +50,11 @@ def test_the_page_shows_what_the_original_shows(programs: Programs) -> None:
 
 @pytest.mark.parametrize("step", PASSES_WITH_US, ids=lambda step: str(step.name))
 def test_what_passes_that_the_original_refuses(programs: Programs, step: Step) -> None:
-    ours, original = programs.ask(step)
+    ours, original = programs.send(step)
     assert (ours["allowed"], original["allowed"]) == (True, False)
 
 
 @pytest.mark.parametrize("step", PASSES_WITH_THE_ORIGINAL, ids=lambda step: str(step.name))
 def test_what_the_original_lets_pass_is_refused(programs: Programs, step: Step) -> None:
-    ours, original = programs.ask(step)
+    ours, original = programs.send(step)
     assert (ours["allowed"], original["allowed"]) == (False, True)

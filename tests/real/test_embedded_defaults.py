@@ -1,6 +1,6 @@
 """The embedded API's defaults, refusals and patches beside those of the real kube-apiserver, object by object.
 
-The recorded answers under tests/cluster say what v1.35 did; this asks the server that is here, so that a new version
+The recorded responses under tests/cluster say what v1.35 did; this asks the server that is here, so that a new version
 of it shows up as a difference. Everything is a dry run.
 """
 
@@ -27,7 +27,7 @@ Create = Callable[[Document], Document]
 
 
 class _Server:
-    """Dry-run creation over plain HTTP: kubectl would reword the answers."""
+    """Dry-run creation over plain HTTP: kubectl would reword the responses."""
 
     def __init__(self, kubeconfig: Path) -> None:
         config = yaml.safe_load(kubeconfig.read_text())

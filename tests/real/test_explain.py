@@ -122,7 +122,7 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def answers(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def responses(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """What is answered to each question, or what is said instead."""
     address = own_address()
     if address is None:
@@ -167,26 +167,26 @@ def command_line(cluster: Cluster) -> int:
     return main(["explain", "pod", "large", f"--kubeconfig={cluster.plane.kubeconfig}", f"--port={cluster.port}"])
 
 
-def test_a_pod_is_explained_through_the_api_server(answers: dict[str, Any]) -> None:
-    (node,) = answers["pod"]["closestNodes"]
+def test_a_pod_is_explained_through_the_api_server(responses: dict[str, Any]) -> None:
+    (node,) = responses["pod"]["closestNodes"]
     assert (node["node"], node["lacks"][0]["plugin"]) == ("small", "NodeResourcesFit")
 
 
-def test_a_node_is_explained_through_the_api_server(answers: dict[str, Any]) -> None:
-    assert answers["node"]["node"] == "small"
+def test_a_node_is_explained_through_the_api_server(responses: dict[str, Any]) -> None:
+    assert responses["node"]["node"] == "small"
 
 
-def test_the_command_prints_it(answers: dict[str, Any]) -> None:
-    assert answers["command"] == 0
+def test_the_command_prints_it(responses: dict[str, Any]) -> None:
+    assert responses["command"] == 0
 
 
-def test_what_the_scheduler_does_not_know_is_said_in_its_words(answers: dict[str, Any]) -> None:
-    assert answers["unknown pod"].startswith("pod default/nobody is not in the queue")
+def test_what_the_scheduler_does_not_know_is_said_in_its_words(responses: dict[str, Any]) -> None:
+    assert responses["unknown pod"].startswith("pod default/nobody is not in the queue")
 
 
-def test_a_port_on_which_nobody_listens_is_said(answers: dict[str, Any]) -> None:
-    assert answers["other port"].startswith("the scheduler at http://127.0.0.1"), answers["other port"]
+def test_a_port_on_which_nobody_listens_is_said(responses: dict[str, Any]) -> None:
+    assert responses["other port"].startswith("the scheduler at http://127.0.0.1"), responses["other port"]
 
 
-def test_who_may_not_see_the_lease_is_told_so(answers: dict[str, Any]) -> None:
-    assert 'cannot get resource "leases"' in answers["other user"]
+def test_who_may_not_see_the_lease_is_told_so(responses: dict[str, Any]) -> None:
+    assert 'cannot get resource "leases"' in responses["other user"]

@@ -13,13 +13,13 @@ import pytest
 from koordinator.api.kinds import NAMESPACES
 from koordinator.kube.connect import ClientOptions, connect
 from tests.real.control_plane import ControlPlane
+from tests.real.decisions.original import original_scheduler
 from tests.real.gangs.preemption_stage import Ended, PreemptionStage, preemption_stage
 from tests.real.gangs.preemptions import ALL_PLUGINS, OURS, SAME, Scenario
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import API_VERSION, PLAIN, write_configuration
 from tests.real.side_by_side import Parts, Who, both, cases, cut, two_planes
 from tests.real.test_gangs import install, our_scheduler
-from tests.real.verdicts.original import original_scheduler
 
 _GANG: Final = {"name": "Coscheduling"}
 _ALL_OTHERS: Final = [{"name": "*"}]

@@ -16,13 +16,13 @@ from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, PODS
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.kube.connect import ClientOptions, connect
 from tests.real.control_plane import ControlPlane
+from tests.real.decisions.original import original_scheduler
 from tests.real.gangs.declarations import DECLARED
 from tests.real.gangs.scenarios import BETTER, CHANGED, OPEN, SAME, Scenario
 from tests.real.gangs.stage import Outcome, Stage, watched_stage
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import API_VERSION, PLAIN, write_configuration
 from tests.real.side_by_side import Parts, Who, both, cases, cut, two_planes
-from tests.real.verdicts.original import original_scheduler
 
 _GANG = {"name": "Coscheduling"}
 _ALL_OTHERS = [{"name": "*"}]
@@ -38,7 +38,7 @@ PROFILE = {
 }
 
 
-_ALL_ARE_TOLD = {("member_deleted_while_waiting", "told")}
+_ALL_ARE_REPORTED = {("member_deleted_while_waiting", "reported")}
 """Where ours tells each member that its gang is incomplete, and how many there are, and the original only one: see
 differences.md, "PreEnqueue"."""
 
@@ -85,7 +85,7 @@ async def play(
 
 _TABLE: Final[Mapping[str, Scenario]] = {**SAME, **CHANGED, **DECLARED}
 _PARTS: Final = cut(list(_TABLE), 6)
-_COMPARED: Final = ("bound", "annotations", "event_reasons", "phases", "told")
+_COMPARED: Final = ("bound", "annotations", "event_reasons", "phases", "reported")
 _TRIES: Final = 3
 """The original tries a gang that does not fit over and over, so that what it gets done in time is chance."""
 
@@ -132,7 +132,7 @@ async def _different(
         name: [
             f"{field}: theirs {getattr(theirs[name], field)}, ours {getattr(ours[name], field)}"
             for field in _COMPARED
-            if getattr(theirs[name], field) != getattr(ours[name], field) and (name, field) not in _ALL_ARE_TOLD
+            if getattr(theirs[name], field) != getattr(ours[name], field) and (name, field) not in _ALL_ARE_REPORTED
         ]
         for name in scenarios
     }

@@ -58,7 +58,7 @@ def compared(
 def test_both_write_the_same(compared: Compared, step: int, node: int) -> None:
     cluster = compared.cluster
     case, name = cluster.nodes[node], cluster.steps[step].name
-    found = differing(*(each.answers[name][case.name] for each in (compared.ours, compared.theirs)))
+    found = differing(*(each.responses[name][case.name] for each in (compared.ours, compared.theirs)))
     allowed = allowances(case, _configurations(cluster.seed, step), *_annotations(compared, step, case))
     wrong = unintended(found, allowed)
     assert not wrong, "\n".join(wrong)
@@ -67,11 +67,11 @@ def test_both_write_the_same(compared: Compared, step: int, node: int) -> None:
 def _annotations(compared: Compared, step: int, case: NodeCase) -> tuple[Document, Document]:
     """Of a node of the original, before and after a step."""
     names = [each.name for each in compared.cluster.steps]
-    after = [compared.theirs.answers[name][case.name]["annotations"] for name in names]
+    after = [compared.theirs.responses[name][case.name]["annotations"] for name in names]
     return after[step - 1] if step else case.node["metadata"]["annotations"], after[step]
 
 
 def test_most_nodes_offer_something(compared: Compared) -> None:
-    answers = [answer["allocatable"] for step in compared.theirs.answers.values() for answer in step.values()]
-    offering = [each for each in answers if each.get("kubernetes.io/batch-cpu", "0") != "0"]
-    assert len(offering) >= _LEAST_SHARE * len(answers)
+    responses = [response["allocatable"] for step in compared.theirs.responses.values() for response in step.values()]
+    offering = [each for each in responses if each.get("kubernetes.io/batch-cpu", "0") != "0"]
+    assert len(offering) >= _LEAST_SHARE * len(responses)

@@ -26,7 +26,7 @@ LEFT_TO_CHANCE = 0.05
 """The largest share of fixtures in which the original did otherwise in each of its runs, and not the same in all."""
 WITH_REASONS = ("LowNodeLoad", "CustomPriority", "FragmentationAware")
 """Upstream's plugins of the original evict for no reason."""
-Verdict = Mapping[str, Any]
+Decision = Mapping[str, Any]
 
 EVICTOR = {"enabled": [{"name": "DefaultEvictor"}], "disabled": [{"name": "*"}]}
 LAST = {
@@ -137,7 +137,7 @@ def _hold_against_the_original(
     ours: Outcome,
     programs: RealPrograms,
     folder: Path,
-    verdict: Callable[[Fixture, Outcome], Verdict],
+    decision: Callable[[Fixture, Outcome], Decision],
 ) -> None:
     """In each fixture the same; where the original once does this and once that, at most as different as these are."""
     runs: list[Outcome] = []
@@ -145,13 +145,13 @@ def _hold_against_the_original(
     while differing and len(runs) <= FURTHER_RUNS:
         trial = replace(together, fixtures=differing).trial()
         runs.append(trial.original(programs, folder / f"original-{len(runs)}"))
-        differing = [fixture for fixture in differing if verdict(fixture, ours) != verdict(fixture, runs[-1])]
+        differing = [fixture for fixture in differing if decision(fixture, ours) != decision(fixture, runs[-1])]
     for fixture in differing:
-        theirs = [verdict(fixture, run) for run in runs]
-        differences = f"{fixture.plugin} {fixture.arguments}\nours: {verdict(fixture, ours)}\ntheirs: {theirs}"
+        theirs = [decision(fixture, run) for run in runs]
+        differences = f"{fixture.plugin} {fixture.arguments}\nours: {decision(fixture, ours)}\ntheirs: {theirs}"
         assert any(each != theirs[0] for each in theirs), f"the original always does otherwise in {differences}"
-        assert verdict(fixture, ours) or not all(theirs), f"the original always does something in {differences}"
-        assert not verdict(fixture, ours) or any(theirs), f"the original never does anything in {differences}"
+        assert decision(fixture, ours) or not all(theirs), f"the original always does something in {differences}"
+        assert not decision(fixture, ours) or any(theirs), f"the original never does anything in {differences}"
     assert len(differing) <= len(together.fixtures) * LEFT_TO_CHANCE
     for fixture in together.fixtures:
         for budget in fixture.budgets:
@@ -159,7 +159,7 @@ def _hold_against_the_original(
             assert len(guarded & ours.left) <= budget.allowed, f"{fixture.name}: {guarded & ours.left}"
 
 
-def _evictions(fixture: Fixture, outcome: Outcome) -> Verdict:
+def _evictions(fixture: Fixture, outcome: Outcome) -> Decision:
     """By pod: the plugin, and the reason if both have one."""
     names = fixture.names()
     assert outcome.left & names == outcome.evicted.keys() & names
@@ -170,6 +170,6 @@ def _evictions(fixture: Fixture, outcome: Outcome) -> Verdict:
     }
 
 
-def _jobs(fixture: Fixture, outcome: Outcome) -> Verdict:
+def _jobs(fixture: Fixture, outcome: Outcome) -> Decision:
     """By pod: what its job says, and whether the pod is there."""
     return ends_of_jobs(outcome, fixture.names())

@@ -99,8 +99,8 @@ def test_events_and_their_series_are_accepted(real_cluster: Path) -> None:
             running.cancel()
         selector = f"regarding.uid={about.metadata.uid}"
         [event] = (await client.list(EVENTS_V1, "default", field_selector=selector)).items
-        answer = await client.raw("GET", EVENTS_V1.path("default", event.metadata.name))
-        assert b'"count":3' in answer
+        response = await client.raw("GET", EVENTS_V1.path("default", event.metadata.name))
+        assert b'"count":3' in response
         await client.delete(CONFIG_MAPS, "eventful", "default")
 
     with_client(real_cluster, body)

@@ -111,10 +111,10 @@ def test_on_an_empty_cluster_pods_are_placed_with_the_rights_that_are_installed(
     assert "forbidden" not in log.read_text() + served.log.read_text()
 
 
-def answers(port: int, path: str) -> bool:
+def responses(port: int, path: str) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return int(answer.status) == 200
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
+            return int(response.status) == 200
     except OSError:
         return False
 
@@ -126,12 +126,12 @@ def test_both_replicas_pass_their_probes_though_one_leads(empty: ControlPlane, t
         ports = free_ports(2)
         logs = [start_scheduler(running, empty, tmp_path / f"scheduler-{port}", port) for port in ports]
         managers = [start_manager(running, empty, tmp_path / f"manager-{number}") for number in range(2)]
-        asked = [("koord-scheduler", port) for port in ports]
-        asked += [("koord-manager", served.health_port) for served in managers]
-        for name, port in asked:
+        requested = [("koord-scheduler", port) for port in ports]
+        requested += [("koord-manager", served.health_port) for served in managers]
+        for name, port in requested:
             for probe in ("readinessProbe", "livenessProbe"):
                 path = container_of(name)[probe]["httpGet"]["path"]
-                eventually(partial(answers, port, path), f"{path} of {name}", *logs, *(each.log for each in managers))
+                eventually(partial(responses, port, path), f"{path} of {name}", *logs, *(each.log for each in managers))
 
 
 def versions(plane: ControlPlane) -> dict[str, str]:
@@ -187,8 +187,8 @@ def test_pods_are_let_into_a_namespace_with_the_restricted_security_standard(
     assert real_control_plane.request("POST", f"{CORE}/namespaces", {"metadata": metadata})[0] == 201
     deployment = next(yaml.safe_load_all((REPOSITORY / f"config/deployments/{name}.yaml").read_text()))
     pod = {"metadata": {"name": name}, "spec": deployment["spec"]["template"]["spec"]}
-    code, answer = real_control_plane.request("POST", f"{CORE}/namespaces/{namespace}/pods", pod)
-    assert code == 201, answer.get("message")
+    code, response = real_control_plane.request("POST", f"{CORE}/namespaces/{namespace}/pods", pod)
+    assert code == 201, response.get("message")
 
 
 def test_what_is_removed_leaves_no_webhooks_and_keeps_custom_resources(empty: ControlPlane) -> None:

@@ -114,8 +114,8 @@ class Agent:
     def rounds(self) -> float:
         """How often pods were compared with what is normal for them."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as answer:
-                lines = answer.read().decode().splitlines()
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as response:
+                lines = response.read().decode().splitlines()
         except OSError:
             return 0
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if _counts_rounds(line))
@@ -136,7 +136,7 @@ def _findings(node: EnforcedNode) -> list[dict[str, Any]]:
     return [each for pod in web for each in pod.get("extensions", {}).get("Object", {}).get("interference", [])]
 
 
-def _told(node: EnforcedNode, indicator: str) -> list[str]:
+def _reported(node: EnforcedNode, indicator: str) -> list[str]:
     """What events say of the online pod, by one indicator, in their order."""
     events = node.get("events", namespace=_NAMESPACE)["items"]
     found = [each for each in events if each["reason"] == "InterferenceDetected"]
@@ -144,9 +144,9 @@ def _told(node: EnforcedNode, indicator: str) -> list[str]:
     return [each["message"] for each in found if each["message"].startswith(f"{indicator} is ")]
 
 
-def _is_told(node: EnforcedNode) -> bool:
+def _is_reported(node: EnforcedNode) -> bool:
     """By events of both agents, and in the NodeMetric."""
-    in_events = all(_told(node, name) for name in ("cpu-pressure", "cpu-wait"))
+    in_events = all(_reported(node, name) for name in ("cpu-pressure", "cpu-wait"))
     return in_events and any(each["indicator"] == "cpu-pressure" for each in _findings(node))
 
 
@@ -164,13 +164,13 @@ def disturbed(node: EnforcedNode, folder: Path, tmp_path_factory: pytest.TempPat
         until(lambda: all(agent.rounds() >= _LEARNED for agent in agents), 180)
         (folder / "go").touch()
         running.callback((folder / "go").unlink)
-        until(lambda: _is_told(node), 90)
+        until(lambda: _is_reported(node), 90)
     return node
 
 
 @pytest.mark.parametrize("indicator", ["cpu-pressure", "cpu-wait"])
 def test_an_event_names_the_antagonist(disturbed: EnforcedNode, indicator: str) -> None:
-    notes = _told(disturbed, indicator)
+    notes = _reported(disturbed, indicator)
     assert notes
     assert f"suspect: LS pod {_NAMESPACE}/antagonist (correlation" in notes[-1]
     assert notes[-1].endswith("advice: pin it")

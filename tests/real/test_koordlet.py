@@ -249,8 +249,8 @@ def test_metrics_of_best_effort_pods_and_host_applications(
 def _scraped(port: int, path: str, seen: list[dict[str, float]]) -> list[dict[str, float]]:
     """One more sample, once host applications have been measured."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=5) as answer:
-            lines = answer.read().decode().splitlines()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=5) as response:
+            lines = response.read().decode().splitlines()
     except OSError:
         return seen
     pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
@@ -260,7 +260,7 @@ def _scraped(port: int, path: str, seen: list[dict[str, float]]) -> list[dict[st
     return seen
 
 
-def test_a_new_pod_is_noticed_though_kubelet_would_be_asked_in_an_hour(node: EnforcedNode, tmp_path: Path) -> None:
+def test_a_new_pod_is_noticed_though_kubelet_would_be_queried_in_an_hour(node: EnforcedNode, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     log = tmp_path / "koordlet.log"
     agent = _start(node, log, f"--addr=127.0.0.1:{port}", "--kubelet-sync-interval=1h")
@@ -294,10 +294,10 @@ def test_the_audit_log_over_http(node: EnforcedNode, tmp_path: Path) -> None:
         request = urllib.request.Request(
             f"http://127.0.0.1:{port}/events?size=1", headers={"Accept": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=5) as answer:
-            page = json.load(answer)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/events?pageToken={page['NextPageToken']}") as answer:
-            rest = answer.read().decode()
+        with urllib.request.urlopen(request, timeout=5) as response:
+            page = json.load(response)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/events?pageToken={page['NextPageToken']}") as response:
+            rest = response.read().decode()
     finally:
         agent.send_signal(signal.SIGTERM)
         assert agent.wait(10) == 0, log.read_text()
@@ -328,7 +328,7 @@ def test_the_pod_resources_of_kubelet_with_devices_of_the_scheduler(
 def _devices(served: Path) -> dict[str, list[str]]:
     """IDs by pod, as another implementation of gRPC is answered."""
     with grpc.insecure_channel(f"unix://{served}/{SOCKET}") as channel:
-        answer = channel.unary_unary("/v1.PodResourcesLister/List")(b"", timeout=10)
+        response = channel.unary_unary("/v1.PodResourcesLister/List")(b"", timeout=10)
     return {
         text(pod, 1): [
             identifier
@@ -336,5 +336,5 @@ def _devices(served: Path) -> dict[str, list[str]]:
             for entry in contents(container, 2)
             for identifier in texts(entry, 2)
         ]
-        for pod in contents(answer, 1)
+        for pod in contents(response, 1)
     }

@@ -18,7 +18,7 @@ def be(name: str, used: float, priority: int | None = 5500, **fields: Any) -> Po
     return PodCase(name, used, priority=priority, **fields)
 
 
-def asking(name: str, cpu: int, memory: str, **fields: Any) -> PodCase:
+def requesting(name: str, cpu: int, memory: str, **fields: Any) -> PodCase:
     """A batch pod that may be evicted for what it requests."""
     labels = {"koordinator.sh/eviction-enabled": "true", **fields.pop("labels", {})}
     requests = {"kubernetes.io/batch-cpu": str(cpu), "kubernetes.io/batch-memory": memory}
@@ -86,28 +86,28 @@ SCENARIOS = [
     ),
     Scenario(
         "memory that is requested",
-        [asking("a", 100, "4Gi"), asking("b", 100, "3Gi"), asking("c", 100, "2Gi")],
+        [requesting("a", 100, "4Gi"), requesting("b", 100, "3Gi"), requesting("c", 100, "2Gi")],
         BY_MEMORY_REQUESTS,
         frozenset({"a"}),
     ),
     Scenario(
         "memory that is requested, within the threshold",
-        [asking("a", 100, "4Gi"), asking("b", 100, "3Gi"), asking("c", 100, "1Gi")],
+        [requesting("a", 100, "4Gi"), requesting("b", 100, "3Gi"), requesting("c", 100, "1Gi")],
         BY_MEMORY_REQUESTS,
         frozenset(),
     ),
     Scenario(
         "CPUs that are requested",
-        [asking("a", 1500, "1Gi"), asking("b", 2000, "1Gi"), asking("c", 1000, "1Gi")],
+        [requesting("a", 1500, "1Gi"), requesting("b", 2000, "1Gi"), requesting("c", 1000, "1Gi")],
         BY_CPU_REQUESTS,
         frozenset({"b"}),
     ),
     Scenario(
         "by eviction priority",
         [
-            asking("a", 2500, "1Gi", annotations={"koordinator.sh/eviction-priority": "10"}),
-            asking("b", 1500, "1Gi"),
-            asking("c", 1000, "1Gi", annotations={"koordinator.sh/eviction-priority": "-10"}),
+            requesting("a", 2500, "1Gi", annotations={"koordinator.sh/eviction-priority": "10"}),
+            requesting("b", 1500, "1Gi"),
+            requesting("c", 1000, "1Gi", annotations={"koordinator.sh/eviction-priority": "-10"}),
         ],
         BY_CPU_REQUESTS,
         frozenset({"c", "b"}),
@@ -115,9 +115,9 @@ SCENARIOS = [
     Scenario(
         "by priority",
         [
-            asking("a", 1500, "1Gi", priority=5900),
-            asking("b", 2000, "1Gi", priority=5800),
-            asking("c", 1600, "1Gi", priority=5100),
+            requesting("a", 1500, "1Gi", priority=5900),
+            requesting("b", 2000, "1Gi", priority=5800),
+            requesting("c", 1600, "1Gi", priority=5100),
         ],
         BY_CPU_REQUESTS,
         frozenset({"c", "b"}),
@@ -125,31 +125,31 @@ SCENARIOS = [
     Scenario(
         "by the label for the order within a class",
         [
-            asking("a", 1500, "1Gi", labels={"koordinator.sh/priority": "1"}),
-            asking("b", 2000, "1Gi", labels={"koordinator.sh/priority": "30"}),
-            asking("c", 1600, "1Gi", labels={"koordinator.sh/priority": "20"}),
+            requesting("a", 1500, "1Gi", labels={"koordinator.sh/priority": "1"}),
+            requesting("b", 2000, "1Gi", labels={"koordinator.sh/priority": "30"}),
+            requesting("c", 1600, "1Gi", labels={"koordinator.sh/priority": "20"}),
         ],
         BY_CPU_REQUESTS,
         frozenset({"a", "c"}),
     ),
     Scenario(
         "those above the priority stay",
-        [asking("a", 3000, "1Gi", priority=5900), asking("b", 2500, "1Gi", priority=5100)],
+        [requesting("a", 3000, "1Gi", priority=5900), requesting("b", 2500, "1Gi", priority=5100)],
         {**BY_CPU_REQUESTS, "allocatableEvictPriorityThreshold": 5500},
         frozenset(),
     ),
     Scenario(
         "those that nobody declared evictable stay",
         [
-            asking("a", 3000, "1Gi", labels={"koordinator.sh/eviction-enabled": "false"}),
-            asking("b", 2500, "1Gi"),
+            requesting("a", 3000, "1Gi", labels={"koordinator.sh/eviction-enabled": "false"}),
+            requesting("b", 2500, "1Gi"),
         ],
         BY_CPU_REQUESTS,
         frozenset({"b"}),
     ),
     Scenario(
         "production pods are never looked at",
-        [asking("a", 3000, "1Gi"), asking("b", 2500, "1Gi")],
+        [requesting("a", 3000, "1Gi"), requesting("b", 2500, "1Gi")],
         {**BY_CPU_REQUESTS, "allocatableEvictPriorityThreshold": 9000},
         frozenset(),
     ),

@@ -161,15 +161,15 @@ def kubelet_with_authorization(folder: Path) -> Iterator[None]:
                 process.terminate()
 
 
-def answer_of_kubelet(path: str, token: str) -> int:
-    """The HTTP status; 0 where nobody answers."""
+def response_of_kubelet(path: str, token: str) -> int:
+    """The HTTP status; 0 where nobody responds."""
     unverified = ssl.create_default_context()
     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(f"https://127.0.0.1:10250{path}", headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=5, context=unverified) as answer:
-            return int(answer.status)
+        with urllib.request.urlopen(request, timeout=5, context=unverified) as response:
+            return int(response.status)
     except urllib.error.HTTPError as error:
         error.close()
         return error.code
@@ -186,9 +186,9 @@ def test_kubelet_tells_koordlet_of_its_pods_and_configuration_and_does_nothing_e
         node = real_node(books.plane.kubeconfig, folder, "roles-node", "roles-test")
         with node, kubelet_with_authorization(folder):
             deadline = time.monotonic() + SECONDS
-            while answer_of_kubelet("/pods/", TOKEN) != 200:
+            while response_of_kubelet("/pods/", TOKEN) != 200:
                 assert time.monotonic() < deadline, (folder / "kubelet.log").read_text(errors="replace")[-2000:]
                 time.sleep(0.5)
             paths = ("/configz", "/exec/default/pod/container?command=id", "/logs/", "/metrics")
-            assert [answer_of_kubelet(path, TOKEN) for path in paths] == [200, 403, 403, 403]
-            assert answer_of_kubelet("/pods/", "") == 401
+            assert [response_of_kubelet(path, TOKEN) for path in paths] == [200, 403, 403, 403]
+            assert response_of_kubelet("/pods/", "") == 401

@@ -104,10 +104,10 @@ def test_binding_is_a_subresource(real_cluster: Path) -> None:
             "metadata": {"name": "p"},
             "target": {"kind": "Node", "name": "somewhere"},
         }
-        answer = await client.create(kinds.PODS, binding, ns, name="p", subresource="binding")
+        response = await client.create(kinds.PODS, binding, ns, name="p", subresource="binding")
         bound = await client.get(kinds.PODS, "p", ns)
         await client.delete(kinds.PODS, "p", ns, grace_period_seconds=0)
-        assert answer.kind == "Status"
+        assert response.kind == "Status"
         return bound.spec.node_name
 
     assert within(real_cluster, body) == "somewhere"
@@ -160,7 +160,7 @@ def test_a_watch_ends_by_itself_with_a_bookmark(real_cluster: Path) -> None:
     assert set(within(real_cluster, body)) <= {"BOOKMARK"}
 
 
-def test_a_version_that_is_none_is_an_answer(real_cluster: Path) -> None:
+def test_a_version_that_is_none_is_a_response(real_cluster: Path) -> None:
     async def body(client: KubeClient, ns: str) -> ApiStatusError:
         with pytest.raises(ApiStatusError, match="Invalid value") as caught:
             async for _ in client.watch(kinds.CONFIG_MAPS, ns, resource_version="nonsense", timeout_seconds=5):
@@ -170,7 +170,7 @@ def test_a_version_that_is_none_is_an_answer(real_cluster: Path) -> None:
     assert not within(real_cluster, body).is_expired
 
 
-def test_an_unusable_continue_token_is_an_answer(real_cluster: Path) -> None:
+def test_an_unusable_continue_token_is_a_response(real_cluster: Path) -> None:
     async def body(client: KubeClient, ns: str) -> ApiStatusError:
         with pytest.raises(ApiStatusError) as caught:
             await client.list(kinds.CONFIG_MAPS, ns, limit=1, continue_token="nonsense")

@@ -1,4 +1,4 @@
-"""koord-manager's controllers beside those of the original: the same objects, the same flags, the same answers.
+"""koord-manager's controllers beside those of the original: the same objects, the same flags, the same responses.
 
 Each program has a real API server of its own, into which the same nodes, reports, pods, topologies, devices and quota
 profiles are written; both go through the same configurations. All that they write has to be the same, but for the
@@ -67,7 +67,7 @@ def recordings(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_both_write_the_same(case: Case, recordings: tuple[Recording, Recording]) -> None:
-    ours, theirs = (recording.answers[case.step][case.subject] for recording in recordings)
+    ours, theirs = (recording.responses[case.step][case.subject] for recording in recordings)
     wrong = unexpected(differing(ours, theirs), case.intended)
     assert not wrong, "\n".join(wrong)
 

@@ -56,7 +56,7 @@ def test_asked_to_stop_it_gives_up_its_lease_and_succeeds(cluster: ControlPlane,
 def test_a_leader_whose_api_server_is_away_ends_at_once(
     plane: ControlPlane, tmp_path: Path, away: str, number: signal.Signals
 ) -> None:
-    """Its lease cannot be given up; it expires, and nobody waits for an answer that may never come."""
+    """Its lease cannot be given up; it expires, and nobody waits for a response that may never come."""
     prepare(plane)
     install(plane)
     with manager(OURS, plane.kubeconfig, tmp_path / "manager", arguments=(gates(),)) as running:

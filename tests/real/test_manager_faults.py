@@ -163,8 +163,8 @@ def test_what_is_no_amount_is_not_stored_and_what_makes_no_sense_is(cluster: Clu
     """So the manager has to live with the latter."""
     cluster.plane.request("POST", METRICS, {**METRIC, "metadata": {"name": "n"}})
     status = {"nodeMetric": {"nodeUsage": {"resources": {"cpu": amount}}}}
-    answered, answer = cluster.plane.request("PATCH", f"{METRICS}/n/status", {"status": status})
-    assert answered == code, answer
+    answered, response = cluster.plane.request("PATCH", f"{METRICS}/n/status", {"status": status})
+    assert answered == code, response
     cluster.request("DELETE", f"{METRICS}/n")
 
 

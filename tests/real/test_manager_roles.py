@@ -1,6 +1,6 @@
 """koord-manager with the rights of config/rbac and no others: nothing is forbidden, and no right is idle.
 
-The API server writes an audit log of who asked for what. A right that nobody uses would be one too many, one that is
+The API server writes an audit log of who requested what. A right that nobody uses would be one too many, one that is
 missing would be seen as a refusal; so taking any of them away breaks something.
 """
 
@@ -103,12 +103,12 @@ def report(books: Audited) -> None:
         "updateTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "nodeMetric": {"nodeUsage": usage, "systemUsage": usage},
     }
-    code, answer = books.plane.request("PATCH", f"{SLO}/nodemetrics/n1/status", {"status": status})
-    assert code == 200, answer
+    code, response = books.plane.request("PATCH", f"{SLO}/nodemetrics/n1/status", {"status": status})
+    assert code == 200, response
 
 
 def change_everything(books: Audited, running: ManagerProcess) -> None:
-    """Once the first answers are there: what is patched and deleted."""
+    """Once the first responses are there: what is patched and deleted."""
     exists = books.plane.request
     running.wait(lambda: exists("GET", f"{SLO}/nodeslos/n1")[0] == 200, "NodeSLO")
     running.wait(lambda: exists("GET", f"{SLO}/nodemetrics/n1")[0] == 200, "NodeMetric")
@@ -146,7 +146,7 @@ def test_every_right_is_used_and_none_is_missing(books: Audited, tmp_path: Path)
 
 def test_every_feature_gate_finds_its_rights_and_none_of_them_is_idle(books: Audited, tmp_path: Path) -> None:
     prepare(books.plane)
-    # Before the webhooks are installed, which nobody answers yet.
+    # Before the webhooks are installed, to which nobody responds yet.
     books.create(PODS, {**WAITING, "metadata": {"name": "waiting", "labels": {"app": "web"}}})
     books.install(*webhook_configurations())
     arguments = [

@@ -168,8 +168,8 @@ def test_no_pod_is_refused_while_another_authority_takes_over(cluster: ControlPl
 
         def changed() -> bool:
             nonlocal created
-            status, answer = cluster.request("POST", "/api/v1/namespaces/default/pods?dryRun=All", batch_pod())
-            assert status == 201, answer
+            status, response = cluster.request("POST", "/api/v1/namespaces/default/pods?dryRun=All", batch_pod())
+            assert status == 201, response
             created += 1
             return (running.certificates / "ca-cert.pem").read_bytes() != before
 

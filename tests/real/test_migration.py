@@ -116,7 +116,7 @@ def stories(
             prefix = "ours" if ours else "original"
             _prepare(plane, prefix)
             with descheduler(real_programs, plane.kubeconfig, folder, _ARGS, ours=ours):
-                found.append(_tell(plane, prefix))
+                found.append(_notify(plane, prefix))
         return found[0], found[1]
 
 
@@ -132,7 +132,7 @@ def _prepare(plane: ControlPlane, prefix: str) -> None:
         until(lambda: sum(map(is_ready, _pods(plane, namespace))) == case.replicas, 60, f"pods of {namespace}")  # noqa: B023
 
 
-def _tell(plane: ControlPlane, prefix: str) -> dict[str, Story]:
+def _notify(plane: ControlPlane, prefix: str) -> dict[str, Story]:
     """Create all jobs, and watch them to their ends."""
     stories = {}
     for case in CASES:
@@ -263,5 +263,5 @@ def test_a_missing_reservation_is_reported(stories: tuple[dict[str, Story], dict
 def test_our_events_tell_the_story(
     name: str, reasons: list[str], stories: tuple[dict[str, Story], dict[str, Story]]
 ) -> None:
-    told = [reason for _, reason, _ in stories[0][name].events]
-    assert [reason for reason in told if reason in reasons] == reasons
+    reported = [reason for _, reason, _ in stories[0][name].events]
+    assert [reason for reason in reported if reason in reasons] == reasons

@@ -163,7 +163,7 @@ def _jobs_and_budget(cluster: Cluster, names: Sequence[str]) -> Callable[[], Non
             spec = {"podRef": {"namespace": "default", "name": name}, "mode": "EvictDirectly", "ttl": "5m0s"}
             kind = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "PodMigrationJob"}
             document = {**kind, "metadata": {"name": name}, "spec": spec}
-            code, answer = cluster.plane.request("POST", JOBS, document)
-            assert code == 201, answer.get("message")
+            code, response = cluster.plane.request("POST", JOBS, document)
+            assert code == 201, response.get("message")
 
     return prepare

@@ -74,8 +74,8 @@ class Nodes:
             self._must("POST", f"{SLO}/nodeslos", {**document, "spec": SPEC})
 
     def _must(self, method: str, path: str, document: dict[str, Any]) -> None:
-        code, answer = self.plane.request(method, path, document)
-        assert code in (200, 201), answer.get("message")
+        code, response = self.plane.request(method, path, document)
+        assert code in (200, 201), response.get("message")
 
     def change(self, spec: dict[str, Any]) -> None:
         """Merged into the NodeSLO of both."""

@@ -139,7 +139,7 @@ def test_the_library_is_imported_only_when_there_is_something_to_be_done(network
         assert (rounds.has_tree, rounds.has_imported) == (True, True)
 
 
-def test_what_an_earlier_agent_left_goes_if_it_is_not_asked_for(network: NodeNetwork) -> None:
+def test_what_an_earlier_agent_left_goes_if_it_is_not_requested(network: NodeNetwork) -> None:
     with network.rounds() as rounds:
         rounds(SLO, PODS)
     with network.rounds() as rounds:

@@ -13,10 +13,11 @@ import pytest
 
 from koordinator.kube.connect import ClientOptions, connect
 from tests.real.control_plane import ControlPlane
+from tests.real.decisions.original import original_scheduler
 from tests.real.network_topology.scenarios import (
     BETTER,
     BLOCK,
-    NO_ROOM,
+    NO_CAPACITY,
     PREEMPTING,
     SAME,
     Scenario,
@@ -27,7 +28,6 @@ from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import API_VERSION, PLAIN, write_configuration
 from tests.real.side_by_side import Parts, Who, both, cases, cut, two_planes
 from tests.real.test_gangs import install, our_scheduler
-from tests.real.verdicts.original import original_scheduler
 
 FLAG: Final = "--enable-network-topology-manager"
 NO_NETWORK: Final = "no cluster network topology"
@@ -104,7 +104,7 @@ async def changing(stage: NetworkStage, played: Played) -> None:
 
 async def _waits_for_the_network(stage: NetworkStage) -> None:
     await stage.gang(2, BLOCK)
-    await stage.until_told(NO_NETWORK)
+    await stage.until_reported(NO_NETWORK)
 
 
 async def _gets_a_block(stage: NetworkStage) -> None:
@@ -114,7 +114,7 @@ async def _gets_a_block(stage: NetworkStage) -> None:
 
 async def _finds_no_layer(stage: NetworkStage) -> None:
     await stage.gang(4, BLOCK)
-    await stage.until_told(NO_ROOM)
+    await stage.until_reported(NO_CAPACITY)
 
 
 def still(scenarios: Mapping[str, Scenario]) -> Act:
@@ -209,7 +209,7 @@ async def _both(
 def test_gangs_go_where_the_original_puts_them(results: Parts[tuple[Played, Played]], part: str, name: str) -> None:
     ours, theirs = results[part]
     assert ours.found[name] == theirs.found[name]
-    assert ours.found[name].placed or ours.found[name].told
+    assert ours.found[name].placed or ours.found[name].reported
 
 
 @pytest.mark.parametrize(("part", "name"), cases({part: names for part, (_, _, names) in _CHANGED.items()}))

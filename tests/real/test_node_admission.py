@@ -57,11 +57,11 @@ class Programs:
     original: Original
     ours: dict[str, Webhook]
 
-    def ask(self, path: str, resource: str, **request: Any) -> tuple[Document, Document]:
+    def send(self, path: str, resource: str, **request: Any) -> tuple[Document, Document]:
         """Our response and the original's."""
         names = {"namespace": NAMESPACE if resource == "configmaps" else "", "name": "n"}
         body = review(resource={"group": "", "version": "v1", "resource": resource}, **names, **request)
-        return answered(self.ours[path].respond(body)), answered(self.original.ask(path, body))
+        return answered(self.ours[path].respond(body)), answered(self.original.send(path, body))
 
 
 def our_program() -> dict[str, Webhook]:
@@ -103,9 +103,9 @@ def _knows_all(programs: Programs) -> bool:
     """Refusals that need both."""
     overlapping = [{"name": str(index), "nodeSelector": {"matchLabels": each}} for index, each in enumerate(_OVER)]
     data = {"colocation-config": json.dumps({"nodeConfigs": overlapping})}
-    of_nodes = programs.ask("/validate-configmap", "configmaps", operation="CREATE", object=config_map(data))
+    of_nodes = programs.send("/validate-configmap", "configmaps", operation="CREATE", object=config_map(data))
     under_two = node({"xxx": "1", "yyy": "2"}, {})
-    of_labels = programs.ask(
+    of_labels = programs.send(
         "/validate-node", "nodes", operation="UPDATE", object=under_two, oldObject=node({}, {}), subResource=""
     )
     return not any(each["allowed"] for each in (*of_nodes, *of_labels))
@@ -114,15 +114,15 @@ def _knows_all(programs: Programs) -> bool:
 _OVER = ({"yyy": "2"}, {"zzz": "1"})
 
 
-def told(response: Document) -> tuple[Any, ...]:
+def reported(response: Document) -> tuple[Any, ...]:
     """What both have to agree in; where JSON or a number cannot be read, each has words of its own."""
     status = response["status"]
     return response["allowed"], status["code"]
 
 
-def offered(response: Document, asked: Document) -> Any:
+def offered(response: Document, requested: Document) -> Any:
     """What the node offers and remembers then; bytes are whole."""
-    stored = jsonpatch.JsonPatch(response.get("patch") or []).apply(copied(asked))
+    stored = jsonpatch.JsonPatch(response.get("patch") or []).apply(copied(requested))
     amounts = {name: Quantity.parse(amount) for name, amount in (stored["status"].get("allocatable") or {}).items()}
     raw = stored["metadata"]["annotations"].get(RAW_ALLOCATABLE)
     return {name: amount.value if name == "memory" else amount for name, amount in amounts.items()}, raw
@@ -131,32 +131,35 @@ def offered(response: Document, asked: Document) -> Any:
 def test_random_reports_of_nodes_are_amplified_as_the_original_does(programs: Programs) -> None:
     amplified = 0
     for new, old in status_updates(seed=1, count=_COUNT):
-        ours, original = programs.ask(
+        ours, original = programs.send(
             "/mutate-node-status", "nodes", operation="UPDATE", object=new, oldObject=old, subResource="status"
         )
-        assert told(ours) == told(original), (new, old)
+        assert reported(ours) == reported(original), (new, old)
         if ours["allowed"]:
             assert offered(ours, new) == offered(original, new), (new, old)
             amplified += "patch" in ours
     assert _COUNT / 3 < amplified < _COUNT
 
 
-def test_random_labels_of_nodes_are_judged_as_the_original_does(programs: Programs) -> None:
+def test_random_labels_of_nodes_are_decided_as_the_original_does(programs: Programs) -> None:
     random, refused = Random(2), 0
     for _ in range(_COUNT):
         new, old = node(labels(random), {}), node(labels(random), {})
-        ours, original = programs.ask("/validate-node", "nodes", operation="UPDATE", object=new, oldObject=old)
-        assert (told(ours), ours["status"].get("message")) == (told(original), original["status"].get("message"))
+        ours, original = programs.send("/validate-node", "nodes", operation="UPDATE", object=new, oldObject=old)
+        assert (reported(ours), ours["status"].get("message")) == (
+            reported(original),
+            original["status"].get("message"),
+        )
         refused += not ours["allowed"]
     assert refused > _COUNT / 20
 
 
-def test_random_configurations_are_judged_as_the_original_does(programs: Programs) -> None:
+def test_random_configurations_are_decided_as_the_original_does(programs: Programs) -> None:
     reasons: set[str] = set()
     for data in configurations(seed=3, count=_COUNT):
-        asked = {"operation": "CREATE", "object": config_map(data)}
-        ours, original = programs.ask("/validate-configmap", "configmaps", **asked)
-        assert (told(ours), _reason(ours)) == (told(original), _reason(original)), data
+        requested = {"operation": "CREATE", "object": config_map(data)}
+        ours, original = programs.send("/validate-configmap", "configmaps", **requested)
+        assert (reported(ours), _reason(ours)) == (reported(original), _reason(original)), data
         reasons.add(_reason(ours))
     assert reasons == {"", "ParseConfigFail", "ConfigParamInvalid", "NodeStrategiesOverlap", "ExistNodeConfict"}
 

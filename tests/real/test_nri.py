@@ -42,16 +42,16 @@ _OWNED = 1
 
 @dataclass(frozen=True)
 class Koordlet:
-    """``log`` is its file, ``port`` where it is asked over HTTP."""
+    """``log`` is its file, ``port`` where it is queried over HTTP."""
 
     process: subprocess.Popen[bytes]
     log: Path
     port: int
 
-    def asked(self, stage: str) -> float:
-        """How often hooks have been asked at a stage."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
+    def calls(self, stage: str) -> float:
+        """How often hooks have been queried at a stage."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as response:
+            lines = response.read().decode().splitlines()
         name = "koordlet_runtime_hook_invoked_duration_milliseconds_count"
         return sum(float(line.split()[-1]) for line in lines if line.startswith(name) and f'stage="{stage}"' in line)
 
@@ -62,7 +62,7 @@ class Koordlet:
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """It answers nothing meanwhile."""
+        """It does not respond meanwhile."""
         self.process.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -109,7 +109,7 @@ class NRINode:
             agent = subprocess.Popen([str(program), *flags], env=environment, stdout=output, stderr=output)
         try:
             until(lambda: "connect to nri server successfully" in log.read_text(), 60)
-            # It answers before it knows which CPUs pods share.
+            # It responds before it knows which CPUs pods share.
             until(lambda: "rule CPUSetAllocator is updated" in log.read_text(), 60)
             yield
         except AssertionError as error:
@@ -185,7 +185,7 @@ def nri(real_cluster: Path, real_programs: RealPrograms) -> Iterator[NRINode]:
 
 
 @pytest.fixture(autouse=True)
-def room_for_the_next_test(nri: NRINode) -> Iterator[None]:
+def capacity_for_the_next_test(nri: NRINode) -> Iterator[None]:
     """kubelet rejects pods that request more CPUs than a small machine has left."""
     yield
     nri.node.kubectl("delete", "pods", "-n", _NAMESPACE, "--field-selector=metadata.name!=first")
@@ -211,7 +211,7 @@ def test_a_container_is_made_with_what_the_hooks_want(nri: NRINode) -> None:
         sort, db = nri.node.run_pod(_PODS.batch("sort")), nri.node.run_pod(_PODS.pinned("db"))
         train = nri.node.run_pod(_PODS.pod("train", "LS", {}, **{"scheduling.koordinator.sh__device-allocated": gpus}))
         until(lambda: _shown(sort, "pod") == _LIMITS, 10)
-        assert koordlet.asked("PreRunPodSandbox") >= 3
+        assert koordlet.calls("PreRunPodSandbox") >= 3
     # They were in the request to create the container, not written afterwards.
     resources = nri.specification(sort)["linux"]["resources"]
     assert (resources["cpu"]["shares"], resources["cpu"]["quota"]) == (512, 50_000)
@@ -227,7 +227,7 @@ def test_an_update_of_the_runtime_gets_what_the_hooks_want(nri: NRINode) -> None
         pod = nri.node.run_pod(_PODS.batch("updated"))
         nri.crictl("update", "--cpu-quota", "20000", "--cpu-share", "100", _container(pod))
         assert _shown(pod) == _LIMITS
-        # What the hooks do not care for is as it was asked for.
+        # What the hooks do not care for is as it was requested.
         nri.crictl("update", "--cpuset-cpus", "0", _container(pod))
     assert nri.specification(pod)["linux"]["resources"]["cpu"]["cpus"] == "0"
     assert _shown(pod) == _LIMITS

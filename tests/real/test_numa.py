@@ -15,6 +15,7 @@ from typing import Any, Final
 import pytest
 
 from tests.real.control_plane import ControlPlane
+from tests.real.decisions.original import original_scheduler, read_log
 from tests.real.numa.scenarios import (
     ALIGNING,
     ANNOTATIONS,
@@ -30,7 +31,6 @@ from tests.real.numa.stage import Outcome, Scenario, Stage
 from tests.real.programs import RealPrograms
 from tests.real.quota_runs import connected, our_scheduler, prepare
 from tests.real.scheduler_configuration import API_VERSION, write_configuration
-from tests.real.verdicts.original import original_scheduler, read_log
 
 _NUMA: Final = {"name": "NodeNUMAResource"}
 _RESERVATION: Final = {"name": "Reservation"}
@@ -162,10 +162,10 @@ _SCORED_OTHERWISE: Final = frozenset({"scores-reserved-o"})
 _TIED: Final = frozenset({"scores-aligned-after2"})
 """Two nodes are equally good for it, so that chance decides, and then for who comes after it."""
 _AFTER_TIED: Final = frozenset({"scores-aligned-after3"})
-_TOLD_LATE: Final = frozenset({"node-singlenumanode-r"})
+_REPORTED_LATE: Final = frozenset({"node-singlenumanode-r"})
 """Pending for one reason first and for another one when others have come. In some runs the original tries it once more,
 and tells the second one."""
-_TOLD: Final[Mapping[str, Mapping[str, str]]] = {
+_REPORTED: Final[Mapping[str, Mapping[str, str]]] = {
     "broken-topology": {"p": "1 node(s) invalid CPU Topology", "q": ""},
     "unknown-policy-of-node": {"p": ""},
     "unknown-policy-of-pod": {
@@ -183,7 +183,7 @@ Both = tuple[Played, Played]
 
 @pytest.fixture(scope="module")
 def played(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Both]:
-    """A part is played when it is asked for."""
+    """A part is played when it is requested."""
 
     @cache
     def outcomes(part: str) -> Both:
@@ -204,10 +204,10 @@ def test_pods_get_what_they_get_from_the_original(played: Callable[[str], Both],
     ours, theirs = played(part)
 
     found = _differences(ours.outcomes[name], theirs.outcomes[name])
-    chance = _TOLD_LATE | (_TIED | _AFTER_TIED if ours.tied else frozenset())
+    chance = _REPORTED_LATE | (_TIED | _AFTER_TIED if ours.tied else frozenset())
     by_chance = {pod for pod in found if f"{name}-{pod}" in chance}
-    told_late = [found[pod] for pod in by_chance if f"{name}-{pod}" in _TOLD_LATE]
-    assert all(mine[0] == theirs[0] == "" for mine, theirs in told_late), found
+    reported_late = [found[pod] for pod in by_chance if f"{name}-{pod}" in _REPORTED_LATE]
+    assert all(mine[0] == theirs[0] == "" for mine, theirs in reported_late), found
 
     assert found.keys() - by_chance == _DIFFERENT.get(name, frozenset()), found
 
@@ -224,10 +224,10 @@ def test_nodes_score_as_with_the_original(played: Callable[[str], Both], part: s
     assert {pod for pod in both if ours.scores[pod] != theirs.scores[pod]} == _SCORED_OTHERWISE & both
 
 
-def test_what_ends_the_original_is_told(real_programs: RealPrograms, tmp_path: Path) -> None:
+def test_what_ends_the_original_is_reported(real_programs: RealPrograms, tmp_path: Path) -> None:
     found = _run("ours", real_programs, tmp_path, BETTER, {}).outcomes
 
-    assert {name: {pod: found[name].pods[pod][1] for pod in pods} for name, pods in _TOLD.items()} == _TOLD
+    assert {name: {pod: found[name].pods[pod][1] for pod in pods} for name, pods in _REPORTED.items()} == _REPORTED
 
 
 def _differences(ours: Outcome, theirs: Outcome) -> dict[str, tuple[Any, Any]]:

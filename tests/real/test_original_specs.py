@@ -105,7 +105,7 @@ def run_specs(
             # Some specs ask Kubernetes' own scheduler for a node first.
             plain = {"schedulerName": "default-scheduler"}
             _start_scheduler(stack, _original_scheduler(programs, plane), plane, folder, plain)
-        return _ask(binary, plane, folder, focus)
+        return _run(binary, plane, folder, focus)
 
 
 def _gates_flag(gates: str) -> list[str]:
@@ -145,7 +145,7 @@ def _start_scheduler(
     stack.enter_context(running([*command, f"--config={configuration}"], folder / f"{name}.log"))
 
 
-def _ask(binary: Path, plane: ControlPlane, folder: Path, focus: str) -> Mapping[str, bool]:
+def _run(binary: Path, plane: ControlPlane, folder: Path, focus: str) -> Mapping[str, bool]:
     report = folder / "report.xml"
     arguments = [
         f"-kubeconfig={plane.kubeconfig}",

@@ -48,8 +48,8 @@ def _prepare(api: ApiServer) -> None:
 
 
 def _create(api: ApiServer, path: str, document: Document) -> None:
-    answer = api.request("POST", path, document)
-    assert answer.code == 201, answer.message
+    response = api.request("POST", path, document)
+    assert response.code == 201, response.message
 
 
 def test_a_profile_of_the_original_turns_a_pod_into_a_batch_pod(api: ApiServer) -> None:
@@ -70,15 +70,15 @@ def test_a_profile_of_the_original_turns_a_pod_into_a_batch_pod(api: ApiServer) 
     requests = {"cpu": "1", "memory": "1Gi"}
     container = {"name": "c", "image": "i", "resources": {"requests": requests, "limits": requests}}
     pod = {"metadata": {"name": "p", "labels": {"kind": "batch"}}, "spec": {"containers": [container]}}
-    answer = api.request("POST", f"{_PODS}?dryRun=All", pod)
+    response = api.request("POST", f"{_PODS}?dryRun=All", pod)
     end = time.monotonic() + _SETTLE_SECONDS
     # The original answers as soon as it is ready, and hears of new profiles a moment later.
-    while "koordinator.sh/qosClass" not in answer.body.get("metadata", {}).get("labels", {}):
-        assert time.monotonic() < end, answer.body
+    while "koordinator.sh/qosClass" not in response.body.get("metadata", {}).get("labels", {}):
+        assert time.monotonic() < end, response.body
         time.sleep(0.1)
-        answer = api.request("POST", f"{_PODS}?dryRun=All", pod)
-    spec = answer.body["spec"]
-    assert answer.body["metadata"]["labels"]["koordinator.sh/qosClass"] == "BE"
+        response = api.request("POST", f"{_PODS}?dryRun=All", pod)
+    spec = response.body["spec"]
+    assert response.body["metadata"]["labels"]["koordinator.sh/qosClass"] == "BE"
     assert (spec["priority"], spec["schedulerName"]) == (5999, "koord-scheduler")
     assert spec["containers"][0]["resources"]["requests"] == {
         "kubernetes.io/batch-cpu": "1k",
@@ -89,8 +89,8 @@ def test_a_profile_of_the_original_turns_a_pod_into_a_batch_pod(api: ApiServer) 
 def test_a_pod_that_contradicts_itself_is_refused_by_the_original(api: ApiServer) -> None:
     labels = {"koordinator.sh/qosClass": "LSR"}
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1500m"}, "limits": {"cpu": "1500m"}}}
-    answer = api.request(
+    response = api.request(
         "POST", _PODS, {"metadata": {"name": "p", "labels": labels}, "spec": {"containers": [container]}}
     )
-    assert answer.code >= 400
-    assert answer.message.startswith('admission webhook "vpod.koordinator.sh" denied the request: ')
+    assert response.code >= 400
+    assert response.message.startswith('admission webhook "vpod.koordinator.sh" denied the request: ')

@@ -1,6 +1,6 @@
 """The same AdmissionReviews to the original koord-manager and to our handlers: patched objects and refusals alike.
 
-The original runs as a program against a real API server that holds the profiles; ours answers in this process.
+The original runs as a program against a real API server that holds the profiles; ours responds in this process.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def priority_classes() -> list[Document]:
 
 
 def create(plane: ControlPlane, path: str, document: Document) -> None:
-    status, answer = plane.request("POST", path, document)
-    assert status == 201, answer
+    status, reply = plane.request("POST", path, document)
+    assert status == 201, reply
 
 
 @dataclass(frozen=True)
@@ -101,16 +101,16 @@ class Programs:
     original: ManagerProcess
     ours: dict[str, Webhook]
 
-    def ask_original(self, path: str, body: bytes) -> dict[str, Any]:
+    def send_to_original(self, path: str, body: bytes) -> dict[str, Any]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         url = f"https://127.0.0.1:{self.original.webhook_port}{path}"
         request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30, context=context) as answer:
-            return answered(answer.read())
+        with urllib.request.urlopen(request, timeout=30, context=context) as reply:
+            return answered(reply.read())
 
-    def ask_ours(self, path: str, body: bytes) -> dict[str, Any]:
+    def send_to_ours(self, path: str, body: bytes) -> dict[str, Any]:
         return answered(self.ours[path].respond(body))
 
 
@@ -145,7 +145,7 @@ def programs(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFacto
         with manager(command, plane.kubeconfig, folder / "original", arguments=_ARGUMENTS) as original:
             original.wait_ready()
             both = Programs(original, our_webhooks())
-            # The program reads each kind only when it is asked for the first time.
+            # The program reads each kind only when it is requested the first time.
             original.wait(lambda: _is_filled(both), "profiles in its memory")
             yield both
             original.stop()
@@ -174,8 +174,8 @@ def _is_filled(programs: Programs) -> bool:
     profiled = next(case for case in MUTATIONS if case.name == "always")
     refused = next(case for case in BINDINGS if case.name == "other-user")
     return (
-        "patch" in programs.ask_original("/mutate-pod", body_of(profiled))
-        and not programs.ask_original("/validate-pod-binding", body_of_binding(refused))["allowed"]
+        "patch" in programs.send_to_original("/mutate-pod", body_of(profiled))
+        and not programs.send_to_original("/validate-pod-binding", body_of_binding(refused))["allowed"]
     )
 
 
@@ -199,7 +199,7 @@ def body_of_binding(case: Binding) -> bytes:
     return review(object=binding, subResource="binding", userInfo={"username": case.user}, **metadata)
 
 
-def verdict(response: dict[str, Any]) -> tuple[bool, int, str]:
+def decision(response: dict[str, Any]) -> tuple[bool, int, str]:
     return response["allowed"], response["status"]["code"], response["status"].get("message", "")
 
 
@@ -227,41 +227,41 @@ def without_empty(value: Any) -> Any:
 def test_objects_become_what_the_original_makes_of_them(programs: Programs, case: Mutation) -> None:
     path = "/mutate-pod" if case.object["kind"] == "Pod" else "/mutate-reservation"
     body = body_of(case)
-    ours = outcome(body, programs.ask_ours(path, body))
-    assert ours == outcome(body, programs.ask_original(path, body))
+    ours = outcome(body, programs.send_to_ours(path, body))
+    assert ours == outcome(body, programs.send_to_original(path, body))
 
 
 @pytest.mark.parametrize("case", VALIDATIONS, ids=lambda case: str(case.name))
 def test_pods_are_refused_in_the_words_of_the_original(programs: Programs, case: Validation) -> None:
     body = body_of_validation(case)
-    ours, original = programs.ask_ours("/validate-pod", body), programs.ask_original("/validate-pod", body)
-    assert verdict(ours) == verdict(original)
+    ours, original = programs.send_to_ours("/validate-pod", body), programs.send_to_original("/validate-pod", body)
+    assert decision(ours) == decision(original)
 
 
 @pytest.mark.parametrize("case", BINDINGS, ids=lambda case: str(case.name))
 def test_bindings_are_refused_in_the_words_of_the_original(programs: Programs, case: Binding) -> None:
     body, path = body_of_binding(case), "/validate-pod-binding"
-    ours, original = programs.ask_ours(path, body), programs.ask_original(path, body)
-    assert verdict(ours) == verdict(original)
+    ours, original = programs.send_to_ours(path, body), programs.send_to_original(path, body)
+    assert decision(ours) == decision(original)
     assert ours["status"].get("reason") == original["status"].get("reason")
 
 
 @pytest.mark.parametrize("case", DIFFERENT_VALIDATIONS, ids=lambda case: str(case.name))
 def test_updates_pass_that_the_original_refuses(programs: Programs, case: Validation) -> None:
     body = body_of_validation(case)
-    assert not programs.ask_original("/validate-pod", body)["allowed"]
-    assert programs.ask_ours("/validate-pod", body)["allowed"]
+    assert not programs.send_to_original("/validate-pod", body)["allowed"]
+    assert programs.send_to_ours("/validate-pod", body)["allowed"]
 
 
 @pytest.mark.parametrize("case", DIFFERENT_MUTATIONS, ids=lambda case: str(case.name))
 def test_pods_are_changed_that_the_original_fails_on(programs: Programs, case: Mutation) -> None:
     body = body_of(case)
-    assert outcome(body, programs.ask_original("/mutate-pod", body)) == {"refused": 500}
-    assert "patch" in programs.ask_ours("/mutate-pod", body)
+    assert outcome(body, programs.send_to_original("/mutate-pod", body)) == {"refused": 500}
+    assert "patch" in programs.send_to_ours("/mutate-pod", body)
 
 
 def test_patches_say_nothing_but_what_changes(programs: Programs) -> None:
     case = next(case for case in MUTATIONS if case.name == "spark")
-    patch = programs.ask_ours("/mutate-pod", body_of(case))["patch"]
+    patch = programs.send_to_ours("/mutate-pod", body_of(case))["patch"]
     assert all(operation["path"].startswith(("/metadata/", "/spec/")) for operation in patch)
-    assert len(patch) <= len(programs.ask_original("/mutate-pod", body_of(case))["patch"])
+    assert len(patch) <= len(programs.send_to_original("/mutate-pod", body_of(case))["patch"])

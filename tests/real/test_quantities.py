@@ -1,4 +1,4 @@
-"""The table of quantities, judged by a real kube-apiserver."""
+"""The table of quantities, checked by a real kube-apiserver."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def _create_pod(plane: ControlPlane, text: str) -> tuple[int, dict[str, Any]]:
 
 @pytest.mark.parametrize(("text", "canonical", "_"), _NOT_NEGATIVE)
 def test_the_api_server_prints_the_same(plane: ControlPlane, text: str, canonical: str, _: str) -> None:
-    status, answer = _create_capacity(plane, text)
-    assert (status, answer.get("capacity")) == (_CREATED, canonical)
+    status, response = _create_capacity(plane, text)
+    assert (status, response.get("capacity")) == (_CREATED, canonical)
 
 
 @pytest.mark.parametrize(("text", "_", "rounded"), _NOT_NEGATIVE)
 def test_the_api_server_rounds_requests_the_same(plane: ControlPlane, text: str, _: str, rounded: str) -> None:
-    status, answer = _create_pod(plane, text)
-    assert status == _CREATED, answer
-    assert answer["spec"]["containers"][0]["resources"]["requests"]["cpu"] == rounded
+    status, response = _create_pod(plane, text)
+    assert status == _CREATED, response
+    assert response["spec"]["containers"][0]["resources"]["requests"]["cpu"] == rounded
 
 
 @pytest.mark.parametrize("text", REFUSED)

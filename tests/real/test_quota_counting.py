@@ -78,11 +78,11 @@ def counted(users: Users) -> dict[str, Any]:
 
 def fill(users: Users) -> None:
     for document in LIMITED:
-        users.tell("POST", QUOTAS, document)
+        users.notify("POST", QUOTAS, document)
     for document in LIMITED:
         users.wait(201, "POST", f"{PODS}?dryRun=All", pod("seen", document["metadata"]["name"]))
     for document in drawn_pods(seed=7):
-        users.tell("POST", PODS, copied(document))
+        users.notify("POST", PODS, copied(document))
 
 
 def clear(cluster: ControlPlane) -> None:
@@ -104,7 +104,7 @@ def cluster(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactor
 def test_random_pods_are_counted_as_the_original_does(
     real_programs: RealPrograms, cluster: ControlPlane, tmp_path: Path
 ) -> None:
-    told: list[list[tuple[int, str]]] = []
+    reported: list[list[tuple[int, str]]] = []
     used: list[dict[str, Any]] = []
     for command in ((str(real_programs.original / "koord-manager"),), OURS):
         install(cluster)
@@ -113,13 +113,13 @@ def test_random_pods_are_counted_as_the_original_does(
             running.wait_ready()
             fill(users)
             running.stop()
-        told.append(users.told)
+        reported.append(users.reported)
         used.append(counted(users))
         install(cluster)
         clear(cluster)
-    assert told[1] == told[0]
+    assert reported[1] == reported[0]
     assert used[1] == used[0]
-    refused = [message for status, message in told[1] if status >= 400]
+    refused = [message for status, message in reported[1] if status >= 400]
     assert len(refused) >= _PODS / 5
     assert all("exceeded quota: default/" in message for message in refused)
     assert json.loads(used[1]["every"]).keys() == _ALL.keys()

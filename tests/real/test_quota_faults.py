@@ -41,7 +41,7 @@ async def until_used(client: KubeClient, quota_name: str, expected: int) -> None
             await asyncio.sleep(0.1)
 
 
-async def until_told(client: KubeClient, name: str, text: str) -> None:
+async def until_reported(client: KubeClient, name: str, text: str) -> None:
     """Until the pod's condition says so."""
     async with asyncio.timeout(SECONDS):
         while True:
@@ -146,8 +146,8 @@ def test_broken_quotas_say_what_is_wrong_and_others_go_on(
             with running("ours", real_programs, plane, tmp_path):
                 for name in ("ring-a", "orphan", "wrong", "right"):
                     await create_pods(client, name, 1)
-                await until_told(client, "ring-a-000", "its parents form a cycle: ring-a -> ring-b -> ring-a")
-                await until_told(client, "orphan-000", "there is no quota nobody, the parent of orphan")
+                await until_reported(client, "ring-a-000", "its parents form a cycle: ring-a -> ring-b -> ring-a")
+                await until_reported(client, "orphan-000", "there is no quota nobody, the parent of orphan")
                 for name in ("wrong", "right"):
                     await until_used(client, name, 1000)
                 await until_events(client, {"ring-a", "ring-b", "orphan", "wrong"})

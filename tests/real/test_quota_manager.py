@@ -29,20 +29,20 @@ def with_requests(document: Document, **requests: str) -> Document:
 
 def build_and_use(users: Users) -> None:
     """A tree, pods until it is full, and everything away again, from the bottom up and without pauses."""
-    users.tell("POST", QUOTAS, TOP)
-    users.tell("POST", QUOTAS, LEAF)
-    users.tell("POST", QUOTAS, quota("greedy", namespace="default", parent="top", min=amounts(1, 0)))
-    users.tell("POST", QUOTAS, quota("top", namespace="kube-system"))
+    users.notify("POST", QUOTAS, TOP)
+    users.notify("POST", QUOTAS, LEAF)
+    users.notify("POST", QUOTAS, quota("greedy", namespace="default", parent="top", min=amounts(1, 0)))
+    users.notify("POST", QUOTAS, quota("top", namespace="kube-system"))
     users.wait(201, "POST", PODS, with_requests(pod("first", "leaf"), **{"ephemeral-storage": "1"}))
     for number in range(3):
-        users.tell("POST", PODS, with_requests(pod(f"p{number}", "leaf"), cpu="1500m"))
-    users.tell("POST", PODS, pod("in-parent", "top"))
+        users.notify("POST", PODS, with_requests(pod(f"p{number}", "leaf"), cpu="1500m"))
+    users.notify("POST", PODS, pod("in-parent", "top"))
     users.wait(400, "PATCH", f"{QUOTAS}/leaf?dryRun=All", {"metadata": {"labels": {f"{P}/is-parent": "true"}}})
-    users.tell("DELETE", f"{QUOTAS}/top")
+    users.notify("DELETE", f"{QUOTAS}/top")
     for name in ("first", "p0", "p1"):
-        users.tell("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
+        users.notify("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
     users.wait(200, "DELETE", f"{QUOTAS}/leaf")
-    users.tell("DELETE", f"{QUOTAS}/top")
+    users.notify("DELETE", f"{QUOTAS}/top")
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +54,17 @@ def cluster(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactor
     plane.stop()
 
 
-def test_users_are_told_the_same(real_programs: RealPrograms, cluster: ControlPlane, tmp_path: Path) -> None:
-    told: list[Any] = []
+def test_users_are_notified_the_same(real_programs: RealPrograms, cluster: ControlPlane, tmp_path: Path) -> None:
+    reported: list[Any] = []
     for command in ((str(real_programs.original / "koord-manager"),), OURS):
         install(cluster)
         users = Users(cluster)
         with manager(command, cluster.kubeconfig, tmp_path / Path(command[0]).name, arguments=ADMISSION) as running:
             running.wait_ready()
             build_and_use(users)
-        told.append(users.told)
-    assert told[1] == told[0]
-    assert [status for status, _ in told[1]].count(400) > 0
+        reported.append(users.reported)
+    assert reported[1] == reported[0]
+    assert [status for status, _ in reported[1]].count(400) > 0
 
 
 def test_what_was_never_stored_is_not_counted(cluster: ControlPlane, tmp_path: Path) -> None:
@@ -72,14 +72,14 @@ def test_what_was_never_stored_is_not_counted(cluster: ControlPlane, tmp_path: P
     users = Users(cluster)
     with manager(OURS, cluster.kubeconfig, tmp_path, arguments=ADMISSION) as running:
         running.wait_ready()
-        users.tell("POST", f"{QUOTAS}?dryRun=All", TOP)
-        users.tell("POST", QUOTAS, TOP)
-        users.tell("POST", QUOTAS, LEAF)
-        users.tell("DELETE", f"{QUOTAS}/leaf?dryRun=All")
+        users.notify("POST", f"{QUOTAS}?dryRun=All", TOP)
+        users.notify("POST", QUOTAS, TOP)
+        users.notify("POST", QUOTAS, LEAF)
+        users.notify("DELETE", f"{QUOTAS}/leaf?dryRun=All")
         users.wait(201, "POST", f"{PODS}?dryRun=All", with_requests(pod("p", "leaf"), cpu="3"))
-        users.tell("POST", f"{PODS}?dryRun=All", with_requests(pod("p", "leaf"), cpu="3"))
-        users.tell("POST", PODS, with_requests(pod("p", "leaf"), cpu="3"))
-        users.tell("DELETE", f"{QUOTAS}/top")
+        users.notify("POST", f"{PODS}?dryRun=All", with_requests(pod("p", "leaf"), cpu="3"))
+        users.notify("POST", PODS, with_requests(pod("p", "leaf"), cpu="3"))
+        users.notify("DELETE", f"{QUOTAS}/top")
         used = users.stored("leaf")["metadata"]["annotations"][f"{P}/child-request"]
-    assert [status for status, _ in users.told] == [201, 201, 201, 200, 201, 201, 400]
+    assert [status for status, _ in users.reported] == [201, 201, 201, 200, 201, 201, 400]
     assert json.loads(used) == {"cpu": "3"}

@@ -18,11 +18,11 @@ from tests.model.quota_tree.quota_objects import P
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
 from tests.real.quota_cases import Step
-from tests.real.quota_programs import Programs, body_of, both_programs, filled, patched, quota_cluster, verdict
+from tests.real.quota_programs import Programs, body_of, both_programs, decision, filled, patched, quota_cluster
 from tests.real.quota_sequences import QuotaSequence
 
 _STEPS = 700
-_ASKED_AGAIN = 60
+_REQUESTED_AGAIN = 60
 _RULES = (
     "already exist",
     "already bound to quota",
@@ -93,7 +93,7 @@ def test_random_changes_are_answered_as_the_original_does(
         for _ in range(_STEPS):
             step = sequence.next()
             watch.bring(everything=step.operation == "CREATE" and _name(step) in sequence.quotas)
-            response = _same_answer(programs, step)
+            response = _same_response(programs, step)
             if response["allowed"]:
                 allowed += 1
                 _store(sequence, watch, step, response)
@@ -110,16 +110,16 @@ def _name(step: Step) -> str:
     return str((step.object or step.old or {})["metadata"]["name"])
 
 
-def _same_answer(programs: Programs, step: Step) -> Document:
+def _same_response(programs: Programs, step: Step) -> Document:
     """Our response, which is one that the original may give: it takes children and resources in any order."""
-    ours, original = programs.ask(step)
-    expected = verdict(ours, words=step.same_words)
-    for _ in range(_ASKED_AGAIN):
-        if verdict(original, words=step.same_words) == expected or ours["allowed"] or original["allowed"]:
+    ours, original = programs.send(step)
+    expected = decision(ours, words=step.same_words)
+    for _ in range(_REQUESTED_AGAIN):
+        if decision(original, words=step.same_words) == expected or ours["allowed"] or original["allowed"]:
             break
-        original = answered(programs.original.ask(step.path, body_of(step)))
+        original = answered(programs.original.send(step.path, body_of(step)))
     assert (expected, _filled(step, ours)) == (
-        verdict(original, words=step.same_words),
+        decision(original, words=step.same_words),
         _filled(step, original),
     ), step
     return ours
@@ -137,7 +137,7 @@ def _store(sequence: QuotaSequence, watch: LateWatch, step: Step, response: Docu
 
 
 def _counts(step: Step) -> bool:
-    """Whether both take note of the update when they are asked, and not only when it is stored."""
+    """Whether both take note of the update when they are queried, and not only when it is stored."""
     assert step.object is not None
     assert step.old is not None
     return _counted(step.object) != _counted(step.old)
@@ -150,7 +150,7 @@ def _counted(document: Document) -> tuple[object, ...]:
 
 
 def _assert_same_tree(programs: Programs) -> None:
-    original = json.loads(programs.original.ask("/elasticQuota"))
+    original = json.loads(programs.original.send("/elasticQuota"))
     ours = quota_summary(programs.bench.quotas.tree())
     assert ours["quotaInfoMap"] == original["quotaInfoMap"]
     children = {name: sorted(found) for name, found in original["quotaHierarchyInfo"].items() if found}

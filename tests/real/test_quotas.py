@@ -1,4 +1,4 @@
-"""Elastic quotas with our scheduler and with the Go original's, on the same API server: equal verdicts, messages,
+"""Elastic quotas with our scheduler and with the Go original's, on the same API server: equal decisions, messages,
 annotations and statuses."""
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ def _differences(scenario: Scenario, ours: Outcome, theirs: Outcome) -> list[str
             mine, original = ours.quotas[name][what], theirs.quotas[name][what]
             if mine != original:
                 found.append(f"{scenario.name}: {what} of {name}: ours {mine}, original {original}")
-    told, told_by_original = _events(ours), _events(theirs)
-    found += [f"{scenario.name}: only ours has the event {each}" for each in sorted(told - told_by_original)]
-    found += [f"{scenario.name}: only the original has the event {each}" for each in sorted(told_by_original - told)]
+    reported, reported_by_original = _events(ours), _events(theirs)
+    found += [f"{scenario.name}: only ours has the event {each}" for each in sorted(reported - reported_by_original)]
+    found += [
+        f"{scenario.name}: only the original has the event {each}" for each in sorted(reported_by_original - reported)
+    ]
     return found
 
 

@@ -67,8 +67,8 @@ def report(plane: ControlPlane, cpu: str) -> None:
     plane.request("POST", METRIC, {**head, "metadata": {"name": "n1"}})
     pod = {"name": "web-0", "namespace": "default", "podUsage": {"resources": {"cpu": cpu, "memory": "1Gi"}}}
     status = {"updateTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "podsMetric": [pod]}
-    code, answer = plane.request("PATCH", f"{METRIC}/n1/status", {"status": status})
-    assert code == 200, answer
+    code, response = plane.request("PATCH", f"{METRIC}/n1/status", {"status": status})
+    assert code == 200, response
 
 
 def recommended(plane: ControlPlane) -> dict[str, str]:

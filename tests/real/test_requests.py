@@ -1,4 +1,4 @@
-"""The recorded answers to odd requests are those of the real kube-apiserver: the embedded API is held to them."""
+"""The recorded responses to odd requests are those of the real kube-apiserver: the embedded API is held to them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ from tests.cluster.requests.exchange import Exchange, recorded
 
 @pytest.mark.parametrize("case", CASES)
 def test_odd_requests(real_cluster: Path, case: str) -> None:
-    answers = Exchange(real_cluster).play(f"odd-{uuid.uuid4().hex[:8]}", CASES[case])
+    responses = Exchange(real_cluster).play(f"odd-{uuid.uuid4().hex[:8]}", CASES[case])
     requests = [str(request) for request in CASES[case]]
-    assert list(zip(requests, answers, strict=True)) == list(zip(requests, recorded()[case], strict=True))
+    assert list(zip(requests, responses, strict=True)) == list(zip(requests, recorded()[case], strict=True))

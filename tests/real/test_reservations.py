@@ -1,5 +1,5 @@
-"""Reservations with our scheduler and with the Go original's, on the same API server: equal verdicts, messages, records
-and statuses."""
+"""Reservations with our scheduler and with the Go original's, on the same API server: equal decisions, messages,
+records and statuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.real.reservation_runs import (
     running,
     watched_reservations,
 )
-from tests.real.reservation_scenarios import ELSEWHERE, OPERATING, OWNERS, ROOM, TAKING_OVER
+from tests.real.reservation_scenarios import CAPACITY, ELSEWHERE, OPERATING, OWNERS, TAKING_OVER
 from tests.real.side_by_side import Parts, Who, both, cases, cut, two_planes
 
 _SHARED: Final[Any] = {"allocateOnce": False}
@@ -299,7 +299,7 @@ PREEMPTING: Final = (
     ),
 )
 
-_ALIKE: Final = cut((*SCENARIOS, *OWNERS, *ROOM, *TAKING_OVER, *ELSEWHERE, *OPERATING), 7)
+_ALIKE: Final = cut((*SCENARIOS, *OWNERS, *CAPACITY, *TAKING_OVER, *ELSEWHERE, *OPERATING), 7)
 _PREEMPTING: Final = cut(PREEMPTING, 2, first=7)
 _PARTS: Final = {**_ALIKE, **_PREEMPTING}
 _ARGS: Final[Any] = {part: {"enablePreemption": True} for part in _PREEMPTING}

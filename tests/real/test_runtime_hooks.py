@@ -171,7 +171,7 @@ def test_the_files_of_running_pods_are_those_that_the_original_writes(
     with hooked.koordlet():
         until(is_enforced, 60)
         until(lambda: (hooked.proxy.hooks / "koordlet.json").exists(), 60)
-        ours, answers = shown(), asyncio.run(_answers(hooked.folder / "hooks.sock"))
+        ours, responses = shown(), asyncio.run(_responses(hooked.folder / "hooks.sock"))
     with hooked.koordlet("--feature-gates=BatchResource=false,CPUSetAllocator=false"):
         until(lambda: shown() == of_kubelet, 60)
     with hooked.original(real_programs.original / "koordlet") as socket:
@@ -181,13 +181,13 @@ def test_the_files_of_running_pods_are_those_that_the_original_writes(
             until(lambda: shown() == ours, 20)
         assert shown() == ours
         with suppress(AssertionError):
-            until(lambda: asyncio.run(_answers(socket)) == answers, 40)
-        assert answers == asyncio.run(_answers(socket))
+            until(lambda: asyncio.run(_responses(socket)) == responses, 40)
+        assert responses == asyncio.run(_responses(socket))
     assert ours["db2 container cpuset.cpus"] == "1"
 
 
-async def _answers(socket: Path) -> list[str]:
-    """What a hook server answers about containers that do not exist, of pods of several kinds."""
+async def _responses(socket: Path) -> list[str]:
+    """The responses of a hook server about containers that do not exist, of pods of several kinds."""
     client = GrpcClient(socket)
     found = []
     amounts = {"requests": BATCH, "limits": BATCH}
@@ -208,7 +208,7 @@ async def _answers(socket: Path) -> list[str]:
             request.container_resources.cpu_quota, request.container_resources.cpu_shares = 20_000, 102
             request.container_envs["A"] = "1"
             method = f"/runtime.v1alpha1.RuntimeHookService/{stage}Hook"
-            answer = await client.unary(method, request.SerializeToString(), 10)
-            found.append(f"{stage} {qos} {ContainerResourceHookResponse.FromString(answer)}")
+            response = await client.unary(method, request.SerializeToString(), 10)
+            found.append(f"{stage} {qos} {ContainerResourceHookResponse.FromString(response)}")
     client.close()
     return found

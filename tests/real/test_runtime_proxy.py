@@ -61,7 +61,7 @@ def node(real_programs: RealPrograms) -> Iterator[Node]:
 
 @pytest.fixture
 def hook_log(node: Node) -> Iterator[Path]:
-    """A hook server that is registered for the test; what it was asked."""
+    """A hook server that is registered for the test; what it received."""
     socket, log = node.folder / "hook.sock", node.folder / "hook.log"
     socket.unlink(missing_ok=True)
     log.write_text("")
@@ -128,7 +128,7 @@ def test_between_create_and_start_the_proxy_is_killed(node: Node, hook_log: Path
     node.remove(pod)
 
 
-def test_the_checkpoints_are_lost_and_the_runtime_is_asked(node: Node, hook_log: Path) -> None:
+def test_the_checkpoints_are_lost_and_the_runtime_is_queried(node: Node, hook_log: Path) -> None:
     pod, file = node.pod("lost")
     container = node.container(pod, file)
     node.proxy.kill()

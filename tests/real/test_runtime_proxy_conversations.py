@@ -1,4 +1,4 @@
-"""Random calls get the same answers of a real containerd directly and through the proxy that has no hook servers."""
+"""Random calls get the same responses of a real containerd directly and through the proxy that has no hook servers."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ async def _converse(node: ProxiedRuntime, seed: int, calls: int) -> None:
 
 
 @pytest.mark.parametrize(("seed", "calls"), [(1, 400), pytest.param(2, 10_000, marks=pytest.mark.slow)])
-def test_every_answer_is_the_same(real_programs: RealPrograms, seed: int, calls: int) -> None:
+def test_every_response_is_the_same(real_programs: RealPrograms, seed: int, calls: int) -> None:
     with proxied_runtime(real_programs, lambda folder: ()) as node:
         asyncio.run(_converse(node, seed, calls))

@@ -119,7 +119,7 @@ def clean(node: Node) -> Iterator[None]:
 
 @pytest.fixture
 def hook_log(node: Node) -> Iterator[Path]:
-    """A hook server that is registered for the test; what it was asked."""
+    """A hook server that is registered for the test; what it received."""
     socket, log = node.folder / "hook.sock", node.folder / "hook.log"
     socket.unlink(missing_ok=True)
     log.write_text("")
@@ -171,13 +171,13 @@ def test_a_hook_changes_what_a_container_gets(node: Node, hook_log: Path) -> Non
 
 
 @pytest.mark.usefixtures("clean")
-def test_after_a_kill_and_without_checkpoints_docker_is_asked(node: Node, hook_log: Path) -> None:
+def test_after_a_kill_and_without_checkpoints_docker_is_queried(node: Node, hook_log: Path) -> None:
     container = node.container(node.sandbox(), "sleep", "1000")
-    asked = hook_log.read_text().count("ContainerResourceHookRequest web")
+    requested = hook_log.read_text().count("ContainerResourceHookRequest web")
     node.proxy.kill()
     shutil.rmtree(node.proxy.socket.parent / "checkpoints")
     node.proxy.start()
     node.docker("start", container)
-    assert hook_log.read_text().count("ContainerResourceHookRequest web") == asked + 1
+    assert hook_log.read_text().count("ContainerResourceHookRequest web") == requested + 1
     node.docker("stop", "-t", "0", container)
-    assert hook_log.read_text().count("ContainerResourceHookRequest web") == asked + 2
+    assert hook_log.read_text().count("ContainerResourceHookRequest web") == requested + 2

@@ -69,7 +69,7 @@ def instance(plane: ControlPlane, folder: Path, name: str, term: tuple[int, int]
 
 @asynccontextmanager
 async def crowded(plane: ControlPlane) -> AsyncIterator[tuple[KubeClient, Bindings]]:
-    """As many pods as there is room for, and what must be true of them in the end."""
+    """As many pods as there is free capacity for, and what must be true of them in the end."""
     async with connected(plane) as client:
         await populate(client, NODE_COUNT, POD_COUNT)
         seen = Bindings()
@@ -128,7 +128,7 @@ def test_the_leader_is_killed_in_the_middle_and_another_goes_on(plane: ControlPl
 
 
 def test_a_leader_that_stood_still_binds_nothing_when_it_goes_on(plane: ControlPlane, tmp_path: Path) -> None:
-    """Meanwhile another one leads and gives all the room to more important pods."""
+    """Meanwhile another one leads and gives all the free capacity to more important pods."""
 
     async def story() -> None:
         plane.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", IMPORTANT)

@@ -51,8 +51,8 @@ RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
 TOPOLOGIES = "/apis/scheduling.koordinator.sh/v1alpha1/clusternetworktopologies"
 GPU = {f"koordinator.sh/gpu-{name}": "100" for name in ("core", "memory-ratio")}
-LOST_ANSWER = ("get", "", "pods")
-"""Asked when the answer to a binding is lost or says conflict, which tests of faults bring about."""
+LOST_RESPONSE = ("get", "", "pods")
+"""Asked when the response to a binding is lost or says conflict, which tests of faults bring about."""
 
 
 @pytest.fixture
@@ -183,9 +183,9 @@ def test_every_right_is_used_and_none_is_missing(books: Audited, tmp_path: Path)
         until_nothing_is_left(lambda: not_bound("member-1"), SECONDS, process, log)
         books.create(PODS, pod("important", "3", priorityClassName="important"))
         until_nothing_is_left(lambda: not_bound("important"), SECONDS, process, log)
-        until_nothing_is_left(lambda: books.idle() - {LOST_ANSWER}, SECONDS, process, log)
+        until_nothing_is_left(lambda: books.idle() - {LOST_RESPONSE}, SECONDS, process, log)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     assert books.refused() == []
     assert books.used() - books.granted() == set()
-    assert books.granted() - books.used() <= {LOST_ANSWER}
+    assert books.granted() - books.used() <= {LOST_RESPONSE}

@@ -1,4 +1,4 @@
-"""The index of Reservations by their labels, with our scheduler and with the Go original's: equal verdicts, messages,
+"""The index of Reservations by their labels, with our scheduler and with the Go original's: equal decisions, messages,
 documents and metrics."""
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _named(document: Any, names: dict[str, str]) -> Any:
 
 
 @pytest.mark.parametrize("name", [each["metadata"]["name"] for each in _STEPS if isinstance(each, dict)])
-def test_verdicts_and_messages_are_the_original_s(seen: tuple[Seen, Seen], name: str) -> None:
+def test_decisions_and_messages_are_the_original_s(seen: tuple[Seen, Seen], name: str) -> None:
     ours, theirs = ((each.outcome.pods.get(name), each.outcome.reservations.get(name)) for each in seen)
     assert ours == theirs
 

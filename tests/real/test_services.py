@@ -61,7 +61,7 @@ class HttpResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class Responses:
     documents: dict[str, HttpResponse]
     flags: dict[tuple[str, str], HttpResponse]
     index: list[HttpResponse]
@@ -160,15 +160,15 @@ async def running(command: list[str], log: Path, port: int) -> AsyncIterator[str
 
 async def sees_everything(session: aiohttp.ClientSession, address: str) -> bool:
     try:
-        load = await ask(session, "GET", f"{address}/apis/v1/plugins/LoadAwareScheduling/node/a")
-        node = await ask(session, "GET", f"{address}/apis/v1/nodes/a")
+        load = await send(session, "GET", f"{address}/apis/v1/plugins/LoadAwareScheduling/node/a")
+        node = await send(session, "GET", f"{address}/apis/v1/nodes/a")
         known = decode_any(load.text.encode()) if load.status == 200 else {}
         return "nodeDelta" in known and len(known["pods"]) == len(pods()) and node.status == 200
     except aiohttp.ClientConnectionError:
         return False
 
 
-async def ask(session: aiohttp.ClientSession, method: str, url: str, body: str | None = None) -> HttpResponse:
+async def send(session: aiohttp.ClientSession, method: str, url: str, body: str | None = None) -> HttpResponse:
     async with session.request(method, url, data=body) as response:
         return HttpResponse(response.status, response.headers.get("Content-Type", ""), await response.text("utf-8"))
 
@@ -178,21 +178,23 @@ async def profile(session: aiohttp.ClientSession, url: str) -> tuple[int, str, b
         return response.status, response.headers["Content-Type"], await response.read()
 
 
-async def interview(address: str) -> Answers:
+async def interview(address: str) -> Responses:
     async with aiohttp.ClientSession() as session:
-        documents = {path: await ask(session, "GET", address + path) for path in PATHS}
-        flags = {(name, text): await ask(session, "PUT", f"{address}/debug/flags/{name}", text) for name, text in FLAGS}
+        documents = {path: await send(session, "GET", address + path) for path in PATHS}
+        flags = {
+            (name, text): await send(session, "PUT", f"{address}/debug/flags/{name}", text) for name, text in FLAGS
+        }
         index = [
-            await ask(session, method, f"{address}/debug/flags{path}")
+            await send(session, method, f"{address}/debug/flags{path}")
             for method, path in (("GET", ""), ("GET", "/"), ("GET", "/s"), ("POST", "/s"), ("PUT", ""), ("GET", "/s/"))
         ]
         profiles = {path: await profile(session, f"{address}{path}") for path in PROFILES}
-        await ask(session, "GET", f"{address}/healthz")
-        scrapes = {path: await ask(session, "GET", f"{address}{path}") for path in ("/metrics/resources", "/metrics")}
-    return Answers(documents, flags, index, scrapes, profiles)
+        await send(session, "GET", f"{address}/healthz")
+        scrapes = {path: await send(session, "GET", f"{address}{path}") for path in ("/metrics/resources", "/metrics")}
+    return Responses(documents, flags, index, scrapes, profiles)
 
 
-async def both(programs: RealPrograms, plane: ControlPlane, folder: Path) -> tuple[Answers, Answers]:
+async def both(programs: RealPrograms, plane: ControlPlane, folder: Path) -> tuple[Responses, Responses]:
     client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig), qps=0))
     try:
         await build(client)
@@ -212,7 +214,9 @@ async def both(programs: RealPrograms, plane: ControlPlane, folder: Path) -> tup
 
 
 @pytest.fixture(scope="module")
-def answers(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Answers, Answers]]:
+def responses(
+    real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Responses, Responses]]:
     """The original's and ours, on a cluster of its own: its nodes are all that schedulers may see."""
     folder = tmp_path_factory.mktemp("services")
     plane = ControlPlane(real_programs.kubernetes, folder / "cluster")
@@ -260,50 +264,52 @@ def in_order(items: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_document_is_the_original_s(answers: tuple[Answers, Answers], path: str) -> None:
-    theirs, ours = (each.documents[path] for each in answers)
+def test_the_document_is_the_original_s(responses: tuple[Responses, Responses], path: str) -> None:
+    theirs, ours = (each.documents[path] for each in responses)
     assert (ours.status, ours.content_type) == (theirs.status, theirs.content_type)
     documents = (decode_any(each.text.encode()) for each in (theirs, ours))
     assert differences(*documents) == []
 
 
 @pytest.mark.parametrize(("flag", "value"), FLAGS)
-def test_setting_a_flag_is_answered_as_by_the_original(answers: tuple[Answers, Answers], flag: str, value: str) -> None:
-    theirs, ours = (each.flags[flag, value] for each in answers)
+def test_setting_a_flag_is_answered_as_by_the_original(
+    responses: tuple[Responses, Responses], flag: str, value: str
+) -> None:
+    theirs, ours = (each.flags[flag, value] for each in responses)
     assert ours == theirs
 
 
 @pytest.mark.parametrize("path", PROFILES)
-def test_a_profile_comes_as_from_the_original(answers: tuple[Answers, Answers], path: str) -> None:
-    theirs, ours = (each.profiles[path] for each in answers)
+def test_a_profile_comes_as_from_the_original(responses: tuple[Responses, Responses], path: str) -> None:
+    theirs, ours = (each.profiles[path] for each in responses)
     assert ours[:2] == theirs[:2]
     assert read_pprof(ours[2]).units[-1] in read_units(theirs[2])
 
 
-def samples(answer: HttpResponse, prefix: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+def samples(response: HttpResponse, prefix: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """By name and labels."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(answer.text)
+        for family in text_string_to_metric_families(response.text)
         for sample in family.samples
         if sample.name.startswith(prefix)
     }
 
 
-def test_what_pods_request_and_may_use_is_shown_as_by_the_original(answers: tuple[Answers, Answers]) -> None:
-    theirs, ours = (each.scrapes["/metrics/resources"] for each in answers)
+def test_what_pods_request_and_may_use_is_shown_as_by_the_original(responses: tuple[Responses, Responses]) -> None:
+    theirs, ours = (each.scrapes["/metrics/resources"] for each in responses)
     assert (ours.status, ours.content_type.partition(";")[0]) == (theirs.status, theirs.content_type.partition(";")[0])
     shown = samples(theirs, "kube_pod_resource")
     assert shown
     assert samples(ours, "kube_pod_resource") == shown
 
 
-def test_feature_gates_have_the_original_s_stages(answers: tuple[Answers, Answers]) -> None:
-    theirs, ours = (samples(each.scrapes["/metrics"], "kubernetes_feature_enabled") for each in answers)
+def test_feature_gates_have_the_original_s_stages(responses: tuple[Responses, Responses]) -> None:
+    theirs, ours = (samples(each.scrapes["/metrics"], "kubernetes_feature_enabled") for each in responses)
     assert ours
     assert ours.items() <= theirs.items()
 
 
-def test_the_list_of_flags_is_the_original_s(answers: tuple[Answers, Answers]) -> None:
-    theirs, ours = answers
+def test_the_list_of_flags_is_the_original_s(responses: tuple[Responses, Responses]) -> None:
+    theirs, ours = responses
     assert ours.index == theirs.index

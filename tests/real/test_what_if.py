@@ -74,13 +74,13 @@ class Planned:
         self._kubeconfig = plane.kubeconfig_for(PLANNER)
 
     def create(self, path: str, document: Document) -> None:
-        code, answer = self.plane.request("POST", path, document)
-        assert code == 201, answer
+        code, response = self.plane.request("POST", path, document)
+        assert code == 201, response
 
     def pods(self, app: str = "") -> list[Document]:
-        code, answer = self.plane.request("GET", f"{PODS}?labelSelector={f'app%3D{app}' if app else ''}")
-        assert code == 200, answer
-        return list(answer["items"])
+        code, response = self.plane.request("GET", f"{PODS}?labelSelector={f'app%3D{app}' if app else ''}")
+        assert code == 200, response
+        return list(response["items"])
 
     def places(self, app: str) -> Counter[str]:
         """Node -> how many of its pods; "" for none."""
@@ -231,16 +231,16 @@ def test_the_pods_of_a_drained_node_go_where_the_what_if_said(cluster: Planned) 
     moved = {app: _predicted(outcome, f"deployment default/{app}") for app in before}
     pending = sum(len(group["pods"]) for group in outcome["pending"])
 
-    code, answer = cluster.plane.request("GET", f"{CORE}/nodes/n4")
+    code, response = cluster.plane.request("GET", f"{CORE}/nodes/n4")
     assert code == 200
-    code, _ = cluster.plane.request("PUT", f"{CORE}/nodes/n4", {**answer, "spec": {"unschedulable": True}})
+    code, _ = cluster.plane.request("PUT", f"{CORE}/nodes/n4", {**response, "spec": {"unschedulable": True}})
     assert code == 200
     # In the order in which kubectl lists them, and the what-if evicts them.
     leaving = [pod for pod in cluster.pods() if pod["spec"].get("nodeName") == "n4"]
     for pod in leaving:
         name = pod["metadata"]["name"]
-        code, answer = cluster.plane.request("POST", f"{PODS}/{name}/eviction", {"metadata": {"name": name}})
-        assert code == 201, answer
+        code, response = cluster.plane.request("POST", f"{PODS}/{name}/eviction", {"metadata": {"name": name}})
+        assert code == 201, response
     counts = {app: places.total() for app, places in before.items()}
     until(
         lambda: (

@@ -39,7 +39,7 @@ class Received:
 class FakeRuntime:
     """Answers every method: those of ``answers`` as they say, ids for what is created, nothing else for the rest."""
 
-    answers: dict[str, CallHandler] = field(default_factory=dict)
+    responses: dict[str, CallHandler] = field(default_factory=dict)
     received: list[Received] = field(default_factory=list)
     events: list[bytes] = field(default_factory=list)
     created: int = 0
@@ -48,12 +48,12 @@ class FakeRuntime:
         """The requests of one method, by its last name."""
         return [call.message for call in self.received if call.method.endswith(f"/{method}")]
 
-    async def answer(self, method: str, message: bytes, context: Any) -> bytes:
+    async def respond(self, method: str, message: bytes, context: Any) -> bytes:
         metadata = {key: value for key, value in context.invocation_metadata() if not key.startswith("user-agent")}
         self.received.append(Received(method, message, metadata))
         name = method.rpartition("/")[2]
-        if name in self.answers:
-            return await self.answers[name](message, context)
+        if name in self.responses:
+            return await self.responses[name](message, context)
         if name == "Version":
             return cri.VersionResponse(runtime_name="fake", runtime_version="1").SerializeToString()
         if name == "RunPodSandbox":
@@ -75,29 +75,29 @@ HookAnswer = Callable[[Any, Any], None]
 
 @dataclass
 class FakeHookServer:
-    """Echoes what it is asked, as koordlet does, after ``change`` has had a go at the answer."""
+    """Echoes what it receives, as koordlet does, after ``change`` has had a go at the response."""
 
-    change: HookAnswer = lambda request, answer: None
+    change: HookAnswer = lambda request, response: None
     received: list[tuple[str, Any]] = field(default_factory=list)
     error: str = ""
     wait: Callable[[], Awaitable[None]] | None = None
 
-    def asked(self, hook: str) -> list[Any]:
+    def requests(self, hook: str) -> list[Any]:
         """The requests of one hook."""
         return [request for name, request in self.received if name == hook]
 
-    async def answer(self, method: str, message: bytes, context: Any) -> bytes:
+    async def respond(self, method: str, message: bytes, context: Any) -> bytes:
         name = method.rpartition("/")[2].removesuffix("Hook")
         request: Any
-        answer: Any
+        response: Any
         if name.endswith("PodSandbox"):
             request = PodSandboxHookRequest.FromString(message)
-            answer = PodSandboxHookResponse(
+            response = PodSandboxHookResponse(
                 labels=request.labels, annotations=request.annotations, cgroup_parent=request.cgroup_parent
             )
         else:
             request = ContainerResourceHookRequest.FromString(message)
-            answer = ContainerResourceHookResponse(
+            response = ContainerResourceHookResponse(
                 container_annotations=request.container_annotations,
                 container_resources=request.container_resources,
                 pod_cgroup_parent=request.pod_cgroup_parent,
@@ -108,8 +108,8 @@ class FakeHookServer:
             await self.wait()
         if self.error:
             await context.abort(grpc.StatusCode.INTERNAL, self.error)
-        self.change(request, answer)
-        return bytes(answer.SerializeToString())
+        self.change(request, response)
+        return bytes(response.SerializeToString())
 
 
 class _Generic(grpc.GenericRpcHandler):  # type: ignore[misc]
@@ -128,10 +128,10 @@ class _Generic(grpc.GenericRpcHandler):  # type: ignore[misc]
         if method.startswith("/not.there."):
             return None
 
-        async def answer(message: bytes, context: Any) -> bytes:
-            return bytes(await self._server.answer(method, message, context))
+        async def respond(message: bytes, context: Any) -> bytes:
+            return bytes(await self._server.respond(method, message, context))
 
-        return grpc.unary_unary_rpc_method_handler(answer)
+        return grpc.unary_unary_rpc_method_handler(respond)
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """Random conversations, valid and not, are the same directly and through the proxy: messages, statuses, trailers.
 
-The runtime is grpcio's server, which conforms to gRPC; its answers depend on nothing but the request. A failure prints
-the seed of its conversation and the number of the call in it, so that it can be had again.
+The runtime is grpcio's server, which conforms to gRPC; its responses depend on nothing but the request. A failure
+prints the seed of its conversation and the number of the call in it, so that it can be had again.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _valid_message(random: Random) -> Message:
 class _Conforming(FakeRuntime):
     """Any of gRPC's statuses with details and trailers, or a message of any length, as the request's digest says."""
 
-    async def answer(self, method: str, message: bytes, context: Any) -> bytes:
+    async def respond(self, method: str, message: bytes, context: Any) -> bytes:
         received = sorted((key, value) for key, value in context.invocation_metadata() if key.startswith("x-"))
         digest = hashlib.sha256(repr((method, message, received)).encode()).digest()
         random = Random(digest)
@@ -90,15 +90,15 @@ async def _outcome(client: grpc.aio.Channel, call: _Call) -> tuple[Any, ...]:
     method, message, metadata = call
     made = client.unary_unary(method)(message, metadata=metadata)
     try:
-        answer = bytes(await made)
+        response = bytes(await made)
     except grpc.aio.AioRpcError:
-        answer = b""
+        response = b""
     first, last = await made.initial_metadata(), await made.trailing_metadata()
-    return answer, await made.code(), await made.details(), tuple(first or ()), tuple(last or ())
+    return response, await made.code(), await made.details(), tuple(first or ()), tuple(last or ())
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_every_answer_is_the_same(seed: int) -> None:
+def test_every_response_is_the_same(seed: int) -> None:
     async def scenario() -> None:
         random = Random(seed)
         calls = [_random_call(random) for _ in range(_CALLS)]

@@ -55,7 +55,7 @@ class FakeDocker:
         application.router.add_get("/v1.39/info", self.info)
         application.router.add_get("/v1.39/containers/json", self.list)
         application.router.add_get("/v1.41/containers/x/logs", self.logs)
-        application.router.add_route("*", "/{path:.*}", self.answer)
+        application.router.add_route("*", "/{path:.*}", self.respond)
         return application
 
     async def info(self, request: web.Request) -> web.Response:
@@ -72,7 +72,7 @@ class FakeDocker:
         await response.write(b"second\n")
         return response
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def respond(self, request: web.Request) -> web.Response:
         body = await request.read()
         self.received.append((request.method, request.path_qs, body))
         if request.path.endswith("/create"):
@@ -94,8 +94,8 @@ class Proxied:
     checkpoints: Checkpoints
 
     async def post(self, path: str, body: Any = None) -> tuple[int, str]:
-        async with self.client.post(f"http://docker/v1.41{path}", json=body) as answer:
-            return answer.status, await answer.text()
+        async with self.client.post(f"http://docker/v1.41{path}", json=body) as reply:
+            return reply.status, await reply.text()
 
     async def create(self, body: Any, name: str = "k8s_main_web_shop_u-1_2") -> tuple[int, str]:
         return await self.post(f"/containers/create?name={name}", body)
@@ -140,18 +140,18 @@ async def proxied(
                 await runner.cleanup()
 
 
-def test_a_sandbox_with_a_systemd_slice_is_asked_about_by_its_path() -> None:
-    def change(request: Any, answer: Any) -> None:
-        answer.resources.cpu_shares = 7
-        answer.labels["ignored"] = "yes"
+def test_a_sandbox_with_a_systemd_slice_is_queried_about_by_its_path() -> None:
+    def change(request: Any, reply: Any) -> None:
+        reply.resources.cpu_shares = 7
+        reply.labels["ignored"] = "yes"
 
     async def scenario() -> None:
         server = FakeHookServer(change)
         async with proxied(server) as proxy:
             assert (await proxy.create(_SANDBOX))[0] == 201
-            asked = server.asked("PreRunPodSandbox")[0]
-            assert (asked.cgroup_parent, asked.pod_meta.name, asked.pod_meta.attempt) == (_PATH, "web", 2)
-            assert dict(asked.annotations) == {"note": "x"}
+            requested = server.requests("PreRunPodSandbox")[0]
+            assert (requested.cgroup_parent, requested.pod_meta.name, requested.pod_meta.attempt) == (_PATH, "web", 2)
+            assert dict(requested.annotations) == {"note": "x"}
             sent = proxy.docker.body("create")
             assert sent == {**_SANDBOX, "HostConfig": {**_SANDBOX["HostConfig"], "CpuShares": 7}}
 
@@ -159,25 +159,25 @@ def test_a_sandbox_with_a_systemd_slice_is_asked_about_by_its_path() -> None:
 
 
 def test_a_container_gets_what_the_hook_wants() -> None:
-    def change(request: Any, answer: Any) -> None:
-        if hasattr(answer, "container_envs"):
-            answer.container_resources.cpuset_cpus = "0-1"
-            answer.container_resources.oom_score_adj = 0
-            answer.container_envs["C"] = "3"
-            answer.pod_cgroup_parent = "/kubepods.slice/other.slice"
+    def change(request: Any, reply: Any) -> None:
+        if hasattr(reply, "container_envs"):
+            reply.container_resources.cpuset_cpus = "0-1"
+            reply.container_resources.oom_score_adj = 0
+            reply.container_envs["C"] = "3"
+            reply.pod_cgroup_parent = "/kubepods.slice/other.slice"
 
     async def scenario() -> None:
         server = FakeHookServer(change)
         async with proxied(server) as proxy:
             await proxy.create(_SANDBOX, "k8s_POD_web_shop_u-1_2")
             await proxy.create(_CONTAINER)
-            asked = server.asked("PreCreateContainer")[0]
-            assert (asked.pod_meta.namespace, asked.container_meta.name, asked.pod_cgroup_parent) == (
+            requested = server.requests("PreCreateContainer")[0]
+            assert (requested.pod_meta.namespace, requested.container_meta.name, requested.pod_cgroup_parent) == (
                 "shop",
                 "main",
                 _PATH,
             )
-            assert dict(asked.container_envs) == {"A": "0", "B": "2"}
+            assert dict(requested.container_envs) == {"A": "0", "B": "2"}
             sent = proxy.docker.body("create")
             assert sent["Env"] == ["A=0", "B=2", "UNSET", "C=3"]
             assert sent["HostConfig"] == {
@@ -194,7 +194,7 @@ def test_a_container_gets_what_the_hook_wants() -> None:
     run(scenario())
 
 
-def test_start_update_and_stop_are_told_with_all_that_is_known() -> None:
+def test_start_update_and_stop_are_reported_with_all_that_is_known() -> None:
     async def scenario() -> None:
         server = FakeHookServer()
         async with proxied(server) as proxy:
@@ -264,8 +264,8 @@ def test_a_body_that_cannot_be_read_is_dockers_to_refuse(body: bytes) -> None:
     async def scenario() -> None:
         async with proxied(FakeHookServer()) as proxy:
             url = "http://docker/containers/create?name=k8s_main_web_shop_u-1_2"
-            async with proxy.client.post(url, data=body) as answer:
-                assert answer.status == 201
+            async with proxy.client.post(url, data=body) as reply:
+                assert reply.status == 201
             assert proxy.docker.received[0][2] == body
 
     run(scenario())
@@ -291,12 +291,12 @@ def test_bodies_pass_as_they_are_on_one_connection() -> None:
     async def scenario() -> None:
         async with proxied(None) as proxy:
             for data in (b"", b"small", bytes(1 << 20)):
-                async with proxy.client.post("http://docker/echo", data=data) as answer:
-                    assert (await answer.read(), answer.headers["X-Header"]) == (data, "y")
-            async with proxy.client.post("http://docker/echo", data=chunks()) as answer:
-                assert len(await answer.read()) == 500_000
-            async with proxy.client.head("http://docker/echo") as answer:
-                assert answer.status == 200
+                async with proxy.client.post("http://docker/echo", data=data) as reply:
+                    assert (await reply.read(), reply.headers["X-Header"]) == (data, "y")
+            async with proxy.client.post("http://docker/echo", data=chunks()) as reply:
+                assert len(await reply.read()) == 500_000
+            async with proxy.client.head("http://docker/echo") as reply:
+                assert reply.status == 200
 
     run(scenario())
 
@@ -305,11 +305,11 @@ def test_logs_are_followed_without_delay() -> None:
     async def scenario() -> None:
         async with (
             proxied(None) as proxy,
-            proxy.client.get("http://docker/v1.41/containers/x/logs?follow=1") as answer,
+            proxy.client.get("http://docker/v1.41/containers/x/logs?follow=1") as reply,
         ):
-            assert await answer.content.readline() == b"first\n"
+            assert await reply.content.readline() == b"first\n"
             proxy.docker.more.set()
-            assert await answer.content.readline() == b"second\n"
+            assert await reply.content.readline() == b"second\n"
 
     run(scenario())
 

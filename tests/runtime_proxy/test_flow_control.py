@@ -1,4 +1,4 @@
-"""Windows: neither side ever gets more than it has room for, and all that was sent arrives."""
+"""Windows: neither side ever gets more than it has free capacity for, and all that was sent arrives."""
 
 from __future__ import annotations
 

@@ -35,13 +35,13 @@ def container_request(sandbox: str) -> cri.CreateContainerRequest:
 
 
 async def run_pod(proxy: Proxied, **labels: str) -> str:
-    answer = await proxy.call("RunPodSandbox", pod_request(**labels))
-    return cri.RunPodSandboxResponse.FromString(answer).pod_sandbox_id
+    response = await proxy.call("RunPodSandbox", pod_request(**labels))
+    return cri.RunPodSandboxResponse.FromString(response).pod_sandbox_id
 
 
 async def create(proxy: Proxied, sandbox: str) -> str:
-    answer = await proxy.call("CreateContainer", container_request(sandbox))
-    return cri.CreateContainerResponse.FromString(answer).container_id
+    response = await proxy.call("CreateContainer", container_request(sandbox))
+    return cri.CreateContainerResponse.FromString(response).container_id
 
 
 def created(proxy: Proxied) -> cri.CreateContainerRequest:
@@ -53,8 +53,8 @@ def of(identifier: str) -> cri.ContainerRequest:
 
 
 def test_a_hook_changes_labels_and_the_parent_of_a_pod() -> None:
-    def change(request: Any, answer: Any) -> None:
-        answer.labels["a"], answer.cgroup_parent = "b", "/x"
+    def change(request: Any, response: Any) -> None:
+        response.labels["a"], response.cgroup_parent = "b", "/x"
 
     async def scenario() -> None:
         async with proxied() as proxy, proxy.hooked(FakeHookServer(change), hooks=("PreRunPodSandbox",)):
@@ -66,19 +66,23 @@ def test_a_hook_changes_labels_and_the_parent_of_a_pod() -> None:
     run(scenario())
 
 
-def test_containers_are_asked_about_with_what_hooks_made_of_their_pod() -> None:
-    def change(request: Any, answer: Any) -> None:
-        if hasattr(answer, "labels"):
-            answer.labels["a"] = "b"
+def test_containers_are_queried_about_with_what_hooks_made_of_their_pod() -> None:
+    def change(request: Any, response: Any) -> None:
+        if hasattr(response, "labels"):
+            response.labels["a"] = "b"
 
     async def scenario() -> None:
         async with proxied() as proxy, proxy.hooked(FakeHookServer(change)) as server:
             await create(proxy, await run_pod(proxy))
-            asked = server.asked("PreCreateContainer")[0]
-            assert dict(asked.pod_labels) == {"app": "web", "a": "b"}
-            assert (asked.pod_meta.name, asked.pod_meta.namespace, asked.pod_meta.attempt) == ("web", "shop", 3)
-            assert (asked.container_meta.name, asked.pod_cgroup_parent) == ("main", "/kubepods/pod-u-1")
-            assert dict(asked.container_envs) == {"A": "0", "B": "2"}
+            requested = server.requests("PreCreateContainer")[0]
+            assert dict(requested.pod_labels) == {"app": "web", "a": "b"}
+            assert (requested.pod_meta.name, requested.pod_meta.namespace, requested.pod_meta.attempt) == (
+                "web",
+                "shop",
+                3,
+            )
+            assert (requested.container_meta.name, requested.pod_cgroup_parent) == ("main", "/kubepods/pod-u-1")
+            assert dict(requested.container_envs) == {"A": "0", "B": "2"}
 
     run(scenario())
 
@@ -95,18 +99,18 @@ def test_a_hook_changes_resources_and_environment_of_a_container() -> None:
     run(scenario())
 
 
-def _acceptance_change(request: Any, answer: Any) -> None:
+def _acceptance_change(request: Any, response: Any) -> None:
     """A cpuset, oom_score_adj 0, no quota, no memory, one variable."""
-    if hasattr(answer, "container_resources") and not request.container_meta.id:
-        answer.container_resources.CopyFrom(LinuxContainerResources(cpuset_cpus="0-1", cpu_quota=-1))
-        answer.container_envs.clear()
-        answer.container_envs["A"] = "1"
+    if hasattr(response, "container_resources") and not request.container_meta.id:
+        response.container_resources.CopyFrom(LinuxContainerResources(cpuset_cpus="0-1", cpu_quota=-1))
+        response.container_envs.clear()
+        response.container_envs["A"] = "1"
 
 
-def test_an_answer_without_resources_changes_none() -> None:
-    def change(request: Any, answer: Any) -> None:
-        if hasattr(answer, "container_resources"):
-            answer.ClearField("container_resources")
+def test_a_response_without_resources_changes_none() -> None:
+    def change(request: Any, response: Any) -> None:
+        if hasattr(response, "container_resources"):
+            response.ClearField("container_resources")
 
     async def scenario() -> None:
         async with proxied() as proxy, proxy.hooked(FakeHookServer(change)):
@@ -117,10 +121,10 @@ def test_an_answer_without_resources_changes_none() -> None:
 
 
 def test_a_hook_can_add_the_linux_section_that_a_request_lacks() -> None:
-    def change(request: Any, answer: Any) -> None:
-        if hasattr(answer, "container_resources"):
-            answer.container_resources.cpu_shares = 512
-            answer.pod_cgroup_parent = "/x"
+    def change(request: Any, response: Any) -> None:
+        if hasattr(response, "container_resources"):
+            response.container_resources.cpu_shares = 512
+            response.pod_cgroup_parent = "/x"
 
     async def scenario() -> None:
         async with proxied() as proxy, proxy.hooked(FakeHookServer(change)):
@@ -139,8 +143,8 @@ def test_an_update_reaches_hook_and_runtime_with_all_resources() -> None:
             update = cri.UpdateContainerResourcesRequest(container_id=container)
             update.linux.memory_limit_in_bytes = 2 << 30
             await proxy.call("UpdateContainerResources", update)
-            asked = server.asked("PreUpdateContainerResources")[0].container_resources
-            assert (asked.cpu_quota, asked.memory_limit_in_bytes, asked.oom_score_adj) == (-1, 2 << 30, 0)
+            requested = server.requests("PreUpdateContainerResources")[0].container_resources
+            assert (requested.cpu_quota, requested.memory_limit_in_bytes, requested.oom_score_adj) == (-1, 2 << 30, 0)
             sent = proxy.runtime.messages("UpdateContainerResources")[0]
             assert cri.UpdateContainerResourcesRequest.FromString(sent).linux == LinuxContainerResources(
                 cpuset_cpus="0-1", cpu_quota=-1, memory_limit_in_bytes=2 << 30
@@ -210,7 +214,7 @@ def test_a_server_that_hangs_is_given_up(policy: str) -> None:
     run(scenario())
 
 
-def test_a_server_that_answers_nonsense_is_an_error_of_its_own() -> None:
+def test_a_server_that_responds_with_nonsense_is_an_error_of_its_own() -> None:
     async def scenario() -> None:
         nonsense = FakeRuntime({"PreRunPodSandboxHook": _nonsense})
         async with proxied() as proxy, proxy.hooked(nonsense, policy="Fail"):  # type: ignore[arg-type]
@@ -238,20 +242,20 @@ def test_no_hook_is_called_for_pods_with_the_skip_label() -> None:
     run(scenario())
 
 
-def test_a_start_is_told_before_and_after_with_all_that_is_known() -> None:
+def test_a_start_is_reported_before_and_after_with_all_that_is_known() -> None:
     async def scenario() -> None:
         async with proxied() as proxy, proxy.hooked(FakeHookServer()) as server:
             container = await create(proxy, await run_pod(proxy))
             await proxy.call("StartContainer", of(container))
             for hook in ("PreStartContainer", "PostStartContainer"):
-                asked = server.asked(hook)[0]
-                assert (asked.container_meta.id, asked.container_meta.name) == (container, "main")
-                assert (asked.pod_meta.name, dict(asked.pod_labels)) == ("web", {"app": "web"})
+                requested = server.requests(hook)[0]
+                assert (requested.container_meta.id, requested.container_meta.name) == (container, "main")
+                assert (requested.pod_meta.name, dict(requested.pod_labels)) == ("web", {"app": "web"})
 
     run(scenario())
 
 
-def test_a_stop_that_failed_is_told_again_when_it_is_tried_again() -> None:
+def test_a_stop_that_failed_is_reported_again_when_it_is_tried_again() -> None:
     failures = [True, False]
 
     async def stop(message: bytes, context: Any) -> bytes:
@@ -265,7 +269,7 @@ def test_a_stop_that_failed_is_told_again_when_it_is_tried_again() -> None:
             with pytest.raises(grpc.aio.AioRpcError, match="busy"):
                 await proxy.call("StopContainer", of(container))
             await proxy.call("StopContainer", of(container))
-            assert len(server.asked("PostStopContainer")) == 2
+            assert len(server.requests("PostStopContainer")) == 2
             assert len(proxy.checkpoints.containers) == 0
 
     run(scenario())
@@ -292,7 +296,7 @@ def test_a_container_that_ended_by_itself_is_forgotten_when_it_is_removed() -> N
     run(scenario())
 
 
-def test_a_container_of_an_unknown_sandbox_is_created_as_asked() -> None:
+def test_a_container_of_an_unknown_sandbox_is_created_as_requested() -> None:
     async def unknown(message: bytes, context: Any) -> bytes:
         await context.abort(grpc.StatusCode.NOT_FOUND, "no such sandbox")
         return b""
@@ -307,18 +311,18 @@ def test_a_container_of_an_unknown_sandbox_is_created_as_asked() -> None:
     run(scenario())
 
 
-def test_a_sandbox_that_is_not_remembered_is_asked_of_the_runtime() -> None:
+def test_a_sandbox_that_is_not_remembered_is_queried_of_the_runtime() -> None:
     async def status(message: bytes, context: Any) -> bytes:
-        answer = cri.PodSandboxStatusResponse()
-        answer.status.metadata.name = "found"
-        answer.info["info"] = '{"config": {"linux": {"cgroup_parent": "/found"}}}'
-        return answer.SerializeToString()
+        response = cri.PodSandboxStatusResponse()
+        response.status.metadata.name = "found"
+        response.info["info"] = '{"config": {"linux": {"cgroup_parent": "/found"}}}'
+        return response.SerializeToString()
 
     async def scenario() -> None:
         runtime = FakeRuntime({"PodSandboxStatus": status})
         async with proxied(runtime) as proxy, proxy.hooked(FakeHookServer()) as server:
             await create(proxy, "pod-of-before")
-            assert server.asked("PreCreateContainer")[0].pod_meta.name == "found"
+            assert server.requests("PreCreateContainer")[0].pod_meta.name == "found"
             kept = proxy.checkpoints.pods.get("pod-of-before")
             assert kept is not None
             assert kept.cgroup_parent == "/found"
@@ -326,12 +330,12 @@ def test_a_sandbox_that_is_not_remembered_is_asked_of_the_runtime() -> None:
     run(scenario())
 
 
-def test_servers_are_asked_in_the_order_of_their_files_each_with_what_was_changed() -> None:
-    def first(request: Any, answer: Any) -> None:
-        answer.annotations["first"] = "yes"
+def test_servers_are_queried_in_the_order_of_their_files_each_with_what_was_changed() -> None:
+    def first(request: Any, response: Any) -> None:
+        response.annotations["first"] = "yes"
 
-    def second(request: Any, answer: Any) -> None:
-        answer.annotations["second"] = "yes"
+    def second(request: Any, response: Any) -> None:
+        response.annotations["second"] = "yes"
 
     async def scenario() -> None:
         hooks = ("PreRunPodSandbox",)
@@ -341,22 +345,22 @@ def test_servers_are_asked_in_the_order_of_their_files_each_with_what_was_change
             proxy.hooked(FakeHookServer(first), name="a.json", hooks=hooks) as a,
         ):
             await run_pod(proxy)
-            assert dict(a.asked("PreRunPodSandbox")[0].annotations) == {}
-            assert dict(b.asked("PreRunPodSandbox")[0].annotations) == {"first": "yes"}
+            assert dict(a.requests("PreRunPodSandbox")[0].annotations) == {}
+            assert dict(b.requests("PreRunPodSandbox")[0].annotations) == {"first": "yes"}
             config = cri.RunPodSandboxRequest.FromString(proxy.runtime.messages("RunPodSandbox")[0]).config
             assert dict(config.annotations) == {"first": "yes", "second": "yes"}
 
     run(scenario())
 
 
-def test_concurrent_calls_get_their_own_answers() -> None:
+def test_concurrent_calls_get_their_own_responses() -> None:
     together = asyncio.Barrier(100)
 
     async def wait() -> None:
         await together.wait()
 
-    def change(request: Any, answer: Any) -> None:
-        answer.container_envs["MINE"] = request.container_meta.name
+    def change(request: Any, response: Any) -> None:
+        response.container_envs["MINE"] = request.container_meta.name
 
     async def scenario() -> None:
         async with (
@@ -403,8 +407,8 @@ def test_a_changed_request_keeps_what_we_do_not_know() -> None:
     unknown = b"\xba\x3e\x05hello"
     sandbox = cri.PodSandboxConfig.FromString(pod_request().config.SerializeToString() + unknown)
 
-    def change(request: Any, answer: Any) -> None:
-        answer.labels["a"] = "b"
+    def change(request: Any, response: Any) -> None:
+        response.labels["a"] = "b"
 
     async def scenario() -> None:
         async with proxied() as proxy, proxy.hooked(FakeHookServer(change), hooks=("PreRunPodSandbox",)):
@@ -421,7 +425,7 @@ def test_hooks_work_for_clients_of_v1alpha2() -> None:
         async with proxied() as proxy, proxy.hooked(FakeHookServer(), hooks=ALL_HOOKS) as server:
             method = proxy.client.unary_unary("/runtime.v1alpha2.RuntimeService/RunPodSandbox")
             await method(pod_request().SerializeToString())
-            assert len(server.asked("PreRunPodSandbox")) == 1
+            assert len(server.requests("PreRunPodSandbox")) == 1
 
     run(scenario())
 

@@ -18,7 +18,7 @@ from tests.runtime_proxy.test_docker import Daemon, raw
 _CREATE = b"POST /v1.41/containers/create?name=k8s_main_web_shop_u-1_2 HTTP/1.1\r\nHost: d\r\n"
 
 
-def _answering(received: list[bytes]) -> Daemon:
+def _responding(received: list[bytes]) -> Daemon:
     """Answers each request of a known length with the number of its bytes."""
 
     async def daemon(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -37,7 +37,7 @@ def _answering(received: list[bytes]) -> Daemon:
 
 def _with_client(scenario: Any, received: list[bytes] | None = None) -> None:
     async def within() -> None:
-        async with raw(_answering([] if received is None else received)) as (reader, writer):
+        async with raw(_responding([] if received is None else received)) as (reader, writer):
             await scenario(reader, writer)
 
     run(within())
@@ -54,7 +54,7 @@ def test_a_client_that_waits_for_continue_gets_it() -> None:
     _with_client(scenario)
 
 
-def test_a_client_that_has_said_all_gets_its_answer() -> None:
+def test_a_client_that_has_said_all_gets_its_response() -> None:
     async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"POST /v1.41/build HTTP/1.1\r\nContent-Length: 300000\r\n\r\n" + bytes(300_000))
         writer.write_eof()

@@ -47,12 +47,12 @@ class _Transport:
 
 class _Handler:
     def __init__(self) -> None:
-        self.asked: list[bytes] = []
+        self.requests: list[bytes] = []
         self.may_finish = asyncio.Event()
         self.may_finish.set()
 
     async def before(self, request: bytes) -> Forward | Reject:
-        self.asked.append(request)
+        self.requests.append(request)
         return Forward()
 
     async def after(self, response: bytes | None) -> None:
@@ -94,18 +94,18 @@ def _with_peers(scenario: Any, budget: BufferBudget | None = None) -> None:
 
 
 def _success(stream: int) -> bytes:
-    """A whole answer of the runtime."""
+    """A whole response of the runtime."""
     block = http2.literal_headers(((b":status", b"200"), (b"grpc-status", b"0")))
     return http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, stream, block)
 
 
-def test_a_request_that_ends_twice_is_asked_about_once() -> None:
+def test_a_request_that_ends_twice_is_queried_about_once() -> None:
     async def scenario(peers: _Peers) -> None:
         peers.request(1)
         peers.data(1, encode_message(b"once"), http2.END_STREAM)
         peers.data(1, encode_message(b"again"), http2.END_STREAM)
         await asyncio.sleep(0)
-        assert len(peers.interceptor.made.asked) <= 1
+        assert len(peers.interceptor.made.requests) <= 1
         assert peers.client.is_closed
 
     _with_peers(scenario)
@@ -172,7 +172,7 @@ def test_a_lost_connection_gives_its_budget_back() -> None:
     _with_peers(scenario, budget)
 
 
-def test_an_answer_that_waits_for_a_hook_is_not_lost_with_the_runtime() -> None:
+def test_a_response_that_waits_for_a_hook_is_not_lost_with_the_runtime() -> None:
     """A runtime that shuts down closes its connection when it has answered everything, and the hook has not."""
 
     async def scenario(peers: _Peers) -> None:
@@ -203,7 +203,7 @@ def test_a_call_that_the_leaving_runtime_did_not_process_is_dropped() -> None:
         peers.relay.from_runtime(http2.go_away(1, http2.NO_ERROR))
         for _ in range(3):
             await asyncio.sleep(0)
-        assert (peers.interceptor.made.asked, budget.used, peers.runtime.frames()) == ([], 0, [])
+        assert (peers.interceptor.made.requests, budget.used, peers.runtime.frames()) == ([], 0, [])
         assert (http2.GOAWAY, 0) in peers.client.frames()
         assert not peers.relay.is_idle
         peers.relay.from_runtime(_success(1))
@@ -242,7 +242,7 @@ def test_a_storm_of_resets_leaves_nothing(count: int) -> None:
             peers.data(2 * number + 1, encode_message(b"x"), http2.END_STREAM)
             peers.relay.from_client(http2.reset(2 * number + 1, http2.CANCEL))
         await asyncio.sleep(0)
-        assert (peers.relay.is_idle, budget.used, peers.interceptor.made.asked) == (True, 0, [])
+        assert (peers.relay.is_idle, budget.used, peers.interceptor.made.requests) == (True, 0, [])
 
     _with_peers(scenario, budget)
 

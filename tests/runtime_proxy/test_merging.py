@@ -1,4 +1,4 @@
-"""The rules by which answers change requests."""
+"""The rules by which responses change requests."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def container(resources: LinuxContainerResources | None) -> ContainerResourceHoo
     return ContainerResourceHookRequest(container_resources=resources)
 
 
-def merged(answer: LinuxContainerResources) -> LinuxContainerResources:
+def merged(response: LinuxContainerResources) -> LinuxContainerResources:
     stored = container(_FULL)
-    merging.merge_container_response(stored, ContainerResourceHookResponse(container_resources=answer))
+    merging.merge_container_response(stored, ContainerResourceHookResponse(container_resources=response))
     return stored.container_resources
 
 
-def test_of_an_empty_answer_only_the_score_and_the_cpusets_count() -> None:
+def test_of_an_empty_response_only_the_score_and_the_cpusets_count() -> None:
     expected = LinuxContainerResources()
     expected.CopyFrom(_FULL)
     expected.oom_score_adj = 0
@@ -75,10 +75,10 @@ def test_resources_that_are_not_known_are_not_made_up() -> None:
 def changed_environment(before: list[tuple[str, bytes]], wanted: dict[str, str]) -> list[tuple[str, bytes]]:
     request = cri.CreateContainerRequest()
     request.config.envs.extend([cri.KeyValue(key=key, value=value) for key, value in before])
-    told = merging.container_hook_request(request, PodSandboxHookRequest())
-    told.container_envs.clear()
-    told.container_envs.update(wanted)
-    merging.change_create_request(request, told)
+    reported = merging.container_hook_request(request, PodSandboxHookRequest())
+    reported.container_envs.clear()
+    reported.container_envs.update(wanted)
+    merging.change_create_request(request, reported)
     return [(env.key, env.value) for env in request.config.envs]
 
 
@@ -107,9 +107,9 @@ def test_a_changed_request_keeps_unknown_fields(unknown: bytes) -> None:
         config=cri.ContainerConfig(linux=cri.LinuxContainerConfig(resources=resources))
     )
     request = cri.CreateContainerRequest.FromString(request.SerializeToString() + field)
-    told = merging.container_hook_request(request, PodSandboxHookRequest())
-    told.container_resources.cpu_shares = 1024
-    merging.change_create_request(request, told)
+    reported = merging.container_hook_request(request, PodSandboxHookRequest())
+    reported.container_resources.cpu_shares = 1024
+    merging.change_create_request(request, reported)
     sent = request.SerializeToString()
     assert sent.count(field) == 2
     assert cri.CreateContainerRequest.FromString(sent).config.linux.resources.cpu_shares == 1024

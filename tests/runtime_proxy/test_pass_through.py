@@ -126,12 +126,12 @@ def test_a_stream_of_events_passes() -> None:
 def test_the_deadline_of_a_client_reaches_the_runtime() -> None:
     remaining: list[float] = []
 
-    async def answer(message: bytes, context: Any) -> bytes:
+    async def respond(message: bytes, context: Any) -> bytes:
         remaining.append(context.time_remaining())
         return b""
 
     async def scenario() -> None:
-        async with proxied(FakeRuntime({"Status": answer, "StartContainer": answer})) as proxy:
+        async with proxied(FakeRuntime({"Status": respond, "StartContainer": respond})) as proxy:
             await proxy.call("Status", timeout=100)
             await proxy.call("StartContainer", timeout=100)
             # gRPC rounds up what is left.
@@ -306,15 +306,15 @@ def test_a_conversation_is_the_same_directly_and_through_the_proxy(conversation:
 
 
 class _DecodingRuntime(FakeRuntime):
-    """Refuses what it cannot decode, as every runtime does, and answers with what it got for methods that only ask."""
+    """Refuses what it cannot decode, as every runtime does, and responds with what it got for methods that only ask."""
 
-    async def answer(self, method: str, message: bytes, context: Any) -> bytes:
+    async def respond(self, method: str, message: bytes, context: Any) -> bytes:
         try:
             cri.ContainerRequest.FromString(message)
         except DecodeError as error:
             await context.abort(grpc.StatusCode.INTERNAL, f"grpc: error unmarshalling request: {error}")
-        answer = await super().answer(method, message, context)
-        return answer or message
+        response = await super().respond(method, message, context)
+        return response or message
 
 
 async def _outcome(client: grpc.aio.Channel, method: str, message: bytes) -> tuple[Any, ...]:

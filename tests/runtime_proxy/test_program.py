@@ -67,7 +67,7 @@ async def hook_server(folder: Path) -> AsyncIterator[FakeHookServer]:
 class _Running(FakeRuntime):
     """A runtime that lists what was created in it, and tells everything of it."""
 
-    async def answer(self, method: str, message: bytes, context: Any) -> bytes:
+    async def respond(self, method: str, message: bytes, context: Any) -> bytes:
         name = method.rpartition("/")[2]
         if name == "ListPodSandbox":
             config = pod_request().config
@@ -79,16 +79,16 @@ class _Running(FakeRuntime):
             return cri.ListContainersResponse(containers=[listed, orphan]).SerializeToString()
         if name == "PodSandboxStatus":
             config = pod_request().config
-            answer = cri.PodSandboxStatusResponse(status={"metadata": config.metadata, "labels": config.labels})
-            answer.info["info"] = '{"config": {"linux": {"cgroup_parent": "/kubepods/pod-u-1"}}}'
-            return answer.SerializeToString()
+            response = cri.PodSandboxStatusResponse(status={"metadata": config.metadata, "labels": config.labels})
+            response.info["info"] = '{"config": {"linux": {"cgroup_parent": "/kubepods/pod-u-1"}}}'
+            return response.SerializeToString()
         if name == "ContainerStatus":
             status = cri.ContainerStatus(id="container-2", metadata={"name": "main"})
             status.resources.linux.memory_limit_in_bytes = 1 << 30
             return cri.ContainerStatusResponse(
                 status=status, info={"info": '{"sandboxID": "pod-1", "config": {"envs": [{"key": "A", "value": "0"}]}}'}
             ).SerializeToString()
-        return await super().answer(method, message, context)
+        return await super().respond(method, message, context)
 
 
 def test_between_create_and_start_a_restart_loses_nothing() -> None:
@@ -101,31 +101,31 @@ def test_between_create_and_start_a_restart_loses_nothing() -> None:
                     await call(client, f"{_SERVICE}/CreateContainer", container_request("pod-1").SerializeToString())
                 async with running(folder), channel(await served(folder)) as client:
                     await call(client, f"{_SERVICE}/StartContainer", of("container-2").SerializeToString())
-                asked = server.asked("PreStartContainer")[0]
-                assert (asked.pod_meta.namespace, asked.container_meta.id) == ("shop", "container-2")
-                assert dict(asked.container_envs) == {"A": "0", "B": "2"}
-                assert asked.container_resources.oom_score_adj == 999
+                requested = server.requests("PreStartContainer")[0]
+                assert (requested.pod_meta.namespace, requested.container_meta.id) == ("shop", "container-2")
+                assert dict(requested.container_envs) == {"A": "0", "B": "2"}
+                assert requested.container_resources.oom_score_adj == 999
 
     run(scenario())
 
 
-def test_what_was_never_remembered_is_asked_of_the_runtime() -> None:
+def test_what_was_never_remembered_is_queried_of_the_runtime() -> None:
     async def scenario() -> None:
         with tempfile.TemporaryDirectory(prefix="krp") as name:
             folder = Path(name)
             async with serving(_Running(), folder / "runtime.sock"), hook_server(folder) as server:
                 async with running(folder), channel(await served(folder)) as client:
                     await call(client, f"{_SERVICE}/StartContainer", of("container-2").SerializeToString())
-                asked = server.asked("PreStartContainer")[0]
-                assert (asked.pod_meta.name, dict(asked.pod_labels)) == ("web", {"app": "web"})
-                assert (asked.container_meta.name, asked.pod_cgroup_parent) == ("main", "/kubepods/pod-u-1")
-                assert asked.container_resources.memory_limit_in_bytes == 1 << 30
-                assert dict(asked.container_envs) == {"A": "0"}
+                requested = server.requests("PreStartContainer")[0]
+                assert (requested.pod_meta.name, dict(requested.pod_labels)) == ("web", {"app": "web"})
+                assert (requested.container_meta.name, requested.pod_cgroup_parent) == ("main", "/kubepods/pod-u-1")
+                assert requested.container_resources.memory_limit_in_bytes == 1 << 30
+                assert dict(requested.container_envs) == {"A": "0"}
 
     run(scenario())
 
 
-def test_kubelet_is_not_served_before_the_runtime_answers() -> None:
+def test_kubelet_is_not_served_before_the_runtime_responds() -> None:
     async def scenario() -> None:
         with tempfile.TemporaryDirectory(prefix="krp") as name:
             folder, clock = Path(name), ManualClock()

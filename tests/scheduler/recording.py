@@ -31,7 +31,7 @@ from tests.scheduler.scheduler_api import SchedulerApi
 
 
 class Recording(ReservePlugin, PermitPlugin, PreBindPlugin, BindPlugin, PostBindPlugin, PodPatcher, FailureHandler):
-    """Does at each point what a label of that name asks for, and keeps a record."""
+    """Does at each point what a label of that name requests, and keeps a record."""
 
     name = "Recording"
 

@@ -17,7 +17,7 @@ from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.cluster.strategy.containers import apply_defaults
 from koordinator.kube.errors import ApiStatusError, TransportError
-from tests.in_memory_api import Asked, InMemoryAnswer, InMemoryApi, Writer
+from tests.in_memory_api import ApiRequest, InMemoryApi, InMemoryResponse, Writer
 
 BindingFault = Callable[[str, bool], Exception | None]
 """Asked for each binding of a pod (by name) before it is done (False) and after (True)."""
@@ -66,26 +66,26 @@ class SchedulerApi(InMemoryApi):
         pods = self.all(PODS)
         return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
 
-    def _fault(self, asked: Asked, done: bool) -> Exception | None:
-        return self.binding_fault(asked.name, done) if asked.subresource == "binding" else None
+    def _fault(self, api_request: ApiRequest, done: bool) -> Exception | None:
+        return self.binding_fault(api_request.name, done) if api_request.subresource == "binding" else None
 
-    async def answer(self, asked: Asked, request: web.BaseRequest, writer: Writer) -> InMemoryAnswer:
-        answer = await super().answer(asked, request, writer)
-        if answer.status < 300:
-            self._note(asked)
-        return answer
+    async def respond(self, api_request: ApiRequest, request: web.BaseRequest, writer: Writer) -> InMemoryResponse:
+        response = await super().respond(api_request, request, writer)
+        if response.status < 300:
+            self._note(api_request)
+        return response
 
-    def _note(self, asked: Asked) -> None:
+    def _note(self, api_request: ApiRequest) -> None:
         """What it was, and the end of a pod that need not be waited for."""
-        if asked.subresource == "binding":
-            self.bindings.append((asked.name, json.loads(asked.body)["target"]["name"]))
-        elif (asked.verb, asked.plural, asked.subresource) == ("patch", "pods", "status"):
-            for condition in json.loads(asked.body)["status"].get("conditions", ()):
-                self.conditions.append((asked.name, condition["reason"], condition["message"]))
-        elif (asked.verb, asked.plural) == ("delete", "pods"):
-            stays = self.found(PODS, asked.name, "default") is not None
+        if api_request.subresource == "binding":
+            self.bindings.append((api_request.name, json.loads(api_request.body)["target"]["name"]))
+        elif (api_request.verb, api_request.plural, api_request.subresource) == ("patch", "pods", "status"):
+            for condition in json.loads(api_request.body)["status"].get("conditions", ()):
+                self.conditions.append((api_request.name, condition["reason"], condition["message"]))
+        elif (api_request.verb, api_request.plural) == ("delete", "pods"):
+            stays = self.found(PODS, api_request.name, "default") is not None
             if stays and not self.leaving_takes_time:
-                self.remove(PODS, asked.name, "default")
+                self.remove(PODS, api_request.name, "default")
 
 
 def lost() -> TransportError:

@@ -24,7 +24,7 @@ from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.queue.queued_pod import Pool
 from tests.examples import examples
-from tests.in_memory_api import NO_FAULT, Asked
+from tests.in_memory_api import NO_FAULT, ApiRequest
 from tests.scheduler.fakes import describe, make_node, make_pod, make_profile
 from tests.scheduler.running_scheduler import (
     RunningScheduler,
@@ -37,7 +37,7 @@ from tests.scheduler.scheduler_api import SchedulerApi, lost, unavailable
 
 
 class Odd(FilterPlugin, EventHandler):
-    """Misbehaves for pods and nodes that ask for it."""
+    """Misbehaves for pods and nodes that request it."""
 
     name = "Odd"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
@@ -175,12 +175,12 @@ def test_a_leader_that_dies_in_the_middle_of_bindings_leaves_nothing_twice() -> 
     async def run() -> None:
         api = two_nodes()
         first = RunningScheduler(api, with_odd)
-        late: list[Asked] = []
+        late: list[ApiRequest] = []
 
-        def delay(asked: Asked, done: bool) -> Exception | None:
-            if asked.subresource != "binding" or done or len(late) == 3:
+        def delay(request: ApiRequest, done: bool) -> Exception | None:
+            if request.subresource != "binding" or done or len(late) == 3:
                 return None
-            late.append(asked)
+            late.append(request)
             return lost()
 
         api.fault = delay
@@ -192,9 +192,9 @@ def test_a_leader_that_dies_in_the_middle_of_bindings_leaves_nothing_twice() -> 
         api.fault = NO_FAULT
         second = RunningScheduler(api, with_odd)
         async with second.running():
-            for asked in late:
-                if not api.pod(asked.name).spec.node_name:
-                    await api.client().create(PODS, asked.body, "default", name=asked.name, subresource="binding")
+            for request in late:
+                if not api.pod(request.name).spec.node_name:
+                    await api.client().create(PODS, request.body, "default", name=request.name, subresource="binding")
             await second.until_idle(12)
             await second.until_idle(12)
             check_nothing_waits_for_nothing(second)
@@ -267,16 +267,16 @@ steps = st.lists(
 
 @settings(max_examples=examples(25))
 @given(steps, st.lists(faults, min_size=1, max_size=8))
-def test_any_mixture_of_faults_ends_well(story: list[tuple[str, Any]], answers: list[str]) -> None:
+def test_any_mixture_of_faults_ends_well(story: list[tuple[str, Any]], responses: list[str]) -> None:
     async def play(fixture: RunningScheduler) -> None:
         count = 0
 
         def fault(name: str, done: bool) -> Exception | None:
             nonlocal count
             count += not done
-            answer = answers[count % len(answers)]
-            if answer.endswith("after" if done else "before"):
-                return lost() if answer.startswith("lost") else unavailable()
+            response = responses[count % len(responses)]
+            if response.endswith("after" if done else "before"):
+                return lost() if response.startswith("lost") else unavailable()
             return None
 
         fixture.api.binding_fault = fault
@@ -302,7 +302,7 @@ async def act(fixture: RunningScheduler, what: str, which: Any) -> None:
         await fixture.until_idle(float(which))
 
 
-def test_that_pods_may_not_be_bound_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_that_pods_may_not_be_bound_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     forbidden = ApiStatusError(403, "Forbidden", 'User "eve" cannot create resource "pods/binding"')
 
     async def story(fixture: RunningScheduler) -> None:

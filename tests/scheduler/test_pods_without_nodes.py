@@ -25,7 +25,7 @@ class Census(CyclePreFilterPlugin, EventHandler):
         super().__init__(args, view)
         self.node_of: dict[str, str] = {}
         self.broken = False
-        self.asked: list[str] = []
+        self.calls: list[str] = []
 
     def class_key(self, pod: PodInfo) -> Hashable:
         return None
@@ -48,7 +48,7 @@ class Census(CyclePreFilterPlugin, EventHandler):
         return frozenset({EventKind.POD_DELETE})
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        self.asked.append(pod.key)
+        self.calls.append(pod.key)
         return False
 
 
@@ -68,7 +68,7 @@ def run(story: Any) -> RunningScheduler:
     return simulate(story, one_node, lambda view: profile_with(view, Census))
 
 
-def test_pods_of_all_schedulers_are_told_with_their_nodes_until_they_are_gone() -> None:
+def test_pods_of_all_schedulers_are_reported_with_their_nodes_until_they_are_gone() -> None:
     async def story(fixture: RunningScheduler) -> None:
         census = census_of(fixture)
         fixture.api.store(make_pod("ours"))
@@ -86,7 +86,7 @@ def test_pods_of_all_schedulers_are_told_with_their_nodes_until_they_are_gone() 
     run(story)
 
 
-def test_a_pod_that_was_missed_is_told_again() -> None:
+def test_a_pod_that_was_missed_is_reported_again() -> None:
     async def story(fixture: RunningScheduler) -> None:
         census = census_of(fixture)
         census.broken = True
@@ -99,7 +99,7 @@ def test_a_pod_that_was_missed_is_told_again() -> None:
     run(story)
 
 
-def test_an_event_is_asked_about_once_for_all_that_wait_for_the_same() -> None:
+def test_an_event_is_queried_about_once_for_all_that_wait_for_the_same() -> None:
     async def story(fixture: RunningScheduler) -> None:
         census = census_of(fixture)
         fixture.api.store(make_pod("leaver", node="a"))
@@ -109,6 +109,6 @@ def test_an_event_is_asked_about_once_for_all_that_wait_for_the_same() -> None:
         await fixture.until_idle(2)
         fixture.api.drop("pods", "default/leaver")
         await fixture.until_idle(2)
-        assert len(census.asked) == 2
+        assert len(census.calls) == 2
 
     run(story)

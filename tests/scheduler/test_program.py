@@ -40,7 +40,7 @@ def test_the_scheduled_event_names_pod_and_node() -> None:
     assert fixture.events.notes == [("p", "Scheduled", "Successfully assigned default/p to a")]
 
 
-def test_it_is_binding_while_an_answer_is_awaited_and_not_afterwards() -> None:
+def test_it_is_binding_while_a_response_is_awaited_and_not_afterwards() -> None:
     seen = []
 
     async def story(fixture: RunningScheduler) -> None:
@@ -121,12 +121,12 @@ def test_a_lost_request_is_repeated() -> None:
     bind_eight_with(once(lost, done=False))
 
 
-def test_a_lost_answer_is_found_to_be_a_success() -> None:
+def test_a_lost_response_is_found_to_be_a_success() -> None:
     fixture = bind_eight_with(once(lost, done=True))
     assert sum(reason == "Scheduled" for _, reason, _ in fixture.events.notes) == 8
 
 
-def test_a_server_that_fails_is_asked_again() -> None:
+def test_a_server_that_fails_is_queried_again() -> None:
     bind_eight_with(once(unavailable, done=False))
 
 
@@ -267,7 +267,7 @@ def test_malformed_objects_are_counted() -> None:
     assert fixture.registry.get_sample_value("scheduler_malformed_objects_total", {"kind": "Pod"}) == 1
 
 
-def test_pending_pods_are_told_by_pool() -> None:
+def test_pending_pods_are_notified_by_pool() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("huge", cpu="99"))
 

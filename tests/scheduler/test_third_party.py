@@ -91,7 +91,7 @@ def test_its_score_and_its_filter_decide(plugin: str) -> None:
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("plugin", PLUGINS)
-def test_its_reason_is_told_and_explained(plugin: str) -> None:
+def test_its_reason_is_reported_and_explained(plugin: str) -> None:
     explanations: list[dict[str, Any] | None] = []
 
     async def story(fixture: RunningScheduler) -> None:
@@ -103,7 +103,7 @@ def test_its_reason_is_told_and_explained(plugin: str) -> None:
     assert message.startswith("0/3 nodes are available: 1 node(s) belonged to another tenant, 2 Insufficient cpu.")
     (explanation,) = explanations
     assert explanation is not None
-    (rejected,) = [each for each in explanation["attempts"][0]["ruledOut"] if each["plugin"] == plugin]
+    (rejected,) = [each for each in explanation["attempts"][0]["rejected"] if each["plugin"] == plugin]
     assert rejected["reasons"] == ["node(s) belonged to another tenant"]
     assert rejected["examples"] == ["of-other"]
 

@@ -82,7 +82,7 @@ def snapshot_of(api: InMemoryApi) -> Snapshot:
     return asyncio.run(take_snapshot(api.client(), "the test's cluster", api.clock.now))
 
 
-def ask(
+def outcome_of(
     api: InMemoryApi,
     *changes: Change,
     configuration: SchedulerConfiguration | None = None,

@@ -25,7 +25,7 @@ from koordinator.simulate.object_changes import Apply, Scale
 from koordinator.simulate.simulated_cluster import SimulationOptions
 from koordinator.simulate.snapshot_kinds import RESOURCE_QUOTAS
 from koordinator.simulate.workloads import parse_workload
-from tests.simulate.clusters import WEB_OWNER, Document, ask, cluster, deployment, node, places, pod, put
+from tests.simulate.clusters import WEB_OWNER, Document, cluster, deployment, node, outcome_of, places, pod, put
 
 
 def _quota(cpu: str) -> Document:
@@ -35,7 +35,7 @@ def _quota(cpu: str) -> Document:
 
 def test_a_quota_of_the_namespace_lets_only_some_pods_be_made() -> None:
     api = put(cluster([node("a", "16")], [pod("there", "a", "1")]), RESOURCE_QUOTAS, _quota("4"))
-    outcome = ask(api, Apply([deployment("web", 5)]))
+    outcome = outcome_of(api, Apply([deployment("web", 5)]))
     assert places(outcome) == {"a": 3}
     assert outcome["pending"] == []
     assert outcome["blocked"] == [
@@ -43,13 +43,13 @@ def test_a_quota_of_the_namespace_lets_only_some_pods_be_made() -> None:
         "used: requests.cpu=4, limited: requests.cpu=4"
     ]
     with pytest.raises(ChangeError, match=r"an API server would refuse it: .*exceeded quota: compute"):
-        ask(api, Apply([pod("x", cpu="9")]))
+        outcome_of(api, Apply([pod("x", cpu="9")]))
 
 
 def test_a_quota_that_is_raised_lets_more_of_them_be_made() -> None:
     api = put(cluster([node("a", "16")]), RESOURCE_QUOTAS, _quota("2"))
     workload = parse_workload("deployment/web", "default")
-    outcome = ask(api, Apply([deployment("web", 2)]), Apply([_quota("4")]), Scale(workload, 6))
+    outcome = outcome_of(api, Apply([deployment("web", 2)]), Apply([_quota("4")]), Scale(workload, 6))
     assert places(outcome) == {"a": 4}
     assert outcome["blocked"][0].startswith("deployment default/web: 2 of its pods are not created")
 
@@ -57,7 +57,7 @@ def test_a_quota_that_is_raised_lets_more_of_them_be_made() -> None:
 def test_who_replaces_a_pod_takes_its_part_of_the_quota() -> None:
     pods = [pod("web-1", "a", "2", WEB_OWNER), pod("web-2", "a", "2", WEB_OWNER)]
     api = put(cluster([node("a"), node("b")], pods), RESOURCE_QUOTAS, _quota("4"))
-    outcome = ask(api, Drain(["a"]))
+    outcome = outcome_of(api, Drain(["a"]))
     assert places(outcome) == {"b": 2}
 
 
@@ -83,7 +83,7 @@ def _storage_class(mode: str, provisioner: str = "csi.example.com") -> Document:
 @pytest.mark.parametrize("mode", ["WaitForFirstConsumer", "Immediate"])
 def test_claims_of_new_pods_get_volumes(mode: str) -> None:
     api = put(cluster([node("a"), node("b")]), STORAGE_CLASSES, _storage_class(mode))
-    outcome = ask(api, Apply([_stateful_set("disks")]))
+    outcome = outcome_of(api, Apply([_stateful_set("disks")]))
     assert sorted(each["pod"] for each in outcome["placed"]) == ["default/db-0", "default/db-1"]
     assert outcome["settled"]
 
@@ -101,8 +101,8 @@ def test_a_volume_keeps_its_pod_in_its_zone() -> None:
     stateful = _stateful_set("disks")
     stateful["spec"]["replicas"] = 1
     _prefer(stateful, {"kubernetes.io/hostname": "b"})
-    assert places(ask(api, Apply([stateful]))) == {"b": 1}
-    outcome = ask(api, Apply([stateful]), Drain(["b"]))
+    assert places(outcome_of(api, Apply([stateful]))) == {"b": 1}
+    outcome = outcome_of(api, Apply([stateful]), Drain(["b"]))
     placed = {each["pod"]: each["node"] for each in outcome["placed"]}
     assert placed["default/db-0"] == "c"
 
@@ -137,7 +137,7 @@ def test_volumes_that_are_there_are_given_to_claims() -> None:
     by_hand = _storage_class("WaitForFirstConsumer", "kubernetes.io/no-provisioner")
     api = put(cluster([node("a"), node("b")]), STORAGE_CLASSES, by_hand)
     put(api, PERSISTENT_VOLUMES, volume)
-    outcome = ask(api, Apply([_stateful_set("disks")]))
+    outcome = outcome_of(api, Apply([_stateful_set("disks")]))
     assert {each["pod"]: each["node"] for each in outcome["placed"]} == {"default/db-0": "a"}
     (group,) = outcome["pending"]
     assert "didn't find available persistent volumes to bind" in group["message"]
@@ -153,7 +153,7 @@ def test_a_claim_that_was_waiting_for_its_provisioner_goes_on_waiting() -> None:
     }
     put(api, PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "old", "namespace": "default"}, "spec": spec})
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "old"}}]
-    outcome = ask(api, Apply([pod("x", volumes=volumes)]))
+    outcome = outcome_of(api, Apply([pod("x", volumes=volumes)]))
     assert "unbound immediate PersistentVolumeClaims" in outcome["pending"][0]["message"]
 
 
@@ -165,18 +165,18 @@ def test_a_budget_that_is_applied_holds_for_a_drain_after_it() -> None:
         "metadata": {"name": "web", "namespace": "default"},
         "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
     }
-    outcome = ask(cluster([node("a"), node("b")], pods), Apply([budget]), Drain(["a"]))
+    outcome = outcome_of(cluster([node("a"), node("b")], pods), Apply([budget]), Drain(["a"]))
     assert outcome["departed"] == []
     assert len(outcome["blocked"]) == 2
     api = put(cluster([node("a"), node("b")], pods), POD_DISRUPTION_BUDGETS, {**budget, "status": {}})
     budget["spec"] = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
-    outcome = ask(api, Apply([budget]), Drain(["a"]))
+    outcome = outcome_of(api, Apply([budget]), Drain(["a"]))
     assert places(outcome) == {"b": 2}
 
 
 def test_a_node_of_a_file_has_the_capacity_that_the_file_says() -> None:
     new = {"apiVersion": "v1", "kind": "Node", **node("b", "4")}
-    outcome = ask(cluster([node("a", "1")], [pod("waiting", cpu="3")]), Apply([new]))
+    outcome = outcome_of(cluster([node("a", "1")], [pod("waiting", cpu="3")]), Apply([new]))
     assert outcome["changes"] == ["Node b is created"]
     assert places(outcome) == {"b": 1}
 
@@ -195,9 +195,9 @@ def _metric(cpu: str) -> Document:
 def test_another_load_of_a_node_is_a_change_like_any_other() -> None:
     configuration = load_configuration(shipped_file("scheduler.yaml"))
     api = put(cluster([node("a")], [pod("waiting")]), NODE_METRICS, _metric("7"))
-    outcome = ask(api, configuration=configuration)
+    outcome = outcome_of(api, configuration=configuration)
     assert outcome["before"] == {"wouldBePlaced": 0, "pending": 1}
-    outcome = ask(api, Apply([_metric("1")]), configuration=configuration)
+    outcome = outcome_of(api, Apply([_metric("1")]), configuration=configuration)
     assert places(outcome) == {"a": 1}
 
 
@@ -215,7 +215,7 @@ def test_a_new_elastic_quota_holds_for_its_pods() -> None:
     limited: dict[str, Any] = deployment("web", 3, "2")
     limited["spec"]["template"]["metadata"]["labels"]["quota.scheduling.koordinator.sh/name"] = "team"
     changes = Apply([_elastic_quota("team", "4"), limited])
-    outcome = ask(cluster([node("a", "16")]), changes, configuration=configuration)
+    outcome = outcome_of(cluster([node("a", "16")]), changes, configuration=configuration)
     assert places(outcome) == {"a": 2}
     assert "Insufficient quotas, quotaName: team" in outcome["pending"][0]["message"]
 
@@ -232,9 +232,9 @@ def test_pods_that_a_lowered_quota_revokes_leave_when_one_looks_far_enough_ahead
         each["metadata"]["labels"]["quota.scheduling.koordinator.sh/name"] = "team"
     api = put(cluster([node("a", "16")], pods), ELASTIC_QUOTAS, _elastic_quota("team", "6"))
     change = Apply([_elastic_quota("team", "2")])
-    at_once = ask(api, change, configuration=configuration)
+    at_once = outcome_of(api, change, configuration=configuration)
     assert at_once["departed"] == []
-    later = ask(api, change, configuration=configuration, options=SimulationOptions(look_ahead=300))
+    later = outcome_of(api, change, configuration=configuration, options=SimulationOptions(look_ahead=300))
     assert [each["cause"] for each in later["departed"]] == ["evicted", "evicted"]
     assert all("quota" in each["message"].lower() for each in later["departed"])
     (group,) = later["pending"]

@@ -20,7 +20,7 @@ from koordinator.simulate.node_changes import AddNodes, Drain, RemoveNodes
 from koordinator.simulate.object_changes import Apply, Delete, Scale
 from koordinator.simulate.reconfiguration import Reconfigure, replay
 from tests.in_memory_api import InMemoryApi
-from tests.simulate.clusters import WEB_OWNER, Document, ask, cluster, node, places, pod, put, snapshot_of
+from tests.simulate.clusters import WEB_OWNER, Document, cluster, node, outcome_of, places, pod, put, snapshot_of
 
 _HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -44,7 +44,7 @@ profiles:
 def test_pods_that_have_a_node_keep_it_and_others_are_placed_by_the_new_configuration() -> None:
     api = cluster([node("a"), node("b")], [pod("x", "a"), pod("theirs", schedulerName="mine")])
     mine = parse_configuration(f"{_HEAD}profiles: [{{schedulerName: mine}}]", "mine")
-    outcome = ask(api, Reconfigure(mine, "mine.yaml"))
+    outcome = outcome_of(api, Reconfigure(mine, "mine.yaml"))
     assert outcome["changes"] == ["the scheduler runs with mine.yaml"]
     assert places(outcome) == {"b": 1}
     assert outcome["departed"] == []
@@ -97,7 +97,7 @@ def test_a_colocation_configuration_gives_nodes_batch_capacity_that_pods_take() 
     api = _colocated()
     for name in ("batch-1", "batch-2"):
         put(api, PODS, _batch_pod(name, "3000"))
-    outcome = ask(api, Colocation(_colocation(cpuReclaimThresholdPercent=80)))
+    outcome = outcome_of(api, Colocation(_colocation(cpuReclaimThresholdPercent=80)))
     (found,) = outcome["colocation"]["nodes"]
     # 10 cores, 80 % of which may be used, less the 2 that the system uses.
     assert found["amounts"]["kubernetes.io/batch-cpu"] == {"before": 1000, "after": 6000}
@@ -106,12 +106,12 @@ def test_a_colocation_configuration_gives_nodes_batch_capacity_that_pods_take() 
     assert outcome["before"]["pending"] == 2
 
 
-def test_pods_that_request_more_than_there_is_then_are_told() -> None:
+def test_pods_that_request_more_than_there_is_then_are_reported() -> None:
     running = _batch_pod("batch-1", "900")
     running["spec"]["nodeName"] = "a"
     running["status"] = {"phase": "Running"}
     api = put(_colocated(), PODS, running)
-    outcome = ask(api, Colocation({"colocation-config": json.dumps({"enable": False})}))
+    outcome = outcome_of(api, Colocation({"colocation-config": json.dumps({"enable": False})}))
     (found,) = outcome["colocation"]["nodes"]
     assert found["noCapacity"] == "colocation is disabled for the node"
     assert outcome["colocation"]["overused"] == [
@@ -124,13 +124,13 @@ def test_what_koord_manager_would_refuse_is_refused() -> None:
     with pytest.raises(
         ChangeError, match=r"koord-manager would refuse it: .*CPUReclaimThresholdPercent must be 0 or greater"
     ):
-        ask(_colocated(), Colocation(_colocation(cpuReclaimThresholdPercent=-5)))
+        outcome_of(_colocated(), Colocation(_colocation(cpuReclaimThresholdPercent=-5)))
     with pytest.raises(ChangeError, match="koord-manager would refuse it"):
-        ask(_colocated(), Colocation({"colocation-config": "{"}))
+        outcome_of(_colocated(), Colocation({"colocation-config": "{"}))
 
 
 def test_a_node_that_is_added_lends_what_an_empty_node_does() -> None:
-    outcome = ask(_colocated(_colocation(cpuReclaimThresholdPercent=50)), AddNodes("a"))
+    outcome = outcome_of(_colocated(_colocation(cpuReclaimThresholdPercent=50)), AddNodes("a"))
     (added,) = outcome["nodes"]
     # Half of 10 cores, less the 2 of the system; not the 1 that the other node says.
     assert added["resources"]["kubernetes.io/batch-cpu"]["after"]["allocatable"] == "3000m"
@@ -181,19 +181,19 @@ changes:
         ("changes: [{drain: {nodes: [a], nodes: [b]}}]", "a key may stand only once"),
     ],
 )
-def test_a_mistake_in_a_file_is_told_with_its_place(text: str, said: str) -> None:
+def test_a_mistake_in_a_file_is_reported_with_its_place(text: str, said: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         _read(text)
     assert said in str(raised.value)
 
 
-def test_a_workload_that_is_none_is_told_with_its_place() -> None:
+def test_a_workload_that_is_none_is_reported_with_its_place() -> None:
     with pytest.raises(ChangeError, match=r"changes\[0\].scale: 'web' is no workload"):
         _read("changes: [{scale: {workload: web, replicas: 1}}]")
 
 
 def test_changes_are_made_one_after_the_other() -> None:
     api = cluster([node("a", "4")], [pod("web-1", "a", "4", WEB_OWNER)])
-    outcome = ask(api, AddNodes("a"), Drain(["a"]))
+    outcome = outcome_of(api, AddNodes("a"), Drain(["a"]))
     assert outcome["changes"] == ["node a-what-if-1 like a is added", "node a is drained"]
     assert places(outcome) == {"a-what-if-1": 1}

@@ -37,47 +37,47 @@ async def _conversation(client: Client) -> list[Any]:
     """What a client says about everything that programs do."""
     said: list[Any] = []
 
-    async def ask(work: Awaitable[Any]) -> None:
+    async def call(work: Awaitable[Any]) -> None:
         try:
-            answer = await work
+            response = await work
         except ApiStatusError as error:
             said.append((error.code, error.reason, _UID.sub("UID", error.message), error.details.name))
         else:
-            said.append(_shown(answer))
+            said.append(_shown(response))
 
-    await ask(client.create(PODS, _new("x", app="x"), "default"))
-    await ask(client.create(PODS, _new("y", app="y"), "default"))
-    await ask(client.create(PODS, _new("x"), "default"))
-    await ask(client.create(PODS, {"metadata": {"name": "z"}, "spec": {"containers": []}}, "default"))
-    await ask(client.create(PODS, _new("lost"), "nowhere"))
-    await ask(client.get(PODS, "x", "default"))
-    await ask(client.get(PODS, "missing", "default"))
+    await call(client.create(PODS, _new("x", app="x"), "default"))
+    await call(client.create(PODS, _new("y", app="y"), "default"))
+    await call(client.create(PODS, _new("x"), "default"))
+    await call(client.create(PODS, {"metadata": {"name": "z"}, "spec": {"containers": []}}, "default"))
+    await call(client.create(PODS, _new("lost"), "nowhere"))
+    await call(client.get(PODS, "x", "default"))
+    await call(client.get(PODS, "missing", "default"))
     page = await client.list(PODS, label_selector="app=y")
     said.append([item.metadata.name for item in page.items])
     page = await client.list(PODS, "default", field_selector="spec.nodeName=")
     said.append([item.metadata.name for item in page.items])
     binding = {"target": {"kind": "Node", "name": "a"}, "metadata": {"name": "x"}}
-    await ask(client.create(PODS, binding, "default", name="x", subresource="binding"))
-    await ask(client.create(PODS, binding, "default", name="x", subresource="binding"))
+    await call(client.create(PODS, binding, "default", name="x", subresource="binding"))
+    await call(client.create(PODS, binding, "default", name="x", subresource="binding"))
     status = {"status": {"phase": "Running"}}
-    await ask(client.patch(PODS, "x", status, PatchType.MERGE, "default", subresource="status"))
-    await ask(client.patch(PODS, "x", {"metadata": {"labels": {"new": "1"}}}, PatchType.STRATEGIC, "default"))
-    await ask(client.patch(NODES, "a", [{"op": "test", "path": "/metadata/name", "value": "b"}], PatchType.JSON))
-    await ask(client.delete(PODS, "y", "default", uid="another"))
-    await ask(client.delete(PODS, "y", "default", grace_period_seconds=0))
-    await ask(client.create(POD_GROUPS, {"metadata": {"name": "gang"}, "spec": {"minMember": 2}}, "default"))
-    await ask(client.update(POD_GROUPS, {"metadata": {"name": "gang"}, "spec": {"minMember": 3}}, "gang", "default"))
+    await call(client.patch(PODS, "x", status, PatchType.MERGE, "default", subresource="status"))
+    await call(client.patch(PODS, "x", {"metadata": {"labels": {"new": "1"}}}, PatchType.STRATEGIC, "default"))
+    await call(client.patch(NODES, "a", [{"op": "test", "path": "/metadata/name", "value": "b"}], PatchType.JSON))
+    await call(client.delete(PODS, "y", "default", uid="another"))
+    await call(client.delete(PODS, "y", "default", grace_period_seconds=0))
+    await call(client.create(POD_GROUPS, {"metadata": {"name": "gang"}, "spec": {"minMember": 2}}, "default"))
+    await call(client.update(POD_GROUPS, {"metadata": {"name": "gang"}, "spec": {"minMember": 3}}, "gang", "default"))
     await client.delete_collection(POD_GROUPS, "default")
     said.append([item.metadata.name for item in (await client.list(POD_GROUPS)).items])
     return said
 
 
-def _shown(answer: Any) -> Any:
-    if not isinstance(answer, Object):
-        return answer
-    found: Document = {"kind": answer.kind, "name": answer.metadata.name, "labels": answer.metadata.labels}
-    if isinstance(answer, PODS.type):
-        found |= {"node": answer.spec.node_name, "phase": answer.status.phase, "priority": answer.spec.priority}
+def _shown(response: Any) -> Any:
+    if not isinstance(response, Object):
+        return response
+    found: Document = {"kind": response.kind, "name": response.metadata.name, "labels": response.metadata.labels}
+    if isinstance(response, PODS.type):
+        found |= {"node": response.spec.node_name, "phase": response.status.phase, "priority": response.spec.priority}
     return found
 
 

@@ -13,7 +13,7 @@ from koordinator.simulate.change import Change
 from koordinator.simulate.node_changes import AddNodes, Drain, RemoveNodes
 from koordinator.simulate.object_changes import Apply, Delete
 from tests.examples import examples
-from tests.simulate.clusters import WEB_OWNER, Document, ask, cluster, deployment, node, pod
+from tests.simulate.clusters import WEB_OWNER, Document, cluster, deployment, node, outcome_of, pod
 
 _NAMES = [f"node-{number}" for number in range(4)]
 _PODS = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3), st.booleans()), max_size=10)
@@ -32,7 +32,7 @@ def _changes() -> st.SearchStrategy[list[Any]]:
     return st.lists(one, min_size=1, max_size=3, unique_by=lambda change: type(change).__name__)
 
 
-def _world(sizes: list[int], pods: list[tuple[int, int, bool]]) -> Document:
+def _documents(sizes: list[int], pods: list[tuple[int, int, bool]]) -> Document:
     free = dict(zip(_NAMES, sizes, strict=True))
     placed = []
     for index, (where, cpu, owned) in enumerate([(4, 1, False), *pods]):
@@ -51,7 +51,7 @@ def test_no_node_is_overbooked_and_no_pod_is_lost(
 ) -> None:
     # What is deleted has to be there still, and a node that is gone cannot be drained or be a model afterwards.
     changes.sort(key=lambda change: (not isinstance(change, Delete), isinstance(change, RemoveNodes)))
-    outcome = ask(cluster(**_world(sizes, pods)), *changes)
+    outcome = outcome_of(cluster(**_documents(sizes, pods)), *changes)
     assert outcome["settled"]
     for each in outcome["nodes"]:
         for amounts in each["resources"].values():
@@ -68,4 +68,4 @@ def test_no_node_is_overbooked_and_no_pod_is_lost(
     after_drain = outcome["placed"] if not any(isinstance(change, Apply | Delete) for change in changes) else []
     assert not {each["node"] for each in after_drain} & drained
     assert not {each["node"] for each in outcome["placed"]} & gone
-    assert encode(ask(cluster(**_world(sizes, pods)), *changes)) == encode(outcome)
+    assert encode(outcome_of(cluster(**_documents(sizes, pods)), *changes)) == encode(outcome)

@@ -17,7 +17,7 @@ from koordinator.simulate.change import ChangeError
 from koordinator.simulate.fit import Fit
 from koordinator.simulate.object_changes import Apply, Delete, Scale
 from koordinator.simulate.workloads import parse_workload
-from tests.simulate.clusters import WEB_OWNER, Document, ask, cluster, deployment, node, places, pod, put
+from tests.simulate.clusters import WEB_OWNER, Document, cluster, deployment, node, outcome_of, places, pod, put
 
 
 def _priority_class(name: str, value: int) -> Document:
@@ -31,7 +31,7 @@ def _priority_class(name: str, value: int) -> Document:
 
 
 def test_a_new_deployment_gets_its_pods_and_these_get_nodes() -> None:
-    outcome = ask(cluster([node("a"), node("b")]), Apply([deployment("web", 4, "2")]))
+    outcome = outcome_of(cluster([node("a"), node("b")]), Apply([deployment("web", 4, "2")]))
     assert outcome["changes"] == ["deployment default/web with 4 pods is created"]
     assert places(outcome) == {"a": 2, "b": 2}
     assert {each["workload"] for each in outcome["placed"]} == {"deployment default/web"}
@@ -39,11 +39,11 @@ def test_a_new_deployment_gets_its_pods_and_these_get_nodes() -> None:
 
 
 def test_the_number_on_the_command_line_counts() -> None:
-    outcome = ask(cluster([node("a")]), Apply([deployment("web", 4)], replicas=1))
+    outcome = outcome_of(cluster([node("a")]), Apply([deployment("web", 4)], replicas=1))
     assert places(outcome) == {"a": 1}
     given = pod("one")
     given["status"] = {}
-    outcome = ask(cluster([node("a")]), Apply([given], replicas=3))
+    outcome = outcome_of(cluster([node("a")]), Apply([given], replicas=3))
     assert outcome["changes"] == ["3 pods like default/one are created"]
     assert places(outcome) == {"a": 3}
 
@@ -55,7 +55,7 @@ def test_more_important_pods_make_others_go_who_find_another_node() -> None:
     )
     wanted = pod("high", cpu="2", nodeSelector={"disk": "fast"}, priorityClassName="high")
     del wanted["spec"]["priority"]
-    outcome = ask(api, Apply([_priority_class("high", 1000), wanted]))
+    outcome = outcome_of(api, Apply([_priority_class("high", 1000), wanted]))
     (departure,) = outcome["departed"]
     assert departure["pod"] == "default/low-1"
     assert departure["cause"] == "preempted"
@@ -70,11 +70,11 @@ def test_more_important_pods_make_others_go_who_find_another_node() -> None:
 def test_a_workload_is_scaled_up_and_down() -> None:
     api = put(cluster([node("a", "2"), node("b", "2")]), DEPLOYMENTS, deployment("web", 1))
     workload = parse_workload("deploy/web", "default")
-    outcome = ask(api, Scale(workload, 5))
+    outcome = outcome_of(api, Scale(workload, 5))
     assert outcome["changes"] == ["deployment default/web is scaled from 0 to 5 pods"]
     assert places(outcome) == {"a": 2, "b": 2}
     assert len(outcome["pending"][0]["pods"]) == 1
-    outcome = ask(api, Scale(workload, 3), Scale(workload, 1))
+    outcome = outcome_of(api, Scale(workload, 3), Scale(workload, 1))
     assert len(outcome["placed"]) == 1
     assert outcome["departed"] == [] or all(each["cause"] == "scaled down" for each in outcome["departed"])
 
@@ -86,7 +86,7 @@ def test_pods_without_a_node_go_first_when_a_workload_shrinks() -> None:
     }
     pods = [pod("web-1", "a", owner=WEB_OWNER), pod("web-2", cpu="9", owner=WEB_OWNER)]
     api = put(cluster([node("a")], pods), REPLICA_SETS, replica_set)
-    outcome = ask(api, Scale(parse_workload("replicaset/web", "default"), 1))
+    outcome = outcome_of(api, Scale(parse_workload("replicaset/web", "default"), 1))
     assert [each["pod"] for each in outcome["departed"]] == ["default/web-2"]
     assert outcome["placed"] == outcome["pending"] == []
 
@@ -97,15 +97,15 @@ def test_a_stateful_set_names_its_pods_and_loses_those_with_the_highest_number()
     stateful |= {"metadata": {"name": "db", "namespace": "default", "uid": "uid-of-db"}}
     api = cluster([node("a")], [pod("db-0", "a", owner=owner), pod("db-1", "a", owner=owner)])
     put(api, STATEFUL_SETS, stateful)
-    outcome = ask(api, Scale(parse_workload("sts/db", "default"), 4))
+    outcome = outcome_of(api, Scale(parse_workload("sts/db", "default"), 4))
     assert [each["pod"] for each in outcome["placed"]] == ["default/db-2", "default/db-3"]
-    outcome = ask(api, Scale(parse_workload("sts/db", "default"), 1))
+    outcome = outcome_of(api, Scale(parse_workload("sts/db", "default"), 1))
     assert [each["pod"] for each in outcome["departed"]] == ["default/db-1"]
 
 
 def test_a_workload_whose_template_changes_gets_new_pods() -> None:
     api = put(cluster([node("a")]), DEPLOYMENTS, deployment("web", 2))
-    outcome = ask(api, Apply([deployment("web", 2)]), Apply([deployment("web", 2, "2")]))
+    outcome = outcome_of(api, Apply([deployment("web", 2)]), Apply([deployment("web", 2, "2")]))
     assert outcome["blocked"] == outcome["notes"] == []
     assert places(outcome) == {"a": 2}
     (changed,) = outcome["nodes"]
@@ -114,9 +114,9 @@ def test_a_workload_whose_template_changes_gets_new_pods() -> None:
 
 def test_a_rollout_that_does_not_fit_beside_the_old_pods_stops() -> None:
     """Of four pods one more may be there meanwhile, and one may be missing: 3 old ones and a new one is as far as it
-    gets where a new one needs the room of three."""
+    gets where a new one needs the free capacity of three."""
     api = cluster([node("a", "5")])
-    outcome = ask(api, Apply([deployment("web", 4)]), Apply([deployment("web", 4, "3")]))
+    outcome = outcome_of(api, Apply([deployment("web", 4)]), Apply([deployment("web", 4, "3")]))
     assert outcome["blocked"] == [
         "deployment default/web: the rollout stops, 0 of 4 new pods have a node, 3 old ones stay"
     ]
@@ -124,14 +124,14 @@ def test_a_rollout_that_does_not_fit_beside_the_old_pods_stops() -> None:
     assert changed["resources"]["cpu"]["after"]["requested"] == "3 cores"
     recreated = deployment("web", 4, "1200m")
     recreated["spec"]["strategy"] = {"type": "Recreate"}
-    outcome = ask(api, Apply([deployment("web", 4)]), Apply([recreated]))
+    outcome = outcome_of(api, Apply([deployment("web", 4)]), Apply([recreated]))
     assert outcome["blocked"] == []
     assert places(outcome) == {"a": 4}
 
 
 def test_a_rollout_goes_through_where_each_step_fits() -> None:
     api = cluster([node("a", "8"), node("b", "8")])
-    outcome = ask(api, Apply([deployment("web", 6, "2")]), Apply([deployment("web", 6, "2500m")]))
+    outcome = outcome_of(api, Apply([deployment("web", 6, "2")]), Apply([deployment("web", 6, "2500m")]))
     assert outcome["blocked"] == outcome["pending"] == []
     assert sum(places(outcome).values()) == 6
 
@@ -140,10 +140,10 @@ def test_a_stateful_set_is_renewed_from_the_highest_number_on_until_a_pod_has_no
     def stateful(cpu: str) -> Document:
         return {**deployment("db", 3, cpu), "kind": "StatefulSet", "metadata": {"name": "db", "namespace": "default"}}
 
-    outcome = ask(cluster([node("a", "8")]), Apply([stateful("2")]), Apply([stateful("2500m")]))
+    outcome = outcome_of(cluster([node("a", "8")]), Apply([stateful("2")]), Apply([stateful("2500m")]))
     assert outcome["blocked"] == []
     assert sorted(each["pod"] for each in outcome["placed"]) == ["default/db-0", "default/db-1", "default/db-2"]
-    outcome = ask(cluster([node("a", "8")]), Apply([stateful("2")]), Apply([stateful("5")]))
+    outcome = outcome_of(cluster([node("a", "8")]), Apply([stateful("2")]), Apply([stateful("5")]))
     assert outcome["blocked"] == [
         "statefulset default/db: the rollout stops at db-2, which has no node; 2 old pods stay"
     ]
@@ -165,25 +165,25 @@ def test_a_daemon_set_has_a_pod_on_each_node_that_it_is_meant_for() -> None:
         "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}],
     }
     api = cluster([node("a"), node("b", "1"), tainted, cordoned, node("e", pool="gpu")])
-    outcome = ask(api, Apply([_daemon_set("2")]))
+    outcome = outcome_of(api, Apply([_daemon_set("2")]))
     assert outcome["changes"] == ["daemonset default/agent with 4 pods is created"]
     assert places(outcome) == {"a": 1, "d": 1, "e": 1}
     assert "1 Insufficient cpu" in outcome["pending"][0]["message"]
-    outcome = ask(api, Apply([_daemon_set("2", nodeSelector={"pool": "gpu"})]))
+    outcome = outcome_of(api, Apply([_daemon_set("2", nodeSelector={"pool": "gpu"})]))
     assert places(outcome) == {"e": 1}
 
 
 def test_a_daemon_set_that_changes_gets_new_pods_and_one_that_is_deleted_loses_them() -> None:
     api = cluster([node("a"), node("b")])
-    outcome = ask(api, Apply([_daemon_set("1")]), Apply([_daemon_set("3")]))
+    outcome = outcome_of(api, Apply([_daemon_set("1")]), Apply([_daemon_set("3")]))
     assert {each["resources"]["cpu"]["after"]["requested"] for each in outcome["nodes"]} == {"3 cores"}
-    outcome = ask(api, Apply([_daemon_set("1")]), Delete("daemonset", "agent"))
+    outcome = outcome_of(api, Apply([_daemon_set("1")]), Delete("daemonset", "agent"))
     assert outcome["nodes"] == []
 
 
 def test_what_is_deleted_makes_room() -> None:
     api = cluster([node("a", "2")], [pod("big", "a", "2"), pod("waiting", cpu="2")])
-    outcome = ask(api, Delete("pod", "big"))
+    outcome = outcome_of(api, Delete("pod", "big"))
     assert outcome["changes"] == ["Pod default/big is deleted"]
     assert {each["pod"]: each["node"] for each in outcome["placed"]} == {"default/waiting": "a"}
 
@@ -201,7 +201,7 @@ def test_new_pods_pass_the_profiles_of_koord_manager() -> None:
     batch["status"]["allocatable"] = {**batch["status"]["allocatable"], "kubernetes.io/batch-cpu": "3000"}
     api = put(cluster([batch]), CLUSTER_COLOCATION_PROFILES, profile)
     put(api, PRIORITY_CLASSES, _priority_class("koord-batch", 5000))
-    outcome = ask(api, Apply([deployment("web", 4)]))
+    outcome = outcome_of(api, Apply([deployment("web", 4)]))
     assert places(outcome) == {"a": 3}
     assert "kubernetes.io/batch-cpu" in outcome["pending"][0]["message"]
 
@@ -210,9 +210,9 @@ def test_an_object_that_an_api_server_would_refuse_is_refused() -> None:
     broken = deployment("web", 1)
     broken["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "-1"
     with pytest.raises(ChangeError, match=r"an API server would refuse it: .*must be greater than or equal to 0"):
-        ask(cluster([node("a")]), Apply([broken]))
+        outcome_of(cluster([node("a")]), Apply([broken]))
     with pytest.raises(ChangeError, match="no PriorityClass with name nothing was found"):
-        ask(cluster([node("a")]), Apply([pod("x", priorityClassName="nothing")]))
+        outcome_of(cluster([node("a")]), Apply([pod("x", priorityClassName="nothing")]))
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_an_object_that_an_api_server_would_refuse_is_refused() -> None:
 )
 def test_what_is_not_there_is_refused(change: Any, said: str) -> None:
     with pytest.raises(ChangeError, match=said):
-        ask(cluster([node("a")]), change)
+        outcome_of(cluster([node("a")]), change)
 
 
 @pytest.mark.parametrize("text", ["web", "pod/web", "deployment/", "a/b/c/d"])
@@ -237,7 +237,7 @@ def test_a_workload_is_named_by_kind_and_name(text: str) -> None:
 
 def test_how_many_more_fit_and_what_stops_the_next_one() -> None:
     api = cluster([node("a"), node("b", "3")], [pod("x", "a", "3")])
-    outcome = ask(api, Fit(deployment("web", 1, "2")))
+    outcome = outcome_of(api, Fit(deployment("web", 1, "2")))
     fit = outcome["fit"]
     assert fit["like"] == "deployment default/web"
     assert fit["replicas"] == 3
@@ -248,7 +248,7 @@ def test_how_many_more_fit_and_what_stops_the_next_one() -> None:
 
 
 def test_counting_ends_at_the_number_that_was_given() -> None:
-    outcome = ask(cluster([node("a", "100")]), Fit(pod("x"), at_most=20))
+    outcome = outcome_of(cluster([node("a", "100")]), Fit(pod("x"), at_most=20))
     assert outcome["fit"]["replicas"] == 20
     assert outcome["fit"]["atLeast"]
 
@@ -256,9 +256,9 @@ def test_counting_ends_at_the_number_that_was_given() -> None:
 def test_pods_that_are_counted_evict_others_only_where_they_may() -> None:
     api = put(cluster([node("a", "4")], [pod("low", "a", "2")]), PRIORITY_CLASSES, _priority_class("high", 9))
     wanted = pod("x", priorityClassName="high")
-    outcome = ask(api, Fit(wanted))
+    outcome = outcome_of(api, Fit(wanted))
     assert outcome["fit"]["replicas"] == 2
     assert outcome["departed"] == []
-    outcome = ask(api, Fit(wanted, with_preemption=True))
+    outcome = outcome_of(api, Fit(wanted, with_preemption=True))
     assert outcome["fit"]["replicas"] == 4
     assert [each["pod"] for each in outcome["departed"]] == ["default/low"]

@@ -14,7 +14,7 @@ from koordinator.kube.errors import ApiStatusError
 from koordinator.simulate.node_changes import Drain
 from koordinator.simulate.snapshot import Snapshot, SnapshotError, load, save
 from koordinator.simulate.what_if import what_if
-from tests.in_memory_api import Asked, InMemoryApi
+from tests.in_memory_api import ApiRequest, InMemoryApi
 from tests.simulate.clusters import WEB_OWNER, Document, cluster, deployment, node, pod, put, snapshot_of
 
 _SECRET = "hunter2"
@@ -59,12 +59,12 @@ def test_a_snapshot_has_nothing_secret(tmp_path: Path) -> None:
     assert b"aHVudGVyMg" not in text
 
 
-def test_list_requests_are_all_that_a_cluster_is_asked() -> None:
+def test_list_requests_are_all_that_a_cluster_is_queried() -> None:
     api = _with_secrets()
-    api.asked.clear()
+    api.requests.clear()
     snapshot_of(api)
-    assert {asked.verb for asked in api.asked} == {"list"}
-    assert "secrets" not in {asked.plural for asked in api.asked}
+    assert {received.verb for received in api.requests} == {"list"}
+    assert "secrets" not in {received.plural for received in api.requests}
     assert not api.writes
 
 
@@ -102,20 +102,20 @@ def test_a_file_that_is_cut_off_or_something_else_is_refused(tmp_path: Path) -> 
 
 def test_long_lists_are_read_page_by_page() -> None:
     api = cluster([node(f"node-{number}") for number in range(1201)])
-    api.asked.clear()
+    api.requests.clear()
     snapshot = snapshot_of(api)
     assert snapshot.count("nodes") == 1201
-    assert sum(asked.plural == "nodes" for asked in api.asked) == 3
+    assert sum(received.plural == "nodes" for received in api.requests) == 3
 
 
 def test_pages_that_have_expired_are_listed_anew() -> None:
     api = cluster([node(f"node-{number}") for number in range(1201)])
-    asked: list[Asked] = []
+    received: list[ApiRequest] = []
 
-    def expire_once(request: Asked, done: bool) -> Exception | None:
+    def expire_once(request: ApiRequest, done: bool) -> Exception | None:
         if request.plural == "nodes" and not done:
-            asked.append(request)
-            if len(asked) == 2:
+            received.append(request)
+            if len(received) == 2:
                 return ApiStatusError(410, "Expired", "too old")
         return None
 
@@ -126,7 +126,7 @@ def test_pages_that_have_expired_are_listed_anew() -> None:
 
 def _refusing(api: InMemoryApi, plural: str) -> InMemoryApi:
     refusal = ApiStatusError(403, "Forbidden", f'cannot list resource "{plural}"')
-    api.fault = lambda asked, done: refusal if asked.plural == plural else None
+    api.fault = lambda received, done: refusal if received.plural == plural else None
     return api
 
 

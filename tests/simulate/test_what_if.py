@@ -23,7 +23,7 @@ from koordinator.simulate.object_changes import Apply
 from koordinator.simulate.snapshot import save
 from koordinator.simulate.what_if import what_if
 from tests.examples import examples
-from tests.simulate.clusters import WEB_OWNER, Document, ask, cluster, node, places, pod, put, snapshot_of
+from tests.simulate.clusters import WEB_OWNER, Document, cluster, node, outcome_of, places, pod, put, snapshot_of
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_a_what_if_of_nothing_changes_nothing(nodes: list[int], pods: list[tuple
             for index, (where, cpu, owned) in enumerate(pods)
         ],
     )
-    outcome = ask(api)
+    outcome = outcome_of(api)
     assert outcome["placed"] == outcome["departed"] == outcome["pending"] == outcome["nodes"] == []
     assert outcome["before"]["pending"] == outcome["after"]["pending"]
     assert outcome["settled"]
@@ -93,7 +93,7 @@ def test_what_would_happen_anyway_is_not_counted() -> None:
     api = cluster(
         [node("a", "4"), node("b", "4")], [pod("soon"), pod("never", cpu="9"), pod("web-1", "a", owner=WEB_OWNER)]
     )
-    outcome = ask(api, Drain(["a"], force=True))
+    outcome = outcome_of(api, Drain(["a"], force=True))
     assert outcome["before"] == {"wouldBePlaced": 1, "pending": 1}
     moved = {each["replaces"]["pod"] for each in outcome["placed"]}
     assert "default/web-1" in moved
@@ -105,18 +105,18 @@ def test_pods_that_were_leaving_are_gone_and_those_that_are_stuck_are_not() -> N
     leaving["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:20Z", "deletionGracePeriodSeconds": 30}
     stuck["metadata"] |= {"deletionTimestamp": "2025-12-31T00:00:00Z", "deletionGracePeriodSeconds": 30}
     api = cluster([node("a", "4"), node("b", "4")], [leaving, stuck])
-    outcome = ask(api, Apply([pod("new-1", cpu="4"), pod("new-2", cpu="4")]))
+    outcome = outcome_of(api, Apply([pod("new-1", cpu="4"), pod("new-2", cpu="4")]))
     assert places(outcome) == {"a": 1}
     assert outcome["departed"] == []
 
 
-def test_nodes_that_are_as_good_are_told() -> None:
-    outcome = ask(cluster([node("a"), node("b")]), Apply([pod("x")]))
+def test_nodes_that_are_as_good_are_reported() -> None:
+    outcome = outcome_of(cluster([node("a"), node("b")]), Apply([pod("x")]))
     assert outcome["placed"][0]["nodesWithTheSameScore"] == outcome["placed"][0]["feasibleNodes"] == 2
 
 
 def test_pods_of_other_schedulers_are_left_to_these() -> None:
-    outcome = ask(cluster([node("a")]), Apply([pod("x", schedulerName="other")]))
+    outcome = outcome_of(cluster([node("a")]), Apply([pod("x", schedulerName="other")]))
     assert outcome["pending"][0]["message"] == "is left to the scheduler 'other', which is not simulated"
 
 
@@ -126,7 +126,7 @@ def test_pods_of_kube_scheduler_beside_ours_are_placed_as_it_does() -> None:
     pods = [pod("web-1", "a", "3", WEB_OWNER), pod("new", cpu="4")]
     pods[1]["spec"]["schedulerName"] = "koord-scheduler"
     api = cluster([node("a", "4"), node("b", "6")], pods)
-    outcome = ask(api, Drain(["a"]), configuration=ours)
+    outcome = outcome_of(api, Drain(["a"]), configuration=ours)
     assert outcome["before"] == {"wouldBePlaced": 1, "pending": 0}
     assert outcome["scheduler"]["kubeScheduler"]
     (group,) = outcome["pending"]
@@ -152,9 +152,9 @@ def _members(count: int) -> list[Document]:
 
 def test_a_gang_gets_all_its_nodes_or_none(koordinator: SchedulerConfiguration) -> None:
     api = cluster([node("a", "4"), node("b", "4")])
-    outcome = ask(api, Apply([_pod_group(4), *_members(4)]), configuration=koordinator)
+    outcome = outcome_of(api, Apply([_pod_group(4), *_members(4)]), configuration=koordinator)
     assert places(outcome) == {"a": 2, "b": 2}
-    outcome = ask(api, Apply([_pod_group(5), *_members(5)]), configuration=koordinator)
+    outcome = outcome_of(api, Apply([_pod_group(5), *_members(5)]), configuration=koordinator)
     assert outcome["placed"] == []
     assert sum(len(group["pods"]) for group in outcome["pending"]) == 5
     assert all(each["resources"]["cpu"]["after"]["percent"] == 0 for each in outcome["nodes"])
@@ -163,7 +163,7 @@ def test_a_gang_gets_all_its_nodes_or_none(koordinator: SchedulerConfiguration) 
 def test_the_rest_of_a_gang_that_is_there_lets_it_go(koordinator: SchedulerConfiguration) -> None:
     api = put(cluster([node("a", "8")], _members(2)), POD_GROUPS, _pod_group(3))
     last = _members(3)[-1]
-    outcome = ask(api, Apply([last]), configuration=koordinator)
+    outcome = outcome_of(api, Apply([last]), configuration=koordinator)
     assert outcome["before"]["pending"] == 2
     assert places(outcome) == {"a": 3}
 
@@ -182,7 +182,7 @@ def test_a_quota_that_is_raised_lets_its_pods_go(koordinator: SchedulerConfigura
     for each in waiting:
         each["metadata"]["labels"]["quota.scheduling.koordinator.sh/name"] = "team"
     api = put(cluster([node("a", "16")], waiting), ELASTIC_QUOTAS, _quota("2"))
-    outcome = ask(api, Apply([_quota("4")]), configuration=koordinator)
+    outcome = outcome_of(api, Apply([_quota("4")]), configuration=koordinator)
     assert outcome["changes"] == ["ElasticQuota default/team is changed"]
     assert outcome["before"] == {"wouldBePlaced": 1, "pending": 2}
     assert places(outcome) == {"a": 1}
@@ -205,7 +205,7 @@ def test_a_reservation_gets_a_node_and_takes_room(koordinator: SchedulerConfigur
         },
     }
     api = cluster([node("a", "8")])
-    outcome = ask(
+    outcome = outcome_of(
         api, Apply([reservation]), Apply([pod("other", cpu="4"), pod("owner", cpu="4")]), configuration=koordinator
     )
     assert outcome["reservations"] == [{"reservation": "release", "node": "a"}]
@@ -219,14 +219,14 @@ def test_what_ends_the_scheduler_is_raised(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("koordinator.kube.informer_set.InformerSet.run", fail)
     with pytest.raises(ExceptionGroup) as raised:
-        ask(cluster([node("a")]))
+        outcome_of(cluster([node("a")]))
     assert "the informers have failed" in repr(raised.value)
 
 
 def test_what_the_scheduler_logs_is_part_of_the_result(capfd: pytest.CaptureFixture[str]) -> None:
     broken = node("broken")
     broken["status"]["allocatable"] = {"cpu": "many"}
-    outcome = ask(cluster([node("a"), broken]), Apply([pod("x")]))
+    outcome = outcome_of(cluster([node("a"), broken]), Apply([pod("x")]))
     assert places(outcome) == {"a": 1}
     assert any("broken" in line and line.startswith("warning: ") for line in outcome["log"])
     assert capfd.readouterr().err == ""

@@ -4,7 +4,6 @@ without that."""
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import shutil
 import textwrap
@@ -14,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from koordinator.cli import interruption
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.errors import Unavailable
 from koordinator.node.features import Feature, FeatureState, Machine, Undetermined, Works, probe_machine
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the report; 0, whatever is missing: a machine without a feature is not a broken one."""
     root = options.root or ""
     host = Host() if options.root is None else Host.below(options.root)
-    programs = asyncio.run(probe_node_programs(host, f"{root}{HOOK_SERVERS}", options.koordlet))
+    programs = interruption.run(probe_node_programs(host, f"{root}{HOOK_SERVERS}", options.koordlet))
     machine = probe_machine(host, wakes_gpus=True)
     machine = replace(machine, features=(*machine.features, *programs))
     if options.output == "json":

@@ -4,7 +4,6 @@ gang waits for, who may use a Reservation, how far a migration is, and which pod
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.cli import interruption
 from koordinator.cli.data_folder import DESCHEDULER, MANAGER, default_data_folder
 from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster, seconds
 from koordinator.cli.explain_failure import (
@@ -193,8 +193,7 @@ def run(options: argparse.Namespace) -> int:
 def _explain_target(options: argparse.Namespace) -> tuple[Explanation, Cluster | None]:
     target = parse_target(options.what, options.namespace)
     sources = _sources(options)
-    with asyncio.Runner() as runner:
-        return runner.run(explain(target, sources)), sources.cluster
+    return interruption.run(explain(target, sources)), sources.cluster
 
 
 def _sources(options: argparse.Namespace) -> Sources:
@@ -231,7 +230,7 @@ def _json(result: Explanation, cluster: Cluster | None, terminal: Terminal) -> s
     if cluster is not None:
         document["cluster"] = cluster.document
     if result.incomplete is not None:
-        document["schedulerNotAsked"] = str(result.incomplete)
+        document["schedulerNotQueried"] = str(result.incomplete)
     return json.dumps(document, indent=2, ensure_ascii=not terminal.encoding.startswith("utf")) + "\n"
 
 
@@ -276,7 +275,7 @@ def _queried(document: Mapping[str, Any], kind: str, cluster: Cluster | None) ->
         other = "node" if kind == "pod" else "pod"
         name = document[kind].rpartition("/")[2]
         yield f"{name} was taken for a {kind}; if it is a {other}: koord explain {other} {name}"
-    if reason := document.get("apiNotAsked"):
+    if reason := document.get("apiNotQueried"):
         yield f"The API could not be queried: {reason}"
     if cluster is not None:
         yield f"Queried: {cluster.name}"

@@ -137,7 +137,7 @@ def _print_apart(console: Console, markup: str) -> None:
 
 
 def _result(document: Mapping[str, Any]) -> str:
-    evaluated, lately = document["asked"], document["placedLately"]
+    evaluated, lately = document["evaluated"], document["placedLately"]
     came = f"; {lately} came here lately" if lately else ""
     if not evaluated["pods"]:
         return f"no pod waits or was placed elsewhere lately that could be evaluated{came}"
@@ -196,10 +196,10 @@ def _print_devices(facts: Mapping[str, Any], console: Console) -> None:
 
 
 def _print_rejected(document: Mapping[str, Any], console: Console) -> None:
-    if not document["ruledOutBy"]:
+    if not document["rejectedBy"]:
         return
     table = Table("pods", "kept off by", "because", "for example")
-    for entry in document["ruledOutBy"]:
+    for entry in document["rejectedBy"]:
         table.add_row(
             str(entry["pods"]),
             escape(entry["plugin"]),

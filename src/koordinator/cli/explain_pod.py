@@ -60,10 +60,10 @@ def _placed_by_others(document: Mapping[str, Any]) -> str:
 
 
 def _print_rejection(attempt: Mapping[str, Any], console: Console) -> None:
-    if not attempt["ruledOut"]:
+    if not attempt["rejected"]:
         return
     table = Table("nodes", "rejected by", "because", "for example")
-    for entry in attempt["ruledOut"]:
+    for entry in attempt["rejected"]:
         table.add_row(
             str(entry["nodes"]),
             escape(entry["plugin"]),
@@ -87,7 +87,7 @@ def _print_placement(attempt: Mapping[str, Any], console: Console) -> None:
     print_table(console, f"{counts}; the best and their scores", table)
     if tie := _tie(attempt):
         print_text(console, tie)
-    if others := attempt["otherNodesRuledOutBy"]:
+    if others := attempt["otherNodesRejectedBy"]:
         print_text(console, f"Others were rejected by {escape(', '.join(others))}.")
 
 
@@ -116,7 +116,7 @@ def _print_fitting(document: Mapping[str, Any], console: Console) -> None:
             print_text(console, escape(text))
         else:
             print_text(console, f"Right now {nodes} take it: {escape(names)}")
-    if reason := document.get("notJudged"):
+    if reason := document.get("notEvaluated"):
         console.print()
         print_text(console, f"Nodes cannot be evaluated right now: {escape(reason)}")
 

@@ -107,7 +107,7 @@ async def _pod(namespace: str, name: str, sources: Sources) -> Explanation:
         async with read_from(sources.cluster) as reader:
             facts = await reader.pod_facts(namespace, name, None)
     except ExplainError as error:
-        document["apiNotAsked"] = str(error)
+        document["apiNotQueried"] = str(error)
         return Explanation(document)
     state = pod_state(facts)
     if state.needs_saying or facts.pod is None:
@@ -197,7 +197,7 @@ async def _add_suppression(document: dict[str, Any], name: str, cluster: Cluster
         async with read_from(cluster) as reader:
             metric = await reader.node_metric(name)
     except ExplainError as error:
-        document["apiNotAsked"] = str(error)
+        document["apiNotQueried"] = str(error)
         return
     if (found := suppression_document(metric)) is not None:
         document["suppression"] = found

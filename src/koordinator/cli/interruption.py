@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -22,6 +24,35 @@ class Interrupted(KoordinatorError):
         super().__init__(f"ended by {number.name}")
         self.exit_status = 128 + number
         """As shells have it: 130 after Ctrl-C."""
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` to its end as ``asyncio.run`` does; raises KeyboardInterrupt when Ctrl-C came first.
+
+    ``asyncio.run`` handles SIGINT in Python, and does not wake its loop: a signal that arrives between the last look at
+    pending signals and the system call in which the loop waits would be handled when the loop wakes for another reason,
+    which is the end of the request that Ctrl-C was meant to cut short.
+    """
+    with asyncio.Runner() as runner:
+        return runner.run(_awake_on_signals(work))
+
+
+async def _awake_on_signals(work: Coroutine[Any, Any, T]) -> T:
+    if threading.current_thread() is not threading.main_thread():
+        return await work
+    loop = asyncio.get_running_loop()
+    received, sent = socket.socketpair()
+    received.setblocking(False)
+    sent.setblocking(False)
+    loop.add_reader(received, received.recv, 4096)
+    before = signal.set_wakeup_fd(sent.fileno(), warn_on_full_buffer=False)
+    try:
+        return await work
+    finally:
+        signal.set_wakeup_fd(before)
+        loop.remove_reader(received)
+        received.close()
+        sent.close()
 
 
 async def until_interrupted(

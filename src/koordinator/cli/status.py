@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from koordinator.base.clock import SystemClock
+from koordinator.cli import interruption
 from koordinator.cli.cluster_record import ClusterRecord, ProgramRecord
 from koordinator.cli.data_folder import default_data_folder
 from koordinator.cli.own_command import data_option, own_command
@@ -165,7 +165,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(options: argparse.Namespace) -> int:
     """Query and print."""
     clock = SystemClock()
-    report = asyncio.run(collect(options.data.expanduser().absolute(), clock))
+    report = interruption.run(collect(options.data.expanduser().absolute(), clock))
     if options.output == "json":
         print(json.dumps(document(report), indent=2, ensure_ascii=False))
     else:

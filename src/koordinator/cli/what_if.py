@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.cli import interruption
 from koordinator.cli.data_folder import default_data_folder
 from koordinator.cli.explain_cluster import seconds
 from koordinator.cli.explain_failure import (
@@ -307,8 +307,7 @@ def run(options: argparse.Namespace) -> int:
     error."""
     stream, terminal = output()
     try:
-        with asyncio.Runner() as runner:
-            document = runner.run(_save_alone(options) if options.make is None else _simulate(options))
+        document = interruption.run(_save_alone(options) if options.make is None else _simulate(options))
         write(_rendered(document, options.output, terminal), stream, terminal)
     except ExplainError as error:
         return say(str(error), error.status)

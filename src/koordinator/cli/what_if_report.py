@@ -136,8 +136,10 @@ def _print_preempted(departed: Sequence[Document], console: Console) -> None:
 
 
 def _destination(departure: Document) -> str:
-    if "replacement" in departure:
-        return departure["replacement"]["node"] or "nowhere: pending"
+    if (replacement := departure.get("replacement")) is not None:
+        if replacement.get("leaves"):
+            return f"{replacement['node'] or 'nowhere'}, and leaves again"
+        return replacement["node"] or "nowhere: pending"
     return str(departure.get("notReplaced", ""))
 
 

@@ -229,8 +229,10 @@ def _departure(departure: Any, replacement: _Trace | None, names: _Names) -> dic
         found["message"] = _BY_CONTROLLER
     if departure.not_replaced:
         found["notReplaced"] = departure.not_replaced
-    if replacement is not None and replacement.after is not None:
-        found["replacement"] = {"pod": key_of(replacement.after), "node": _node(replacement.after)}
+    if replacement is not None:
+        found["replacement"] = {"pod": key_of(replacement.last), "node": _node(replacement.last)}
+        if replacement.after is None:
+            found["replacement"]["leaves"] = True
     return found
 
 

@@ -1,4 +1,4 @@
-"""What is held is found where it was asked for."""
+"""What is held is found where it was requested."""
 
 from __future__ import annotations
 

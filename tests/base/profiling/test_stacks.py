@@ -45,7 +45,7 @@ def test_a_task_is_shown_from_what_it_waits_for_to_where_it_began() -> None:
     assert stacks_beside(through)["task the task"] == ["asyncio.locks.Event.wait", "waits", "through"]
 
 
-def test_a_task_is_shown_as_far_as_python_tells_what_it_iterates_over() -> None:
+def test_a_task_is_shown_as_far_as_python_reports_what_it_iterates_over() -> None:
     assert stacks_beside(iterates)["task the task"][-1] == "iterates"
 
 

@@ -101,7 +101,7 @@ def test_anti_affinity() -> None:
     assert len(found(apart("a", "n1"), apart("b", "n1"))) == 2
 
 
-def test_anti_affinity_binds_those_that_do_not_ask_for_it_too() -> None:
+def test_anti_affinity_binds_those_that_do_not_request_it_too() -> None:
     assert len(found(apart("a", "n1"), pod("b", "n1"))) == 1
 
 
@@ -114,9 +114,9 @@ def test_spread() -> None:
     assert "skew above 1" in found(spread("a", "n1"), spread("b", "n2"))[0]
 
 
-def test_spread_is_not_judged_where_others_count() -> None:
+def test_spread_is_not_evaluated_where_others_count() -> None:
     assert found(spread("a", "n1"), pod("b", "n2")) == []
 
 
-def test_spread_is_not_judged_after_deletions() -> None:
+def test_spread_is_not_evaluated_after_deletions() -> None:
     assert found(spread("a", "n1"), spread("b", "n2"), deleted="c") == []

@@ -30,7 +30,7 @@ def test_a_log_gets_a_line_every_three_hours() -> None:
     assert console.file.getvalue().split("\n")[:-1] == [f"hour {hour}" for hour in range(0, 24, 3)]
 
 
-def test_the_picture_is_xml_that_asks_for_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_the_picture_is_xml_that_requests_nothing_from_elsewhere(tmp_path: Path) -> None:
     path = tmp_path / "images" / "demo.svg"
     save_picture(Day(), [Claim("this <holds> & is shown", True)], path)
     root = ElementTree.fromstring(path.read_text())

@@ -50,13 +50,13 @@ class ApiServer:
         request = urllib.request.Request(self._root + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, context=self._tls, timeout=60) as response:
-                return _answer(response.status, response.read(), response.headers.get_all("Warning"))
+                return _response(response.status, response.read(), response.headers.get_all("Warning"))
         except urllib.error.HTTPError as error:
             with error:
-                return _answer(error.code, error.read(), error.headers.get_all("Warning"))
+                return _response(error.code, error.read(), error.headers.get_all("Warning"))
 
 
-def _answer(code: int, body: bytes, warnings: list[str] | None) -> HttpResponse:
-    # Some paths answer with plain text, those of a group that is not served yet among them.
+def _response(code: int, body: bytes, warnings: list[str] | None) -> HttpResponse:
+    # Some paths respond with plain text, those of a group that is not served yet among them.
     document = json.loads(body) if body.startswith(b"{") else {"message": body.decode()}
     return HttpResponse(code, document, [text.partition('"')[2].removesuffix('"') for text in warnings or []])

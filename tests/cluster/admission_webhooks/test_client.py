@@ -58,7 +58,7 @@ async def talking(folder: Path, script: Script) -> AsyncIterator[tuple[Server, C
         await listener.wait_closed()
 
 
-async def _answer(number: int, writer: asyncio.StreamWriter) -> bool:
+async def _response(number: int, writer: asyncio.StreamWriter) -> bool:
     writer.write(_OK)
     return True
 
@@ -68,7 +68,7 @@ async def _hang_up(number: int, writer: asyncio.StreamWriter) -> bool:
 
 
 async def _hang_up_on_the_second(number: int, writer: asyncio.StreamWriter) -> bool:
-    return number != 2 and await _answer(number, writer)
+    return number != 2 and await _response(number, writer)
 
 
 async def _slow_from_the_second_on(number: int, writer: asyncio.StreamWriter) -> bool:
@@ -77,7 +77,7 @@ async def _slow_from_the_second_on(number: int, writer: asyncio.StreamWriter) ->
     return await _hang_up_on_the_second(number, writer)
 
 
-def test_a_server_that_hangs_up_on_a_new_connection_is_asked_once(tmp_path: Path) -> None:
+def test_a_server_that_hangs_up_on_a_new_connection_is_queried_once(tmp_path: Path) -> None:
     """It may have done what it was asked to."""
 
     async def scenario() -> int:

@@ -34,28 +34,28 @@ def _called_at(cluster: WebhookCluster, client: Document, path: str, document: D
     assert cluster.request("POST", path, document).code == 201
     cluster.server.behaviours["/hook"] = deny(message="called")
     cluster.register("validating", cluster.webhook(_NAME, "/hook", clientConfig=client))
-    answer = _create(cluster)
+    response = _create(cluster)
     cluster.request("DELETE", f"{path}/{document['metadata']['name']}")
-    return answer
+    return response
 
 
 def test_a_service_is_found_by_its_endpoints(cluster: WebhookCluster, service: Document) -> None:
     ports = [{"name": "https", "port": cluster.server.port}]
     document = {"metadata": {"name": "hook"}, "subsets": [{"addresses": [{"ip": "127.0.0.1"}], "ports": ports}]}
-    answer = _called_at(cluster, service, "/api/v1/namespaces/default/endpoints", document)
-    assert answer.message == f'admission webhook "{_NAME}" denied the request: called'
+    response = _called_at(cluster, service, "/api/v1/namespaces/default/endpoints", document)
+    assert response.message == f'admission webhook "{_NAME}" denied the request: called'
 
 
 def test_a_service_is_found_by_its_slices(cluster: WebhookCluster, service: Document) -> None:
     document = _slice(cluster, ready=True)
-    answer = _called_at(cluster, service, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", document)
-    assert answer.message == f'admission webhook "{_NAME}" denied the request: called'
+    response = _called_at(cluster, service, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", document)
+    assert response.message == f'admission webhook "{_NAME}" denied the request: called'
 
 
 def test_an_endpoint_that_is_not_ready_is_not_called(cluster: WebhookCluster, service: Document) -> None:
     document = _slice(cluster, ready=False)
-    answer = _called_at(cluster, service, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", document)
-    assert "create Endpoints or an EndpointSlice for default/hook with a loopback address" in answer.message
+    response = _called_at(cluster, service, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", document)
+    assert "create Endpoints or an EndpointSlice for default/hook with a loopback address" in response.message
 
 
 def _slice(cluster: WebhookCluster, *, ready: bool) -> Document:
@@ -74,9 +74,9 @@ def test_the_request_itself_may_end_first(cluster: WebhookCluster) -> None:
 
     cluster.server.behaviours["/hook"] = never
     cluster.register("validating", cluster.webhook(_NAME, "/hook", failurePolicy="Ignore"))
-    answer = _create(cluster, "?timeout=300ms")
+    response = _create(cluster, "?timeout=300ms")
     expected = (504, "Timeout", "Timeout: request did not complete within the allotted timeout")
-    assert (answer.code, answer.body["reason"], answer.message) == expected
+    assert (response.code, response.body["reason"], response.message) == expected
 
 
 def test_redirects_are_not_followed(cluster: WebhookCluster) -> None:
@@ -87,7 +87,7 @@ def test_redirects_are_not_followed(cluster: WebhookCluster) -> None:
     assert cluster.server.paths() == ["/hook"]
 
 
-def test_an_answer_without_end_is_cut_off(cluster: WebhookCluster) -> None:
+def test_a_response_without_end_is_cut_off(cluster: WebhookCluster) -> None:
     cluster.server.behaviours["/hook"] = raw(" " * (4 << 20))
     cluster.register("validating", cluster.webhook(_NAME, "/hook"))
     assert "the response is longer than 3145728 bytes" in _create(cluster).message
@@ -105,9 +105,9 @@ def test_connections_are_kept(cluster: WebhookCluster) -> None:
 def test_match_conditions_are_refused(cluster: WebhookCluster, kind: str) -> None:
     webhook: dict[str, Any] = cluster.webhook(_NAME, "/hook", matchConditions=[{"name": "a", "expression": "true"}])
     path = f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}webhookconfigurations"
-    answer = cluster.request("POST", path, {"metadata": {"name": "conditions"}, "webhooks": [webhook]})
+    response = cluster.request("POST", path, {"metadata": {"name": "conditions"}, "webhooks": [webhook]})
     detail = (
         "webhooks[0].matchConditions: Forbidden: "
         "match conditions are CEL expressions, which the embedded API does not evaluate"
     )
-    assert (answer.code, answer.message.partition(" is invalid: ")[2]) == (422, detail)
+    assert (response.code, response.message.partition(" is invalid: ")[2]) == (422, detail)

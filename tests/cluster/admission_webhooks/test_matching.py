@@ -67,14 +67,14 @@ def _named(items: list[str], wanted: str) -> bool:
 
 def _expected(rule: Document, operation: str, plural: str, subresource: str) -> bool:
     """The contract as Kubernetes' documentation states it."""
-    asked = {plural, "*"} if not subresource else {f"{plural}/{subresource}", f"*/{subresource}"}
+    requested = {plural, "*"} if not subresource else {f"{plural}/{subresource}", f"*/{subresource}"}
     covering = {f"{plural}/*", "*/*"}
     cluster_scoped = plural in ("nodes", "namespaces")
     return (
         _named(rule["operations"], operation)
         and _named(rule["apiGroups"], "")
         and _named(rule["apiVersions"], "v1")
-        and bool(set(rule["resources"]) & (asked | covering))
+        and bool(set(rule["resources"]) & (requested | covering))
         and rule["scope"] in ("*", "Cluster" if cluster_scoped else "Namespaced")
     )
 

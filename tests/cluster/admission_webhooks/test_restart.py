@@ -12,7 +12,7 @@ from tests.cluster.embedded import config_map, embedded_api
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 
 
-def test_stored_webhooks_are_asked_after_a_restart_but_do_not_keep_the_server_from_it(tmp_path: Path) -> None:
+def test_stored_webhooks_are_queried_after_a_restart_but_do_not_keep_the_server_from_it(tmp_path: Path) -> None:
     webhook = {
         "name": "all.example.com",
         "clientConfig": {"url": "https://127.0.0.1:1/"},
@@ -25,9 +25,9 @@ def test_stored_webhooks_are_asked_after_a_restart_but_do_not_keep_the_server_fr
         async with embedded_api(ServerOptions(data=tmp_path)) as client:
             await client.post(_CONFIGURATIONS, {"metadata": {"name": "all"}, "webhooks": [webhook]})
         async with embedded_api(ServerOptions(data=tmp_path)) as client:
-            answer = await client.request("POST", "/api/v1/namespaces/default/configmaps", config_map("a"))
+            response = await client.request("POST", "/api/v1/namespaces/default/configmaps", config_map("a"))
             assert (await client.request("DELETE", f"{_CONFIGURATIONS}/all")).status == 200
             await client.post("/api/v1/namespaces/default/configmaps", config_map("a"))
-            return answer.status
+            return response.status
 
     assert asyncio.run(scenario()) == 500

@@ -30,7 +30,7 @@ def _refused(number: int, host: str = "127.0.0.1") -> aiohttp.ClientConnectorErr
         (aiohttp.ClientPayloadError("cut short"), "cut short"),
     ],
 )
-def test_an_error_is_told_as_the_real_server_tells_it(error: Exception, words: str) -> None:
+def test_an_error_is_reported_as_the_real_server_reports_it(error: Exception, words: str) -> None:
     assert explain(error) == words
 
 

@@ -63,12 +63,12 @@ class WebhookCluster:
         marker = f"{name}-marker"
         self.server.behaviours["/marker"] = deny(message="marker")
         waiter = self.webhook("marker.koordinator.test", "/marker", objectSelector={"matchLabels": {"marker": marker}})
-        # Other webhooks of the configuration must not be asked about the marker, so it is in a namespace of its own.
+        # Other webhooks of the configuration must not be queried about the marker, so it is in a namespace of its own.
         waiter["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": "default"}}
         document = {"metadata": {"name": name}, "webhooks": [*webhooks, waiter]}
         plural = f"{kind}webhookconfigurations"
-        answer = self.request("POST", f"{_REGISTRATION}/{plural}", document)
-        assert answer.code == 201, answer.message
+        response = self.request("POST", f"{_REGISTRATION}/{plural}", document)
+        assert response.code == 201, response.message
         self.configurations.append(f"{plural}/{name}")
         probe = {"metadata": {"name": "marker", "labels": {"marker": marker}}}
         end = time.monotonic() + _SETTLE_SECONDS

@@ -1,4 +1,4 @@
-"""A webhook server on loopback that does what a test tells it to, path by path, and remembers what it was asked."""
+"""A webhook server on loopback that does what a test tells it to, path by path, and remembers what it received."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Reply:
-    """A raw answer."""
+    """A raw response."""
 
     body: bytes
     status: int = 200
@@ -28,11 +28,11 @@ class Reply:
 
 
 Behaviour = Callable[[Document], Reply]
-"""From the AdmissionReview that was sent to the answer."""
+"""From the AdmissionReview that was sent to the response."""
 
 
 @dataclass
-class Asked:
+class WebhookRequest:
     """One question, as it arrived."""
 
     path: str
@@ -51,7 +51,7 @@ class WebhookServer:
     authority: Authority
     serving: Path
     behaviours: dict[str, Behaviour] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[WebhookRequest] = field(default_factory=list)
     connections: int = 0
 
     def __post_init__(self) -> None:
@@ -71,10 +71,10 @@ class WebhookServer:
         return bundle(self.authority)
 
     def paths(self) -> list[str]:
-        return [asked.path for asked in self.asked]
+        return [requests.path for requests in self.requests]
 
     def reset(self) -> None:
-        self.asked.clear()
+        self.requests.clear()
         self.behaviours.clear()
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         behaviour = owner.behaviours.get(path)
         if not path.startswith("/marker"):
-            owner.asked.append(Asked(path, review))
+            owner.requests.append(WebhookRequest(path, review))
         reply = behaviour(review) if behaviour else Reply(b"404 page not found", 404, "text/plain")
         self.send_response(reply.status)
         self.send_header("Content-Type", reply.content_type)
@@ -134,28 +134,28 @@ def bundle(authority: Authority) -> str:
 
 
 def allow(*warnings: str) -> Behaviour:
-    return lambda review: _answer(review, {"allowed": True, "warnings": list(warnings)})
+    return lambda review: _response(review, {"allowed": True, "warnings": list(warnings)})
 
 
 def deny(**status: Any) -> Behaviour:
     """Without ``status`` no explanation is given."""
-    return lambda review: _answer(review, {"allowed": False, **({"status": status} if status else {})})
+    return lambda review: _response(review, {"allowed": False, **({"status": status} if status else {})})
 
 
 def patch(*operations: Document, **more: Any) -> Behaviour:
     encoded = base64.b64encode(json.dumps(operations).encode()).decode()
-    return lambda review: _answer(review, {"allowed": True, "patch": encoded, "patchType": "JSONPatch", **more})
+    return lambda review: _response(review, {"allowed": True, "patch": encoded, "patchType": "JSONPatch", **more})
 
 
 def respond(**response: Any) -> Behaviour:
-    return lambda review: _answer(review, response)
+    return lambda review: _response(review, response)
 
 
 def envelope(**fields: Any) -> Behaviour:
-    """An answer that differs from a good one in its outermost fields; None takes a field away."""
+    """A response that differs from a good one in its outermost fields; None takes a field away."""
 
     def behave(review: Document) -> Reply:
-        good = json.loads(_answer(review, {"allowed": True}).body)
+        good = json.loads(_response(review, {"allowed": True}).body)
         return _json({name: value for name, value in {**good, **fields}.items() if value is not None})
 
     return behave
@@ -175,7 +175,7 @@ def label(name: str, value: str = "yes") -> Behaviour:
     return behave
 
 
-def _answer(review: Document, response: Document) -> Reply:
+def _response(review: Document, response: Document) -> Reply:
     version, kind = review["apiVersion"], review["kind"]
     return _json({"apiVersion": version, "kind": kind, "response": {"uid": review["request"]["uid"], **response}})
 

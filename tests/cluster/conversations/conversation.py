@@ -1,13 +1,13 @@
 """Requests and what the real kube-apiserver v1.35 answered to them: one corpus for it and for the embedded API.
 
 ``NAME.yaml`` holds conversations, each a list of requests that build on each other in a namespace of their own;
-``NAME.json`` has the answers, written by ``python -m tests.cluster.conversations.record KUBECONFIG``. A request is
+``NAME.json`` has the responses, written by ``python -m tests.cluster.conversations.record KUBECONFIG``. A request is
 ``METHOD GROUPVERSION PATH`` with its body:
 
     POST v1 configmaps: {metadata: {name: a}}
     JSON-PATCH apps/v1 deployments/web/scale: [{op: replace, path: /spec/replicas, value: 2}]
 
-``TABLE`` asks for what ``kubectl get`` prints; ``AWAIT`` gets until it is there and ``DROP`` deletes, and of these two
+``TABLE`` requests what ``kubectl get`` prints; ``AWAIT`` gets until it is there and ``DROP`` deletes, and of these two
 only the code counts. ``$namespace`` is that of the conversation, ``$uid`` and ``$version`` are those of the object that
 was answered last, and ``$times 3 x`` is ``xxx``.
 """
@@ -54,7 +54,7 @@ class Conversation:
 
     name: str
     requests: list[dict[str, Any]]
-    answers: list[dict[str, Any]]
+    responses: list[dict[str, Any]]
 
     def __str__(self) -> str:
         return self.name
@@ -66,8 +66,8 @@ def files() -> list[str]:
 
 def conversations(file: str) -> list[Conversation]:
     written = yaml.safe_load((_HERE / f"{file}.yaml").read_text())
-    answers = _HERE / f"{file}.json"
-    recorded = json.loads(answers.read_text()) if answers.exists() else {}
+    responses = _HERE / f"{file}.json"
+    recorded = json.loads(responses.read_text()) if responses.exists() else {}
     return [Conversation(f"{file}-{name}", requests, recorded.get(name, [])) for name, requests in written.items()]
 
 
@@ -75,41 +75,41 @@ def every_conversation() -> list[Conversation]:
     return [conversation for file in files() for conversation in conversations(file)]
 
 
-def record(file: str, answers: dict[str, list[dict[str, Any]]]) -> None:
-    (_HERE / f"{file}.json").write_text(json.dumps(answers, indent=1, sort_keys=True) + "\n")
+def record(file: str, responses: dict[str, list[dict[str, Any]]]) -> None:
+    (_HERE / f"{file}.json").write_text(json.dumps(responses, indent=1, sort_keys=True) + "\n")
 
 
 def play(kubeconfig: Path, namespace: str, conversation: Conversation) -> list[dict[str, Any]]:
-    """What a server answers, in the form of ``Conversation.answers``."""
+    """What a server sends back, in the form of ``Conversation.responses``."""
     server = ApiServer(kubeconfig)
     made = server.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     assert made.code == 201, made.message
     try:
-        return [_comparable(answer, namespace) for answer in _answers(server, namespace, conversation)]
+        return [_comparable(response, namespace) for response in _responses(server, namespace, conversation)]
     finally:
         server.request("DELETE", f"/api/v1/namespaces/{namespace}")
 
 
-def _answers(server: ApiServer, namespace: str, conversation: Conversation) -> Iterator[HttpResponse]:
+def _responses(server: ApiServer, namespace: str, conversation: Conversation) -> Iterator[HttpResponse]:
     known = {"$namespace": namespace}
     for request in conversation.requests:
         ((line, body),) = request.items()
         method, group_version, path = _filled(line, known).split(" ", 2)
         base = f"/api/{group_version}" if group_version == "v1" else f"/apis/{group_version}"
         scope = "" if path.startswith("/") else f"/namespaces/{namespace}/"
-        answer = _request(server, method, f"{base}{scope}{path}", _filled(body, known))
-        metadata = answer.body.get("metadata") or {}
+        response = _request(server, method, f"{base}{scope}{path}", _filled(body, known))
+        metadata = response.body.get("metadata") or {}
         if metadata.get("resourceVersion") and metadata.get("uid"):
             known |= {"$uid": metadata["uid"], "$version": metadata["resourceVersion"]}
-        yield answer
+        yield response
 
 
 def _request(server: ApiServer, method: str, path: str, body: Any) -> HttpResponse:
     if method == "AWAIT":
         end = time.monotonic() + _WAIT_SECONDS
-        while (answer := server.request("GET", path)).code != 200 and time.monotonic() < end:
+        while (response := server.request("GET", path)).code != 200 and time.monotonic() < end:
             time.sleep(0.05)
-        return HttpResponse(answer.code, {}, [])
+        return HttpResponse(response.code, {}, [])
     if method == "DROP":
         return HttpResponse(server.request("DELETE", path).code, {}, [])
     media = _MEDIA.get(method, "")
@@ -131,10 +131,10 @@ def _filled(value: Any, known: dict[str, str]) -> Any:
     return value
 
 
-def _comparable(answer: HttpResponse, namespace: str) -> dict[str, Any]:
-    shown: dict[str, Any] = {"code": answer.code, "body": _steady(answer.body, namespace)}
-    if answer.warnings:
-        shown["warnings"] = answer.warnings
+def _comparable(response: HttpResponse, namespace: str) -> dict[str, Any]:
+    shown: dict[str, Any] = {"code": response.code, "body": _steady(response.body, namespace)}
+    if response.warnings:
+        shown["warnings"] = response.warnings
     return shown
 
 

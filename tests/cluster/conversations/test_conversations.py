@@ -25,6 +25,6 @@ def shared_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
 
 @pytest.mark.parametrize("conversation", every_conversation(), ids=str)
 def test_conversation(shared_kubeconfig: Path, conversation: Conversation) -> None:
-    answers = play(shared_kubeconfig, f"talk-{next(_NUMBERS)}", conversation)
+    responses = play(shared_kubeconfig, f"talk-{next(_NUMBERS)}", conversation)
     requests = [next(iter(request)) for request in conversation.requests]
-    assert list(zip(requests, answers, strict=True)) == list(zip(requests, conversation.answers, strict=True))
+    assert list(zip(requests, responses, strict=True)) == list(zip(requests, conversation.responses, strict=True))

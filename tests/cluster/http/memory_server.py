@@ -24,7 +24,7 @@ from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycl
 
 TOKEN = "token"
 _PATIENCE = 400
-"""Turns of the event loop in which an answer in memory is there, if it comes at all."""
+"""Turns of the event loop in which a response in memory is there, if it comes at all."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,13 @@ class Connection:
         self._protocol.connection_made(self.transport)
 
     async def send(self, data: bytes) -> HttpResponse | None:
-        """The answer, or None when there is no whole one."""
+        """The response, or None when there is no whole one."""
         self._protocol.data_received(data)
         for _ in range(_PATIENCE):
             await asyncio.sleep(0)
-            answer = parse(bytes(self.transport.written), bodiless=data.startswith(b"HEAD "))
-            if answer is not None or self.transport.closed:
-                return answer
+            response = parse(bytes(self.transport.written), bodiless=data.startswith(b"HEAD "))
+            if response is not None or self.transport.closed:
+                return response
         return None
 
     def send_part(self, data: bytes) -> None:
@@ -102,7 +102,7 @@ class Connection:
 
 
 def parse(data: bytes, *, bodiless: bool = False) -> HttpResponse | None:
-    """The first answer in what a server wrote."""
+    """The first response in what a server wrote."""
     head, found, rest = data.partition(b"\r\n\r\n")
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""Whatever a client sends, it gets an answer that says what is wrong, and the server goes on."""
+"""Whatever a client sends, it gets a response that says what is wrong, and the server goes on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PARAMETERS = (
     "sendInitialEvents", "orphanDependents", "timeoutSeconds",
 )  # fmt: skip
 TIMEOUT = 504
-"""Of a resource version that is still to come, as the real server answers."""
+"""Of a resource version that is still to come, as the real server responds."""
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 VALUES = st.recursive(
@@ -126,42 +126,42 @@ def requests(draw: st.DrawFn) -> bytes:
     return request(draw(st.sampled_from(METHODS)), path, draw(BODIES), **headers)
 
 
-def _check(answer: HttpResponse, sent: bytes) -> None:
+def _check(response: HttpResponse, sent: bytes) -> None:
     # The real server, too, calls a strategic merge patch whose list item lacks the merge key an internal error.
-    lacks_merge_key = "does not contain declared merge key" in str(answer.body)
-    assert answer.status < 500 or answer.status == TIMEOUT or lacks_merge_key, (sent, answer)
-    if answer.headers.get("content-type", "").startswith("application/json") and answer.body:
-        document = answer.document
-        if answer.status >= 400:
-            assert (document["kind"], document["status"], document["code"]) == ("Status", "Failure", answer.status)
-            assert document["message"], (sent, answer)
+    lacks_merge_key = "does not contain declared merge key" in str(response.body)
+    assert response.status < 500 or response.status == TIMEOUT or lacks_merge_key, (sent, response)
+    if response.headers.get("content-type", "").startswith("application/json") and response.body:
+        document = response.document
+        if response.status >= 400:
+            assert (document["kind"], document["status"], document["code"]) == ("Status", "Failure", response.status)
+            assert document["message"], (sent, response)
 
 
-async def _answer(sent: bytes) -> HttpResponse | None:
+async def _response(sent: bytes) -> HttpResponse | None:
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
     async with memory_server() as server:
         connection = Connection(server)
-        answer = await connection.send(sent)
+        response = await connection.send(sent)
         await connection.close()
     assert not problems, problems
-    return answer
+    return response
 
 
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(requests())
 def test_any_request_is_answered(sent: bytes) -> None:
-    answer = asyncio.run(_answer(sent))
-    if answer is not None:
-        _check(answer, sent)
+    response = asyncio.run(_response(sent))
+    if response is not None:
+        _check(response, sent)
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_do_no_harm(sent: bytes) -> None:
-    answer = asyncio.run(_answer(sent))
-    if answer is not None:
-        _check(answer, sent)
+    response = asyncio.run(_response(sent))
+    if response is not None:
+        _check(response, sent)
 
 
 @settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -178,7 +178,7 @@ def test_any_change_of_an_object_is_answered(original: Document, data: st.DataOb
             object_ = {**copied(original), "metadata": {**original["metadata"], "namespace": "default"}}
             if not resource.namespaced:
                 del object_["metadata"]["namespace"]
-            told = []
+            reported = []
             for sent in (
                 request("POST", f"{path}?dryRun=All", body, Content_Type="application/json"),
                 request("POST", path, msgspec.json.encode(object_), Content_Type="application/json"),
@@ -186,13 +186,13 @@ def test_any_change_of_an_object_is_answered(original: Document, data: st.DataOb
                 request("GET", f"{path}/{name}"),
             ):
                 connection = Connection(server)
-                told.append((sent, await connection.send(sent)))
+                reported.append((sent, await connection.send(sent)))
                 await connection.close()
-            return told
+            return reported
 
-    for sent, answer in asyncio.run(change()):
-        assert answer is not None
-        _check(answer, sent)
+    for sent, response in asyncio.run(change()):
+        assert response is not None
+        _check(response, sent)
 
 
 MALFORMED = (
@@ -212,21 +212,21 @@ def test_malformed_bodies_are_the_clients_fault(resource: Resource, caplog: pyte
     served = [name for name in resource.subresources if name in methods]
     cases += [(methods[name], f"{path}/a/{name}", "application/json") for name in served]
 
-    async def ask() -> list[tuple[bytes, HttpResponse | None]]:
+    async def send_all() -> list[tuple[bytes, HttpResponse | None]]:
         async with memory_server() as server:
-            told = []
+            reported = []
             for method, where, media in cases:
                 for body in MALFORMED:
                     connection = Connection(server)
                     sent = request(method, where, body, Content_Type=media)
-                    told.append((sent, await connection.send(sent)))
+                    reported.append((sent, await connection.send(sent)))
                     await connection.close()
-            return told
+            return reported
 
     with caplog.at_level(logging.ERROR):
-        answers = asyncio.run(ask())
-    for sent, answer in answers:
-        assert answer is not None
-        assert 400 <= answer.status < 500, (sent, answer)
-        _check(answer, sent)
+        responses = asyncio.run(send_all())
+    for sent, response in responses:
+        assert response is not None
+        assert 400 <= response.status < 500, (sent, response)
+        _check(response, sent)
     assert not caplog.records

@@ -38,22 +38,22 @@ def test_headers_that_never_end_are_not_waited_for() -> None:
     asyncio.run(main())
 
 
-def test_a_connection_that_has_asked_stays_open() -> None:
+def test_a_connection_that_has_sent_a_request_stays_open() -> None:
     async def main() -> tuple[HttpResponse | None, bool]:
         async with memory_server(limits=HttpLimits(header_timeout=SOON)) as server:
             connection = Connection(server)
-            answer = await connection.send(request("GET", CONFIG_MAPS))
+            response = await connection.send(request("GET", CONFIG_MAPS))
             loop, later = asyncio.get_running_loop(), asyncio.Event()
             loop.call_later(4 * SOON, later.set)
             await later.wait()
-            return answer, connection.transport.closed
+            return response, connection.transport.closed
 
-    answer, closed = asyncio.run(main())
-    assert answer is not None
-    assert (answer.status, closed) == (200, False)
+    response, closed = asyncio.run(main())
+    assert response is not None
+    assert (response.status, closed) == (200, False)
 
 
-def test_a_connection_that_is_idle_after_an_answer_is_closed() -> None:
+def test_a_connection_that_is_idle_after_a_response_is_closed() -> None:
     async def main() -> None:
         async with memory_server(limits=HttpLimits(idle_timeout=SOON)) as server:
             connection = Connection(server)
@@ -68,17 +68,17 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
         async with memory_server(limits=HttpLimits(body_timeout=SOON)) as server:
             connection = Connection(server)
             connection.send_part(request("POST", CONFIG_MAPS, b"{" + b" " * 100)[:-50])
-            while (answer := parse(bytes(connection.transport.written))) is None:
+            while (response := parse(bytes(connection.transport.written))) is None:
                 await asyncio.sleep(SOON)
-            return answer
+            return response
 
-    answer = asyncio.run(asyncio.wait_for(main(), WAIT))
-    assert answer is not None
-    assert (answer.status, answer.document["reason"]) == (408, "Timeout")
-    assert "did not arrive within 0.01 seconds" in answer.document["message"]
+    response = asyncio.run(asyncio.wait_for(main(), WAIT))
+    assert response is not None
+    assert (response.status, response.document["reason"]) == (408, "Timeout")
+    assert "did not arrive within 0.01 seconds" in response.document["message"]
 
 
-def test_a_watch_has_all_the_time_that_it_asks_for() -> None:
+def test_a_watch_has_all_the_time_that_it_requests() -> None:
     limits = HttpLimits(header_timeout=SOON, body_timeout=SOON, idle_timeout=SOON)
 
     async def main() -> bool:
@@ -105,10 +105,10 @@ def test_one_connection_too_many_is_told_to_come_later() -> None:
             return refused, closed, await Connection(server).send(request("GET", CONFIG_MAPS))
 
     refused, closed, afterwards = asyncio.run(main())
-    answer = parse(refused)
-    assert answer is not None
-    assert (answer.status, answer.headers["retry-after"], closed) == (429, "1", True)
-    assert answer.document["details"] == {"retryAfterSeconds": 1}
+    response = parse(refused)
+    assert response is not None
+    assert (response.status, response.headers["retry-after"], closed) == (429, "1", True)
+    assert response.document["details"] == {"retryAfterSeconds": 1}
     assert afterwards is not None
     assert afterwards.status == 200
 
@@ -142,9 +142,9 @@ def test_a_compressed_body_is_not_unpacked() -> None:
         async with memory_server() as server:
             return await Connection(server).send(request("POST", CONFIG_MAPS, b"\x1f\x8b\x08", Content_Encoding="gzip"))
 
-    answer = asyncio.run(main())
-    assert answer is not None
-    assert answer.status == 400
+    response = asyncio.run(main())
+    assert response is not None
+    assert response.status == 400
 
 
 @pytest.mark.parametrize(("files", "limit"), [(1024, 857), (100_000, 500), (10, 1)])

@@ -96,8 +96,8 @@ def test_an_update_needs_a_resource_version() -> None:
         await client.post(THINGS, _thing(size=1))
         return await client.request("PUT", THINGS + "/t", _thing(size=2))
 
-    answer = _run(scenario)
-    assert (answer.status, answer.body["details"]["causes"][0]["field"]) == (422, "metadata.resourceVersion")
+    response = _run(scenario)
+    assert (response.status, response.body["details"]["causes"][0]["field"]) == (422, "metadata.resourceVersion")
 
 
 def test_printer_columns_make_the_table() -> None:

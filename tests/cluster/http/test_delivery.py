@@ -21,9 +21,9 @@ class _Server:
         self.handled = asyncio.Event()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        answer = await deliver(self.clock, request, web.Response(body=bytes(SIZE)))
+        response = await deliver(self.clock, request, web.Response(body=bytes(SIZE)))
         self.handled.set()
-        return answer
+        return response
 
     async def start(self) -> tuple[web.ServerRunner, int]:
         runner = web.ServerRunner(web.Server(self.handle), shutdown_timeout=0.1)

@@ -1,4 +1,4 @@
-"""The whole server on a disk without room: reads are served, writes are refused clearly, and it recovers."""
+"""The whole server on a disk without free capacity: reads are served, writes are refused clearly, and it recovers."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def _run(folder: Path, scenario: Callable[[ApiClient, Disk], Awaitable[None]]) -
 def test_a_write_is_refused_in_a_way_that_clients_send_again(tmp_path: Path) -> None:
     async def scenario(client: ApiClient, disk: Disk) -> None:
         disk.fail("INSERT", code=FULL)
-        answer = await client.request("POST", CONFIG_MAPS, config_map("c"))
-        status = answer.body
-        assert (answer.status, answer.headers["Retry-After"]) == (507, "1")
+        response = await client.request("POST", CONFIG_MAPS, config_map("c"))
+        status = response.body
+        assert (response.status, response.headers["Retry-After"]) == (507, "1")
         assert (status["kind"], status["reason"], status["details"]["retryAfterSeconds"]) == (
             "Status",
             "InternalError",
@@ -46,9 +46,9 @@ def test_a_write_whose_outcome_is_not_known_is_not_sent_again_blindly(tmp_path: 
         disk.fail("COMMIT")
         disk.fail("ROLLBACK")
         disk.refuses = True
-        answer = await client.request("POST", CONFIG_MAPS, config_map("c"))
-        assert (answer.status, "Retry-After" in answer.headers) == (500, False)
-        assert "whether the write was stored is not known" in answer.body["message"]
+        response = await client.request("POST", CONFIG_MAPS, config_map("c"))
+        assert (response.status, "Retry-After" in response.headers) == (500, False)
+        assert "whether the write was stored is not known" in response.body["message"]
 
     _run(tmp_path, scenario)
 

@@ -17,47 +17,47 @@ HEALTH = Health(live=(PING, WELL), ready=(PING, ILL, WELL))
 TOKEN = {"Authorization": "Bearer t"}
 
 
-def _answer(path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
+def _response(path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
     async def main() -> tuple[int, str]:
         request = make_mocked_request("GET", path, headers=headers)
-        answer = health_response(HEALTH, request.path.strip("/").split("/"), request)
-        assert isinstance(answer, web.Response)
-        return answer.status, str(answer.text)
+        response = health_response(HEALTH, request.path.strip("/").split("/"), request)
+        assert isinstance(response, web.Response)
+        return response.status, str(response.text)
 
     return asyncio.run(main())
 
 
-def test_what_is_well_is_told_briefly() -> None:
-    assert _answer("/livez") == (200, "ok")
+def test_what_is_well_is_reported_briefly() -> None:
+    assert _response("/livez") == (200, "ok")
 
 
 def test_or_in_full() -> None:
-    assert _answer("/livez?verbose") == (200, "[+]ping ok\n[+]namespace-termination ok\nlivez check passed\n")
+    assert _response("/livez?verbose") == (200, "[+]ping ok\n[+]namespace-termination ok\nlivez check passed\n")
 
 
-def test_what_fails_is_named_without_being_asked() -> None:
+def test_what_fails_is_named_without_being_queried() -> None:
     text = "[+]ping ok\n[-]storage failed: reason withheld\n[+]namespace-termination ok\nreadyz check failed\n"
-    assert _answer("/readyz") == (500, text)
+    assert _response("/readyz") == (500, text)
 
 
 def test_who_has_the_token_hears_why() -> None:
-    assert "[-]storage failed: the disk is full\n" in _answer("/healthz", TOKEN)[1]
+    assert "[-]storage failed: the disk is full\n" in _response("/healthz", TOKEN)[1]
 
 
 def test_checks_can_be_excluded() -> None:
     text = "[+]ping ok\n[+]storage excluded: ok\n[+]namespace-termination ok\n"
     warning = 'warn: some health checks cannot be excluded: no matches for "x"\n'
-    assert _answer("/readyz?verbose&exclude=storage&exclude=x") == (200, f"{text}{warning}readyz check passed\n")
+    assert _response("/readyz?verbose&exclude=storage&exclude=x") == (200, f"{text}{warning}readyz check passed\n")
 
 
 @pytest.mark.parametrize(
-    ("path", "answer"),
+    ("path", "response"),
     [("/readyz/ping", (200, "ok")), ("/readyz/storage", (500, "internal server error: the disk is full\n"))],
 )
-def test_one_check_alone(path: str, answer: tuple[int, str]) -> None:
-    assert _answer(path) == answer
+def test_one_check_alone(path: str, response: tuple[int, str]) -> None:
+    assert _response(path) == response
 
 
 def test_a_check_that_there_is_not() -> None:
     with pytest.raises(ApiError, match="could not find"):
-        _answer("/livez/storage")
+        _response("/livez/storage")

@@ -13,8 +13,8 @@ CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 def _create_as(headers: dict[str, str]) -> tuple[HttpResponse, HttpResponse]:
     async def scenario(client: ApiClient) -> tuple[HttpResponse, HttpResponse]:
-        answer = await client.request("POST", CONFIG_MAPS, config_map("a"), **headers)
-        return answer, await client.request("GET", f"{CONFIG_MAPS}/a")
+        response = await client.request("POST", CONFIG_MAPS, config_map("a"), **headers)
+        return response, await client.request("GET", f"{CONFIG_MAPS}/a")
 
     async def main() -> tuple[HttpResponse, HttpResponse]:
         async with embedded_api() as client:

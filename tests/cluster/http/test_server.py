@@ -26,7 +26,7 @@ def _run(scenario: Callable[[ApiClient], Awaitable[T]]) -> T:
     return asyncio.run(main())
 
 
-def _answer(method: str, path: str, body: Any = None, **headers: str) -> HttpResponse:
+def _response(method: str, path: str, body: Any = None, **headers: str) -> HttpResponse:
     return _run(lambda client: client.request(method, path, body, **headers))
 
 
@@ -37,22 +37,22 @@ def test_only_loopback_is_served() -> None:
 
 @pytest.mark.parametrize("authorization", ["Bearer wrong", "Basic eA==", "Bearer "])
 def test_a_wrong_token_is_unauthorized(authorization: str) -> None:
-    answer = _answer("GET", PODS, Authorization=authorization)
-    assert (answer.status, answer.body["reason"]) == (401, "Unauthorized")
+    response = _response("GET", PODS, Authorization=authorization)
+    assert (response.status, response.body["reason"]) == (401, "Unauthorized")
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz?verbose", "/readyz/ping"])
-def test_health_is_told(path: str) -> None:
-    assert _answer("GET", path).status == 200
+def test_health_is_reported(path: str) -> None:
+    assert _response("GET", path).status == 200
 
 
 def test_version_is_one_that_clients_of_1_35_accept() -> None:
-    assert _answer("GET", "/version").body["gitVersion"] == "v1.35.0"
+    assert _response("GET", "/version").body["gitVersion"] == "v1.35.0"
 
 
 def test_aggregated_discovery_names_subresources_that_are_served() -> None:
     accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-    body = _answer("GET", "/api", Accept=accept).body
+    body = _response("GET", "/api", Accept=accept).body
     (version,) = body["items"][0]["versions"]
     (pods,) = [entry for entry in version["resources"] if entry["resource"] == "pods"]
     assert [entry["subresource"] for entry in pods["subresources"]] == ["binding", "eviction", "status"]
@@ -71,7 +71,7 @@ def test_classic_discovery_lists_groups_and_resources() -> None:
     "path", ["/apis/none", "/apis/none/v1", "/api/v2", "/nothing", "/api/v1/nothings", "/api/v1/pods/p"]
 )
 def test_what_is_not_served_is_not_found(path: str) -> None:
-    assert _answer("GET", path).body["message"] == "the server could not find the requested resource"
+    assert _response("GET", path).body["message"] == "the server could not find the requested resource"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_is_not_served_is_not_found(path: str) -> None:
     ],
 )
 def test_a_method_that_makes_no_sense_is_not_allowed(method: str, path: str) -> None:
-    assert _answer(method, path).status == 405
+    assert _response(method, path).status == 405
 
 
 def test_system_objects_are_there() -> None:
@@ -100,7 +100,7 @@ def test_system_objects_are_there() -> None:
 
 
 def test_an_unknown_body_format_is_refused() -> None:
-    assert _answer("POST", PODS, b"x", content_type="text/plain").status == 415
+    assert _response("POST", PODS, b"x", content_type="text/plain").status == 415
 
 
 def test_a_patch_format_that_is_unknown_is_refused() -> None:
@@ -112,27 +112,27 @@ def test_a_patch_format_that_is_unknown_is_refused() -> None:
 
 
 def test_a_body_that_is_no_json_is_refused() -> None:
-    assert _answer("POST", PODS, b"{").body["reason"] == "BadRequest"
+    assert _response("POST", PODS, b"{").body["reason"] == "BadRequest"
 
 
 def test_a_body_beyond_the_limit_is_refused() -> None:
-    answer = _answer("POST", CONFIG_MAPS, config_map("c", {"a": "x" * (3 << 20)}))
-    assert (answer.status, answer.body["reason"]) == (413, "RequestEntityTooLarge")
+    response = _response("POST", CONFIG_MAPS, config_map("c", {"a": "x" * (3 << 20)}))
+    assert (response.status, response.body["reason"]) == (413, "RequestEntityTooLarge")
 
 
 def test_yaml_bodies_are_read() -> None:
     body = b"metadata: {name: c, annotations: {when: '2026-01-01'}}\ndata: {a: b}"
-    assert _answer("POST", CONFIG_MAPS, body, content_type="application/yaml").body["data"] == {"a": "b"}
+    assert _response("POST", CONFIG_MAPS, body, content_type="application/yaml").body["data"] == {"a": "b"}
 
 
 def test_an_unknown_field_is_warned_of() -> None:
-    answer = _answer("POST", PODS, pod("p", nonsense=1))
-    assert answer.headers["Warning"] == '299 - "unknown field \\"spec.nonsense\\""'
+    response = _response("POST", PODS, pod("p", nonsense=1))
+    assert response.headers["Warning"] == '299 - "unknown field \\"spec.nonsense\\""'
 
 
 def test_an_unknown_field_is_refused_in_strict_mode() -> None:
-    answer = _answer("POST", PODS + "?fieldValidation=Strict", pod("p", nonsense=1))
-    assert (answer.status, "strict decoding error" in answer.body["message"]) == (400, True)
+    response = _response("POST", PODS + "?fieldValidation=Strict", pod("p", nonsense=1))
+    assert (response.status, "strict decoding error" in response.body["message"]) == (400, True)
 
 
 def test_a_table_has_rows_with_metadata() -> None:
@@ -146,7 +146,7 @@ def test_a_table_has_rows_with_metadata() -> None:
     assert (names[0], row["cells"][0], row["object"]["kind"]) == ("Name", "p", "PartialObjectMetadata")
 
 
-def test_metadata_alone_can_be_asked_for() -> None:
+def test_metadata_alone_can_be_requested() -> None:
     async def scenario(client: ApiClient) -> Any:
         await client.post(PODS, pod("p"))
         return await client.get(PODS, Accept="application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
@@ -155,7 +155,7 @@ def test_metadata_alone_can_be_asked_for() -> None:
     assert (body["kind"], set(body["items"][0])) == ("PartialObjectMetadataList", {"kind", "apiVersion", "metadata"})
 
 
-def test_delete_tells_the_uid_that_is_gone() -> None:
+def test_delete_reports_the_uid_that_is_gone() -> None:
     async def scenario(client: ApiClient) -> tuple[Any, Any]:
         created = await client.post(CONFIG_MAPS, config_map("c"))
         return created, (await client.request("DELETE", CONFIG_MAPS + "/c")).body
@@ -206,12 +206,12 @@ def test_stop_ends_open_watches() -> None:
     assert asyncio.run(main()) == []
 
 
-def test_binding_answers_with_a_status() -> None:
+def test_binding_responds_with_a_status() -> None:
     async def scenario(client: ApiClient) -> list[tuple[int, str]]:
         await client.post(PODS, pod("p"))
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"name": "n"}}
-        answers = [await client.request("POST", PODS + "/p/binding", binding) for _ in range(2)]
-        return [(answer.status, answer.body["status"]) for answer in answers]
+        responses = [await client.request("POST", PODS + "/p/binding", binding) for _ in range(2)]
+        return [(response.status, response.body["status"]) for response in responses]
 
     assert _run(scenario) == [(201, "Success"), (409, "Failure")]
 
@@ -248,5 +248,5 @@ def test_events_are_one_collection_in_two_groups() -> None:
     ],
 )
 def test_reviews_are_answered(path: str, spec: dict[str, str], expected: set[str]) -> None:
-    answer = _answer("POST", "/apis/" + path, {"spec": spec})
-    assert (answer.status, set(answer.body["status"])) == (201, expected)
+    response = _response("POST", "/apis/" + path, {"spec": spec})
+    assert (response.status, set(response.body["status"])) == (201, expected)

@@ -58,8 +58,8 @@ def test_a_test_of_a_json_patch_tells_one_from_true_and_from_a_float() -> None:
         codes = []
         for value in (True, 1.0, 1):
             patch = [{"op": "test", "path": "/spec/a", "value": value}]
-            answer = await client.request("PATCH", f"{THINGS}/a", patch, content_type="application/json-patch+json")
-            codes.append(answer.status)
+            response = await client.request("PATCH", f"{THINGS}/a", patch, content_type="application/json-patch+json")
+            codes.append(response.status)
         return codes
 
     assert _run(scenario) == [422, 422, 200]
@@ -91,8 +91,8 @@ def test_a_new_default_is_noticed_in_a_definition() -> None:
         path = f"{DEFINITIONS}/things.example.com"
         definition = await client.get(path)
         definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = with_default(True)
-        answer: Document = (await client.request("PUT", path, definition)).body
-        return answer
+        response: Document = (await client.request("PUT", path, definition)).body
+        return response
 
     updated = _run(scenario, with_default(1))
     schema = updated["spec"]["versions"][0]["schema"]["openAPIV3Schema"]

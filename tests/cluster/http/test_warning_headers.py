@@ -19,15 +19,15 @@ def test_a_text_is_one_line_of_printable_characters(text: str, header: str) -> N
     assert warning_headers([text]) == [header]
 
 
-def test_a_text_is_told_once_and_nothing_is_not_told() -> None:
+def test_a_text_is_reported_once_and_nothing_is_not_told() -> None:
     assert warning_headers(["a", "", "\n", "b", "a"]) == ['299 - "a"', '299 - "b"']
 
 
-def test_long_texts_stay_whole_while_there_is_room() -> None:
+def test_long_texts_stay_whole_while_there_is_capacity() -> None:
     assert [len(header) for header in warning_headers(["x" * 2000, "y" * 2000])] == [2008, 2008]
 
 
-def test_texts_are_cut_when_there_is_no_room_for_all() -> None:
+def test_texts_are_cut_when_there_is_no_capacity_for_all() -> None:
     headers = warning_headers([f"{number:04d}" + "x" * 1000 for number in range(5)])
     assert [len(header) for header in headers] == [264] * 5
 

@@ -60,10 +60,10 @@ async def _populate(client: ApiClient, status: Document) -> None:
         await client.post(f"/api/v1/namespaces/{namespace}/pods", body)
     policy = {"metricCollectPolicy": {"aggregateDurationSeconds": 300, "reportIntervalSeconds": 60}}
     await client.post(NODE_METRICS, {**_node_metric(), "spec": policy})
-    answer = await client.request(
+    response = await client.request(
         "PATCH", f"{NODE_METRICS}/n/status", {"status": status}, content_type="application/merge-patch+json"
     )
-    assert answer.status == 200, answer.body
+    assert response.status == 200, response.body
 
 
 def _node_metric() -> Document:
@@ -161,8 +161,8 @@ def test_without_node_metrics_there_are_none() -> None:
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/nodes"), ("DELETE", "/nodes/n"), ("GET", "/nodes?watch=true")])
 def test_metrics_are_only_read(method: str, path: str) -> None:
-    answer = _run(lambda client: client.request(method, METRICS + path, {} if method == "POST" else None))
-    assert answer.status == 405
+    response = _run(lambda client: client.request(method, METRICS + path, {} if method == "POST" else None))
+    assert response.status == 405
 
 
 def test_discovery_lists_the_group_as_metrics_server_does() -> None:

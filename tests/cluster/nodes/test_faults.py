@@ -19,7 +19,7 @@ from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.scenario import parse_scenario
 from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION
 from koordinator.kube.event_series import EVENTS_V1
-from tests.in_memory_api import Asked, Document, InMemoryApi
+from tests.in_memory_api import ApiRequest, Document, InMemoryApi
 
 MINUTE = 1.0
 """Of simulated time, in seconds of the clock: tests are short."""
@@ -121,7 +121,7 @@ def test_an_agent_that_goes_missing_leaves_nothing() -> None:
         assert cluster.age() <= 2 * MINUTE
 
     api = simulate(script)
-    assert api.asked.count(Asked("delete", "nodemetrics", NODE)) == 1
+    assert api.requests.count(ApiRequest("delete", "nodemetrics", NODE)) == 1
 
 
 def test_usage_above_capacity() -> None:
@@ -194,7 +194,7 @@ def test_an_annotation_goes_before_the_plan() -> None:
     simulate(script, planned("negativeReadings"))
 
 
-def test_an_annotation_that_is_not_known_is_told_and_changes_nothing() -> None:
+def test_an_annotation_that_is_not_known_is_reported_and_changes_nothing() -> None:
     async def script(cluster: Simulation) -> None:
         await cluster.clock.advance(MINUTE)
         cluster.say("brokenAgent")

@@ -20,7 +20,7 @@ from koordinator.cluster.nodes.registration import ForeignNodeError
 from koordinator.cluster.nodes.scenario import Scenario, default_scenario, parse_scenario, scale
 from koordinator.kube.errors import ApiStatusError, TransportError
 from tests.cluster.nodes.bound_pods import pod_document
-from tests.in_memory_api import NO_FAULT, Asked, Document, InMemoryApi
+from tests.in_memory_api import NO_FAULT, ApiRequest, Document, InMemoryApi
 
 Script = Callable[[InMemoryApi, Fleet, ManualClock], Awaitable[None]]
 
@@ -84,11 +84,11 @@ def test_every_node_has_a_lease_that_is_renewed() -> None:
 
 def test_node_status_is_heard_of_every_five_minutes() -> None:
     async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
-        api.asked.clear()
+        api.requests.clear()
         await clock.advance(600)
 
     api = _play(script)
-    assert api.asked.count(Asked("patch", "nodes", "small-0", "status")) == 2
+    assert api.requests.count(ApiRequest("patch", "nodes", "small-0", "status")) == 2
 
 
 def test_a_condition_that_somebody_else_wrote_is_put_right_soon() -> None:
@@ -174,7 +174,7 @@ def test_a_deleted_pod_with_a_finalizer_ends_failed_and_is_confirmed_once() -> N
 
     api = _play(script)
     assert _phase(api, "web") == "Failed"
-    assert api.asked.count(Asked("delete", "pods", "web")) == 2
+    assert api.requests.count(ApiRequest("delete", "pods", "web")) == 2
 
 
 def test_pods_of_a_deleted_node_are_removed() -> None:
@@ -196,13 +196,13 @@ def test_a_restart_adopts_nodes_and_running_pods() -> None:
     running: list[int] = []
 
     async def second(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
-        api.asked.clear()
+        api.requests.clear()
         await clock.advance(5)
         running.append(fleet.running_pods)
 
     api = _play(second, _play(first))
     assert running == [1]
-    assert Asked("patch", "pods", "web", "status") not in api.asked
+    assert ApiRequest("patch", "pods", "web", "status") not in api.requests
 
 
 def test_nodes_that_the_scenario_no_longer_has_are_removed() -> None:
@@ -278,13 +278,13 @@ def test_reports_are_as_rare_as_the_manager_wants() -> None:
 
     api = _play(script, _managed({"reportIntervalSeconds": 180}))
     # At once, by the default policy, then after 180, 360 and 540 seconds.
-    assert api.asked.count(Asked("patch", "nodemetrics", "small-0", "status")) == 4
+    assert api.requests.count(ApiRequest("patch", "nodemetrics", "small-0", "status")) == 4
 
 
 def test_node_metrics_begin_when_their_kind_is_served() -> None:
     api = InMemoryApi()
     not_found = ApiStatusError(404, "NotFound", "the server could not find the requested resource")
-    api.fault = lambda asked, done: not_found if asked.plural == "nodemetrics" else None
+    api.fault = lambda request, done: not_found if request.plural == "nodemetrics" else None
 
     async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         await clock.advance(60)
@@ -301,23 +301,27 @@ def test_an_outage_only_delays(error: Exception) -> None:
     async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         api.put(PODS, pod_document("web", "small-0"))
         await clock.advance(0.5)
-        api.fault = lambda asked, done: error
+        api.fault = lambda request, done: error
         await clock.advance(120)
         api.fault = NO_FAULT
-        api.asked.clear()
+        api.requests.clear()
         await clock.advance(60)
 
     api = _play(script)
     assert _phase(api, "web") == "Running"
-    assert {asked.name for asked in api.asked if asked.plural == "leases"} == {"large-0", "medium-0", "small-0"}
+    assert {request.name for request in api.requests if request.plural == "leases"} == {
+        "large-0",
+        "medium-0",
+        "small-0",
+    }
 
 
 def test_registration_waits_for_a_server_that_is_not_well() -> None:
     api = InMemoryApi()
     left = [5]
 
-    def refuse(asked: Asked, done: bool) -> Exception | None:
-        if (asked.verb, asked.plural) != ("create", "nodes") or not left[0]:
+    def refuse(request: ApiRequest, done: bool) -> Exception | None:
+        if (request.verb, request.plural) != ("create", "nodes") or not left[0]:
             return None
         left[0] -= 1
         return ApiStatusError(500, "InternalError", "not yet")

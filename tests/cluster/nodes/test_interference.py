@@ -30,7 +30,7 @@ _LOUD = 180
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Reported:
     """What koordlet has told. ``calm`` and ``loud`` are its metrics, before the antagonist came and while it ran."""
 
     api: InMemoryApi
@@ -53,7 +53,7 @@ def _best_effort(name: str, milli: int) -> Document:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> _Told:
+def reported(tmp_path_factory: pytest.TempPathFactory) -> _Reported:
     api = InMemoryApi()
 
     async def play() -> tuple[str, str]:
@@ -77,7 +77,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> _Told:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
-    return _Told(api, *asyncio.run(play()))
+    return _Reported(api, *asyncio.run(play()))
 
 
 def _exposed(fleet: Fleet) -> str:
@@ -86,15 +86,15 @@ def _exposed(fleet: Fleet) -> str:
     return metrics.exposition()[0].decode()
 
 
-def test_the_event_of_the_victim_names_the_antagonist(told: _Told) -> None:
-    events = [each for each in told.api.all(EVENTS) if each["reason"] == "InterferenceDetected"]
+def test_the_event_of_the_victim_names_the_antagonist(reported: _Reported) -> None:
+    events = [each for each in reported.api.all(EVENTS) if each["reason"] == "InterferenceDetected"]
     assert [each["involvedObject"]["name"] for each in events] == ["web"]
     wanted = r"cpu-pressure is .* %, normally .*; suspect: BE pod default/miner .*, advice: suppress it"
     assert re.fullmatch(wanted, events[0]["message"])
 
 
-def test_the_metric_names_the_antagonist(told: _Told) -> None:
-    (line,) = _correlations(told.loud)
+def test_the_metric_names_the_antagonist(reported: _Reported) -> None:
+    (line,) = _correlations(reported.loud)
     assert {'indicator="cpu-pressure"', 'pod_name="web"', 'suspect_name="miner"'} <= set(re.split("[{},]", line))
 
 
@@ -102,14 +102,14 @@ def _correlations(metrics: str) -> list[str]:
     return [line for line in metrics.splitlines() if line.startswith("koordlet_pod_interference_correlation{")]
 
 
-def test_nobody_is_named_while_nothing_is_wrong(told: _Told) -> None:
-    assert _correlations(told.calm) == []
+def test_nobody_is_named_while_nothing_is_wrong(reported: _Reported) -> None:
+    assert _correlations(reported.calm) == []
 
 
-def test_the_report_names_the_antagonist_alone(told: _Told) -> None:
+def test_the_report_names_the_antagonist_alone(reported: _Reported) -> None:
     suspects = {
         (pod["name"], suspect["pod"])
-        for pod in told.report["podsMetric"]
+        for pod in reported.report["podsMetric"]
         for finding in pod.get("extensions", {}).get("Object", {}).get("interference", ())
         for suspect in finding["suspects"]
     }
@@ -117,7 +117,7 @@ def test_the_report_names_the_antagonist_alone(told: _Told) -> None:
 
 
 @pytest.fixture
-def cluster(told: _Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ExplainedCluster]:
+def cluster(reported: _Reported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ExplainedCluster]:
     """One that has what koordlet has reported."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "120")
@@ -127,7 +127,7 @@ def cluster(told: _Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
                 found.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
         found.create(NODES, {"metadata": {"name": _NODE}})
         found.create(NODE_METRICS, {"metadata": {"name": _NODE}, "spec": {}})
-        found.set_status(NODE_METRICS, _NODE, told.report)
+        found.set_status(NODE_METRICS, _NODE, reported.report)
         yield found
 
 

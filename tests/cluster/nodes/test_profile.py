@@ -1,4 +1,4 @@
-"""What pods ask for, in whichever resources they ask for it."""
+"""What pods request, in whichever resources they request it."""
 
 from __future__ import annotations
 

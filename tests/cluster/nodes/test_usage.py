@@ -69,7 +69,7 @@ def test_the_same_arguments_give_the_same_usage(pods: list[Workload], time: floa
 
 
 @given(time=times)
-def test_neighbours_change_nothing_while_there_is_room(time: float) -> None:
+def test_neighbours_change_nothing_while_there_is_capacity(time: float) -> None:
     alone = usage_at(time, pod_columns([Workload(uid="a")]), node_columns(1), _MODEL, 1)
     together = usage_at(time, pod_columns([Workload(uid="b"), Workload(uid="a")]), node_columns(1), _MODEL, 1)
     assert alone.pod_cpu[0] == together.pod_cpu[1]
@@ -133,7 +133,7 @@ def test_batch_memory_grows_to_a_plateau_below_the_limit() -> None:
     assert last < 4 * GIBI
 
 
-def test_a_pod_that_asks_for_nothing_uses_little() -> None:
+def test_a_pod_that_requests_nothing_uses_little() -> None:
     pods = pod_columns([Workload(tier=Tier.BEST_EFFORT, cpu=0.0, memory=0.0)])
     usage = usage_at(0, pods, node_columns(1), _MODEL, 1)
     assert 0 < usage.pod_cpu[0] < 0.1

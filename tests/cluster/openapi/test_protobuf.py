@@ -22,9 +22,9 @@ def _get(accept: str) -> HttpResponse:
 
 @pytest.mark.parametrize("separator", ["@", "."])
 def test_client_go_gets_protobuf(separator: str) -> None:
-    answer = _get(f"application/com.github.proto-openapi.spec.v2{separator}v1.0+protobuf")
-    assert (answer.status, answer.headers["Content-Type"]) == (200, CONTENT_TYPE)
-    assert "io.k8s.api.core.v1.Pod" in definitions(answer.body)
+    response = _get(f"application/com.github.proto-openapi.spec.v2{separator}v1.0+protobuf")
+    assert (response.status, response.headers["Content-Type"]) == (200, CONTENT_TYPE)
+    assert "io.k8s.api.core.v1.Pod" in definitions(response.body)
 
 
 @pytest.mark.parametrize("accept", ["application/json", "*/*", "application/json, */*"])

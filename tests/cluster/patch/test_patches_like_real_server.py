@@ -16,7 +16,7 @@ RECORDED = recorded("patch/patches.json")
 CASES = list(zip(written("patch/patches.yaml")[0]["patches"], RECORDED["results"], strict=True))
 
 
-def _answer(case: Document) -> Document:
+def _response(case: Document) -> Document:
     old = RECORDED["objects"][case["object"]]
     resource = resource_of(old)
     body = json.dumps(case["patch"]).encode()
@@ -33,11 +33,11 @@ def _answer(case: Document) -> Document:
 
 @pytest.mark.parametrize(("case", "real"), CASES, ids=lambda value: json.dumps(value.get("patch", ""))[:70])
 def test_patch(case: Document, real: Document) -> None:
-    ours = _answer(case)
+    ours = _response(case)
     if real["kind"] != "Status":
         assert comparable(ours) == comparable(real)
     elif "does not match the name on the URL" in real["message"]:
-        # Found by the verb before the strategy is asked; here the strategy is the second line of defence.
+        # Found by the verb before the strategy is called; here the strategy is the second line of defence.
         assert ours["code"] == 422
     elif real["message"].startswith(' "" is invalid: patch'):
         # The real server repeats the whole object in this message.
@@ -51,5 +51,5 @@ def test_patch(case: Document, real: Document) -> None:
 def test_patch_leaves_the_original_alone() -> None:
     for case, _ in CASES:
         before = copy.deepcopy(RECORDED["objects"][case["object"]])
-        _answer(case)
+        _response(case)
         assert RECORDED["objects"][case["object"]] == before

@@ -48,8 +48,8 @@ async def _create(client: ApiClient, *pods: Document) -> list[HttpResponse]:
     return [await client.request("POST", f"{CORE}/pods", body) for body in pods]
 
 
-def _codes(answers: list[HttpResponse]) -> list[int]:
-    return [answer.status for answer in answers]
+def _codes(responses: list[HttpResponse]) -> list[int]:
+    return [response.status for response in responses]
 
 
 def _after_quota(hard: Document, *pods: Document, **spec: Any) -> list[HttpResponse]:
@@ -61,28 +61,28 @@ def _after_quota(hard: Document, *pods: Document, **spec: Any) -> list[HttpRespo
 
 
 def test_a_pod_beyond_the_count_is_refused() -> None:
-    answers = _after_quota({"pods": "1"}, pod("a"), pod("b"))
-    assert _codes(answers) == [201, 403]
-    assert answers[1].body["message"] == (
+    responses = _after_quota({"pods": "1"}, pod("a"), pod("b"))
+    assert _codes(responses) == [201, 403]
+    assert responses[1].body["message"] == (
         'pods "b" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1'
     )
-    assert answers[1].body["details"] == {"name": "b", "kind": "pods"}
+    assert responses[1].body["details"] == {"name": "b", "kind": "pods"}
 
 
 def test_requests_and_limits_are_added_up() -> None:
-    answers = _after_quota(
+    responses = _after_quota(
         {"requests.cpu": "1", "limits.memory": "1Gi"}, _sized("a", "600m", "512Mi"), _sized("b", "600m", "768Mi")
     )
-    assert _codes(answers) == [201, 403]
-    assert answers[1].body["message"] == (
+    assert _codes(responses) == [201, 403]
+    assert responses[1].body["message"] == (
         'pods "b" is forbidden: exceeded quota: q, requested: limits.memory=768Mi,requests.cpu=600m, '
         "used: limits.memory=512Mi,requests.cpu=600m, limited: limits.memory=1Gi,requests.cpu=1"
     )
 
 
 def test_a_pod_that_does_not_say_what_it_needs_is_refused() -> None:
-    (answer,) = _after_quota({"requests.cpu": "1", "limits.memory": "1Gi", "pods": "2"}, pod("a"))
-    assert answer.body["message"] == (
+    (response,) = _after_quota({"requests.cpu": "1", "limits.memory": "1Gi", "pods": "2"}, pod("a"))
+    assert response.body["message"] == (
         'pods "a" is forbidden: failed quota: q: must specify limits.memory for: main; requests.cpu for: main'
     )
 
@@ -93,8 +93,8 @@ def test_batch_resources_are_limited_by_their_requests() -> None:
         resources = {"requests": amounts, "limits": amounts}
         return pod(name, containers=[{"name": "main", "image": "i", "resources": resources}])
 
-    answers = _after_quota({"requests.kubernetes.io/batch-cpu": "1000"}, batch("a"), batch("b"))
-    assert _codes(answers) == [201, 403]
+    responses = _after_quota({"requests.kubernetes.io/batch-cpu": "1000"}, batch("a"), batch("b"))
+    assert _codes(responses) == [201, 403]
 
 
 def test_pods_that_come_at_once_do_not_both_take_the_last_of_it() -> None:
@@ -112,8 +112,8 @@ def test_what_was_there_before_the_quota_counts() -> None:
         await client.post(f"{CORE}/resourcequotas", _quota({"pods": "2", "requests.cpu": "1"}))
         return await _used(client, {"pods": "2", "requests.cpu": "500m"}), await _create(client, _sized("c", "1m"))
 
-    status, answers = _run(scenario)
-    assert (status["hard"], _codes(answers)) == ({"pods": "2", "requests.cpu": "1"}, [403])
+    status, responses = _run(scenario)
+    assert (status["hard"], _codes(responses)) == ({"pods": "2", "requests.cpu": "1"}, [403])
 
 
 def test_a_deleted_pod_counts_no_more() -> None:
@@ -133,8 +133,8 @@ def test_a_pod_that_has_ended_counts_as_an_object_alone() -> None:
         await client.post(f"{CORE}/resourcequotas", _quota({"pods": "1", "count/pods": "5", "requests.cpu": "1"}))
         await _create(client, _sized("a", "1"))
         ended = {"status": {"phase": "Succeeded"}}
-        answer = await client.request("PATCH", f"{CORE}/pods/a/status", ended, content_type=MERGE)
-        assert answer.status == 200
+        response = await client.request("PATCH", f"{CORE}/pods/a/status", ended, content_type=MERGE)
+        assert response.status == 200
         return await _used(client, {"pods": "0", "count/pods": "1", "requests.cpu": "0"})
 
     assert _run(scenario)["used"]["count/pods"] == "1"
@@ -197,8 +197,10 @@ def test_a_scope_decides_which_pods_count(spec: Document, counted: list[str]) ->
         _sized("ending", "1", activeDeadlineSeconds=5),
         _sized("critical", "1", priorityClassName="system-node-critical", activeDeadlineSeconds=5),
     ]
-    answers = _after_quota({"pods": "0"}, *pods, **spec)
-    refused = [body["metadata"]["name"] for body, answer in zip(pods, answers, strict=True) if answer.status == 403]
+    responses = _after_quota({"pods": "0"}, *pods, **spec)
+    refused = [
+        body["metadata"]["name"] for body, response in zip(pods, responses, strict=True) if response.status == 403
+    ]
     expected = {"sized": ["sized", "ending", "critical"], "ending": ["ending", "critical"]}.get(counted[0], counted)
     assert refused == expected
 

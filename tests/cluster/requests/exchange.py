@@ -1,7 +1,7 @@
 """Odd and hostile requests, byte by byte, and what the real kube-apiserver v1.35 answered to them.
 
-``cases.py`` has the requests, ``answers.json`` the answers, written by ``python -m tests.cluster.requests.record
-KUBECONFIG``. The embedded API and the real one are held to the same answers.
+``cases.py`` has the requests, ``responses.json`` the responses, written by ``python -m tests.cluster.requests.record
+KUBECONFIG``. The embedded API and the real one are held to the same responses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import yaml
 
 # Warnings come as headers, up to a thousand of them here.
 http.client._MAXHEADERS = 10_000  # type: ignore[attr-defined]
-_ANSWERS = Path(__file__).parent / "answers.json"
+_RESPONSES = Path(__file__).parent / "responses.json"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _CURRENT = re.compile(r"(?<=, current: )\d+")
@@ -46,12 +46,12 @@ class Request:
 
 
 def recorded() -> dict[str, list[dict[str, Any]]]:
-    answers: dict[str, list[dict[str, Any]]] = json.loads(_ANSWERS.read_text()) if _ANSWERS.exists() else {}
-    return answers
+    responses: dict[str, list[dict[str, Any]]] = json.loads(_RESPONSES.read_text()) if _RESPONSES.exists() else {}
+    return responses
 
 
-def record(answers: dict[str, list[dict[str, Any]]]) -> None:
-    _ANSWERS.write_text(json.dumps(answers, indent=1, sort_keys=True) + "\n")
+def record(responses: dict[str, list[dict[str, Any]]]) -> None:
+    _RESPONSES.write_text(json.dumps(responses, indent=1, sort_keys=True) + "\n")
 
 
 class Exchange:
@@ -101,7 +101,7 @@ def _comparable(response: http.client.HTTPResponse, body: bytes, namespace: str,
         shown["warnings"] = warnings
     document = json.loads(body) if body.startswith(b"{") else {"text": body.decode(errors="replace")}
     if document.get("kind") != "Status":
-        # What an answer shows of objects is held to the real server elsewhere.
+        # What a response shows of objects is held to the real server elsewhere.
         return shown
     shown |= {"reason": document.get("reason"), "details": _steady(document.get("details", "absent"), namespace)}
     if not exact:

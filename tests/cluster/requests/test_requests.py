@@ -22,6 +22,6 @@ def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_odd_requests(exchange: Exchange, case: str) -> None:
-    answers = exchange.play(f"odd-{next(_NUMBERS)}", CASES[case])
+    responses = exchange.play(f"odd-{next(_NUMBERS)}", CASES[case])
     requests = [str(request) for request in CASES[case]]
-    assert list(zip(requests, answers, strict=True)) == list(zip(requests, recorded()[case], strict=True))
+    assert list(zip(requests, responses, strict=True)) == list(zip(requests, recorded()[case], strict=True))

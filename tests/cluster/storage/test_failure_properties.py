@@ -139,7 +139,7 @@ def test_a_store_that_cannot_be_closed_cleanly_is_whole_at_the_next_start(tmp_pa
 
 
 @pytest.mark.parametrize("statement", ["PRAGMA journal_mode", "CREATE", "UPDATE", "COMMIT", "SELECT"])
-def test_a_failure_at_the_start_is_told_and_the_next_start_succeeds(tmp_path: Path, statement: str) -> None:
+def test_a_failure_at_the_start_is_reported_and_the_next_start_succeeds(tmp_path: Path, statement: str) -> None:
     disk = Disk()
     disk.fail(statement)
     with pytest.raises(StorageError, match="cannot be used as the cluster's store"):

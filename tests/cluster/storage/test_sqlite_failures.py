@@ -47,7 +47,7 @@ def test_a_full_disk_refuses_writes_and_changes_nothing(tmp_path: Path, statemen
     assert _run(tmp_path, scenario) == [("/g/k/a", b"1", 1)]
 
 
-def test_writes_go_on_when_there_is_room_again(tmp_path: Path) -> None:
+def test_writes_go_on_when_there_is_capacity_again(tmp_path: Path) -> None:
     async def scenario(store: SqliteStorage, disk: Disk) -> None:
         disk.fail("INSERT", code=FULL)
         with pytest.raises(StorageFull):
@@ -150,7 +150,7 @@ def test_reads_are_served_while_the_database_is_gone(tmp_path: Path) -> None:
     assert _run(tmp_path, scenario) == [("/g/k/a", b"1", 1)]
 
 
-def test_health_is_told_until_a_write_succeeds(tmp_path: Path) -> None:
+def test_health_is_reported_until_a_write_succeeds(tmp_path: Path) -> None:
     async def scenario(store: SqliteStorage, disk: Disk) -> None:
         assert store.health() == ""
         disk.fail("INSERT", code=FULL)
@@ -163,7 +163,7 @@ def test_health_is_told_until_a_write_succeeds(tmp_path: Path) -> None:
     _run(tmp_path, scenario)
 
 
-def test_the_store_finds_out_by_itself_that_there_is_room(tmp_path: Path) -> None:
+def test_the_store_finds_out_by_itself_that_there_is_capacity(tmp_path: Path) -> None:
     async def scenario(store: SqliteStorage, disk: Disk) -> None:
         disk.connections[0].execute("PRAGMA max_page_count = 1")
         with pytest.raises(StorageFull):

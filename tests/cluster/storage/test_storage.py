@@ -167,14 +167,14 @@ def test_change_carries_what_was_before(run: Run) -> None:
     run(scenario)
 
 
-def test_a_reader_that_falls_behind_is_told(run: Run) -> None:
+def test_a_reader_that_falls_behind_is_reported(run: Run) -> None:
     async def scenario(store: IndexedStorage) -> None:
         watch = store.watch("/g/k/", after=0)
         for number in range(10):
             await store.create(f"/g/k/{number}", b"")
-        with pytest.raises(Compacted) as told:
+        with pytest.raises(Compacted) as reported:
             await watch.next()
-        assert told.value.oldest == 7
+        assert reported.value.oldest == 7
 
     run(scenario, HistoryLimits(changes=4))
 
@@ -202,7 +202,7 @@ def test_an_idle_reader_outlives_the_trimming_of_other_kinds(run: Run) -> None:
     run(scenario, HistoryLimits(changes=4))
 
 
-def test_poke_brings_the_revision_up_to_date(run: Run) -> None:
+def test_a_wake_up_brings_the_revision_up_to_date(run: Run) -> None:
     async def scenario(store: IndexedStorage) -> None:
         watch = store.watch("/g/k/", after=0)
         await store.create("/g/other/a", b"")

@@ -1,4 +1,4 @@
-"""The words for bad JSON are those of Go's decoder, which was asked for them."""
+"""The words for bad JSON are those of Go's decoder, which gave them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_objects_are_fine(value: dict[str, object]) -> None:
 
 
 @given(st.binary())
-def test_any_bytes_get_an_answer(text: bytes) -> None:
+def test_any_bytes_get_a_response(text: bytes) -> None:
     assert isinstance(object_syntax_error(text), str)
 
 

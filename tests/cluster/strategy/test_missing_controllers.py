@@ -23,9 +23,9 @@ def _create(path: str, spec: Any, *, query: str = "", **metadata: Any) -> HttpRe
             body = {"metadata": {"name": "x", **metadata}, "spec": spec}
             return await client.request("POST", f"{base}/namespaces/default/{plural}{query}", body)
 
-    answer = asyncio.run(main())
-    assert answer.status == 201, answer.body
-    return answer
+    response = asyncio.run(main())
+    assert response.status == 201, response.body
+    return response
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Write ``answers.json`` anew: ``python -m tests.cluster.structural_schema.record KUBECONFIG`` of a real API server."""
+"""Write ``responses.json`` anew: ``python -m tests.cluster.structural_schema.record KUBECONFIG`` of a real server."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.real.schema_cases import DEFINITIONS, SPECS, STATUS_DEFINITIONS, TALK
 
 def record(kubeconfig: Path) -> None:
     speaker = Speaker(kubeconfig)
-    answers = {
-        "definitions": {name: speaker.verdict(name) for name in (*DEFINITIONS, *STATUS_DEFINITIONS)},
-        "specs": {name: speaker.verdict_of_spec(name) for name in SPECS},
+    responses = {
+        "definitions": {name: speaker.decision(name) for name in (*DEFINITIONS, *STATUS_DEFINITIONS)},
+        "specs": {name: speaker.decision_on_spec(name) for name in SPECS},
         "talks": {talk.name: speaker.talk(talk) for talk in TALKS},
     }
-    file = Path(__file__).parent / "answers.json"
-    file.write_text(json.dumps(answers, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+    file = Path(__file__).parent / "responses.json"
+    file.write_text(json.dumps(responses, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The cases of ``tests/real/schema_cases.py`` on one server, with answers that can be compared with another's."""
+"""The cases of ``tests/real/schema_cases.py`` on one server, with responses that can be compared with another's."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def define(plural: str, schema: Document, **version: Any) -> Document:
     }
 
 
-RECORDED: Document = json.loads((Path(__file__).parent / "answers.json").read_text())
+RECORDED: Document = json.loads((Path(__file__).parent / "responses.json").read_text())
 """What kube-apiserver v1.35 said: of definitions by name, and in talks."""
 
 
@@ -47,39 +47,39 @@ class Speaker:
     def __init__(self, kubeconfig: Path) -> None:
         self._api = ApiServer(kubeconfig)
 
-    def verdict(self, name: str) -> Document:
+    def decision(self, name: str) -> Document:
         """What the server says of a definition, which does not come to be."""
         schema = DEFINITIONS.get(name)
         version = {} if schema else WITH_STATUS
         schema = schema or STATUS_DEFINITIONS[name]
-        answer = self._api.request(
+        response = self._api.request(
             "POST", f"{DEFINITIONS_PATH}?dryRun=All", define(name.replace("-", ""), schema, **version)
         )
-        told = heard(answer)
-        told.pop("object", None)
-        return told
+        reported = heard(response)
+        reported.pop("object", None)
+        return reported
 
-    def verdict_of_spec(self, name: str) -> Document:
+    def decision_on_spec(self, name: str) -> Document:
         """The same, where it is not the schema that counts."""
         definition = define("things", {"type": "object"})
         definition["spec"].update(SPECS[name])
-        told = heard(self._api.request("POST", f"{DEFINITIONS_PATH}?dryRun=All", definition))
-        told.pop("object", None)
-        return told
+        reported = heard(self._api.request("POST", f"{DEFINITIONS_PATH}?dryRun=All", definition))
+        reported.pop("object", None)
+        return reported
 
     def talk(self, talk: Talk) -> list[Document]:
-        """The answers to the requests, in their order."""
+        """The responses to the requests, in their order."""
         definition = define(talk.plural, talk.schema, **talk.version)
-        answer = self._api.request("POST", DEFINITIONS_PATH, definition)
-        assert answer.code == 201, answer.message
+        response = self._api.request("POST", DEFINITIONS_PATH, definition)
+        assert response.code == 201, response.message
         collection = f"/apis/{GROUP}/v1/{talk.plural}"
         self._await(lambda: self._api.request("GET", collection).code == 200)
         try:
-            return [self._ask(talk, collection, request) for request in talk.requests]
+            return [self._send(talk, collection, request) for request in talk.requests]
         finally:
             self._api.request("DELETE", f"{DEFINITIONS_PATH}/{talk.plural}.{GROUP}")
 
-    def _ask(self, talk: Talk, collection: str, request: Request) -> Document:
+    def _send(self, talk: Talk, collection: str, request: Request) -> Document:
         if request.method == "DEFINE":
             return self._redefine(talk, collection, request.body)
         body = copied(request.body)
@@ -97,8 +97,8 @@ class Speaker:
         path = f"{DEFINITIONS_PATH}/{talk.plural}.{GROUP}"
         definition = self._api.request("GET", path).body
         definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = marked
-        answer = self._api.request("PUT", path, definition)
-        assert answer.code == 200, answer.message
+        response = self._api.request("PUT", path, definition)
+        assert response.code == 200, response.message
         probe = {"apiVersion": f"{GROUP}/v1", "kind": talk.plural.capitalize(), "metadata": {"generateName": "probe-"}}
         wanted = marked["properties"]["marker"]["default"]
 
@@ -115,15 +115,15 @@ class Speaker:
             time.sleep(0.05)
 
 
-def heard(answer: HttpResponse) -> Document:
-    """What must be the same everywhere of an answer."""
-    told: Document = {"code": answer.code}
-    if answer.warnings:
-        told["warnings"] = answer.warnings
-    if answer.code >= 400:
-        causes = (answer.body.get("details") or {}).get("causes") or []
-        told["reason"] = answer.body.get("reason")
-        told["causes"] = sorted(
+def heard(response: HttpResponse) -> Document:
+    """What must be the same everywhere of a response."""
+    reported: Document = {"code": response.code}
+    if response.warnings:
+        reported["warnings"] = response.warnings
+    if response.code >= 400:
+        causes = (response.body.get("details") or {}).get("causes") or []
+        reported["reason"] = response.body.get("reason")
+        reported["causes"] = sorted(
             [
                 cause.get("reason") or "",
                 cause.get("field") or "",
@@ -132,12 +132,12 @@ def heard(answer: HttpResponse) -> Document:
             for cause in causes
         )
         # The order of several causes is that of a Go map.
-        told["message"] = _WHOLE.sub("Invalid value: …: ", answer.message) if len(causes) < 2 else ""
-    elif "items" in answer.body:
-        told["items"] = [_kept(item) for item in answer.body["items"]]
+        reported["message"] = _WHOLE.sub("Invalid value: …: ", response.message) if len(causes) < 2 else ""
+    elif "items" in response.body:
+        reported["items"] = [_kept(item) for item in response.body["items"]]
     else:
-        told["object"] = _kept(answer.body)
-    return told
+        reported["object"] = _kept(response.body)
+    return reported
 
 
 def _kept(document: Document) -> Document:

@@ -54,7 +54,7 @@ def test_a_pattern_that_takes_too_much_memory_is_refused(pattern: str) -> None:
         matcher(pattern)
 
 
-def test_a_text_that_needs_more_states_than_there_is_memory_for_is_still_judged_right() -> None:
+def test_a_text_that_needs_more_states_than_there_is_memory_for_is_still_matched_right() -> None:
     # One state for each combination of the last 200 characters.
     fits = matcher("[01]*1[01]{200}$")
     text = "01" * 5_000

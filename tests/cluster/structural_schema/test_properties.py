@@ -86,7 +86,7 @@ def _object(value: Any) -> Document:
 
 
 @given(SCHEMAS, VALUES)
-def test_the_quick_answer_agrees_with_the_explanation(schema: Document, value: Any) -> None:
+def test_the_quick_response_agrees_with_the_explanation(schema: Document, value: Any) -> None:
     node = read(schema)
     assert accepts(validators_of(node), value) == (not explain(node, value))
 

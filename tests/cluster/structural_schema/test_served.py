@@ -136,9 +136,9 @@ def test_rules_are_stored_and_said_not_to_be_evaluated() -> None:
     definition = _definition(_version("v1", storage=True, a={**TEXT, "x-kubernetes-validations": [{"rule": "false"}]}))
 
     async def scenario(client: ApiClient) -> Any:
-        answer = await client.request("POST", DEFINITIONS, definition)
+        response = await client.request("POST", DEFINITIONS, definition)
         created = await client.request("POST", THINGS.format("v1"), _thing("v1", a="x"))
-        return answer.headers["Warning"], created.status
+        return response.headers["Warning"], created.status
 
     assert _run(scenario) == (f'299 - "{NOT_EVALUATED}"', 201)
 

@@ -24,7 +24,7 @@ def _run(scenario: Callable[[ApiClient], Awaitable[T]]) -> T:
     return asyncio.run(main())
 
 
-def _answer(
+def _response(
     method: str, path: str, *, node: dict[str, Any] = _NODE, bound: bool = True, body: Any = None
 ) -> HttpResponse:
     async def scenario(client: ApiClient) -> HttpResponse:
@@ -51,34 +51,34 @@ def _answer(
     ],
 )
 def test_a_simulated_pod_says_what_it_lacks(method: str, subresource: str, missing: str) -> None:
-    answer = _answer(method, f"{PODS}/p/{subresource}", body={} if method == "PATCH" else None)
-    assert (answer.status, answer.body["kind"], answer.body["reason"]) == (400, "Status", "BadRequest")
-    assert answer.body["details"] == {"name": "p", "kind": "pods"}
-    assert answer.body["message"].startswith('pod "p" is simulated: it has no containers, so ')
-    assert missing in answer.body["message"]
+    response = _response(method, f"{PODS}/p/{subresource}", body={} if method == "PATCH" else None)
+    assert (response.status, response.body["kind"], response.body["reason"]) == (400, "Status", "BadRequest")
+    assert response.body["details"] == {"name": "p", "kind": "pods"}
+    assert response.body["message"].startswith('pod "p" is simulated: it has no containers, so ')
+    assert missing in response.body["message"]
 
 
 def test_a_pod_of_a_real_kubelet_is_not_called_simulated() -> None:
-    answer = _answer("GET", f"{PODS}/p/log", node=_KUBELETS_NODE)
-    assert (answer.status, answer.body["message"]) == (
+    response = _response("GET", f"{PODS}/p/log", node=_KUBELETS_NODE)
+    assert (response.status, response.body["message"]) == (
         400,
         'this API server connects to no kubelet, so it cannot fetch the logs of pod "p" from node "n"',
     )
 
 
 def test_a_pod_without_a_node_is_refused_as_by_the_real_server() -> None:
-    answer = _answer("POST", f"{PODS}/p/exec?command=ls", bound=False)
-    assert (answer.status, answer.body["message"]) == (400, "pod p does not have a host assigned")
+    response = _response("POST", f"{PODS}/p/exec?command=ls", bound=False)
+    assert (response.status, response.body["message"]) == (400, "pod p does not have a host assigned")
 
 
 @pytest.mark.parametrize("subresource", ["log", "exec", "ephemeralcontainers", "proxy"])
 def test_a_missing_pod_is_not_found(subresource: str) -> None:
-    answer = _answer("GET", f"{PODS}/missing/{subresource}")
-    assert (answer.status, answer.body["details"]) == (404, {"name": "missing", "kind": "pods"})
+    response = _response("GET", f"{PODS}/missing/{subresource}")
+    assert (response.status, response.body["details"]) == (404, {"name": "missing", "kind": "pods"})
 
 
 def test_the_port_in_the_name_of_a_proxied_pod_is_not_part_of_its_name() -> None:
-    assert "is simulated" in _answer("GET", f"{PODS}/https:p:80/proxy/").body["message"]
+    assert "is simulated" in _response("GET", f"{PODS}/https:p:80/proxy/").body["message"]
 
 
 @pytest.mark.parametrize(
@@ -88,17 +88,17 @@ def test_the_port_in_the_name_of_a_proxied_pod_is_not_part_of_its_name() -> None
         ("/api/v1/namespaces/default/pods/p/resize", "pods", "this API server does not resize pods in place"),
     ],
 )
-def test_what_else_is_missing_is_told(path: str, kind: str, message: str) -> None:
-    answer = _answer("GET", path)
-    assert (answer.status, answer.body["details"]["kind"]) == (400, kind)
-    assert message in answer.body["message"]
+def test_what_else_is_missing_is_reported(path: str, kind: str, message: str) -> None:
+    response = _response("GET", path)
+    assert (response.status, response.body["details"]["kind"]) == (400, kind)
+    assert message in response.body["message"]
 
 
-def test_no_tokens_are_issued_and_the_answer_says_which_one_is_accepted() -> None:
+def test_no_tokens_are_issued_and_the_response_says_which_one_is_accepted() -> None:
     path = "/api/v1/namespaces/default/serviceaccounts/robot/token"
-    answer = _answer("POST", path, body={"spec": {}})
-    assert (answer.status, answer.body["details"]) == (400, {"name": "robot", "kind": "serviceaccounts"})
-    assert "accepts the one token in its kubeconfig" in answer.body["message"]
+    response = _response("POST", path, body={"spec": {}})
+    assert (response.status, response.body["details"]) == (400, {"name": "robot", "kind": "serviceaccounts"})
+    assert "accepts the one token in its kubeconfig" in response.body["message"]
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_no_tokens_are_issued_and_the_answer_says_which_one_is_accepted() -> Non
 )
 def test_an_unknown_path_has_details(path: str) -> None:
     """kubectl debug dereferences them without a look."""
-    answer = _answer("GET", path)
-    assert (answer.status, answer.body["reason"], answer.body["details"]) == (404, "NotFound", {})
+    response = _response("GET", path)
+    assert (response.status, response.body["reason"], response.body["details"]) == (404, "NotFound", {})
 
 
 def test_a_method_that_a_path_does_not_take_has_details() -> None:
-    answer = _answer("PUT", PODS, body={})
-    assert (answer.status, answer.body["details"]) == (405, {})
+    response = _response("PUT", PODS, body={})
+    assert (response.status, response.body["details"]) == (405, {})

@@ -198,7 +198,7 @@ def test_a_mistyped_field_of_a_strict_patch_is_refused(media_type: str) -> None:
     assert refused.message.endswith('": strict decoding error: unknown field "spec.containers[0].imagee"')
 
 
-def test_a_mistyped_field_is_ignored_when_asked_for() -> None:
+def test_a_mistyped_field_is_ignored_when_requested_for() -> None:
     obj, warnings = _patched(MISTYPED, "Ignore")
     assert ("imagee" in obj["spec"]["containers"][0], warnings) == (False, [])
 

@@ -114,7 +114,7 @@ def test_bookmarks_tell_how_far_the_watch_is() -> None:
     assert watching.seen[0] == ("BOOKMARK", "", 2)
 
 
-def test_without_being_asked_for_there_are_no_bookmarks() -> None:
+def test_without_being_requested_there_are_no_bookmarks() -> None:
     assert _watch(_nothing, _with_one(), resourceVersion="1").seen == []
 
 

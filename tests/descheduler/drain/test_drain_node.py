@@ -19,7 +19,7 @@ _PLANNING = "drain.descheduler.koordinator.sh/node-planning"
 
 
 class Bench:
-    """node-1 with three pods of a Deployment, whose successors find room on node-2."""
+    """node-1 with three pods of a Deployment, whose successors find free capacity on node-2."""
 
     def __init__(self, **node: Any) -> None:
         self.cluster = SimulatedCluster()
@@ -30,7 +30,7 @@ class Bench:
         for name in ("node-1", "node-2"):
             self.cluster.put(NODES, {"metadata": {"name": name}, "spec": dict(node) if name == "node-1" else {}})
         self.start()
-        self.has_room = True
+        self.has_capacity = True
         self.is_scaled_down = False
         """Whether nobody makes evicted pods anew."""
 
@@ -75,7 +75,7 @@ class Bench:
         for made in list(self.cluster.reservations()):
             name = made["metadata"]["name"]
             if not made.get("status", {}).get("nodeName"):
-                if self.has_room:
+                if self.has_capacity:
                     scene.schedule(self.cluster, name)
                 else:
                     scene.find_no_node(self.cluster, name)
@@ -127,9 +127,9 @@ def test_a_node_is_emptied() -> None:
     assert bench.node["spec"]["unschedulable"] is True
     assert _PLANNING in bench.node["metadata"]["labels"]
     assert bench.condition("OnceAvailable") == "True"
-    told = [reason for kind, _, reason, _ in bench.cluster.events if kind == "DrainNode"]
-    assert told[:2] == ["Initialized", "Running"]
-    assert told[-1] == "Complete"
+    reported = [reason for kind, _, reason, _ in bench.cluster.events if kind == "DrainNode"]
+    assert reported[:2] == ["Initialized", "Running"]
+    assert reported[-1] == "Complete"
 
 
 def test_a_place_is_reserved_off_every_node_that_is_drained() -> None:
@@ -172,15 +172,15 @@ def test_a_rejected_drain_leaves_nothing_behind(was_unschedulable: bool) -> None
     assert not bench.cluster.evicted
 
 
-def test_no_room_elsewhere_leaves_the_pods_alone() -> None:
+def test_no_capacity_elsewhere_leaves_the_pods_alone() -> None:
     bench = Bench()
-    bench.has_room = False
+    bench.has_capacity = False
     bench.create()
     bench.play()
     assert {phase for phase, _ in bench.pods().values()} == {"Unavailable"}
     assert bench.condition("UnavailableReservationExists") == "True"
     assert not bench.cluster.evicted
-    bench.has_room = True
+    bench.has_capacity = True
     bench.play(2, seconds=61)
     bench.play()
     assert bench.status()["phase"] == "Complete"

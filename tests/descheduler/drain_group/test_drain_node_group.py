@@ -32,7 +32,7 @@ class Pool(Bench):
             self.cluster.put(PODS, pod)
         self.add_node("node-2")
         self.start()
-        self.has_room = True
+        self.has_capacity = True
         self.is_scaled_down = False
         self.planned: list[str] = []
         """The nodes in the order in which DrainNodes were created for them."""
@@ -100,8 +100,8 @@ def test_all_nodes_are_drained() -> None:
     assert pool.phases() == dict.fromkeys(("old-a", "old-b", "old-c"), "Complete")
     assert pool.cordoned() == {"old-a", "old-b", "old-c"}
     assert not [pod for pod in pool.cluster.documents(PODS).values() if pod["spec"]["nodeName"] != "node-2"]
-    told = [reason for kind, _, reason, _ in pool.cluster.events if kind == "DrainNodeGroup"]
-    assert told == ["Pending", "Planning", "Waiting", "Running", "Succeeded"]
+    reported = [reason for kind, _, reason, _ in pool.cluster.events if kind == "DrainNodeGroup"]
+    assert reported == ["Pending", "Planning", "Waiting", "Running", "Succeeded"]
 
 
 def test_the_node_with_the_most_free_capacity_is_planned_first() -> None:
@@ -211,7 +211,7 @@ def test_a_node_whose_pods_find_no_place_is_given_back_and_the_others_are_draine
 
 def test_a_group_of_which_no_node_can_be_drained_fails_and_leaves_nothing_behind() -> None:
     pool = Pool()
-    pool.has_room = False
+    pool.has_capacity = False
     pool.create_group()
     pool.play_to_the_end()
     assert (pool.group()["phase"], pool.group()["unavailableCount"]) == ("Failed", 3)
@@ -242,7 +242,7 @@ def test_a_group_whose_time_is_over_is_aborted() -> None:
     assert not pool.cordoned()
 
 
-def test_the_nodes_of_a_finished_group_are_given_back_where_that_is_asked_for() -> None:
+def test_the_nodes_of_a_finished_group_are_given_back_where_that_is_requested() -> None:
     pool = Pool()
     pool.create_group()
     pool.play_to_the_end()

@@ -28,7 +28,7 @@ from koordinator.descheduler.migration.plugin import MigrationController
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client, WatchEvent
-from tests.in_memory_api import InMemoryAnswer, InMemoryApi, InMemoryConnection, failed
+from tests.in_memory_api import InMemoryApi, InMemoryConnection, InMemoryResponse, failed
 
 Fault = Callable[[str, str, bool], Exception | None]
 """Asked about each write with its verb and its path, before it is done (False) and after (True)."""
@@ -44,7 +44,7 @@ class SimulatedCluster:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.scales: dict[str, Document] = {}
-        """By path: the answers of subresources scale, and of discovery, of kinds that the API server does not have."""
+        """By path: the responses of subresources scale, and of discovery, of kinds that the API server lacks."""
         self.reads: list[str] = []
         """The path of every read."""
         self.writes: list[tuple[str, str]] = []
@@ -65,7 +65,7 @@ class SimulatedCluster:
 
     @property
     def is_away(self) -> bool:
-        """No request gets an answer."""
+        """No request gets a response."""
         return self.api.away
 
     @is_away.setter
@@ -198,21 +198,21 @@ class _Connection(InMemoryConnection):
         *,
         give_up_at: float,
         may_send: Callable[[], bool] | None = None,
-    ) -> InMemoryAnswer:
+    ) -> InMemoryResponse:
         cluster, path = self._cluster, target.partition("?")[0]
         if method == "GET":
             cluster.reads.append(path)
         if method == "GET" and path in cluster.scales and not cluster.is_away:
-            return InMemoryAnswer(200, {}, encode(cluster.scales[path]))
+            return InMemoryResponse(200, {}, encode(cluster.scales[path]))
         is_write = method != "GET" and not cluster.is_away
         victim = self._victim(method, path) if is_write else ""
         if is_write and (failure := failed(cluster.fault(method, path, False))) is not None:
             return failure
-        answer = await super().request(method, target, headers, body, give_up_at=give_up_at, may_send=may_send)
-        if is_write and answer.status < 300:
+        response = await super().request(method, target, headers, body, give_up_at=give_up_at, may_send=may_send)
+        if is_write and response.status < 300:
             cluster.done(method, path, victim)
-            return failed(cluster.fault(method, path, True)) or answer
-        return answer
+            return failed(cluster.fault(method, path, True)) or response
+        return response
 
     def _victim(self, method: str, path: str) -> str:
         """The uid of the pod that a write evicts or deletes."""

@@ -40,15 +40,15 @@ def _pod(created: datetime, **metadata: Any) -> Pod:
     return convert({"metadata": {**owners, "creationTimestamp": format_time(created), **metadata}}, Pod)
 
 
-@given(created=st.integers(-9000, 9000), duration=st.integers(0, 5000), asked=st.integers(0, 9000))
+@given(created=st.integers(-9000, 9000), duration=st.integers(0, 5000), requested=st.integers(0, 9000))
 def test_only_what_was_created_after_an_eviction_stays_and_no_longer_than_said(
-    created: int, duration: int, asked: int
+    created: int, duration: int, requested: int
 ) -> None:
     rule = CoolDown(timedelta(seconds=duration))
     rule.track(scene.OWNER["uid"], NOW)
     pod = _pod(NOW + timedelta(seconds=created))
-    refused = bool(rule.refusals(pod, NOW + timedelta(seconds=asked)))
-    assert refused is (created >= 0 and asked < duration)
+    refused = bool(rule.refusals(pod, NOW + timedelta(seconds=requested)))
+    assert refused is (created >= 0 and requested < duration)
 
 
 def test_the_refusal_says_until_when() -> None:

@@ -154,7 +154,7 @@ def test_a_pod_is_evicted_at_most_once(endings: tuple[str, list[tuple[str, Story
         assert story.cluster.evicted in ([], [story.uid]), f"{where}: {story.cluster.writes}"
 
 
-def test_the_job_ends_and_keeps_no_room(endings: tuple[str, list[tuple[str, Story]]]) -> None:
+def test_the_job_ends_and_keeps_no_capacity(endings: tuple[str, list[tuple[str, Story]]]) -> None:
     for where, story in endings[1]:
         status = story.cluster.status()
         assert status["phase"] in ("Succeeded", "Failed", "Aborted"), f"{where}: {status}"

@@ -44,7 +44,7 @@ class Bench:
     def reservation(self) -> str:
         return next(iter(self.cluster.reservations()))["metadata"]["name"]  # type: ignore[no-any-return]
 
-    def told(self) -> list[str]:
+    def reported(self) -> list[str]:
         """The reasons of the events on the job, in order."""
         return [reason for kind, _, reason, _ in self.cluster.events if kind == "PodMigrationJob"]
 
@@ -81,7 +81,7 @@ def test_a_migration_goes_through_all_steps() -> None:
         ("Running", "BoundPodReady", "WaitForBoundPodReady"),
         ("Succeeded", "Complete", ""),
     ]
-    assert bench.told() == [
+    assert bench.reported() == [
         "ReservationCreated",
         "ReservationScheduled",
         "Evicting",
@@ -288,7 +288,7 @@ def test_a_reservation_that_is_refused_again_and_again_is_told_of_each_time() ->
     for _ in range(3):
         with pytest.raises(ApiStatusError):
             bench.reconcile()
-    assert bench.told() == ["FailedCreateReservation"] * 3
+    assert bench.reported() == ["FailedCreateReservation"] * 3
 
 
 def test_a_reservation_of_a_user_is_put_in_order_and_not_deleted() -> None:

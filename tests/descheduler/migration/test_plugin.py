@@ -178,7 +178,7 @@ def test_how_many_replicas_are_expected(replicas: int, args: dict[str, Any], ref
     assert ("expectedReplicas" in Bench(replicas, **args).refusals()) is refused
 
 
-def test_a_workload_of_another_kind_is_asked_for_its_scale() -> None:
+def test_a_workload_of_another_kind_is_queried_for_its_scale() -> None:
     bench = Bench()
     owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "c", "uid": "c", "controller": True}
     bench.change(metadata={"ownerReferences": [owner]})

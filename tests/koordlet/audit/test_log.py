@@ -122,7 +122,7 @@ def test_a_full_disk_costs_the_oldest_events_and_is_said_once(
     assert caplog.text.count("events wait in memory") == 1
     assert all(json.loads(line) for line in lines(tmp_path))
     assert log.lost_events > 0
-    # The disk has room again.
+    # The disk has free capacity again.
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
     log.close()
     assert json.loads(lines(tmp_path)[-1])["reason"] == "r199"

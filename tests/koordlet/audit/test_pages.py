@@ -39,7 +39,7 @@ class Served:
         for name in names:
             self.log.record(AuditEvent(name=str(name)), 0)
 
-    def ask(self, story: Callable[[Client], Awaitable[None]], *, pages: bool = True) -> None:
+    def play(self, story: Callable[[Client], Awaitable[None]], *, pages: bool = True) -> None:
         async def run() -> None:
             application = web.Application()
             application.router.add_get("/events", handler(self.pages if pages else None))
@@ -58,10 +58,10 @@ def served(tmp_path: Path) -> Served:
 
 async def names(client: Client, query: str) -> tuple[list[int], str]:
     """Of one page, and the token of the next."""
-    async with client.get(f"/events{query}", headers={"Accept": "application/json"}) as answer:
-        assert answer.status == 200
-        assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
-        body = await answer.json()
+    async with client.get(f"/events{query}", headers={"Accept": "application/json"}) as response:
+        assert response.status == 200
+        assert response.headers["Content-Type"] == "application/json; charset=utf-8"
+        body = await response.json()
     return [int(event["name"]) for event in body["Events"]], body["NextPageToken"]
 
 
@@ -74,7 +74,7 @@ def test_the_newest_event_comes_first_and_the_end_has_no_token(served: Served) -
         assert await names(client, f"?size=2&pageToken={token}") == ([2, 1], token)
         assert await names(client, f"?size=2&pageToken={token}") == ([0], "")
 
-    served.ask(story)
+    served.play(story)
 
 
 def test_who_pages_sees_the_log_as_it_was_at_the_first_page(served: Served) -> None:
@@ -87,7 +87,7 @@ def test_who_pages_sees_the_log_as_it_was_at_the_first_page(served: Served) -> N
         (served.folder / "audit.log").rename(served.folder / "audit-2026-01-01-00-00-00-0.log")
         assert await names(client, f"?size=9&pageToken={token}") == ([1, 0], "")
 
-    served.ask(story)
+    served.play(story)
 
 
 def test_rotated_files_follow_newest_first(served: Served) -> None:
@@ -98,20 +98,20 @@ def test_rotated_files_follow_newest_first(served: Served) -> None:
     async def story(client: Client) -> None:
         assert await names(client, "") == ([3, 2, 1], "")
 
-    served.ask(story)
+    served.play(story)
 
 
 def test_text_has_the_token_in_a_header(served: Served) -> None:
     served.record(*range(3))
 
     async def story(client: Client) -> None:
-        async with client.get("/events?size=2") as answer:
-            assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
-            assert answer.headers["Next-Page-Token"] == "t0"
-            lines = (await answer.text()).splitlines()
+        async with client.get("/events?size=2") as response:
+            assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
+            assert response.headers["Next-Page-Token"] == "t0"
+            lines = (await response.text()).splitlines()
         assert [json.loads(line)["name"] for line in lines] == ["2", "1"]
 
-    served.ask(story)
+    served.play(story)
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ def test_text_has_the_token_in_a_header(served: Served) -> None:
 )
 def test_what_is_refused(served: Served, query: str, status: int, text: str) -> None:
     async def story(client: Client) -> None:
-        async with client.get(f"/events{query}") as answer:
-            assert (answer.status, await answer.text()) == (status, text)
+        async with client.get(f"/events{query}") as response:
+            assert (response.status, await response.text()) == (status, text)
 
-    served.ask(story)
+    served.play(story)
 
 
 def test_a_size_that_is_no_number_is_the_default(served: Served) -> None:
@@ -137,7 +137,7 @@ def test_a_size_that_is_no_number_is_the_default(served: Served) -> None:
         page, _ = await names(client, "?size=many")
         assert len(page) == 256
 
-    served.ask(story)
+    served.play(story)
 
 
 def test_a_line_that_is_no_event_is_left_out_and_counts(served: Served) -> None:
@@ -146,7 +146,7 @@ def test_a_line_that_is_no_event_is_left_out_and_counts(served: Served) -> None:
     async def story(client: Client) -> None:
         assert await names(client, "?size=2") == ([2], "t0")
 
-    served.ask(story)
+    served.play(story)
 
 
 def test_the_oldest_of_too_many_is_closed(served: Served) -> None:
@@ -157,35 +157,35 @@ def test_the_oldest_of_too_many_is_closed(served: Served) -> None:
     assert len(os.listdir("/proc/self/fd")) == before + 2
 
     async def story(client: Client) -> None:
-        async with client.get("/events?pageToken=t0") as answer:
-            assert answer.status == 409
+        async with client.get("/events?pageToken=t0") as response:
+            assert response.status == 409
         assert await names(client, "?size=1&pageToken=t4") == ([7], "t4")
 
-    served.ask(story)
+    served.play(story)
 
 
-def test_who_does_not_ask_for_ten_minutes_is_closed(served: Served) -> None:
+def test_who_does_not_request_ten_minutes_is_closed(served: Served) -> None:
     served.record(1)
 
     async def story(client: Client) -> None:
         await names(client, "?size=1")
         await served.clock.advance(601)
-        async with client.get("/events?pageToken=t0") as answer:
-            assert answer.status == 200
+        async with client.get("/events?pageToken=t0") as response:
+            assert response.status == 200
         await served.clock.advance(601)
         served.pages.drop_expired()
-        async with client.get("/events?pageToken=t0") as answer:
-            assert answer.status == 409
+        async with client.get("/events?pageToken=t0") as response:
+            assert response.status == 409
 
-    served.ask(story)
+    served.play(story)
 
 
-def test_without_an_audit_log_the_answer_is_empty(served: Served) -> None:
+def test_without_an_audit_log_the_response_is_empty(served: Served) -> None:
     async def story(client: Client) -> None:
-        async with client.get("/events") as answer:
-            assert (answer.status, await answer.read()) == (200, b"")
+        async with client.get("/events") as response:
+            assert (response.status, await response.read()) == (200, b"")
 
-    served.ask(story, pages=False)
+    served.play(story, pages=False)
 
 
 def test_a_folder_that_is_not_there_has_no_events(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_folder_that_is_not_there_has_no_events(tmp_path: Path) -> None:
     async def story(client: Client) -> None:
         assert await names(client, "") == ([], "")
 
-    served.ask(story)
+    served.play(story)
 
 
 @given(st.lists(st.binary(max_size=90_000).map(lambda line: line.replace(b"\n", b"")), max_size=6), st.booleans())

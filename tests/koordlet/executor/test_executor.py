@@ -210,7 +210,7 @@ def test_a_file_that_this_version_does_not_have_is_unsupported(clock: ManualCloc
     assert outcome(executor, target) is Outcome.UNSUPPORTED
 
 
-def test_an_invalid_value_is_told_and_keeps_nothing_else_back(kernel: FakeKernel, clock: ManualClock) -> None:
+def test_an_invalid_value_is_reported_and_keeps_nothing_else_back(kernel: FakeKernel, clock: ManualClock) -> None:
     executor = kernel.executor(clock)
     burst = Target(CPU_BURST, POD)
     want(executor, (burst, -5), (QUOTA, 50_000))

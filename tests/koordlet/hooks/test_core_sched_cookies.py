@@ -239,7 +239,7 @@ def test_what_the_kernel_refuses_is_counted_and_tried_again() -> None:
     assert node.counted == [("", "failed"), ("", "succeeded")]
 
 
-def test_a_kernel_without_it_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_kernel_without_it_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     node = IsolatedNode()
     node.run_pod("a", 1, 2)
     node.kernel.code = errno.EINVAL

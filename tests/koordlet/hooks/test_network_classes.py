@@ -1,4 +1,4 @@
-"""TCNetworkQoS: net_cls.classid of pods, annotations that are invalid, and what the NodeSLO asks for."""
+"""TCNetworkQoS: net_cls.classid of pods, annotations that are invalid, and what the NodeSLO requests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.koordlet.hooks.hook_fixtures import rules, running
 from tests.koordlet.hooks.hooked_node import HookedNode
 from tests.koordlet.qos.qos_fixtures import policy
 
-ASKING = policy(systemStrategy={"totalNetworkBandwidth": "800M"})
+REQUESTING = policy(systemStrategy={"totalNetworkBandwidth": "800M"})
 CAP = {"koordinator.sh/networkQOS": '{"egressLimit": "8M"}'}
 
 
 def shaped(**given: Any) -> Rules:
-    return rules(policy=ASKING, has_network_classes=True, **given)
+    return rules(policy=REQUESTING, has_network_classes=True, **given)
 
 
 @pytest.mark.parametrize(
@@ -48,17 +48,17 @@ def test_a_pod_whose_class_is_not_there_yet_waits_for_it() -> None:
 
 
 def test_without_the_controller_nothing_is_written() -> None:
-    assert net_class(running(), rules(policy=ASKING)) is None
+    assert net_class(running(), rules(policy=REQUESTING)) is None
 
 
 @pytest.mark.parametrize("text", ["fast", '{"egressLimit": "fast"}', '{"ingressLimit": "-1"}', '{"egressLimit": 5}'])
 def test_an_invalid_annotation_is_an_error_that_names_it(text: str) -> None:
     with pytest.raises(HookError, match=r"metadata\.annotations\[koordinator\.sh/networkQOS\]"):
-        net_class(running(annotations={"koordinator.sh/networkQOS": text}), rules(policy=ASKING))
+        net_class(running(annotations={"koordinator.sh/networkQOS": text}), rules(policy=REQUESTING))
 
 
 @pytest.mark.parametrize(
-    ("spec", "asked"),
+    ("spec", "requested"),
     [
         ({"systemStrategy": {"totalNetworkBandwidth": "1G"}}, True),
         ({"systemStrategy": {"totalNetworkBandwidth": "0"}}, False),
@@ -80,8 +80,8 @@ def test_an_invalid_annotation_is_an_error_that_names_it(text: str) -> None:
         ),
     ],
 )
-def test_what_asks_for_it(spec: dict[str, Any], asked: bool) -> None:
-    assert is_enabled(convert(spec, NodeSLOSpec)) is asked
+def test_what_requests_it(spec: dict[str, Any], requested: bool) -> None:
+    assert is_enabled(convert(spec, NodeSLOSpec)) is requested
 
 
 def test_the_class_is_written_where_the_pod_has_its_cgroup(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def pod(name: str, address: str, qos: str = "LS", cap: str | None = None, *, hos
 
 
 class ShapedNode:
-    """A node whose NodeSLO asks for it, with what does it."""
+    """A node whose NodeSLO requests it, with what does it."""
 
     def __init__(self, *devices: str) -> None:
         self.kernel = TrafficControlKernel(*devices)
@@ -129,7 +129,7 @@ def test_a_changed_policy_changes_the_classes_in_place(node: ShapedNode) -> None
     assert node.kernel.steps == ["change class 1:4 with 10000000 to 50000000 bytes/s"]
 
 
-def test_pods_are_told_apart_by_sets_of_their_addresses(node: ShapedNode) -> None:
+def test_pods_are_distinguished_by_sets_of_their_addresses(node: ShapedNode) -> None:
     node.pods = [
         pod("a", "10.1.0.1", "LSR"),
         pod("b", "10.1.0.2", "BE"),
@@ -196,7 +196,7 @@ def test_a_restart_changes_nothing(node: ShapedNode) -> None:
     assert node.kernel.steps == []
 
 
-def test_until_kubelet_tells_of_its_pods_theirs_stays(node: ShapedNode) -> None:
+def test_until_kubelet_reports_its_pods_theirs_stays(node: ShapedNode) -> None:
     node.pods = [pod("a", "10.1.0.1", "BE", "8M"), pod("b", "10.1.0.2")]
     node.reconcile()
     node.kernel.steps.clear()
@@ -236,14 +236,14 @@ def test_switching_it_off_takes_everything_away(node: ShapedNode, policy: NodeSL
     assert (node.kernel.sets, node.kernel.rules, node.network.minors) == ({}, [], {})
 
 
-def test_what_was_never_asked_for_opens_nothing(node: ShapedNode) -> None:
+def test_what_was_never_requested_opens_nothing(node: ShapedNode) -> None:
     node.policy = slo(policy="terway-qos")
     node.reconcile()
     node.reconcile()
     assert node.kernel.opened == 0
 
 
-def test_what_an_earlier_agent_left_goes_if_it_is_not_asked_for(node: ShapedNode) -> None:
+def test_what_an_earlier_agent_left_goes_if_it_is_not_requested(node: ShapedNode) -> None:
     node.reconcile()
     node.start()
     node.policy = slo(policy="terway-qos")

@@ -34,7 +34,7 @@ class FakeRuntime:
 
     registered: list[tuple[str, str]] = field(default_factory=list)
     writer: asyncio.StreamWriter | None = None
-    answers: asyncio.Queue[nri.TtrpcResponse] = field(default_factory=asyncio.Queue)
+    responses: asyncio.Queue[nri.TtrpcResponse] = field(default_factory=asyncio.Queue)
     connected: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -56,7 +56,7 @@ class FakeRuntime:
                 break
             message, content = content[10 : 10 + length], content[10 + length :]
             if number == 1:
-                self.answers.put_nowait(nri.TtrpcResponse.FromString(message))
+                self.responses.put_nowait(nri.TtrpcResponse.FromString(message))
             else:
                 await self._register(stream, nri.TtrpcRequest.FromString(message))
         return content
@@ -75,13 +75,13 @@ class FakeRuntime:
             piece = message[start : start + 1000]
             self.writer.write(struct.pack(">II", number, len(piece)) + piece)
 
-    async def call(self, method: str, message: Any, answer: type[Any]) -> Any:
+    async def call(self, method: str, message: Any, reply: type[Any]) -> Any:
         request = nri.TtrpcRequest(service=PLUGIN, method=method, payload=message.SerializeToString())
         self.send(1, 1, 1, request.SerializeToString())
-        response = await self.answers.get()
+        response = await self.responses.get()
         if response.status.code:
             raise GrpcError(response.status.code, response.status.message)
-        return answer.FromString(response.payload)
+        return reply.FromString(response.payload)
 
 
 @asynccontextmanager
@@ -113,9 +113,9 @@ def test_a_container_is_adjusted_before_it_is_created(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with followed(HookedNode(tmp_path)) as runtime:
             request = nri.CreateContainerRequest(pod=pod(**{SPEC: BATCH}), container=nri.Container(name="main"))
-            answer = await runtime.call("CreateContainer", request, nri.CreateContainerResponse)
+            reply = await runtime.call("CreateContainer", request, nri.CreateContainerResponse)
         assert runtime.registered == [("koordlet_nri", "00")]
-        resources = answer.adjust.linux.resources
+        resources = reply.adjust.linux.resources
         assert (resources.cpu.shares.value, resources.cpu.quota.value) == (512, 50_000)
         assert resources.memory.limit.value == 1 << 30
 
@@ -129,8 +129,8 @@ def test_a_container_of_a_pod_with_a_part_of_the_cache_starts_in_its_group(tmp_p
         annotations = {"node.koordinator.sh/resctrl": '{"mb":{"schemata":{"percent":10}}}'}
         async with followed(node) as runtime:
             request = nri.CreateContainerRequest(pod=pod(**annotations), container=nri.Container(name="main"))
-            answer = await runtime.call("CreateContainer", request, nri.CreateContainerResponse)
-        assert answer.adjust.linux.resources.rdt_class.value == "koordlet-sort"
+            reply = await runtime.call("CreateContainer", request, nri.CreateContainerResponse)
+        assert reply.adjust.linux.resources.rdt_class.value == "koordlet-sort"
 
     run(scenario())
 
@@ -140,8 +140,8 @@ def test_an_update_names_its_container_and_one_that_changes_nothing_is_left_out(
         container = nri.Container(id="c1", name="main")
         async with followed(HookedNode(tmp_path)) as runtime:
             request = nri.UpdateContainerRequest(pod=pod(**{SPEC: BATCH}), container=container)
-            answer = await runtime.call("UpdateContainer", request, nri.UpdateContainerResponse)
-            assert [(each.container_id, each.linux.resources.cpu.quota.value) for each in answer.update] == [
+            reply = await runtime.call("UpdateContainer", request, nri.UpdateContainerResponse)
+            assert [(each.container_id, each.linux.resources.cpu.quota.value) for each in reply.update] == [
                 ("c1", 50_000)
             ]
             request = nri.UpdateContainerRequest(pod=pod(), container=container)
@@ -150,7 +150,7 @@ def test_an_update_names_its_container_and_one_that_changes_nothing_is_left_out(
     run(scenario())
 
 
-def test_a_starting_pod_is_written_however_the_runtime_tells_of_it(tmp_path: Path) -> None:
+def test_a_starting_pod_is_written_however_the_runtime_reports_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         requests = (
             ("StateChange", nri.StateChangeEvent(event=nri.RUN_POD_SANDBOX, pod=pod(**{SPEC: BATCH}))),
@@ -171,8 +171,8 @@ def test_the_runtimes_configuration_says_what_is_followed(tmp_path: Path) -> Non
         async with followed(HookedNode(tmp_path)) as runtime:
 
             async def configure(text: str) -> int:
-                answer = await runtime.call("Configure", nri.ConfigureRequest(config=text), nri.ConfigureResponse)
-                return int(answer.events)
+                reply = await runtime.call("Configure", nri.ConfigureRequest(config=text), nri.ConfigureResponse)
+                return int(reply.events)
 
             assert await configure("") == 1 | 1 << 3 | 1 << 7
             assert await configure(json.dumps({"events": ["CreateContainer"]})) == 1 << 3

@@ -145,7 +145,7 @@ def test_groups_that_go(knows_pods: bool, now: float, expected: list[str]) -> No
         ),
     ],
 )
-def test_what_the_author_is_told(
+def test_what_the_author_is_notified(
     outcome: Outcome, groups: dict[str, float], expected: tuple[str, str, str] | None
 ) -> None:
     pod, given = running("web", annotations=annotated(HALF)), rules(caches=CacheAllocation(0x7FF, (0,), "", groups))
@@ -162,21 +162,21 @@ class ResctrlFiles(MachineFiles):
     """Groups as the kernel makes and removes them; tasks are appended. There is ``room`` for so many groups, and the
     agent is killed after so many ``writes``."""
 
-    def __init__(self, room: int, writes: int) -> None:
-        self.room = room
+    def __init__(self, capacity: int, writes: int) -> None:
+        self.capacity = capacity
         self.writes = writes
 
     def make_folder(self, path: str) -> None:
-        if self.room == 0:
+        if self.capacity == 0:
             raise RefusedWriteError(path, "mkdir", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-        self.room -= 1
+        self.capacity -= 1
         Path(path).mkdir()
         Path(path, "schemata").write_text("    L3:0=7ff;1=7ff\n    MB:0=100;1=100\n")
         Path(path, "tasks").write_text("")
 
     def remove_folder(self, path: str) -> None:
         shutil.rmtree(path)
-        self.room += 1
+        self.capacity += 1
 
     def write(self, path: str, content: str) -> None:
         file = Path(path)
@@ -197,8 +197,8 @@ class ResctrlFiles(MachineFiles):
 class ResctrlNode(HookedNode):
     """A node whose CPUs share out caches and bandwidth."""
 
-    def __init__(self, root: Path, *, room: int = 4, gate: bool = True, writes: int = 1000) -> None:
-        super().__init__(root, ResctrlFiles(room, writes), Resctrl=gate)
+    def __init__(self, root: Path, *, capacity: int = 4, gate: bool = True, writes: int = 1000) -> None:
+        super().__init__(root, ResctrlFiles(capacity, writes), Resctrl=gate)
         self.machine.write("/proc/cpuinfo", "vendor_id : GenuineIntel\nflags : cat_l3 mba\n")
         self.machine.write("/sys/fs/resctrl/schemata", "    L3:0=7ff;1=7ff\n    MB:0=100;1=100\n")
         self.machine.write("/sys/fs/resctrl/info/L3/cbm_mask", "7ff\n")
@@ -296,8 +296,8 @@ def test_the_gate_off_removes_all_groups(tmp_path: Path) -> None:
     assert off.reconcile(seconds=0.0) == {}
 
 
-def test_a_machine_without_room_for_a_group_goes_on(tmp_path: Path) -> None:
-    node = ResctrlNode(tmp_path, room=1)
+def test_a_machine_without_capacity_for_a_group_goes_on(tmp_path: Path) -> None:
+    node = ResctrlNode(tmp_path, capacity=1)
     node.run_limited("web", HALF)
     node.run_limited("db", HALF)
     assert len(node.reconcile()) == 1

@@ -76,12 +76,12 @@ def test_a_container_is_answered_with_its_batch_resources(tmp_path: Path) -> Non
             client = GrpcClient(path)
             message = container_request(**{SPEC: BATCH}).SerializeToString()
             method = "/runtime.v1alpha1.RuntimeHookService/PreCreateContainerHook"
-            answer = ContainerResourceHookResponse.FromString(await client.unary(method, message, 5))
+            response = ContainerResourceHookResponse.FromString(await client.unary(method, message, 5))
             client.close()
-        given = answer.container_resources
+        given = response.container_resources
         assert (given.cpu_shares, given.cpu_quota, given.memory_limit_in_bytes) == (512, 50_000, 1 << 30)
-        assert (given.oom_score_adj, given.cpuset_cpus, dict(answer.container_envs)) == (999, "", {"A": "1"})
-        assert answer.pod_cgroup_parent == PARENT
+        assert (given.oom_score_adj, given.cpuset_cpus, dict(response.container_envs)) == (999, "", {"A": "1"})
+        assert response.pod_cgroup_parent == PARENT
 
     run(scenario())
 
@@ -94,9 +94,9 @@ def test_a_starting_pod_is_written_before_it_runs(tmp_path: Path) -> None:
         request.pod_meta.uid, request.labels["koordinator.sh/qosClass"] = "sort", "BE"
         async with serving(node) as path, channel(path) as opened:
             call = opened.unary_unary("/runtime.v1alpha1.RuntimeHookService/PreRunPodSandboxHook")
-            answer = PodSandboxHookResponse.FromString(await call(request.SerializeToString()))
-        assert answer.resources.cpu_quota == 50_000
-        assert dict(answer.annotations) == {SPEC: BATCH}
+            response = PodSandboxHookResponse.FromString(await call(request.SerializeToString()))
+        assert response.resources.cpu_quota == 50_000
+        assert dict(response.annotations) == {SPEC: BATCH}
         files = ("cpu.shares", "cpu.cfs_quota_us", "cpu.bvt_warp_ns")
         assert [node.shown(PARENT.strip("/"), name) for name in files] == ["512", "50000", "-1"]
 
@@ -117,14 +117,14 @@ def test_a_bad_annotation_fails_the_call_only_where_that_is_wanted(tmp_path: Pat
     run(scenario())
 
 
-def test_grpcio_gets_long_answers_and_the_codes_of_errors(tmp_path: Path) -> None:
+def test_grpcio_gets_long_responses_and_the_codes_of_errors(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(HookedNode(tmp_path)) as path, channel(path) as opened:
             request = PodSandboxHookRequest(annotations={"long": "x" * 300_000})
             call = opened.unary_unary("/runtime.v1alpha1.RuntimeHookService/PostStopPodSandboxHook")
-            answers = await asyncio.gather(*(call(request.SerializeToString()) for _ in range(5)))
-            for answer in answers:
-                assert len(PodSandboxHookResponse.FromString(answer).annotations["long"]) == 300_000
+            responses = await asyncio.gather(*(call(request.SerializeToString()) for _ in range(5)))
+            for response in responses:
+                assert len(PodSandboxHookResponse.FromString(response).annotations["long"]) == 300_000
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await opened.unary_unary("/runtime.v1alpha1.RuntimeHookService/Nothing")(b"")
             assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
@@ -224,7 +224,7 @@ def test_proxies_are_told_of_the_server_once_it_is_known_which_cpus_pods_share(
                 assert not registration.exists()
                 assert not _is_proxy_mode_active(agent)
                 node.kubelet_is_up = knows_its_cpus
-                # Kubelet is asked each ten seconds; the longest wait is thirty.
+                # Kubelet is queried every ten seconds; the longest wait is thirty.
                 await node.pass_seconds(14 if knows_its_cpus else 19)
                 await wait_for(registration.exists)
                 assert _is_proxy_mode_active(agent)

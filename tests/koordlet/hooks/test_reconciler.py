@@ -51,7 +51,7 @@ def test_a_batch_pod_is_held_to_its_batch_resources(tmp_path: Path) -> None:
     assert (limits[0], limits[2]) == (str(GIB), str(GIB))
 
 
-def test_a_pod_is_taken_care_of_before_kubelet_tells_of_it(tmp_path: Path) -> None:
+def test_a_pod_is_taken_care_of_before_kubelet_reports_it(tmp_path: Path) -> None:
     node = HookedNode(tmp_path)
     node.add_cgroup("kubepods/besteffort/podnew")
     node.reconciler.start(
@@ -79,7 +79,7 @@ def test_a_gate_that_is_off_leaves_what_kubelet_gives(tmp_path: Path) -> None:
     assert set(left.values()) <= {"2", "-1", "9223372036854771712"}
 
 
-def test_a_bad_annotation_stops_one_hook_of_one_pod_and_is_told_once(tmp_path: Path) -> None:
+def test_a_bad_annotation_stops_one_hook_of_one_pod_and_is_reported_once(tmp_path: Path) -> None:
     node = HookedNode(tmp_path)
     bad = node.run_pod("bad", "LSR", annotations={"scheduling.koordinator.sh/resource-status": "{"})
     good = node.run_pod("good", "LSR", annotations=status(cpuset="2"))
@@ -101,7 +101,7 @@ def test_programs_beside_kubernetes_are_taken_care_of(tmp_path: Path) -> None:
     assert node.shown("host-latency-sensitive/nginx", "cpu.bvt_warp_ns") == "1"
 
 
-def test_what_hooks_were_asked_is_counted_by_level_and_file(tmp_path: Path) -> None:
+def test_what_hooks_were_called_is_counted_by_level_and_file(tmp_path: Path) -> None:
     node = HookedNode(tmp_path)
     node.run_pod("sort", "BE", resources=BATCH)
     node.reconciler.reconcile()
@@ -137,7 +137,7 @@ def test_processes_get_the_oom_score_of_their_containers_annotation(tmp_path: Pa
 @pytest.mark.parametrize(
     "annotations", [{"oom-score-adj": "1001"}, {"oom-score-adj": "x"}, {"oom-score-adj-spec": "{"}]
 )
-def test_a_bad_oom_score_is_told(tmp_path: Path, annotations: dict[str, str]) -> None:
+def test_a_bad_oom_score_is_reported(tmp_path: Path, annotations: dict[str, str]) -> None:
     node = HookedNode(tmp_path, OOMScoreAdj=True)
     node.run_pod("web", "LS", annotations={f"koordinator.sh/{key}": text for key, text in annotations.items()})
     node.reconciler.reconcile()

@@ -24,7 +24,7 @@ class ResizedPod:
         pod = self.node.run_pod(name, "LSR", annotations=status(cpuset="2,3"), resources={"cpu": "2", "memory": "1Gi"})
         self.folder = pod.cgroup
         self.node.reconciler.reconcile()
-        self._asked = starting_pod(
+        self._requested = starting_pod(
             "shop", name, name, pod.pod.metadata.labels, pod.pod.metadata.annotations, pod.cgroup
         )
 
@@ -37,7 +37,7 @@ class ResizedPod:
 
     def update(self, stage: Stage = Stage.PRE_UPDATE_CONTAINER_RESOURCES) -> None:
         """The runtime asks about the pod's container."""
-        self.node.starting().container(stage, self._asked, starting_container(self._asked, "c", 70_000))
+        self.node.starting().container(stage, self._requested, starting_container(self._requested, "c", 70_000))
 
     def write_quota(self) -> None:
         """As kubelet does."""

@@ -182,7 +182,9 @@ def test_what_never_fits_is_counted() -> None:
     start=st.integers(0, 100),
     length=st.integers(0, 100),
 )
-def test_as_a_list_of_samples_would_answer(rounds: list[tuple[int, dict[str, float]]], start: int, length: int) -> None:
+def test_as_a_list_of_samples_would_respond(
+    rounds: list[tuple[int, dict[str, float]]], start: int, length: int
+) -> None:
     store = cache(retention=Retention(interval=1, duration=100))
     expected: dict[str, dict[int, float]] = {name: {} for name in "abc"}
     at = 10
@@ -201,9 +203,9 @@ def test_as_a_list_of_samples_would_answer(rounds: list[tuple[int, dict[str, flo
             expected[name][at] = value
     for name, all_samples in expected.items():
         wanted = {time: value for time, value in all_samples.items() if start <= time <= start + length}
-        answer = store.select(POD_CPU_USAGE, start, start + length, pod_uid=name)
-        assert dict(zip(answer.times, answer.values, strict=True)) == wanted
-        assert not any(math.isnan(value) for value in answer.values)
+        response = store.select(POD_CPU_USAGE, start, start + length, pod_uid=name)
+        assert dict(zip(response.times, response.values, strict=True)) == wanted
+        assert not any(math.isnan(value) for value in response.values)
 
 
 def test_memory_stays_flat_over_an_hour_of_pods_that_come_and_go() -> None:

@@ -48,7 +48,7 @@ def make_node(annotations: dict[str, str] | None = None, labels: dict[str, str] 
     )
 
 
-def told(*pods: Pod, **facts: Any) -> NodeTopology:
+def reported(*pods: Pod, **facts: Any) -> NodeTopology:
     return describe(
         TopologyFacts(
             cpus=facts.pop("cpus", TWO_NUMA_NODES),
@@ -69,7 +69,7 @@ def pools(topology: NodeTopology) -> tuple[list[str], list[str]]:
 
 
 def test_everything_that_is_told_of_a_node_without_pods() -> None:
-    topology = told(kubelet=KubeletCPUs("none", topology_policy="RestrictedPodLevel"))
+    topology = reported(kubelet=KubeletCPUs("none", topology_policy="RestrictedPodLevel"))
     pool_documents = [
         {"socket": 0, "node": 0, "cpuset": "0-1,4-5"},
         {"socket": 0, "node": 1, "cpuset": "2-3,6-7"},
@@ -104,27 +104,27 @@ def test_everything_that_is_told_of_a_node_without_pods() -> None:
     ],
 )
 def test_cpus_of_a_pod_leave_the_pools(qos: str, ls: list[str], be: list[str]) -> None:
-    assert pools(told(make_pod("a", qos, "0,4"))) == (ls, be)
+    assert pools(reported(make_pod("a", qos, "0,4"))) == (ls, be)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_pod_that_has_finished_gives_its_cpus_back(phase: str) -> None:
-    assert pools(told(make_pod("a", "LSE", "0,4", phase=phase))) == pools(told())
+    assert pools(reported(make_pod("a", "LSE", "0,4", phase=phase))) == pools(reported())
 
 
 @pytest.mark.parametrize("cpus", ["none of them", "0-"])
 def test_cpus_that_cannot_be_read_are_nobodys(cpus: str) -> None:
-    assert pools(told(make_pod("a", "LSE", cpus))) == pools(told())
+    assert pools(reported(make_pod("a", "LSE", cpus))) == pools(reported())
 
 
 def test_a_numa_node_of_which_all_cpus_are_taken_has_no_pool() -> None:
-    assert pools(told(make_pod("a", "LSE", "0-1,4-5"))) == (["2-3,6-7"], ["2-3,6-7"])
+    assert pools(reported(make_pod("a", "LSE", "0-1,4-5"))) == (["2-3,6-7"], ["2-3,6-7"])
 
 
-def test_cpus_that_kubelet_has_given_away_leave_both_pools_and_are_told() -> None:
+def test_cpus_that_kubelet_has_given_away_leave_both_pools_and_are_reported() -> None:
     pods = [make_pod("b"), make_pod("ls", "LS"), make_pod("moved", "LSR", "7")]
     given_away = {"b": frozenset({1}), "gone": frozenset({2, 3}), "ls": frozenset({4}), "moved": frozenset({5})}
-    topology = told(*pods, of_kubelet=given_away)
+    topology = reported(*pods, of_kubelet=given_away)
     assert pools(topology) == (["0,4-5", "6"], ["0,4-5", "6-7"])
     assert topology.annotations["node.koordinator.sh/pod-cpu-allocs"] == [
         {"namespace": "shop", "name": "name-of-b", "uid": "b", "cpuset": "1", "managedByKubelet": True},
@@ -145,7 +145,7 @@ def test_cpus_that_kubelet_has_given_away_leave_both_pools_and_are_told() -> Non
     ],
 )
 def test_what_the_node_keeps_for_others(annotation: Any, document: dict[str, Any], ls: list[str]) -> None:
-    topology = told(node=make_node({RESERVATION: json.dumps(annotation)}))
+    topology = reported(node=make_node({RESERVATION: json.dumps(annotation)}))
     assert topology.annotations[RESERVATION] == document
     assert pools(topology) == (ls, ls)
     assert format_cpu_list(topology.kept_cpus) == document.get("reservedCPUs", "")
@@ -161,14 +161,14 @@ def test_what_the_node_keeps_for_others(annotation: Any, document: dict[str, Any
     ],
 )
 def test_cpus_of_system_pods(annotation: dict[str, Any], ls: list[str]) -> None:
-    topology = told(node=make_node({SYSTEM_QOS: json.dumps(annotation)}))
+    topology = reported(node=make_node({SYSTEM_QOS: json.dumps(annotation)}))
     assert topology.annotations[SYSTEM_QOS] == annotation
     assert pools(topology) == (ls, ls)
 
 
 def test_an_annotation_of_system_pods_that_cannot_be_read_is_named() -> None:
     with pytest.raises(NodeTopologyError, match="system-qos-resource] of the Node"):
-        told(node=make_node({SYSTEM_QOS: "{"}))
+        reported(node=make_node({SYSTEM_QOS: "{"}))
 
 
 def zone_amounts(topology: NodeTopology) -> list[dict[str, str]]:
@@ -177,7 +177,7 @@ def zone_amounts(topology: NodeTopology) -> list[dict[str, str]]:
 
 def test_zones_have_what_the_numa_nodes_have() -> None:
     huge = [{2048: 512, 1048576: 0}, {2048: 0, 1048576: 1}]
-    topology = told(memory=memory(2, 3, huge_pages=huge))
+    topology = reported(memory=memory(2, 3, huge_pages=huge))
     assert [(zone.name, zone.type) for zone in topology.zones] == [("node-0", "Node"), ("node-1", "Node")]
     assert zone_amounts(topology) == [
         {"cpu": "4", "hugepages-1Gi": "0", "hugepages-2Mi": "1Gi", "memory": "1Gi"},
@@ -186,16 +186,16 @@ def test_zones_have_what_the_numa_nodes_have() -> None:
 
 
 def test_memory_without_cpus_has_a_zone() -> None:
-    assert [amounts["cpu"] for amounts in zone_amounts(told(memory=memory(2, 2, 4)))] == ["4", "4", "0"]
+    assert [amounts["cpu"] for amounts in zone_amounts(reported(memory=memory(2, 2, 4)))] == ["4", "4", "0"]
 
 
 def test_cpus_whose_memory_is_not_known_are_an_error() -> None:
     with pytest.raises(NodeTopologyError, match="NUMA node number not matched"):
-        told(memory=memory(2))
+        reported(memory=memory(2))
 
 
 def test_zones_are_in_the_order_of_their_names() -> None:
-    topology = told(memory=memory(*range(1, 12)))
+    topology = reported(memory=memory(*range(1, 12)))
     assert [zone.name for zone in topology.zones][:3] == ["node-0", "node-1", "node-10"]
 
 
@@ -203,9 +203,9 @@ def test_zones_are_in_the_order_of_their_names() -> None:
     ("value", "cpu", "size"),
     [("true", "3750m", str(2 * GIB - 501)), ("false", "4", "2Gi"), ("", "4", "2Gi")],
 )
-def test_what_is_reserved_on_the_node_is_taken_off_each_zone_if_asked(value: str, cpu: str, size: str) -> None:
+def test_what_is_reserved_on_the_node_is_taken_off_each_zone_if_requested(value: str, cpu: str, size: str) -> None:
     label = "node.koordinator.sh/enable-numa-reservation"
-    topology = told(node=make_node(labels={label: value}))
+    topology = reported(node=make_node(labels={label: value}))
     assert [(amounts["cpu"], amounts["memory"]) for amounts in zone_amounts(topology)] == [(cpu, size)] * 2
     assert topology.labels == {label: value or None}
 
@@ -216,7 +216,7 @@ _CPUS = st.frozensets(st.integers(0, 7))
 @given(st.lists(st.tuples(st.sampled_from(["LSE", "LSR", "LS", ""]), _CPUS)), st.dictionaries(st.text(), _CPUS))
 def test_no_cpu_is_in_two_hands(drawn: list[tuple[str, frozenset[int]]], of_kubelet: dict[str, frozenset[int]]) -> None:
     pods = [make_pod(f"p{number}", qos, ",".join(map(str, cpus))) for number, (qos, cpus) in enumerate(drawn)]
-    topology = told(*pods, of_kubelet={uid: cpus for uid, cpus in of_kubelet.items() if cpus})
+    topology = reported(*pods, of_kubelet={uid: cpus for uid, cpus in of_kubelet.items() if cpus})
 
     def cpus_of(parts: tuple[CPUPool, ...]) -> list[int]:
         return sorted(cpu for pool in parts for cpu in pool.cpus)
@@ -231,4 +231,4 @@ def test_no_cpu_is_in_two_hands(drawn: list[tuple[str, frozenset[int]]], of_kube
 def test_numa_nodes_without_numbers_in_the_middle() -> None:
     """A device's memory has a number of its own, which is no zone."""
     apart = (NUMANodeMemory(0, GIB, 0, {}), NUMANodeMemory(1, GIB, 0, {}), NUMANodeMemory(7, GIB, 0, {}))
-    assert [zone.name for zone in told(memory=apart).zones] == ["node-0", "node-1", "node-7"]
+    assert [zone.name for zone in reported(memory=apart).zones] == ["node-0", "node-1", "node-7"]

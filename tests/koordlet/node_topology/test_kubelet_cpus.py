@@ -45,7 +45,7 @@ def test_reserved_cpus(configuration: dict[str, Any], reserved: set[int]) -> Non
         (static(kubeReserved=["cpu"]), "Expected `object`"),
     ],
 )
-def test_a_static_policy_whose_cpus_cannot_be_told(configuration: dict[str, Any], problem: str) -> None:
+def test_a_static_policy_whose_cpus_cannot_be_reported(configuration: dict[str, Any], problem: str) -> None:
     known = kubelet_cpus(configuration, EIGHT)
     assert known.reserved == frozenset()
     assert problem in known.problem

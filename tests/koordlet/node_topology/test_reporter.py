@@ -27,7 +27,7 @@ from koordinator.kube.errors import TransportError
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.kubelet import Kubelet
 from tests.in_memory_api import InMemoryApi
-from tests.koordlet.node_topology.test_description import make_pod, told
+from tests.koordlet.node_topology.test_description import make_pod, reported
 from tests.node.machine import FakeMachine
 
 NODE = "node-1"
@@ -47,8 +47,8 @@ class Bench:
         self.api.put(NODES, {"metadata": {"name": NODE, "uid": f"uid-{NODE}"}})
         client = self.api.client()
         self.states = StatesInformer(client, NODE, clock=self.clock, random=Random(1), metrics=Metrics())
-        self.told: list[NodeTopology] = []
-        self.states.on_topology(self.told.append)
+        self.reported: list[NodeTopology] = []
+        self.states.on_topology(self.reported.append)
         self.configuration: dict[str, Any] = {"cpuManagerPolicy": "none"}
         self.kubelet_is_up = True
         self.info = NodeInfo(self.machine.host, AgentMetrics(Metrics(), NODE), with_huge_pages=False)
@@ -127,7 +127,7 @@ def test_the_object_is_made_once_and_belongs_to_its_node(tmp_path: Path) -> None
     assert bench.document["topologyPolicies"] == ["None"]
     assert [zone["name"] for zone in bench.document["zones"]] == ["node-0"]
     assert bench.annotation(POOLS) == [{"socket": 0, "node": 0, "cpuset": "0-1"}]
-    assert len(bench.told) == 1
+    assert len(bench.reported) == 1
 
 
 def test_an_object_that_says_it_already_is_not_written(tmp_path: Path) -> None:
@@ -173,18 +173,18 @@ def test_kubelet_away_leaves_what_it_said(tmp_path: Path) -> None:
     assert bench.annotation(POLICY) == {"policy": "none"}
 
 
-def test_nothing_is_told_before_kubelet_has_said_how_it_is_configured(
+def test_nothing_is_reported_before_kubelet_has_said_how_it_is_configured(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(bench: Bench) -> None:
         bench.kubelet_is_up = False
         await bench.rounds(3)
-        assert bench.told == []
+        assert bench.reported == []
         bench.kubelet_is_up = True
         await bench.rounds(1)
 
     with caplog.at_level(logging.WARNING):
-        assert len(play(tmp_path, story).told) == 1
+        assert len(play(tmp_path, story).reported) == 1
     assert caplog.text.count("kubelet does not say how it is configured") == 1
 
 
@@ -198,7 +198,7 @@ def test_without_asking_kubelet_its_policy_is_empty(tmp_path: Path) -> None:
 
 def test_without_the_gate_the_agent_knows_and_nothing_is_written(tmp_path: Path) -> None:
     bench = play(tmp_path, some_rounds, TopologyReporting(writes=False))
-    assert (bench.writes, len(bench.told)) == ({}, 1)
+    assert (bench.writes, len(bench.reported)) == ({}, 1)
 
 
 def test_cpus_that_kubelet_gives_away_leave_the_pools(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_cpus_that_kubelet_gives_away_leave_the_pools(tmp_path: Path) -> None:
     bench = play(tmp_path, story)
     assert bench.annotation(POOLS) == [{"socket": 0, "node": 0, "cpuset": "0"}]
     assert bench.annotation("node.koordinator.sh/pod-cpu-allocs")[0]["cpuset"] == "1"
-    assert len(bench.told) == 2
+    assert len(bench.reported) == 2
 
 
 def test_a_deleted_object_is_made_again(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_zones_are_written_over_one_version_only_and_those_that_are_gone_are_dro
     present = as_object(
         [{"name": "node-0", "type": "Node", "resources": [cpu, foreign]}, {"name": "node-9", "type": "Node"}]
     )
-    patch = topology_patch(present, told())
+    patch = topology_patch(present, reported())
     assert patch is not None
     assert patch["metadata"]["resourceVersion"] == "7"
     assert [zone["name"] for zone in patch["zones"]] == ["node-0", "node-1"]
@@ -246,19 +246,19 @@ def test_zones_are_written_over_one_version_only_and_those_that_are_gone_are_dro
 
 def test_a_label_that_the_node_has_lost_is_taken_back() -> None:
     label = "node.koordinator.sh/enable-numa-reservation"
-    patch = topology_patch(as_object([], labels={label: "true"}), told(make_pod("a")))
+    patch = topology_patch(as_object([], labels={label: "true"}), reported(make_pod("a")))
     assert patch is not None
     assert patch["metadata"]["labels"] == {label: None}
 
 
 @pytest.mark.parametrize("text", ["{", '{"policy":"static"}'])
 def test_an_annotation_that_says_something_else_is_written(text: str) -> None:
-    patch = topology_patch(as_object([], annotations={POLICY: text}), told())
+    patch = topology_patch(as_object([], annotations={POLICY: text}), reported())
     assert patch is not None
     assert patch["metadata"]["annotations"][POLICY] == "{}"
 
 
 def test_an_annotation_is_compared_by_what_it_means() -> None:
-    patch = topology_patch(as_object([], annotations={POLICY: " { } "}), told())
+    patch = topology_patch(as_object([], annotations={POLICY: " { } "}), reported())
     assert patch is not None
     assert POLICY not in patch["metadata"]["annotations"]

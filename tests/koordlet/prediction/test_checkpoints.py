@@ -48,7 +48,7 @@ def test_what_a_killed_process_has_left_unfinished_is_removed(tmp_path: Path) ->
     assert [file.name for file in tmp_path.iterdir()] == [UID]
 
 
-def test_what_is_no_model_is_told_and_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_no_model_is_reported_and_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "README").write_text("not ours")
     (tmp_path / "lost+found").mkdir()
     with caplog.at_level(logging.WARNING):

@@ -1,4 +1,4 @@
-"""What prod pods leave unused and what they use at most: the original's answers, and what holds for any pods."""
+"""What prod pods leave unused and what they use at most: the original's responses, and what holds for any pods."""
 
 from __future__ import annotations
 

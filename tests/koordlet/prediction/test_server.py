@@ -190,7 +190,7 @@ def test_the_model_of_a_pod_that_ends_expires_with_its_file(bench: Bench) -> Non
     assert "web" not in bench.kept
 
 
-def test_files_are_written_in_turn_and_not_more_often_than_asked(bench: Bench) -> None:
+def test_files_are_written_in_turn_and_not_more_often_than_requested(bench: Bench) -> None:
     bench.restart(per_step=4)
     written: list[set[str]] = []
     for _ in range(11):
@@ -204,7 +204,7 @@ def test_files_are_written_in_turn_and_not_more_often_than_asked(bench: Bench) -
     assert written[10] == written[0]
 
 
-def test_a_file_that_cannot_be_written_is_told_and_the_others_are_written(
+def test_a_file_that_cannot_be_written_is_reported_and_the_others_are_written(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.folder.mkdir()

@@ -194,7 +194,7 @@ def test_pods_that_come_later_are_still_looked_at() -> None:
     assert limited is None
 
 
-def test_a_claim_that_was_not_asked_for_yet_is_no_problem_and_nothing_is_released() -> None:
+def test_a_claim_that_was_not_requested_yet_is_no_problem_and_nothing_is_released() -> None:
     pod = database(block("data", "podvolume", readBPS=1))
     shown = {pod.pod.cgroup: {BLOCK_READ_BPS: {"8:0": 5}}}
     decided, _ = decide(node_snapshot(pod), LAYOUT, Disks(DEVICES, "/var/lib/kubelet", shown), NOTHING)

@@ -187,7 +187,7 @@ def test_the_cpus_never_go_below_two_nor_above_what_is_there_nor_up_by_more_than
 
 
 @given(st.integers(0, 40), st.sampled_from([(8, 2, 2), (32, 2, 2), (6, 1, 2), (4, 2, 1)]))
-def test_as_many_cpus_are_chosen_as_were_asked_for(count: int, shape: tuple[int, int, int]) -> None:
+def test_as_many_cpus_are_chosen_as_were_requested(count: int, shape: tuple[int, int, int]) -> None:
     assert len(choose_cpus(count, topology(*shape).cpus)) == min(count, shape[0])
 
 

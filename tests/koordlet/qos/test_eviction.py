@@ -140,7 +140,7 @@ pods_of_any_kind = st.lists(
 
 @settings(max_examples=examples(40), deadline=None)
 @given(pods_of_any_kind, st.sampled_from([Feature.BE_MEMORY, Feature.MEMORY]), st.randoms(use_true_random=False))
-def test_the_order_is_total_whatever_order_kubelet_tells_the_pods_in(
+def test_the_order_is_total_whatever_order_kubelet_reports_the_pods_in(
     pods: list[tuple[str, int | None, float, dict[str, str], dict[str, str]]], feature: Feature, random: Any
 ) -> None:
     usages = [

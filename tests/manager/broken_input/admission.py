@@ -51,7 +51,7 @@ class Admission:
         )
         self.webhooks = {each.path: Webhook(each, metrics, clock) for each in make_handlers(context)}
 
-    async def ask(self, resource: str, document: Document, operation: str, **more: Any) -> list[dict[str, Any]]:
+    async def send(self, resource: str, document: Document, operation: str, **more: Any) -> list[dict[str, Any]]:
         """Every webhook that is meant for the resource."""
         group, version = GROUPS.get(resource, ("", "v1"))
         body = review(

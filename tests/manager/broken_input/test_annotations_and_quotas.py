@@ -49,7 +49,7 @@ def test_annotations_of_a_node(key: str, text: str, said: str, offered: int) -> 
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"cpuReclaimThresholdPercent": -5}', '{"cpuReclaimThresholdPercent": 1e30}', "abc", ""]
 )
-def test_a_strategy_of_a_nodes_own_that_cannot_be_used_is_told_and_the_clusters_applies(
+def test_a_strategy_of_a_nodes_own_that_cannot_be_used_is_reported_and_the_clusters_applies(
     text: str,
 ) -> None:
     bench = with_neighbour()
@@ -67,7 +67,7 @@ def test_a_strategy_of_a_nodes_own_that_cannot_be_used_is_told_and_the_clusters_
 
 @pytest.mark.parametrize("label", ["node.koordinator.sh/cpu-reclaim-ratio", "node.koordinator.sh/memory-reclaim-ratio"])
 @pytest.mark.parametrize("text", ["abc", "NaN", "1e30", "", "50p"])
-def test_a_ratio_label_that_cannot_be_used_is_told_and_the_clusters_ratio_applies(label: str, text: str) -> None:
+def test_a_ratio_label_that_cannot_be_used_is_reported_and_the_clusters_ratio_applies(label: str, text: str) -> None:
     bench = with_neighbour()
     bench.cluster.put(NODES, node(BAD, labels={label: text}))
 

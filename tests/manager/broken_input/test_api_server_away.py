@@ -22,7 +22,7 @@ from tests.manager.broken_input.replicas import Replica
 OUTAGE = 300
 LONGEST_PAUSE = 30
 INFORMERS = 10
-"""At least so many kinds are watched, each of which is asked for again by itself."""
+"""At least so many kinds are watched, each of which is requested again by itself."""
 LEADS = "koordinator_manager_is_leader"
 
 
@@ -138,7 +138,7 @@ def test_it_steps_down_and_leads_again_in_the_same_process() -> None:
     run(story)
 
 
-def test_it_neither_spins_nor_sleeps_too_long_while_nobody_answers(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_neither_spins_nor_sleeps_too_long_while_nobody_responds(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         fixture = ReplicatedCluster()
         with caplog.at_level(logging.ERROR):
@@ -147,9 +147,9 @@ def test_it_neither_spins_nor_sleeps_too_long_while_nobody_answers(caplog: pytes
                 await fixture.pass_by(60)
                 counts = []
                 for _ in range(OUTAGE // LONGEST_PAUSE):
-                    before = len(fixture.cluster.asked)
+                    before = len(fixture.cluster.requests)
                     await fixture.pass_by(LONGEST_PAUSE)
-                    counts.append(len(fixture.cluster.asked) - before)
+                    counts.append(len(fixture.cluster.requests) - before)
                 assert min(counts) >= INFORMERS
                 assert max(counts) <= 5 * LONGEST_PAUSE
                 fixture.cluster.come_back()
@@ -193,7 +193,7 @@ def test_two_replicas_write_everything_once() -> None:
     run(story)
 
 
-def test_of_two_replicas_one_tells_of_a_broken_configuration() -> None:
+def test_of_two_replicas_one_reports_a_broken_configuration() -> None:
     async def story() -> None:
         fixture = ReplicatedCluster()
         one, two = fixture.replica("one"), fixture.replica("two")

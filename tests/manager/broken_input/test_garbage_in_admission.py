@@ -1,4 +1,4 @@
-"""Whatever an object holds that is created, and whatever stands in the objects that it is judged by: each webhook
+"""Whatever an object holds that is created, and whatever stands in the objects that it is checked by: each webhook
 answers, and none of them takes it for its own failure."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RESERVATION: Document = {
     "metadata": {"name": "r", "labels": {"app": BAD}},
     "spec": {"template": {"metadata": {"labels": {"app": BAD}}, "spec": WEB["spec"]}, "owners": [], "ttl": "1h"},
 }
-ASKED: dict[str, Document] = {
+REQUESTED: dict[str, Document] = {
     "pods": WEB,
     "nodes": DOCUMENTS["Node"][1],
     "configmaps": CONFIG_MAP,
@@ -41,39 +41,39 @@ ASKED: dict[str, Document] = {
 KNOWN_TYPES = ("pods", "nodes", "configmaps")
 
 
-def ask(bench: ManagerBench, resource: str, document: Document, old: Document) -> None:
+def send(bench: ManagerBench, resource: str, document: Document, old: Document) -> None:
     """A creation and an update."""
 
     async def scenario() -> None:
         bench.cluster.put(PRIORITY_CLASSES, {"metadata": {"name": "koord-batch"}, "value": 5000})
         admission = Admission(bench)
         async with admission.informers.started(5), asyncio.timeout(30):
-            answers = await admission.ask(resource, document, "CREATE")
-            answers += await admission.ask(resource, document, "UPDATE", oldObject=old)
-        assert len(answers) >= 2
-        assert all(answer["allowed"] or answer["status"]["message"] for answer in answers)
+            responses = await admission.send(resource, document, "CREATE")
+            responses += await admission.send(resource, document, "UPDATE", oldObject=old)
+        assert len(responses) >= 2
+        assert all(response["allowed"] or response["status"]["message"] for response in responses)
         assert admission.panics == 0
 
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("resource", ASKED)
+@pytest.mark.parametrize("resource", REQUESTED)
 @FEW
 @given(data=st.data())
 def test_garbage_in_what_is_created(resource: str, data: st.DataObject) -> None:
-    document = ASKED[resource]
+    document = REQUESTED[resource]
     bench = ManagerBench()
     bench.configure(CONFIGURATIONS)
     for kind, each in DOCUMENTS.values():
         bench.cluster.put(kind, each)
     changes = typed_changes_of(document) if resource in KNOWN_TYPES else spec_changes_of(document)
-    ask(bench, resource, broken(document, data.draw(changes)), document)
+    send(bench, resource, broken(document, data.draw(changes)), document)
 
 
 @pytest.mark.parametrize("name", ["ClusterColocationProfile", "ElasticQuota", "ElasticQuotaProfile", "Node"])
 @FEW
 @given(data=st.data())
-def test_garbage_in_what_it_is_judged_by(name: str, data: st.DataObject) -> None:
+def test_garbage_in_what_it_is_checked_by(name: str, data: st.DataObject) -> None:
     document = DOCUMENTS[name][1]
     garbage = broken(document, data.draw(changes_of(document)))
     bench = ManagerBench()
@@ -81,7 +81,7 @@ def test_garbage_in_what_it_is_judged_by(name: str, data: st.DataObject) -> None
     for kind, each in DOCUMENTS.values():
         bench.cluster.put(kind, garbage if each is document else each)
     resource = {"ElasticQuota": "pods", "ElasticQuotaProfile": "pods", "Node": "configmaps"}.get(name, "pods")
-    ask(bench, resource, ASKED[resource], ASKED[resource])
+    send(bench, resource, REQUESTED[resource], REQUESTED[resource])
 
 
 @pytest.mark.parametrize("key", CONFIGURATIONS)
@@ -90,4 +90,4 @@ def test_garbage_in_what_it_is_judged_by(name: str, data: st.DataObject) -> None
 def test_garbage_in_the_slo_configuration(key: str, text: str) -> None:
     bench = ManagerBench()
     bench.configure(CONFIGURATIONS | {key: text})
-    ask(bench, "nodes", DOCUMENTS["Node"][1], DOCUMENTS["Node"][1])
+    send(bench, "nodes", DOCUMENTS["Node"][1], DOCUMENTS["Node"][1])

@@ -50,16 +50,16 @@ def run(bench: ManagerBench, story: Callable[[Admission], Awaitable[None]]) -> N
 
 async def labels_of_new_pod(admission: Admission) -> tuple[dict[str, str], list[str]]:
     """What a pod gets when it is created, and of what its creator is warned."""
-    answers = await admission.ask("pods", pod("new", labels={"app": "web"}), "CREATE")
-    assert all(answer["allowed"] for answer in answers), answers
-    patches = [change for answer in answers for change in answer.get("patch", ())]
+    responses = await admission.send("pods", pod("new", labels={"app": "web"}), "CREATE")
+    assert all(response["allowed"] for response in responses), responses
+    patches = [change for response in responses for change in response.get("patch", ())]
     labels: dict[str, str] = {}
     for change in patches:
         if change["path"].startswith("/metadata/labels/"):
             labels[change["path"].rpartition("/")[2]] = change["value"]
         elif change["path"] == "/metadata/labels":
             labels |= change["value"]
-    return labels, [warning for answer in answers for warning in answer.get("warnings", ())]
+    return labels, [warning for response in responses for warning in response.get("warnings", ())]
 
 
 def labels_of_waiting_pod(bench: ManagerBench) -> dict[str, str]:
@@ -79,7 +79,7 @@ def with_profiles(*profiles: Document) -> ManagerBench:
 
 
 @pytest.mark.parametrize("spec", UNUSABLE.values(), ids=UNUSABLE.keys())
-def test_one_that_cannot_be_used_is_told_and_the_others_apply(spec: Document) -> None:
+def test_one_that_cannot_be_used_is_reported_and_the_others_apply(spec: Document) -> None:
     bench = with_profiles(profile("good"), profile("bad", **spec))
 
     async def story(admission: Admission) -> None:
@@ -99,12 +99,12 @@ def test_one_that_cannot_be_used_is_told_and_the_others_apply(spec: Document) ->
     run(bench, story)
 
 
-def test_a_priority_class_that_is_not_there_refuses_pods_and_says_which_profile_asks_for_it() -> None:
+def test_a_priority_class_that_is_not_there_refuses_pods_and_says_which_profile_requests_it() -> None:
     bench = with_profiles(profile("bad", priorityClassName="missing"))
 
     async def story(admission: Admission) -> None:
-        answers = await admission.ask("pods", pod("new", labels={"app": "web"}), "CREATE")
-        (refusal,) = [answer["status"]["message"] for answer in answers if not answer["allowed"]]
+        responses = await admission.send("pods", pod("new", labels={"app": "web"}), "CREATE")
+        (refusal,) = [response["status"]["message"] for response in responses if not response["allowed"]]
         assert 'PriorityClass.scheduling.k8s.io "missing" not found' in refusal
         assert 'ClusterColocationProfile "bad"' in refusal
 

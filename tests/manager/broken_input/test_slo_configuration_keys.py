@@ -270,7 +270,7 @@ def test_a_config_map_that_is_deleted_and_made_anew(key: Key) -> None:
     run(bench, story)
 
 
-def test_every_broken_key_is_told_when_all_are_broken_at_once() -> None:
+def test_every_broken_key_is_reported_when_all_are_broken_at_once() -> None:
     bench = ManagerBench()
     put_objects(bench)
     bench.configure({key.name: key.value(FIRST) for key in KEYS})
@@ -278,10 +278,10 @@ def test_every_broken_key_is_told_when_all_are_broken_at_once() -> None:
     async def story() -> None:
         bench.configure({key.name: "{" for key in KEYS})
         await bench.until_idle()
-        told = {
+        reported = {
             note.partition(":")[0] for reason in {key.reason for key in KEYS} for note in bench.notes(reason, CONFIG)
         }
-        assert told == {key.name for key in KEYS}
+        assert reported == {key.name for key in KEYS}
         assert [key.in_force(bench.cluster) for key in KEYS[:-2]] == [key.amounts_to(FIRST) for key in KEYS[:-2]]
 
     run(bench, story)
@@ -308,7 +308,7 @@ def test_the_event_comes_from_the_component_that_it_comes_from_in_the_original(k
     run(bench, story)
 
 
-def test_every_mistake_of_one_key_is_told() -> None:
+def test_every_mistake_of_one_key_is_reported() -> None:
     bench = ManagerBench()
     strategy = {
         "nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]},

@@ -175,7 +175,7 @@ def test_a_patch_of_more_than_labels_goes_by_the_whole_pod() -> None:
     run(scenario)
 
 
-def test_what_the_server_refuses_is_told_on_the_profile_and_not_tried_every_round() -> None:
+def test_what_the_server_refuses_is_reported_on_the_profile_and_not_tried_every_round() -> None:
     async def scenario(made: ControllerBench) -> None:
         await add_pod(made, "waiting")
         async with working(made):
@@ -189,7 +189,7 @@ def test_what_the_server_refuses_is_told_on_the_profile_and_not_tried_every_roun
     run(scenario)
 
 
-def test_a_profile_that_cannot_be_used_is_told() -> None:
+def test_a_profile_that_cannot_be_used_is_reported() -> None:
     async def scenario(made: ControllerBench) -> None:
         await add_pod(made, "waiting")
         async with working(made):

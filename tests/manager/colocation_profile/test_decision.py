@@ -117,7 +117,7 @@ def test_the_patch_merges_lists_and_comes_last() -> None:
     assert changed["spec"]["newField"] == {"a": 1}
 
 
-def test_a_patch_that_cannot_be_applied_is_told() -> None:
+def test_a_patch_that_cannot_be_applied_is_reported() -> None:
     odd = replace(compiled(), apply_patch=compile_patch({"$patch": "odd"}, None))
     with pytest.raises(ProfileError, match=r'"test-profile": spec\.patch does not fit'):
         changed_pod(odd, pod())

@@ -88,7 +88,7 @@ def offers(resource: str, amount: int | None) -> Callable[[Node], bool]:
 
 @asynccontextmanager
 async def working(options: Options | None = None) -> AsyncIterator[tuple[ControllerBench, Any]]:
-    """The example, with its controller at work and its first answer written."""
+    """The example, with its controller at work and its first response written."""
     async with controller_bench(options) as made:
         await example(made)
         controller = make(made)

@@ -112,7 +112,7 @@ def test_a_mark_is_an_event_once() -> None:
     asyncio.run(scenario())
 
 
-def test_a_recovery_takes_the_mark_off_and_is_told() -> None:
+def test_a_recovery_takes_the_mark_off_and_is_reported() -> None:
     async def scenario() -> None:
         async with working() as (made, controller):
             await silence(made)
@@ -166,7 +166,7 @@ def test_switching_colocation_off_takes_the_mark_off_an_abnormal_node() -> None:
             node = await made.once(NODES, is_forgiven)
             found = mark(node)
             assert found is not None
-            assert found.reason == "NotJudged"
+            assert found.reason == "NotChecked"
 
     asyncio.run(scenario())
 
@@ -199,7 +199,7 @@ async def leading(controller: NodeResourceController) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def test_the_next_leader_neither_forgives_nor_forgets_nor_tells_again() -> None:
+def test_the_next_leader_neither_forgives_nor_forgets_nor_reports_again() -> None:
     async def scenario() -> None:
         async with controller_bench() as made:
             await example(made)
@@ -238,7 +238,7 @@ def test_a_node_made_anew_under_the_same_name_is_another_node() -> None:
     asyncio.run(scenario())
 
 
-def test_a_cordoned_node_is_judged_like_any_other() -> None:
+def test_a_cordoned_node_is_checked_like_any_other() -> None:
     async def scenario() -> None:
         async with working() as (made, _):
             await made.client.patch(NODES, "n1", {"spec": {"unschedulable": True}}, PatchType.MERGE)

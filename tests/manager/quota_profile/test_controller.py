@@ -88,7 +88,7 @@ def test_what_others_wrote_on_the_quota_survives() -> None:
     asyncio.run(scenario())
 
 
-def test_a_selector_that_cannot_be_used_is_told_on_the_profile() -> None:
+def test_a_selector_that_cannot_be_used_is_reported_on_the_profile() -> None:
     async def scenario() -> None:
         async with controller_bench() as made, made.working(QuotaProfileController(made.context)):
             await add_node(made.client, "n1")
@@ -100,7 +100,7 @@ def test_a_selector_that_cannot_be_used_is_told_on_the_profile() -> None:
     asyncio.run(scenario())
 
 
-def test_a_quota_that_the_server_refuses_is_told_and_tried_again() -> None:
+def test_a_quota_that_the_server_refuses_is_reported_and_tried_again() -> None:
     async def scenario() -> None:
         async with controller_bench() as made:
             await add_node(made.client, "n1")

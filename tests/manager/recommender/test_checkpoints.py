@@ -108,7 +108,7 @@ def test_a_failed_list_is_an_error_so_that_nothing_is_overwritten() -> None:
     async def scenario() -> None:
         api = InMemoryApi()
         client = api.client()
-        api.fault = lambda asked, done: ApiStatusError(500, "InternalError", "later")
+        api.fault = lambda requested, done: ApiStatusError(500, "InternalError", "later")
         found = checkpoints(client)
         with pytest.raises(ApiStatusError):
             await found.load()
@@ -122,7 +122,7 @@ def test_without_permission_nothing_is_stored(caplog: pytest.LogCaptureFixture) 
     async def scenario() -> None:
         api = InMemoryApi()
         client = api.client()
-        api.fault = lambda asked, done: ApiStatusError(403, "Forbidden", "may not list configmaps")
+        api.fault = lambda requested, done: ApiStatusError(403, "Forbidden", "may not list configmaps")
         found = checkpoints(client)
         await found.load()
         await found.load()

@@ -138,7 +138,7 @@ def test_a_new_recommendation_does_not_wait_for_the_interval() -> None:
     asyncio.run(scenario())
 
 
-def test_a_policy_that_cannot_be_used_is_told_in_a_condition() -> None:
+def test_a_policy_that_cannot_be_used_is_reported_in_a_condition() -> None:
     async def scenario() -> None:
         async with controller_bench(OPTIONS) as made, working(made):
             await with_pod(made)

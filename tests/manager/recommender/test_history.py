@@ -1,4 +1,4 @@
-"""History from a Prometheus server, which answers as the real one does; tests/real asks a real one."""
+"""History from a Prometheus server, which responds as the real one does; tests/real asks a real one."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_a_target_that_cannot_be_used() -> None:
     assert conditions(decide(made)) == {"ConfigUnsupported": ("True", INVALID_TARGET)}
 
 
-def test_a_policy_that_cannot_be_used_is_told_and_the_flags_apply() -> None:
+def test_a_policy_that_cannot_be_used_is_reported_and_the_flags_apply() -> None:
     writes = decide(fed(policy='{"marginFraction":-1}'))
     assert conditions(writes)["ConfigUnsupported"] == ("True", "InvalidPolicy")
     assert status(writes)["podStatus"]["containerStatuses"][0]["resources"]["cpu"] == "1174m"

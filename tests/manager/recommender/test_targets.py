@@ -122,7 +122,7 @@ def test_an_owner_is_read_once() -> None:
         for _ in range(3):
             bench.targets.begin_pass(["uid-web"])
             await bench.targets.matching(target, [owned("p", reference("ReplicaSet", mine, "mine"))])
-        assert [each.plural for each in bench.api.asked].count("replicasets") == 1
+        assert [each.plural for each in bench.api.requests].count("replicasets") == 1
 
     asyncio.run(scenario())
 
@@ -180,7 +180,7 @@ def test_a_failure_of_the_api_server_leaves_what_was_known() -> None:
         bench = Bench()
         await bench.workload("Deployment")
         first = await bench.resolve(kind="Deployment", name="web")
-        bench.api.fault = lambda asked, done: ApiStatusError(500, "InternalError", "later")
+        bench.api.fault = lambda request, done: ApiStatusError(500, "InternalError", "later")
         await bench.clock.advance(600)
         assert await bench.resolve(kind="Deployment", name="web") == first
         new = recommendation(type="workload", workload={"kind": "StatefulSet", "name": "other"})

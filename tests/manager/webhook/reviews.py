@@ -1,4 +1,4 @@
-"""AdmissionReviews as API servers write them, and handlers that answer as told."""
+"""AdmissionReviews as API servers write them, and handlers that respond as told."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from koordinator.manager.missing import NotInstalledError
 from koordinator.manager.webhook.certificate_files import from_files, to_files, write_files
 from koordinator.manager.webhook.certificate_writers import FileWriter, SecretWriter
 from koordinator.manager.webhook.certificates import Certificates, fault
-from tests.in_memory_api import Asked, InMemoryApi
+from tests.in_memory_api import ApiRequest, InMemoryApi
 from tests.manager.webhook.making import NAME, NOW, certificates, reuse_keys
 
 OLD = NOW + timedelta(days=3650 - 100)
@@ -49,8 +49,8 @@ def stored(api: InMemoryApi) -> Certificates:
     return from_files({name: base64.b64decode(text) for name, text in secret(api)["data"].items()})
 
 
-def asked_to_write(api: InMemoryApi) -> list[str]:
-    return [asked.verb for asked in api.asked if asked.verb != "get"]
+def writes_requested(api: InMemoryApi) -> list[str]:
+    return [request.verb for request in api.requests if request.verb != "get"]
 
 
 def test_without_a_secret_one_is_made() -> None:
@@ -72,7 +72,7 @@ def test_a_namespace_that_does_not_exist_is_named_with_the_command_that_makes_it
 def test_a_good_secret_is_left_alone() -> None:
     api = holding(certificates())
     assert asyncio.run(writer(api).ensure()) == certificates()
-    assert asked_to_write(api) == []
+    assert writes_requested(api) == []
 
 
 def test_a_leaf_that_nears_its_end_is_renewed_with_a_new_authority_when_that_does_too() -> None:
@@ -112,7 +112,7 @@ def test_of_two_who_create_at_once_one_wins_and_both_have_the_same() -> None:
         api.put(NAMESPACES, {"metadata": {"name": "system"}})
         both = await asyncio.gather(writer(api).ensure(), writer(api).ensure())
         assert both[0] == both[1] == stored(api)
-        assert asked_to_write(api) == ["create", "create"]
+        assert writes_requested(api) == ["create", "create"]
 
     asyncio.run(scenario())
 
@@ -122,7 +122,7 @@ def test_of_two_who_renew_at_once_one_wins_and_both_have_the_same() -> None:
         api = holding(certificates("old.example"))
         both = await asyncio.gather(writer(api).ensure(), writer(api).ensure())
         assert both[0] == both[1] == stored(api)
-        assert asked_to_write(api) == ["patch", "patch"]
+        assert writes_requested(api) == ["patch", "patch"]
 
     asyncio.run(scenario())
 
@@ -130,8 +130,8 @@ def test_of_two_who_renew_at_once_one_wins_and_both_have_the_same() -> None:
 def test_a_conflict_over_something_that_is_still_bad_is_an_error() -> None:
     api = holding(certificates("old.example"))
 
-    def touch(asked: Asked, done: bool) -> None:
-        if asked.verb == "patch" and not done:
+    def touch(request: ApiRequest, done: bool) -> None:
+        if request.verb == "patch" and not done:
             api.put(SECRETS, secret(api))
 
     api.fault = touch
@@ -141,7 +141,7 @@ def test_a_conflict_over_something_that_is_still_bad_is_an_error() -> None:
 
 def test_a_secret_that_may_not_be_read_is_an_error() -> None:
     api = InMemoryApi()
-    api.fault = lambda asked, done: ApiStatusError(403, "Forbidden", "secrets is forbidden")
+    api.fault = lambda request, done: ApiStatusError(403, "Forbidden", "secrets is forbidden")
     with pytest.raises(ApiStatusError, match="forbidden"):
         asyncio.run(writer(api).ensure())
 

@@ -1,4 +1,4 @@
-"""Certificates change under two replicas that are asked all the while: nothing is refused, nothing unverified.
+"""Certificates change under two replicas that are queried all the while: nothing is refused, nothing unverified.
 
 Everything but the API server and time is real: TLS, files, keys; these are made beforehand, as time does not wait for
 them. The asker is as strict as an API server: it trusts what the stored configuration says, which it learns a little
@@ -32,11 +32,11 @@ from koordinator.manager.webhook.certificate_writers import SecretWriter
 from koordinator.manager.webhook.configuration_sync import ConfigurationSync
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.server import WebhookServer
-from tests.in_memory_api import Asked, InMemoryApi
-from tests.manager.webhook.asking import HOST
+from tests.in_memory_api import ApiRequest, InMemoryApi
 from tests.manager.webhook.installed import MUTATING, mutating, validating
 from tests.manager.webhook.making import NAME, NOW, certificates, reuse_keys
 from tests.manager.webhook.reviews import Handler, answered, review
+from tests.manager.webhook.serving import HOST
 from tests.waiting import InlineExecutor
 
 LAG = 0.9
@@ -54,7 +54,7 @@ class Cluster:
         self.clock = ManualClock(NOW)
         self.api = InMemoryApi(self.clock)
         self.api.fault = self._note
-        self.asked = 0
+        self.requests = 0
         self._bundles: list[tuple[float, str]] = []
         self.api.put(MUTATING_WEBHOOK_CONFIGURATIONS, mutating())
         self.api.put(VALIDATING_WEBHOOK_CONFIGURATIONS, validating())
@@ -64,9 +64,9 @@ class Cluster:
         self.replicas = [Replica(self, folder / str(number)) for number in range(2)]
         self._turns = itertools.cycle(self.replicas)
 
-    def _note(self, asked: Asked, done: bool) -> None:
+    def _note(self, request: ApiRequest, done: bool) -> None:
         """What is to be trusted from a moment later on."""
-        if (asked.verb, asked.name, done) == ("patch", MUTATING, True):
+        if (request.verb, request.name, done) == ("patch", MUTATING, True):
             self._bundles.append((self.clock.monotonic(), self.bundle))
 
     @property
@@ -81,13 +81,13 @@ class Cluster:
         known = [bundle for moment, bundle in self._bundles if moment <= self.clock.monotonic() - LAG]
         return base64.b64decode(known[-1]).decode()
 
-    async def ask(self) -> None:
+    async def send(self) -> None:
         """Two requests at once; each has to be answered."""
         async with asyncio.TaskGroup() as tasks:
             for _ in self.replicas:
-                tasks.create_task(self._ask(next(self._turns)))
+                tasks.create_task(self._send(next(self._turns)))
 
-    async def _ask(self, replica: Replica) -> None:
+    async def _send(self, replica: Replica) -> None:
         tls = ssl.create_default_context(cadata=self.trusted)
         port = replica.server.bound_port
         reader, writer = await asyncio.open_connection(HOST, port, ssl=tls, server_hostname=NAME)
@@ -96,17 +96,17 @@ class Cluster:
         assert head.startswith(b"HTTP/1.1 200 OK"), head
         assert answered(body)["allowed"]
         writer.close()
-        self.asked += 1
+        self.requests += 1
 
     async def pass_time(self, seconds: float) -> None:
         await self.clock.advance(seconds)
-        await self.ask()
+        await self.send()
 
-    async def ask_until(self, condition: Callable[[], bool]) -> None:
+    async def send_until(self, condition: Callable[[], bool]) -> None:
         while not condition():
             await self.pass_time(STEP)
             for _ in range(3):
-                await self.ask()
+                await self.send()
 
 
 class Replica:
@@ -183,12 +183,12 @@ async def story(folder: Path, damage: Callable[[InMemoryApi], None], authorities
         assert before[0] == before[1]
         await cluster.clock.advance(300)
         damage(cluster.api)
-        await cluster.ask_until(lambda: all(replica.certificate != before[0] for replica in cluster.replicas))
+        await cluster.send_until(lambda: all(replica.certificate != before[0] for replica in cluster.replicas))
         assert cluster.replicas[0].certificate == cluster.replicas[1].certificate
         assert base64.b64decode(cluster.bundle).count(b"BEGIN") == authorities
         for seconds in (STEP,) * 4 + (10.0,) * 24:
             await cluster.pass_time(seconds)
         assert base64.b64decode(cluster.bundle).count(b"BEGIN") == 1
-        assert cluster.asked >= 60
+        assert cluster.requests >= 60
         for each in rounds:
             each.cancel()

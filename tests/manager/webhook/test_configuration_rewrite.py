@@ -107,7 +107,7 @@ def test_a_bundle_that_is_none_is_replaced(bundle: Any) -> None:
     assert patch["webhooks"][0]["clientConfig"]["caBundle"] == BUNDLE
 
 
-def test_what_nothing_answers_is_left_out_and_comes_back() -> None:
+def test_what_nothing_responds_to_is_left_out_and_comes_back() -> None:
     installed = configuration(mutating()["webhooks"])
     decision = rewrite(installed, TARGET)
     quota = "/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota"

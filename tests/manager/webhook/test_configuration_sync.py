@@ -25,7 +25,7 @@ from koordinator.manager.missing import NotInstalledError
 from koordinator.manager.webhook.certificate_files import read_files
 from koordinator.manager.webhook.certificates import Certificates
 from koordinator.manager.webhook.configuration_sync import ConfigurationSync, OvertakenError
-from tests.in_memory_api import NO_FAULT, Asked, Document, InMemoryApi
+from tests.in_memory_api import NO_FAULT, ApiRequest, Document, InMemoryApi
 from tests.manager.webhook.installed import MUTATING, VALIDATING, mutating, validating
 from tests.manager.webhook.making import NOW, certificates
 from tests.waiting import InlineExecutor, wait_for
@@ -92,7 +92,7 @@ class Bench:
         assert self.writes() == [] or len(self.served) > 1, "configurations were written before anybody answers"
 
     def writes(self) -> list[str]:
-        return [asked.name for asked in self.api.asked if asked.verb not in ("get", "list", "watch")]
+        return [request.name for request in self.api.requests if request.verb not in ("get", "list", "watch")]
 
     def trusted(self) -> list[bytes]:
         """The authorities in each entry's bundle."""
@@ -253,11 +253,11 @@ def test_what_another_replica_announced_during_a_round_is_not_taken_back(tmp_pat
         await bench.sync.round()
         await bench.clock.advance(300)
         await bench.sync.round()
-        written, told = bench.writes(), replace(bench.writer.held, authority=b"another")
+        written, reported = bench.writes(), replace(bench.writer.held, authority=b"another")
 
         async def changed_meanwhile() -> None:
             """The Secret changes, and the other replica tells, while this one is busy with what was before."""
-            bench.writer.held = told
+            bench.writer.held = reported
             for name in CONFIGURATIONS:
                 configuration = bench.stored(name)
                 for entry in configuration["webhooks"]:
@@ -288,7 +288,7 @@ def test_a_failed_round_is_tried_again_and_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         bench = Bench(tmp_path)
         failures = [TransportError("connection refused")] * 3
-        bench.api.fault = lambda asked, done: failures.pop() if failures else None
+        bench.api.fault = lambda request, done: failures.pop() if failures else None
         running = asyncio.create_task(bench.sync.run())
         errors = set()
         while not bench.sync.succeeded.is_set():
@@ -331,8 +331,8 @@ def test_what_another_replica_wrote_at_the_same_time_is_looked_at_a_second_later
     async def scenario() -> None:
         bench = Bench(tmp_path)
 
-        def forestall(asked: Asked, done: bool) -> None:
-            if asked.verb == "patch":
+        def forestall(request: ApiRequest, done: bool) -> None:
+            if request.verb == "patch":
                 bench.api.fault = NO_FAULT
                 bench.put(bench.stored(MUTATING))
 

@@ -25,7 +25,7 @@ def requiring(label: str) -> str:
 
 
 def run(story: Callable[[ManagerBench, Callable[[], list[str]]], Awaitable[None]], interval: float = 60) -> None:
-    """``story`` gets what labels are required as a pod is asked about."""
+    """``story`` gets what labels are required as a pod is reviewed."""
 
     async def scenario() -> None:
         bench = ManagerBench()

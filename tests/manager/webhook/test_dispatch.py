@@ -26,7 +26,7 @@ def raising(error: Exception) -> Any:
     return respond
 
 
-def ask(path: str, respond: Any, body: bytes, metrics: Metrics | None = None) -> dict[str, Any]:
+def reviewed(path: str, respond: Any, body: bytes, metrics: Metrics | None = None) -> dict[str, Any]:
     webhook = Webhook(Handler(path, respond), WebhookMetrics(metrics or Metrics()), ManualClock())
     return answered(webhook.respond(body))
 
@@ -45,30 +45,32 @@ def ask(path: str, respond: Any, body: bytes, metrics: Metrics | None = None) ->
 def test_an_error_becomes_the_code_of_the_original(
     path: str, error: Exception, request_: dict[str, Any], code: int
 ) -> None:
-    response = ask(path, raising(error), review(**request_))
+    response = reviewed(path, raising(error), review(**request_))
     assert not response["allowed"]
     assert (response["uid"], response["status"]["code"]) == ("705ab4f5", code)
     assert "no such class" in response["status"]["message"]
 
 
 def test_the_text_of_an_expected_error_is_given_as_it_is() -> None:
-    response = ask("/validate-pod", raising(KoordinatorError("spec.priority: too high")), review())
+    response = reviewed("/validate-pod", raising(KoordinatorError("spec.priority: too high")), review())
     assert response["status"]["message"] == "spec.priority: too high"
 
 
 def test_an_error_that_nobody_foresaw_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics()
     with caplog.at_level(logging.ERROR):
-        response = ask("/mutate-pod", raising(ZeroDivisionError("oh")), review(), metrics)
+        response = reviewed("/mutate-pod", raising(ZeroDivisionError("oh")), review(), metrics)
     assert response["status"]["message"] == "panic: ZeroDivisionError: oh [recovered]"
     assert "ZeroDivisionError" in caplog.text
     assert "controller_runtime_webhook_panics_total 1.0" in exposition(metrics)
 
 
-def test_an_answer_that_cannot_be_written_is_an_error_as_well() -> None:
+def test_a_response_that_cannot_be_written_is_an_error_as_well() -> None:
     body = review(operation="DELETE", object=None)
-    assert ask("/mutate-pod", lambda _: AdmissionResponse(changed={}), body)["status"]["code"] == 500
-    assert ask("/mutate-pod", lambda _: AdmissionResponse(changed={"a": object()}), review())["status"]["code"] == 500
+    assert reviewed("/mutate-pod", lambda _: AdmissionResponse(changed={}), body)["status"]["code"] == 500
+    assert (
+        reviewed("/mutate-pod", lambda _: AdmissionResponse(changed={"a": object()}), review())["status"]["code"] == 500
+    )
 
 
 def test_what_cannot_be_read_is_refused_without_asking_the_handler() -> None:
@@ -81,7 +83,7 @@ def test_what_cannot_be_read_is_refused_without_asking_the_handler() -> None:
 
 def test_each_request_is_counted_under_its_path() -> None:
     metrics = Metrics()
-    ask("/validate-pod", lambda _: ALLOWED, review(), metrics)
+    reviewed("/validate-pod", lambda _: ALLOWED, review(), metrics)
     text = exposition(metrics)
     assert 'controller_runtime_webhook_requests_total{code="200",webhook="/validate-pod"} 1.0' in text
     assert 'controller_runtime_webhook_latency_seconds_count{webhook="/validate-pod"} 1.0' in text

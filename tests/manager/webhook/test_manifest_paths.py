@@ -1,4 +1,4 @@
-"""Whatever the manifests have API servers ask for is served."""
+"""Whatever the manifests have API servers request is served."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tests.manager.broken_input.bench import ManagerBench
 
 def test_every_path_of_the_webhook_configurations_has_a_handler() -> None:
     entries = [entry for configuration in webhook_configurations() for entry in configuration["webhooks"]]
-    asked = {entry["clientConfig"]["service"]["path"] for entry in entries}
-    assert asked == set(Admission(ManagerBench()).webhooks)
+    requested = {entry["clientConfig"]["service"]["path"] for entry in entries}
+    assert requested == set(Admission(ManagerBench()).webhooks)
 
 
-def test_no_definition_asks_for_a_conversion() -> None:
+def test_no_definition_requests_a_conversion() -> None:
     """The original answers each with a failure, at a path that is not served here."""
     conversions = [definition["spec"].get("conversion") for definition in custom_resource_definitions()]
     assert set(conversions) == {None}

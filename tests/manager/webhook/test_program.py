@@ -25,9 +25,9 @@ from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.program import LINGER_SECONDS, SETUP_SECONDS, SYNC_SECONDS, Webhooks, make_writer
 from tests.free_ports import free_ports
 from tests.in_memory_api import Hang, InMemoryApi
-from tests.manager.webhook.asking import HOST
 from tests.manager.webhook.installed import MUTATING, mutating, validating
 from tests.manager.webhook.making import NOW, certificates
+from tests.manager.webhook.serving import HOST
 from tests.waiting import wait_for
 
 
@@ -93,7 +93,7 @@ def test_it_serves_and_is_ready_until_it_is_stopped(tmp_path: Path) -> None:
 
 
 def test_behind_a_service_it_is_not_ready_before_it_is_gone(tmp_path: Path) -> None:
-    """So that API servers are led elsewhere while this replica still answers."""
+    """So that API servers are led elsewhere while this replica still responds."""
 
     async def scenario() -> None:
         bench = Bench(tmp_path, host="")
@@ -118,8 +118,8 @@ async def healthz(port: int) -> int:
     tls = build_context(TLSSettings(authority=certificates().authority))
     async with aiohttp.ClientSession() as session:
         name = "koordinator-webhook-service.koordinator-system.svc"
-        async with session.get(f"https://127.0.0.1:{port}/healthz", ssl=tls, server_hostname=name) as answer:
-            return answer.status
+        async with session.get(f"https://127.0.0.1:{port}/healthz", ssl=tls, server_hostname=name) as response:
+            return response.status
 
 
 def test_without_configurations_it_gives_up_after_twenty_seconds_with_the_reason(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_it_says_what_it_could_not_get_to_know(tmp_path: Path) -> None:
     async def scenario() -> None:
         bench = Bench(tmp_path)
         bench.informers.informer(NODES)
-        bench.api.fault = lambda asked, done: Hang() if asked.plural == "nodes" else None
+        bench.api.fault = lambda requested, done: Hang() if requested.plural == "nodes" else None
         running = asyncio.create_task(bench.webhooks().run())
         await bench.clock.advance(SYNC_SECONDS)
         with pytest.raises(WebhookSetupError, match="webhooks need to know nodes"):

@@ -13,9 +13,9 @@ from koordinator.manager.webhook.certificate_files import write_files
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.quota_accounts import PATH, quota_page
 from koordinator.manager.webhook.server import WebhookServer
-from tests.manager.webhook.asking import HOST, asking
 from tests.manager.webhook.elastic_quota.quota_bench import QuotaBench
 from tests.manager.webhook.making import NOW, certificates
+from tests.manager.webhook.serving import HOST, requesting
 from tests.model.quota_tree.quota_objects import quota_document
 
 TOP = quota_document("top", is_parent=True, max={"memory": "2Gi", "cpu": 4}, min={"cpu": "1500m"})
@@ -59,9 +59,9 @@ def test_it_shows_quotas_under_the_names_of_the_original(tmp_path: Path) -> None
         server.add_route(PATH, quota_page(bench.quotas))
         await server.start()
         try:
-            async with asking(server, certificates(HOST)) as session, session.get("/elasticQuota") as answer:
-                assert answer.content_type == "application/json"
-                assert await answer.json() == SHOWN
+            async with requesting(server, certificates(HOST)) as session, session.get("/elasticQuota") as response:
+                assert response.content_type == "application/json"
+                assert await response.json() == SHOWN
         finally:
             await server.stop()
 

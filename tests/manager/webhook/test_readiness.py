@@ -11,8 +11,8 @@ import pytest
 from koordinator.manager.webhook.certificate_files import write_files
 from koordinator.manager.webhook.configuration_sync import ConfigurationSync
 from koordinator.manager.webhook.program import Readiness
-from tests.manager.webhook.asking import HOST, serving
 from tests.manager.webhook.making import NAME, NOW, certificates
+from tests.manager.webhook.serving import HOST, serving
 
 
 class Sync:
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_server_that_answers_as_it_should_is_ready(folder: Path) -> None:
+def test_a_server_that_responds_as_it_should_is_ready(folder: Path) -> None:
     assert check(folder) == ""
 
 
@@ -70,5 +70,5 @@ def test_an_authority_that_cannot_be_read_is_not(folder: Path) -> None:
     assert "ca-cert.pem" in check(folder)
 
 
-def test_one_that_still_answers_but_is_about_to_stop_is_not(folder: Path) -> None:
+def test_one_that_still_responds_but_is_about_to_stop_is_not(folder: Path) -> None:
     assert check(folder, withdrawn=True) == "webhooks are about to stop"

@@ -47,9 +47,9 @@ def test_the_status_of_a_node_is_a_sub_resource() -> None:
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
-def test_the_answer_is_in_the_version_of_the_question(version: str) -> None:
-    asked = decode_review(review(version))
-    document = json.loads(encode_response(AdmissionResponse(), asked.request, asked.api_version))
+def test_the_response_is_in_the_version_of_the_question(version: str) -> None:
+    requested = decode_review(review(version))
+    document = json.loads(encode_response(AdmissionResponse(), requested.request, requested.api_version))
     assert (document["kind"], document["apiVersion"]) == ("AdmissionReview", f"admission.k8s.io/{version}")
 
 
@@ -81,7 +81,7 @@ def test_the_answer_is_in_the_version_of_the_question(version: str) -> None:
     ],
     ids=["allowed", "changed", "denied", "warned"],
 )
-def test_answers_are_written_as_api_servers_read_them(response: AdmissionResponse, expected: bytes) -> None:
+def test_responses_are_written_as_api_servers_read_them(response: AdmissionResponse, expected: bytes) -> None:
     assert encode_response(response, REQUEST) == expected
 
 

@@ -22,9 +22,9 @@ from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest, Adm
 from koordinator.manager.webhook.certificate_files import write_files
 from koordinator.manager.webhook.certificates import Certificates
 from koordinator.manager.webhook.server import LARGEST_REQUEST, WebhookServer, listening_address
-from tests.manager.webhook.asking import HOST, asking, served_certificate, serving
 from tests.manager.webhook.making import NOW, certificates
 from tests.manager.webhook.reviews import POD, Handler, answered, review
+from tests.manager.webhook.serving import HOST, requesting, served_certificate, serving
 from tests.waiting import wait_for
 
 FIRST, SECOND = certificates(HOST), certificates(HOST, which=1)
@@ -53,7 +53,7 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
 
 def test_each_path_is_answered_by_its_handler(folder: Path) -> None:
     async def scenario() -> None:
-        async with serving(folder, HANDLERS) as server, asking(server, FIRST) as session:
+        async with serving(folder, HANDLERS) as server, requesting(server, FIRST) as session:
             async with session.post("/mutate-pod", data=review()) as response:
                 assert (response.status, response.content_type) == (200, "application/json")
                 patch = answered(await response.read())["patch"]
@@ -66,7 +66,7 @@ def test_each_path_is_answered_by_its_handler(folder: Path) -> None:
 
 def test_health_is_answered(folder: Path) -> None:
     async def scenario() -> None:
-        async with serving(folder) as server, asking(server, FIRST) as session, session.get("/healthz") as response:
+        async with serving(folder) as server, requesting(server, FIRST) as session, session.get("/healthz") as response:
             assert response.status == 200
 
     run(scenario)
@@ -77,7 +77,7 @@ def test_what_nothing_is_registered_for_is_refused(folder: Path, method: str, pa
     async def scenario() -> None:
         async with (
             serving(folder, HANDLERS) as server,
-            asking(server, FIRST) as session,
+            requesting(server, FIRST) as session,
             session.request(method, path) as response,
         ):
             assert response.status == status
@@ -87,7 +87,7 @@ def test_what_nothing_is_registered_for_is_refused(folder: Path, method: str, pa
 
 def test_a_request_has_a_largest_size(folder: Path) -> None:
     async def scenario() -> None:
-        async with serving(folder, HANDLERS) as server, asking(server, FIRST) as session:
+        async with serving(folder, HANDLERS) as server, requesting(server, FIRST) as session:
             fits = review(object={**POD, "filler": "x" * (LARGEST_REQUEST // 2)})
             async with session.post("/validate-pod", data=io.BytesIO(fits)) as response:
                 assert answered(await response.read())["allowed"]
@@ -101,7 +101,7 @@ def test_what_is_no_review_is_a_denial_and_not_an_error(folder: Path) -> None:
     async def scenario() -> None:
         async with (
             serving(folder, HANDLERS) as server,
-            asking(server, FIRST) as session,
+            requesting(server, FIRST) as session,
             session.post("/mutate-pod", data=b"{}") as response,
         ):
             document = answered(await response.read())
@@ -131,7 +131,7 @@ def test_no_request_is_dropped_while_certificates_change(folder: Path) -> None:
         answered_ = 0
         changing = True
 
-        async def ask(session: aiohttp.ClientSession) -> None:
+        async def send(session: aiohttp.ClientSession) -> None:
             nonlocal answered_
             while changing:
                 async with session.post("/mutate-pod", data=review()) as response:
@@ -139,14 +139,18 @@ def test_no_request_is_dropped_while_certificates_change(folder: Path) -> None:
                 answered_ += 1
 
         both = Certificates(authority=FIRST.authority + SECOND.authority)
-        async with serving(folder, HANDLERS) as server, asking(server, both) as session, asyncio.TaskGroup() as tasks:
+        async with (
+            serving(folder, HANDLERS) as server,
+            requesting(server, both) as session,
+            asyncio.TaskGroup() as tasks,
+        ):
             for _ in range(4):
-                tasks.create_task(ask(session))
+                tasks.create_task(send(session))
             for number in range(10):
                 write_files(folder, (SECOND, FIRST)[number % 2], NOW)
                 await server.start()
                 before = answered_
-                async with asking(server, both) as fresh, fresh.get("/healthz") as response:
+                async with requesting(server, both) as fresh, fresh.get("/healthz") as response:
                     assert response.status == 200
                 while answered_ < before + 8:
                     await asyncio.sleep(0)
@@ -205,10 +209,10 @@ def test_a_body_that_does_not_come_is_waited_for_no_longer_than_half_a_minute(fo
     run(scenario)
 
 
-def test_a_server_that_is_about_to_stop_answers_everybody_and_keeps_nobody(folder: Path) -> None:
+def test_a_server_that_is_about_to_stop_responds_to_everybody_and_keeps_nobody(folder: Path) -> None:
     async def scenario() -> None:
         clock = ManualClock()
-        async with serving(folder, HANDLERS, clock=clock) as server, asking(server, FIRST) as session:
+        async with serving(folder, HANDLERS, clock=clock) as server, requesting(server, FIRST) as session:
             async with session.post("/mutate-pod", data=review()) as response:
                 assert "Connection" not in response.headers
             stopping = asyncio.create_task(server.stop(linger=3))
@@ -229,23 +233,23 @@ def test_connections_are_limited_and_those_that_are_there_go_on(folder: Path) ->
     async def scenario() -> None:
         metrics = Metrics()
         async with serving(folder, HANDLERS, metrics, most_connections=1) as server:
-            async with asking(server, FIRST) as first, asking(server, FIRST) as second:
-                await answer_of(first)
+            async with requesting(server, FIRST) as first, requesting(server, FIRST) as second:
+                await response_of(first)
                 with pytest.raises(aiohttp.ClientError):
-                    await answer_of(second)
-                await answer_of(first)
+                    await response_of(second)
+                await response_of(first)
             name = "koord_manager_webhook_refused_connections_total"
             assert metrics.registry.get_sample_value(name) == 1
             while True:
-                async with asking(server, FIRST) as third:
+                async with requesting(server, FIRST) as third:
                     with suppress(aiohttp.ClientError):
-                        await answer_of(third)
+                        await response_of(third)
                         break
 
     run(scenario)
 
 
-async def answer_of(session: aiohttp.ClientSession) -> None:
+async def response_of(session: aiohttp.ClientSession) -> None:
     async with session.post("/mutate-pod", data=review()) as response:
         assert answered(await response.read())["allowed"]
 
@@ -283,7 +287,7 @@ def test_a_server_without_certificates_does_not_start(tmp_path: Path) -> None:
 
 def test_a_client_that_trusts_another_authority_is_not_answered(folder: Path) -> None:
     async def scenario() -> None:
-        async with serving(folder) as server, asking(server, SECOND) as session:
+        async with serving(folder) as server, requesting(server, SECOND) as session:
             with pytest.raises(aiohttp.ClientConnectorCertificateError):
                 await session.get("/healthz")
 

@@ -16,7 +16,7 @@ from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
 from koordinator.manager import features
 from tests.manager.test_on_embedded_api import NAMESPACE, installed, make_manager, running
-from tests.manager.webhook.node.asked import RATIO, RAW
+from tests.manager.webhook.node.node_reviews import RATIO, RAW
 
 NAME = "slo-controller-config"
 GATES = (features.CONFIG_MAP_VALIDATING_WEBHOOK, features.NODE_VALIDATING_WEBHOOK, features.NODE_MUTATING_WEBHOOK)
@@ -76,7 +76,7 @@ async def check_amplification(client: KubeClient) -> None:
     assert await report(cpu="10") == ({"cpu": "10", "pods": "110"}, None)
 
 
-def test_they_answer_the_api_server(tmp_path: Path) -> None:
+def test_they_respond_to_the_api_server(tmp_path: Path) -> None:
     """One program for all of them, since it takes seconds to start."""
 
     async def scenario() -> None:

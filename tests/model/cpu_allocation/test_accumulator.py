@@ -1,4 +1,4 @@
-"""What is taken is free, just as much as was asked for, and as the bind policy has it."""
+"""What is taken is free, just as much as was requested, and as the bind policy has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same CPUs as the Go original gives, in situations that it was asked about once (recorder.go)."""
+"""The same CPUs as the Go original gives, in situations that it was queried about once (recorder.go)."""
 
 from __future__ import annotations
 

@@ -104,12 +104,12 @@ def test_percentiles_rise_with_the_fraction_and_lie_in_the_range_of_the_samples(
     histogram = DecayingHistogram(CPU_BUCKETS, DAY)
     for value, seconds in samples:
         histogram.add(value, NOON + timedelta(seconds=seconds))
-    answers = [histogram.percentile(fraction) for fraction in (0.0, 0.5, 0.9, 0.95, 1.0)]
-    assert answers == sorted(answers)
+    responses = [histogram.percentile(fraction) for fraction in (0.0, 0.5, 0.9, 0.95, 1.0)]
+    assert responses == sorted(responses)
     largest = max(value for value, _ in samples)
-    assert answers[-1] <= max(largest * 1.05 + 0.026, 0.026)
+    assert responses[-1] <= max(largest * 1.05 + 0.026, 0.026)
     smallest = min(value for value, _ in samples)
-    assert answers[0] >= min(smallest, CPU_BUCKETS.start(CPU_BUCKETS.count - 1))
+    assert responses[0] >= min(smallest, CPU_BUCKETS.start(CPU_BUCKETS.count - 1))
 
 
 @given(st.lists(st.tuples(st.floats(0, 2000), st.integers(0, 10**6), st.floats(0.1, 10)), min_size=1, max_size=20))

@@ -100,16 +100,16 @@ def test_the_condition_of_a_node_that_is_normal_again() -> None:
     assert (change.before, change.after) == (USAGE_ABOVE_CAPACITY, "")
 
 
-def test_a_node_that_nobody_judges_any_more_is_said_to_be_that() -> None:
+def test_a_node_that_nobody_checks_any_more_is_said_to_be_that() -> None:
     stored = marked(condition_change(NODE, above(), NOW))
 
     condition = written(condition_change(stored, None, NOW + 20 * MINUTE))
 
-    assert (condition["status"], condition["reason"]) == ("False", "NotJudged")
+    assert (condition["status"], condition["reason"]) == ("False", "NotChecked")
     assert condition["lastTransitionTime"] == "2026-01-01T12:20:00Z"
 
 
-def test_what_is_said_of_a_normal_node_stays_when_nobody_judges_it() -> None:
+def test_what_is_said_of_a_normal_node_stays_when_nobody_checks_it() -> None:
     stored = marked(condition_change(NODE, above(), NOW))
     sound = marked(condition_change(stored, NORMAL, NOW))
 

@@ -77,7 +77,7 @@ def test_memory_is_looked_at_too() -> None:
     assert Watched().reports([("50", "127G")] * 6)[-1] == [USAGE_ABOVE_CAPACITY]
 
 
-def test_a_node_of_unknown_capacity_is_not_judged_by_it() -> None:
+def test_a_node_of_unknown_capacity_is_not_checked_by_it() -> None:
     health = None
     for minute in range(20):
         metric = metric_facts(a_metric({"p": ("1", str(minute))}, updated=NOW + minute * MINUTE))
@@ -171,7 +171,7 @@ def test_when_to_look_again() -> None:
     assert node.next_look() is None
 
 
-def test_at_the_moment_that_was_named_the_answer_is_there() -> None:
+def test_at_the_moment_that_was_named_the_response_is_there() -> None:
     node = Watched()
     node.look()
     node.now = node.next_look() or NOW
@@ -238,7 +238,7 @@ def test_an_old_report_is_no_news_to_a_process_that_has_just_started() -> None:
     assert node.look() == [METRICS_STOPPED]
 
 
-def test_reports_from_the_past_are_told_apart_from_silence() -> None:
+def test_reports_from_the_past_are_distinguished_from_silence() -> None:
     node = Watched()
     codes = []
     for _ in range(8):

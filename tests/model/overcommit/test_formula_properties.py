@@ -186,13 +186,13 @@ def test_more_that_is_reserved_or_used_never_leaves_more(
     more = other.reserved
     reserved = replace(node, reserved=node.reserved.plus(more))
     hosts = replace(metric, hosts_above_batch=metric.hosts_above_batch.plus(more))
-    asked = [pod._replace(requests=pod.requests.plus(more)) for pod in pods]
+    grown = [pod._replace(requests=pod.requests.plus(more)) for pod in pods]
 
     before = decided(node, pods, metric, policy, topology=topology)
 
     assert_nowhere_more(decided(reserved, pods, metric, policy, topology=topology), before)
     assert_nowhere_more(decided(node, pods, hosts, policy, topology=topology), before)
-    assert_nowhere_more(decided(node, asked, metric, policy, topology=topology), before)
+    assert_nowhere_more(decided(node, grown, metric, policy, topology=topology), before)
 
 
 def assert_nowhere_more(less: Plan, most: Plan) -> None:

@@ -95,7 +95,7 @@ def test_disabled_nodes_are_reset_and_no_longer_amplified() -> None:
     assert plan.zones == ()
 
 
-def test_a_plan_tells_when_its_report_will_have_expired() -> None:
+def test_a_plan_reports_when_its_report_will_have_expired() -> None:
     plan = decide(a_snapshot(a_node(), (), a_metric()), Policies(policy(degrade_time_minutes=2)), NOW)
 
     assert plan.recheck_at == NOW + timedelta(minutes=2, seconds=1)

@@ -41,7 +41,7 @@ EVENTS = st.lists(st.one_of(quotas(), st.tuples(NAMESPACES, NAMES).map("/".join)
 
 
 def seen(tree: QuotaTree) -> dict[str, Any]:
-    """All that can be asked."""
+    """All that can be queried."""
     return {
         "quotas": list(tree),
         "hierarchy": tree.hierarchy(),

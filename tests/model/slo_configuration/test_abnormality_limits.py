@@ -49,7 +49,7 @@ UNUSABLE: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("said", "about"), UNUSABLE)
-def test_a_configuration_that_cannot_be_used_is_told_and_the_last_one_stays(said: Any, about: str) -> None:
+def test_a_configuration_that_cannot_be_used_is_reported_and_the_last_one_stays(said: Any, about: str) -> None:
     before = configured('{"enable": true, "extensions": {"abnormalNodes": {"clearAfterSeconds": 60}}}')
     text = json.dumps({"enable": True, "extensions": {"abnormalNodes": said}})
 

@@ -85,7 +85,7 @@ def test_an_empty_key_is_not_checked() -> None:
 
 @pytest.mark.parametrize("selector", [None, {}, {"matchLabels": {}}])
 @pytest.mark.parametrize("key", _ALL)
-def test_a_selector_must_ask_for_something(key: str, selector: dict[str, Any] | None) -> None:
+def test_a_selector_must_request_something(key: str, selector: dict[str, Any] | None) -> None:
     assert _refusal(_groups({"name": "a", "nodeSelector": selector}, key=key)) == (
         '___{"reason":"ConfigParamInvalid","message":"nodeConfigs NodeSelector must not empty error! '
         f'configType: {key},nodeConfig name:a"}}___'
@@ -97,7 +97,7 @@ def test_a_selector_must_be_readable() -> None:
     assert "ConfigParamInvalid" in _refusal(_groups({"name": "a", "nodeSelector": selector}))
 
 
-def test_all_fields_out_of_their_bounds_are_told_at_once() -> None:
+def test_all_fields_out_of_their_bounds_are_reported_at_once() -> None:
     document = {
         "clusterStrategy": {"cpuSuppressThresholdPercent": -1},
         "nodeStrategies": [{**_group("a", xxx="yyy"), "cpuEvictTimeWindowSeconds": 0}],
@@ -210,7 +210,7 @@ def test_a_node_that_two_groups_select_is_named() -> None:
 
 
 @pytest.mark.parametrize(("count", "expected"), [(0, 0), (1, 0), (2, 1)])
-def test_nodes_are_asked_for_only_when_two_groups_could_select_one(count: int, expected: int) -> None:
+def test_nodes_are_requested_only_when_two_groups_could_select_one(count: int, expected: int) -> None:
     data = _groups(*[_group(str(number), pool=str(number)) for number in range(count)])
     assert len(check_config_map(data, None, config_map="ns/name", names_required=False)) == expected
 

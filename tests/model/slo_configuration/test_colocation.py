@@ -49,7 +49,7 @@ def test_the_annotation_is_merged_onto_the_configured_strategy() -> None:
         "",
     ],
 )
-def test_an_annotation_that_cannot_be_used_is_ignored_and_told(text: str) -> None:
+def test_an_annotation_that_cannot_be_used_is_ignored_and_reported(text: str) -> None:
     strategy, problems = node_colocation_strategy(_STRATEGIES, ObjectMeta(annotations={_ANNOTATION: text}))
     assert strategy == _STRATEGIES.cluster
     assert [_ANNOTATION in problem for problem in problems] == [True]
@@ -91,7 +91,7 @@ def test_a_ratio_is_rounded_to_the_nearest_percent(text: str, percent: int) -> N
 
 
 @pytest.mark.parametrize("text", ["-1", "invalidField", "", "NaN", "inf", "1e", "0x1", "1_0", "9" * 63])
-def test_a_label_that_is_no_ratio_is_ignored_and_told(text: str) -> None:
+def test_a_label_that_is_no_ratio_is_ignored_and_reported(text: str) -> None:
     strategy, problems = _with_label("cpu-reclaim-ratio", text)
     assert strategy == _STRATEGIES.cluster
     assert len(problems) == 1

@@ -99,7 +99,7 @@ def test_an_empty_colocation_config_is_none_and_any_other_empty_key_is_broken() 
         ),
     ],
 )
-def test_a_broken_key_is_told_by_an_event(key: str, reason: str, start: str) -> None:
+def test_a_broken_key_is_reported_by_an_event(key: str, reason: str, start: str) -> None:
     _, (problem,) = SLOConfiguration().updated({key: "invalid_content"})
     assert (problem.key, problem.reason) == (key, reason)
     assert problem.message.startswith(start)
@@ -195,7 +195,7 @@ def test_a_value_that_no_node_slo_could_hold_is_not_taken() -> None:
     assert "cpuSuppressThresholdPercent" in problem.message
 
 
-def test_a_selector_that_cannot_be_read_is_told() -> None:
+def test_a_selector_that_cannot_be_read_is_reported() -> None:
     selector = {"matchExpressions": [{"key": "xxx", "operator": "out", "values": ["yyy"]}]}
     data = _data({"cpu-burst-config": {"nodeStrategies": [{"name": "a", "nodeSelector": selector}]}})
     _, (problem,) = SLOConfiguration().updated(data)

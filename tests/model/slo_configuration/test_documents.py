@@ -41,12 +41,12 @@ def test_names_match_whatever_their_case() -> None:
     assert given_fields(document, ResourceThresholdStrategy) == {"enable": True, "cpuSuppressThresholdPercent": 5}
 
 
-def test_nulls_and_texts_that_cannot_be_told_from_unset_are_not_given() -> None:
+def test_nulls_and_texts_that_cannot_be_distinguished_from_unset_are_not_given() -> None:
     document = {"enable": None, "cpuSuppressPolicy": "", "cpuSuppressMinPercent": 0}
     assert given_fields(document, ResourceThresholdStrategy) == {"cpuSuppressMinPercent": 0}
 
 
-def test_an_empty_text_that_can_be_told_from_unset_is_given() -> None:
+def test_an_empty_text_that_can_be_distinguished_from_unset_is_given() -> None:
     assert given_fields({"metricMemoryCollectPolicy": ""}, ColocationStrategy) == {"metricMemoryCollectPolicy": ""}
 
 
@@ -55,7 +55,7 @@ def test_an_empty_list_is_not_given() -> None:
     assert given_fields(document, ColocationStrategy) == {"metricAggregatePolicy": {}}
 
 
-def test_a_wrong_type_is_told_with_its_place() -> None:
+def test_a_wrong_type_is_reported_with_its_place() -> None:
     with pytest.raises(DecodeError, match=r"^nodeStrategies\[1\]: .*cpuSuppressThresholdPercent"):
         read_given({"cpuSuppressThresholdPercent": "60"}, ResourceThresholdStrategy, "nodeStrategies[1]")
 

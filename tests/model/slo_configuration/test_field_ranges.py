@@ -46,7 +46,7 @@ def test_large_bounds_are_grouped_by_thousands() -> None:
     assert list(range_errors(strategy, strategy, "Cfg").values()) == ["CPUBurstPercent must be 10,000 or less"]
 
 
-def test_some_bounds_are_told_as_above_zero() -> None:
+def test_some_bounds_are_reported_as_above_zero() -> None:
     strategy = ResourceThresholdStrategy(cpu_evict_time_window_seconds=0)
     assert list(range_errors(strategy, strategy, "Cfg").values()) == [
         "CPUEvictTimeWindowSeconds must be greater than 0"

@@ -82,7 +82,7 @@ def test_the_bandwidth_of_the_node_goes_before_the_configured_one() -> None:
 
 
 @pytest.mark.parametrize("text", ["fast", ""])
-def test_a_bandwidth_that_is_no_quantity_is_ignored_and_told(text: str) -> None:
+def test_a_bandwidth_that_is_no_quantity_is_ignored_and_reported(text: str) -> None:
     configuration = _configuration(system={"clusterStrategy": {"totalNetworkBandwidth": "10G"}})
     spec, (problem,) = node_slo_spec(configuration, _node(annotations={_BANDWIDTH: text}))
     assert spec.system_strategy == configuration.system.strategies.cluster
@@ -124,7 +124,7 @@ def test_extensions(labels: dict[str, str], current: NodeSLOSpec | None, members
     assert node_slo_spec(_EXTENDED, _node(labels), current)[0].extensions == {"Object": members}
 
 
-def test_an_extension_that_fails_is_told() -> None:
+def test_an_extension_that_fails_is_reported() -> None:
     _, (problem,) = node_slo_spec(_EXTENDED, _node({"part": "fail"}))
     assert problem.part == EXTENSION_PART
 

@@ -1,4 +1,4 @@
-"""Two selectors overlap when a node that has only what one asks for is matched by both."""
+"""Two selectors overlap when a node that has only what one requests is matched by both."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _SELECTORS = st.builds(
 
 def _needed_labels(selector: LabelSelector) -> set[str]:
     """The labels that a node must have to be selected, whatever their values."""
-    asked = {each.key for each in selector.match_expressions if each.operator in ("In", "Exists")}
-    return asked | set(selector.match_labels)
+    requested = {each.key for each in selector.match_expressions if each.operator in ("In", "Exists")}
+    return requested | set(selector.match_labels)
 
 
 def _nodes(keys: set[str]) -> list[dict[str, str]]:

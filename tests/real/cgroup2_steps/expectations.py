@@ -265,11 +265,13 @@ def _io_max(config: Document) -> str:
 
 
 def _idle(setting: Setting) -> Iterator[tuple[str, str]]:
-    """Section 15: the folders of classes; with the gate off, they are reset while the policy asks for idle ones."""
+    """Section 15: the folders of classes; with the gate off, they are reset while the policy requests idle ones."""
     strategy = setting.policy["resourceQOSStrategy"]
-    is_asked = strategy["policies"]["cpuPolicy"] == "coreSched"
+    is_requested = strategy["policies"]["cpuPolicy"] == "coreSched"
     for class_, folder in zip(("lsrClass", "lsClass", "beClass"), _FOLDER_OF.values(), strict=True):
-        is_idle = is_asked and "CoreSched" not in setting.closed and strategy[class_]["cpuQOS"].get("schedIdle") == 1
+        is_idle = (
+            is_requested and "CoreSched" not in setting.closed and strategy[class_]["cpuQOS"].get("schedIdle") == 1
+        )
         yield f"{folder}/cpu.idle", str(int(is_idle))
         # The kernel shows this of a cgroup whose processes run when no others want to.
         yield f"{folder}/cpu.weight", "0" if is_idle else "100"

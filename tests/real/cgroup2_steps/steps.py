@@ -1,4 +1,4 @@
-"""The table: what is different in each step from a node where nothing special is asked for."""
+"""The table: what is different in each step from a node where nothing special is requested."""
 
 from __future__ import annotations
 

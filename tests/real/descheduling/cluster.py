@@ -74,8 +74,8 @@ class Cluster:
     def install(self) -> None:
         """Make the custom resources known, as an installation does."""
         for definition in custom_resource_definitions():
-            code, answer = self.plane.request("POST", DEFINITIONS, definition)
-            assert code in (201, 409), answer.get("message")
+            code, response = self.plane.request("POST", DEFINITIONS, definition)
+            assert code in (201, 409), response.get("message")
         eventually(lambda: self.plane.request("GET", METRICS)[0] == 200, "NodeMetrics")
 
     def set_up(
@@ -96,17 +96,17 @@ class Cluster:
     def guard(self, budget: Budget) -> None:
         """As Kubernetes' controller would, which does not run here."""
         spec: Mapping[str, Any] = {"selector": {"matchLabels": dict(budget.matching)}, "minAvailable": 0}
-        code, answer = self.plane.request("POST", BUDGETS, {"metadata": {"name": budget.name}, "spec": spec})
-        assert code == 201, answer.get("message")
+        code, response = self.plane.request("POST", BUDGETS, {"metadata": {"name": budget.name}, "spec": spec})
+        assert code == 201, response.get("message")
         status = {
             "disruptionsAllowed": budget.allowed,
             "expectedPods": 100,
             "currentHealthy": 100,
             "desiredHealthy": 100 - budget.allowed,
-            "observedGeneration": answer["metadata"]["generation"],
+            "observedGeneration": response["metadata"]["generation"],
         }
-        code, answer = self.plane.request("PATCH", f"{BUDGETS}/{budget.name}/status", {"status": status})
-        assert code == 200, answer.get("message")
+        code, response = self.plane.request("PATCH", f"{BUDGETS}/{budget.name}/status", {"status": status})
+        assert code == 200, response.get("message")
 
     def report(self, node: NodeCase, pods: Sequence[PodCase]) -> None:
         """What the agent of the node would write."""
@@ -126,8 +126,8 @@ class Cluster:
                 if pod.usage
             ],
         }
-        code, answer = self.plane.request("PATCH", f"{METRICS}/{node.name}/status", {"status": status})
-        assert code == 200, answer.get("message")
+        code, response = self.plane.request("PATCH", f"{METRICS}/{node.name}/status", {"status": status})
+        assert code == 200, response.get("message")
 
     def pods(self) -> set[str]:
         """The names of those that are there and not leaving."""
@@ -162,17 +162,17 @@ class Cluster:
                 "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
             },
         }
-        code, answer = self.plane.request("POST", NODES, document)
-        assert code == 201, answer.get("message")
+        code, response = self.plane.request("POST", NODES, document)
+        assert code == 201, response.get("message")
 
     def _create_replica_set(self, name: str, replicas: int) -> str:
         """Its UID."""
         labels = {"workload": name}
         template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "web"}]}}
         spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
-        code, answer = self.plane.request("POST", REPLICA_SETS, {"metadata": {"name": name}, "spec": spec})
-        assert code == 201, answer.get("message")
-        return str(answer["metadata"]["uid"])
+        code, response = self.plane.request("POST", REPLICA_SETS, {"metadata": {"name": name}, "spec": spec})
+        assert code == 201, response.get("message")
+        return str(response["metadata"]["uid"])
 
     def _create_pod(self, pod: PodCase) -> None:
         owner = {
@@ -201,12 +201,12 @@ class Cluster:
         }
         eventually(lambda: self._is_admitted(document), f"pod {pod.name}")
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], **pod.status}
-        code, answer = self.plane.request("PATCH", f"{PODS}/{pod.name}/status", {"status": status})
-        assert code == 200, answer.get("message")
+        code, response = self.plane.request("PATCH", f"{PODS}/{pod.name}/status", {"status": status})
+        assert code == 200, response.get("message")
 
     def _is_admitted(self, document: Mapping[str, Any]) -> bool:
-        code, answer = self.plane.request("POST", PODS, document)
-        message = answer.get("message", "")
+        code, response = self.plane.request("POST", PODS, document)
+        message = response.get("message", "")
         # Admission learns of a new class by a watch.
         assert code == 201 or "no PriorityClass" in message, message
         return code == 201
@@ -219,8 +219,8 @@ class Cluster:
         if pod.priority not in self._priorities:
             self._priorities.add(pod.priority)
             document = {"metadata": {"name": name}, "value": pod.priority}
-            code, answer = self.plane.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", document)
-            assert code in (201, 409), answer.get("message")
+            code, response = self.plane.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", document)
+            assert code in (201, 409), response.get("message")
         return {"priorityClassName": name}
 
 

@@ -121,7 +121,7 @@ class _Making:
             arguments["evictLocalStoragePods"] = True
         return arguments
 
-    def _world(
+    def _fixture(
         self, plugin: str, point: str, arguments: Mapping[str, Any], nodes: Sequence[NodeCase], pods: Sequence[PodCase]
     ) -> Fixture:
         return Fixture(self._name, plugin, point, arguments, nodes, pods, self._budgets(), self._evictor())
@@ -138,7 +138,7 @@ class _Making:
         if not arguments.get("nodeFit", True):
             # What those without a report use, ours estimates and the original takes for nothing.
             pods = [replace(pod, usage=pod.usage or "40m") for pod in pods]
-        return self._world("LowNodeLoad", "balance", arguments, nodes, pods)
+        return self._fixture("LowNodeLoad", "balance", arguments, nodes, pods)
 
     def _measured_node(self, index: int) -> NodeCase:
         fields: dict[str, Any] = {"cpu": str(self._random.choice((2, 4, 4, 8)) if index == 0 else 16)}
@@ -222,7 +222,7 @@ class _Making:
             self._requesting(20, nodes[2], 2000, 4000),
         ]
         thresholds = {"cpu": self._random.choice((10, 20, 30))}
-        return self._world("HighNodeUtilization", "balance", {"thresholds": thresholds}, nodes, pods)
+        return self._fixture("HighNodeUtilization", "balance", {"thresholds": thresholds}, nodes, pods)
 
     def low_node_utilization(self) -> Fixture:
         nodes = [self._node(index) for index in range(3)]
@@ -231,7 +231,7 @@ class _Making:
         arguments: dict[str, Any] = {"thresholds": {"cpu": 30}, "targetThresholds": {"cpu": 50}}
         if self._chance(0.3):
             arguments.update(useDeviationThresholds=True, thresholds={"cpu": 10}, targetThresholds={"cpu": 10})
-        return self._world("LowNodeUtilization", "balance", arguments, nodes, pods)
+        return self._fixture("LowNodeUtilization", "balance", arguments, nodes, pods)
 
     def remove_duplicates(self) -> Fixture:
         nodes = [self._node(index, unschedulable=index == 3 and self._chance(0.3)) for index in range(4)]
@@ -239,7 +239,7 @@ class _Making:
         for index in range(self._random.randint(3, 9)):
             node = nodes[0] if self._chance(0.6) else self._random.choice(nodes)
             pods.append(self._requesting(index, node, 100, 300, owned=True))
-        return self._world("RemoveDuplicates", "balance", {}, nodes, pods)
+        return self._fixture("RemoveDuplicates", "balance", {}, nodes, pods)
 
     def node_taints(self) -> Fixture:
         taints = [
@@ -266,7 +266,7 @@ class _Making:
         arguments: dict[str, Any] = {"includePreferNoSchedule": self._chance(0.5)}
         if self._chance(0.5):
             arguments[self._random.choice(("excludedTaints", "includedTaints"))] = ["known"]
-        return self._world("RemovePodsViolatingNodeTaints", "deschedule", arguments, nodes, pods)
+        return self._fixture("RemovePodsViolatingNodeTaints", "deschedule", arguments, nodes, pods)
 
     def node_affinity(self) -> Fixture:
         nodes = [self._node(index) for index in range(3)]
@@ -278,7 +278,7 @@ class _Making:
             spec = {"affinity": {"nodeAffinity": {kind: terms}}}
             pods.append(self._requesting(index, self._random.choice(nodes), 100, 300, spec=spec))
         types = self._random.choice(([_REQUIRED], [_PREFERRED], [_REQUIRED, _PREFERRED]))
-        return self._world("RemovePodsViolatingNodeAffinity", "deschedule", {"nodeAffinityType": types}, nodes, pods)
+        return self._fixture("RemovePodsViolatingNodeAffinity", "deschedule", {"nodeAffinityType": types}, nodes, pods)
 
     def _expressions(self) -> Sequence[dict[str, Any]]:
         return (
@@ -299,7 +299,7 @@ class _Making:
                 term = {"labelSelector": selector, "topologyKey": self._random.choice(("zone", "disk"))}
                 fields["spec"] = {"affinity": {"podAntiAffinity": {_REQUIRED: [term]}}}
             pods.append(self._requesting(index, self._random.choice(nodes), 100, 300, **fields))
-        return self._world("RemovePodsViolatingInterPodAntiAffinity", "deschedule", {}, nodes, pods)
+        return self._fixture("RemovePodsViolatingInterPodAntiAffinity", "deschedule", {}, nodes, pods)
 
     def topology_spread(self) -> Fixture:
         nodes = [self._node(index) for index in range(4)]
@@ -321,7 +321,7 @@ class _Making:
         ]
         kinds = self._random.choice((["DoNotSchedule"], ["DoNotSchedule", "ScheduleAnyway"]))
         arguments = {"constraints": kinds}
-        return self._world("RemovePodsViolatingTopologySpreadConstraint", "balance", arguments, nodes, pods)
+        return self._fixture("RemovePodsViolatingTopologySpreadConstraint", "balance", arguments, nodes, pods)
 
     def restarts(self) -> Fixture:
         nodes = [self._node(index) for index in range(2)]
@@ -331,7 +331,7 @@ class _Making:
             status = {"containerStatuses": [{**container, "imageID": "web", "state": {"running": {}}}]}
             pods.append(self._requesting(index, self._random.choice(nodes), 100, 300, status=status))
         arguments = {"podRestartThreshold": self._random.randint(1, 8)}
-        return self._world("RemovePodsHavingTooManyRestarts", "deschedule", arguments, nodes, pods)
+        return self._fixture("RemovePodsHavingTooManyRestarts", "deschedule", arguments, nodes, pods)
 
     def custom_priority(self) -> Fixture:
         nodes = [self._node(index) for index in range(4)]
@@ -341,7 +341,7 @@ class _Making:
             {"name": "cheap", "nodeSelector": {"matchLabels": {"zone": "z1"}}},
         ]
         mode = self._random.choice(("BestEffort", "DrainNode"))
-        return self._world("CustomPriority", "balance", {"evictionOrder": order, "mode": mode}, nodes, pods)
+        return self._fixture("CustomPriority", "balance", {"evictionOrder": order, "mode": mode}, nodes, pods)
 
     def fragmentation(self) -> Fixture:
         nodes = [self._node(index) for index in range(3)]
@@ -350,7 +350,7 @@ class _Making:
             requests = {"cpu": f"{self._distinct(100, 2500)}m", "memory": f"{self._distinct(10_000, 4_000_000)}Ki"}
             pods.append(self._requesting(index, self._random.choice(nodes), 1, 2, requests=requests))
         arguments = {"imbalanceThreshold": self._random.choice((0.05, 0.15))}
-        return self._world("FragmentationAware", "balance", arguments, nodes, pods)
+        return self._fixture("FragmentationAware", "balance", arguments, nodes, pods)
 
     def _requesting(self, index: int, node: NodeCase, low: int, high: int, **fields: Any) -> PodCase:
         """A pod that differs from all others of this fixture in its priority."""

@@ -20,10 +20,10 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.interface import PatchType
 from koordinator.scheduler.cycle.failure_report import scheduled_condition
 from tests.real.control_plane import ControlPlane
+from tests.real.decisions.original import original_scheduler
 from tests.real.programs import RealPrograms
 from tests.real.quota_runs import our_scheduler
 from tests.real.scheduler_configuration import write_configuration
-from tests.real.verdicts.original import original_scheduler
 
 _DECIDED: Final = 60.0
 _SETTLED: Final = 40.0

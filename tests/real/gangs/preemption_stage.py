@@ -136,7 +136,7 @@ class PreemptionStage(Stage):
         patch = {"spec": {"unschedulable": True}}
         await self.client.patch(NODES, f"{self.prefix}-{node}", patch, PatchType.MERGE)
 
-    async def ask_to_leave(self, name: str) -> None:
+    async def request_eviction(self, name: str) -> None:
         """Delete a pod as a user does."""
         await self.client.delete(PODS, name, NAMESPACE)
 

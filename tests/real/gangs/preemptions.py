@@ -210,7 +210,7 @@ async def one_leaves_already(stage: PreemptionStage) -> None:
     """Of two pods that have to leave, one has been deleted by its owner."""
     await stage.nodes(2)
     await stage.running("s", 2)
-    await stage.ask_to_leave("s-0")
+    await stage.request_eviction("s-0")
     await stage.known()
     await stage.gang("g", 2)
 

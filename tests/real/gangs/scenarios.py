@@ -46,7 +46,7 @@ async def group_comes_late(stage: Stage) -> None:
     await stage.bound("g", 2)
 
 
-async def room_comes_late(stage: Stage) -> None:
+async def capacity_comes_late(stage: Stage) -> None:
     await stage.nodes(1)
     await stage.group("g", 2)
     await stage.pods_of("g", 2)
@@ -226,7 +226,7 @@ async def total_number_says_nothing(stage: Stage) -> None:
     await stage.pods_of("g", 2, by="annotation", annotations={"min_available": "2", "total_number": "5"})
 
 
-async def room_after_a_pod_is_deleted(stage: Stage) -> None:
+async def capacity_after_a_pod_is_deleted(stage: Stage) -> None:
     await stage.nodes(2)
     await stage.pod("single", 0, by="nothing")
     await stage.quiet()
@@ -330,8 +330,8 @@ BETTER: Final[Mapping[str, Scenario]] = MappingProxyType(
             minimum_lowered,
             group_recreated,
             one_member_is_gated,
-            room_comes_late,
-            room_after_a_pod_is_deleted,
+            capacity_comes_late,
+            capacity_after_a_pod_is_deleted,
             second_gang_after_the_first,
         )
     }

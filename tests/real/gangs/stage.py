@@ -52,7 +52,7 @@ class Outcome:
     event_reasons: frozenset[str]
 
     @property
-    def told(self) -> frozenset[str]:
+    def reported(self) -> frozenset[str]:
         """What pending pods are told, whichever of them: of a gang that does not fit only why its members were turned
         away. Which member has failed, and which one is about to try, changes with each attempt of the original."""
         found = frozenset().union(*self.messages.values())

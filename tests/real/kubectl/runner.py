@@ -1,4 +1,4 @@
-"""Runs kubectl with a cache of its own, so that one server's discovery never answers for another's."""
+"""Runs kubectl with a cache of its own, so that one server's discovery never responses for another's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gangs that ask for a place in the network. In the scenarios of SAME all pods go where the original puts them."""
+"""Gangs that request a place in the network. In the scenarios of SAME all pods go where the original puts them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.real.network_topology.stage import NetworkStage, rules
 Scenario = Callable[[NetworkStage], Awaitable[None]]
 BLOCK: Final = rules(("BlockLayer", "MustGather"))
 SPINE: Final = rules(("SpineLayer", "MustGather"), ("BlockLayer", "PreferGather"))
-NO_ROOM: Final = "no candidate topology nodes"
+NO_CAPACITY: Final = "no candidate topology nodes"
 
 
 async def one_node(stage: NetworkStage) -> None:
@@ -67,7 +67,7 @@ async def multiples_of_nodes(stage: NetworkStage) -> None:
 
 async def multiples_leave_too_little(stage: NetworkStage) -> None:
     await stage.gang(16, rules(("BlockLayer", "PreferGather", 2)))
-    await stage.until_told(NO_ROOM)
+    await stage.until_reported(NO_CAPACITY)
 
 
 async def indices_as_the_names(stage: NetworkStage) -> None:
@@ -97,23 +97,23 @@ async def a_node_without_a_block(stage: NetworkStage) -> None:
 
 async def too_many_for_a_block(stage: NetworkStage) -> None:
     await stage.gang(5, BLOCK)
-    await stage.until_told(NO_ROOM)
+    await stage.until_reported(NO_CAPACITY)
 
 
 async def too_many_for_a_spine(stage: NetworkStage) -> None:
     await stage.gang(7, SPINE)
-    await stage.until_told(NO_ROOM)
+    await stage.until_reported(NO_CAPACITY)
 
 
 async def too_many_for_the_network(stage: NetworkStage) -> None:
-    # The node that is in no domain would have room for them.
+    # The node that is in no domain would have free capacity for them.
     await stage.gang(16, "{}")
-    await stage.until_told(NO_ROOM)
+    await stage.until_reported(NO_CAPACITY)
 
 
 async def a_layer_that_is_not_there(stage: NetworkStage) -> None:
     await stage.gang(2, rules(("RackLayer", "MustGather")))
-    await stage.until_told(NO_ROOM)
+    await stage.until_reported(NO_CAPACITY)
 
 
 async def two_gangs_one_after_another(stage: NetworkStage) -> None:
@@ -137,10 +137,10 @@ async def nodes_that_members_may_not_go_to(stage: NetworkStage) -> None:
     await stage.until_placed(2)
 
 
-async def nothing_is_asked_of_the_network(stage: NetworkStage) -> None:
+async def nothing_is_requested_of_the_network(stage: NetworkStage) -> None:
     await stage.group(stage.named(), 9)
     await stage.pods_of(stage.named(), 9, nodeSelector={"kubernetes.io/hostname": "nowhere"})
-    await stage.until_told("didn't match")
+    await stage.until_reported("didn't match")
 
 
 SAME: Final[Mapping[str, Scenario]] = MappingProxyType(
@@ -169,7 +169,7 @@ SAME: Final[Mapping[str, Scenario]] = MappingProxyType(
             two_gangs_one_after_another,
             a_group_of_gangs,
             nodes_that_members_may_not_go_to,
-            nothing_is_asked_of_the_network,
+            nothing_is_requested_of_the_network,
         )
     }
 )
@@ -184,7 +184,7 @@ async def indices_against_the_names(stage: NetworkStage) -> None:
 
 async def no_multiple_of_a_block(stage: NetworkStage) -> None:
     await stage.gang(3, rules(("BlockLayer", "PreferGather", 2)))
-    await stage.until_told(NO_ROOM)
+    await stage.until_reported(NO_CAPACITY)
 
 
 async def two_pods_go_to_their_kind(stage: NetworkStage) -> None:
@@ -199,7 +199,7 @@ BETTER: Final[Mapping[str, Scenario]] = MappingProxyType(
 """Those in which ours ends otherwise on purpose, see docs/differences.md."""
 
 
-async def room_is_made_in_a_block(stage: NetworkStage) -> None:
+async def capacity_is_freed_in_a_block(stage: NetworkStage) -> None:
     await stage.fill()
     await stage.gang(4, BLOCK, priorityClassName="priority-100")
     await stage.until_placed(4)
@@ -208,17 +208,17 @@ async def room_is_made_in_a_block(stage: NetworkStage) -> None:
 async def no_block_can_be_freed(stage: NetworkStage) -> None:
     await stage.fill()
     await stage.gang(5, BLOCK, priorityClassName="priority-100")
-    await stage.until_told(NO_ROOM)
+    await stage.until_reported(NO_CAPACITY)
 
 
 async def others_are_as_important(stage: NetworkStage) -> None:
     await stage.fill()
     await stage.gang(2, BLOCK, priorityClassName="priority-0")
-    await stage.until_told(NO_ROOM)
+    await stage.until_reported(NO_CAPACITY)
 
 
 PREEMPTING: Final[Mapping[str, Scenario]] = MappingProxyType(
-    {each.__name__: each for each in (room_is_made_in_a_block, no_block_can_be_freed, others_are_as_important)}
+    {each.__name__: each for each in (capacity_is_freed_in_a_block, no_block_can_be_freed, others_are_as_important)}
 )
 """For a profile with ``enablePreemption``."""
 

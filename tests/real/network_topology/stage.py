@@ -1,4 +1,4 @@
-"""A network of eleven nodes, gangs that ask for a place in it, and where they end."""
+"""A network of eleven nodes, gangs that request a place in it, and where they end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Found:
     pods have left that filled the nodes."""
 
     placed: Mapping[str, str]
-    told: frozenset[str]
+    reported: frozenset[str]
     evicted: frozenset[str] = frozenset()
 
 
@@ -168,9 +168,9 @@ class NetworkStage(Stage):
         """Wait until so many pods of the scenario have a node. What was found shows whether they got one."""
         await self.watched.until(lambda: len(self._found().placed) >= count, _LONGEST)
 
-    async def until_told(self, text: str) -> None:
+    async def until_reported(self, text: str) -> None:
         """Wait until a pod is told something with ``text``. What was found shows whether one was."""
-        await self.watched.until(lambda: any(text in each for each in self._found().told), _LONGEST)
+        await self.watched.until(lambda: any(text in each for each in self._found().reported), _LONGEST)
 
     def _found(self) -> Found:
         pods = [pod for pod in self.watched.list(PODS) if pod.metadata.name in self.pods]

@@ -1,4 +1,4 @@
-"""What is asked of NUMA topologies: bind policies, exclusive ones, NUMA policies, reserved CPUs, amplification,
+"""What is requested of NUMA topologies: bind policies, exclusive ones, NUMA policies, reserved CPUs, amplification,
 Reservations, and annotations that cannot be read."""
 
 from __future__ import annotations
@@ -494,7 +494,7 @@ def _scored(*pods: Pod | Reservation, **labels: Mapping[str, str]) -> Scenario:
     )
 
 
-_ASKING: Final = (
+_REQUESTING: Final = (
     Pod("p", "2", qos="LS"),
     Pod("q", "4", "2Gi", spec=_FULL),
     Pod("r", "3", spec=_SPREAD),
@@ -503,11 +503,11 @@ _ASKING: Final = (
 )
 _SINGLE: Final = _numa("SingleNUMANode")
 SCORING: Final[Mapping[str, Scenario]] = {
-    "scores": _scored(*_ASKING),
-    "scores-aligned": _scored(*_ASKING, a=_SINGLE, b=_SINGLE, c=_SINGLE),
-    "scores-mixed": _scored(*_ASKING, a=_SINGLE, b=_numa("BestEffort")),
-    "scores-amplified": _scored(*_ASKING, amplified={}, c=_SINGLE),
-    "scores-amplified-plain": _scored(*_ASKING, amplified={}),
+    "scores": _scored(*_REQUESTING),
+    "scores-aligned": _scored(*_REQUESTING, a=_SINGLE, b=_SINGLE, c=_SINGLE),
+    "scores-mixed": _scored(*_REQUESTING, a=_SINGLE, b=_numa("BestEffort")),
+    "scores-amplified": _scored(*_REQUESTING, amplified={}, c=_SINGLE),
+    "scores-amplified-plain": _scored(*_REQUESTING, amplified={}),
     "scores-bound-by-nodes": _scored(
         Pod("p", "2", qos="LS"), Pod("q", "4", qos="LS"), b=_bind("FullPCPUsOnly"), c=_bind("SpreadByPCPUs")
     ),
@@ -540,4 +540,4 @@ BETTER: Final[Mapping[str, Scenario]] = {
 }
 """What ends the original, or an attempt of it, with an error: see differences.md."""
 RESTARTED: Final = (Pod("after", "4", spec=_FULL), Pod("after2", "2", spec=_MUST_FULL), Pod("after3", "4", qos="LS"))
-"""What each scenario is asked once more when the scheduler has been started anew."""
+"""What each scenario requests once more when the scheduler has been started anew."""

@@ -28,11 +28,11 @@ _LEFT_OVER: Final = {
 }
 _BY_MOST: Final = {"cpuCalculatePolicy": "maxUsageRequest", "memoryCalculatePolicy": "maxUsageRequest"}
 _SIZES: Final = (("9", "11G"), ("4", "5G"))
-"""What a pod asks for, and what it uses."""
+"""What a pod requests, and what it uses."""
 
 
 def online_pods(node: str) -> tuple[PodOnNode, ...]:
-    """Two that were measured, of which one asks for much more memory than it uses."""
+    """Two that were measured, of which one requests much more memory than it uses."""
     return (
         pod(f"{node}-web", ("20", "20G"), ("11", "11G"), quality="LS", priority="koord-prod"),
         pod(f"{node}-store", ("20", "40G"), ("22", "22G"), quality="LSR", priority="koord-prod"),

@@ -64,7 +64,7 @@ _REQUESTS: Final = re.compile(r"^apiserver_request_total\{(.*)\} ([0-9.e+]+)$", 
 _WRITES: Final = ("POST", "PUT", "PATCH", "APPLY", "DELETE")
 
 T = TypeVar("T")
-Answers = dict[str, Document]
+Responses = dict[str, Document]
 """By the name of a node or of a quota profile."""
 
 
@@ -102,7 +102,7 @@ class ClusterObjects:
         await self._add_nodes(step.arrivals)
         await self._each(self._report, step.reports)
 
-    async def settled(self, running: ManagerProcess) -> Answers:
+    async def settled(self, running: ManagerProcess) -> Responses:
         """All answers, once every node has its policies and nothing has changed for a while."""
         self._is_managed = True
         loop = asyncio.get_running_loop()
@@ -116,7 +116,7 @@ class ClusterObjects:
             elif loop.time() - since >= _QUIET_SECONDS:
                 found = {kind: await self._list(kind) for kind in _WATCHED}
                 if all(name in found[NODE_SLOS] and name in found[NODE_METRICS] for name in found[NODES]):
-                    return _answers(found)
+                    return _responses(found)
             assert loop.time() < deadline, f"still changing: {running.log_tail()}"
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -234,18 +234,18 @@ def _named(kind: Kind[Any], document: Mapping[str, Any], name: str) -> Document:
     return _complete(kind, {**document, "metadata": {**document["metadata"], "name": name}})
 
 
-def _answers(found: Mapping[Kind[Any], Mapping[str, Document]]) -> Answers:
+def _responses(found: Mapping[Kind[Any], Mapping[str, Document]]) -> Responses:
     """What a manager decides on, for each node and each quota."""
-    answers = {name: _node_answer(name, found) for name in found[NODES]}
+    responses = {name: _node_response(name, found) for name in found[NODES]}
     quotas = found[ELASTIC_QUOTAS]
     for name, profile in found[ELASTIC_QUOTA_PROFILES].items():
         quota = quotas.get(profile["spec"]["quotaName"], {"metadata": {}, "spec": {}})
         texts = {key: quota["metadata"].get(key, {}) for key in ("labels", "annotations")}
-        answers[name] = {"profile": profile["metadata"].get("labels", {}), **texts, "spec": quota["spec"]}
-    return answers
+        responses[name] = {"profile": profile["metadata"].get("labels", {}), **texts, "spec": quota["spec"]}
+    return responses
 
 
-def _node_answer(name: str, found: Mapping[Kind[Any], Mapping[str, Document]]) -> Document:
+def _node_response(name: str, found: Mapping[Kind[Any], Mapping[str, Document]]) -> Document:
     node, topology = found[NODES][name], found[NODE_RESOURCE_TOPOLOGIES].get(name, {"zones": []})
     return {
         **{part: node["status"].get(part, {}) for part in ("allocatable", "capacity")},

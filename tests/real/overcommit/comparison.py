@@ -1,4 +1,4 @@
-"""Two answers to one case, place by place. Amounts are compared by what they come to, however they are written."""
+"""Two responses to one case, place by place. Amounts are compared by what they come to, however they are written."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from koordinator.kube.connect import ClientOptions, connect
 from tests.real.control_plane import ControlPlane
 from tests.real.manager_cluster import prepare
 from tests.real.manager_process import OURS, manager
-from tests.real.overcommit.cluster_objects import Answers, ClusterObjects
+from tests.real.overcommit.cluster_objects import ClusterObjects, Responses
 from tests.real.overcommit.node_case import NodeCase
 from tests.real.overcommit.quota_cases import QuotaCase
 from tests.real.overcommit.steps import STEPS, Step
@@ -35,7 +35,7 @@ FLAGS: Final = (
 class Recording:
     """``answers`` by step; ``steady_writes``: requests that changed nothing that had to change, by what they were."""
 
-    answers: dict[str, Answers] = field(default_factory=dict)
+    responses: dict[str, Responses] = field(default_factory=dict)
     steady_writes: dict[str, int] = field(default_factory=dict)
 
 
@@ -66,7 +66,7 @@ def record(
     quotas: Sequence[QuotaCase],
     steps: Sequence[Step],
 ) -> Recording:
-    """Everything that one program answers."""
+    """All responses of one program."""
     plane = ControlPlane(programs, folder / "cluster")
     plane.start()
     try:
@@ -99,7 +99,7 @@ async def _record(
                     # writes to a new node by the configuration of before may stay.
                     await fixture.settled(running)
                     await fixture.enter(step)
-                recording.answers[step.name] = await fixture.settled(running)
+                recording.responses[step.name] = await fixture.settled(running)
                 if step.is_steady:
                     recording.steady_writes = await fixture.steady_writes(running)
         return recording

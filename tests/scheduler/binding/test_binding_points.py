@@ -19,7 +19,7 @@ def test_a_pod_that_nobody_holds_back_is_bound() -> None:
     assert plugin_of(fixture).record == ["reserve", "bound"]
 
 
-def test_a_waiting_pod_keeps_its_room_until_it_is_allowed() -> None:
+def test_a_waiting_pod_keeps_its_capacity_until_it_is_allowed() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", cpu="3", labels={"permit": "wait"}))
         fixture.api.store(make_pod("other", cpu="3"))
@@ -34,7 +34,7 @@ def test_a_waiting_pod_keeps_its_room_until_it_is_allowed() -> None:
     simulate(story, one_node, recording)
 
 
-def test_a_rejected_pod_gives_its_room_back_and_says_why() -> None:
+def test_a_rejected_pod_gives_its_capacity_back_and_says_why() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", cpu="3", labels={"permit": "wait"}))
         fixture.api.store(make_pod("other", cpu="3"))
@@ -56,7 +56,7 @@ def test_patience_ends() -> None:
     )
 
 
-def test_a_waiting_pod_that_is_deleted_gives_its_room_back() -> None:
+def test_a_waiting_pod_that_is_deleted_gives_its_capacity_back() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("p", labels={"permit": "wait"}))
         await fixture.until_idle()
@@ -68,7 +68,7 @@ def test_a_waiting_pod_that_is_deleted_gives_its_room_back() -> None:
     assert "unreserve" in plugin_of(fixture).record
 
 
-def test_a_waiting_pod_that_is_being_deleted_gives_its_room_back() -> None:
+def test_a_waiting_pod_that_is_being_deleted_gives_its_capacity_back() -> None:
     """Something holds its end up, so that it stays for a while."""
 
     async def story(fixture: RunningScheduler) -> None:

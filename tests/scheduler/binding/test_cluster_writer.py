@@ -31,13 +31,13 @@ class Waiting:
     def __init__(self, *, named: bool) -> None:
         self.clock = ManualClock()
         self.writer = ApiWriter(as_client(None), self.clock)
-        self.asked = [0] * WAITERS
+        self.calls = [0] * WAITERS
         self.bound: set[int] = set()
         self.named = named
 
     async def wait(self, number: int, seconds: float = 600.0) -> bool:
         def is_bound() -> bool:
-            self.asked[number] += 1
+            self.calls[number] += 1
             return number in self.bound
 
         def objects() -> Iterable[tuple[Kind[Any], str]]:
@@ -65,8 +65,8 @@ def test_an_event_wakes_who_waits_for_its_object_and_nobody_else() -> None:
             waiting.writer.notify(claim_event("c7"))
             waiting.writer.notify(claim_event("of-nobody"))
             await waiting.clock.advance(0)
-        assert waiting.asked[7] == 1 + 20
-        assert sum(waiting.asked) == WAITERS + 20
+        assert waiting.calls[7] == 1 + 20
+        assert sum(waiting.calls) == WAITERS + 20
         waiting.bound.add(7)
         waiting.writer.notify(claim_event("c7"))
         await waiting.clock.advance(0)
@@ -77,14 +77,14 @@ def test_an_event_wakes_who_waits_for_its_object_and_nobody_else() -> None:
     assert not waiting.writer.waiting
 
 
-def test_who_names_no_objects_is_asked_ten_times_a_second_at_most() -> None:
+def test_who_names_no_objects_is_queried_ten_times_a_second_at_most() -> None:
     waiting = Waiting(named=False)
 
     async def story(tasks: list[asyncio.Task[bool]]) -> None:
         for _ in range(100):
             waiting.writer.notify(claim_event("c7"))
             await waiting.clock.advance(0.01)
-        assert max(waiting.asked) <= 1 + 2 * 10 + 1
+        assert max(waiting.calls) <= 1 + 2 * 10 + 1
         waiting.bound.update(range(WAITERS))
         waiting.writer.notify(claim_event("c7"))
         await waiting.clock.advance(0.1)
@@ -93,12 +93,12 @@ def test_who_names_no_objects_is_asked_ten_times_a_second_at_most() -> None:
     waiting.play(story)
 
 
-def test_without_events_nobody_is_asked_again_before_the_end() -> None:
+def test_without_events_nobody_is_queried_again_before_the_end() -> None:
     waiting = Waiting(named=True)
 
     async def story(tasks: list[asyncio.Task[bool]]) -> None:
         await waiting.clock.advance(599)
-        assert sum(waiting.asked) == WAITERS
+        assert sum(waiting.calls) == WAITERS
         await waiting.clock.advance(2)
         assert not any(task.result() for task in tasks)
 
@@ -115,8 +115,8 @@ def test_without_events_nobody_is_asked_again_before_the_end() -> None:
 )
 def test_nodes_and_pods_count_as_objects(wanted: tuple[Kind[Any], str], event: ClusterEvent) -> None:
     async def run() -> bool:
-        writer, answers = ApiWriter(as_client(None), ManualClock()), iter([False, True])
-        waiting = asyncio.create_task(writer.until(lambda: next(answers), 60, lambda: [wanted]))
+        writer, responses = ApiWriter(as_client(None), ManualClock()), iter([False, True])
+        waiting = asyncio.create_task(writer.until(lambda: next(responses), 60, lambda: [wanted]))
         await asyncio.sleep(0)
         writer.notify(event)
         async with asyncio.timeout(5):
@@ -129,12 +129,12 @@ def test_what_is_waited_for_may_turn_out_on_the_way() -> None:
     """A claim names its volume only when it is bound."""
 
     async def run() -> list[int]:
-        writer, asked = ApiWriter(as_client(None), ManualClock()), list[int]()
+        writer, calls = ApiWriter(as_client(None), ManualClock()), list[int]()
         names = iter(["c1", "c2"])
 
         def condition() -> bool:
-            asked.append(len(asked))
-            return len(asked) == 3
+            calls.append(len(calls))
+            return len(calls) == 3
 
         waiting = asyncio.create_task(
             writer.until(condition, 60, lambda: [(PERSISTENT_VOLUME_CLAIMS, f"default/{next(names)}")])
@@ -145,7 +145,7 @@ def test_what_is_waited_for_may_turn_out_on_the_way() -> None:
             writer.notify(claim_event(name))
             for _ in range(5):
                 await asyncio.sleep(0)
-            counts.append(len(asked))
+            counts.append(len(calls))
         assert waiting.done()
         return counts
 

@@ -17,10 +17,10 @@ class SlowServer:
     """Answers once ``answer`` is set."""
 
     def __init__(self) -> None:
-        self.answer = asyncio.Event()
+        self.response = asyncio.Event()
 
     async def create(self, *_: Any, **__: Any) -> None:
-        await self.answer.wait()
+        await self.response.wait()
 
 
 def binding() -> Any:
@@ -51,7 +51,7 @@ def test_a_late_binding_is_named_until_it_ends() -> None:
         assert binder.check() == ""
         await clock.advance(1)
         assert binder.check() == "1 bindings have been under way for up to 61s"
-        server.answer.set()
+        server.response.set()
         await binder.drained()
         assert (binder.check(), seconds) == ("", [DEADLINE + 1])
         assert [outcome.result for outcome in outcomes] == [Result.BOUND]

@@ -1,4 +1,4 @@
-"""A reservation gets its node: the plugins that are asked then, and what they want is written to the reservation.
+"""A reservation gets its node: the plugins that are called then, and what they want is written to the reservation.
 
 No plugin of this package puts reservations into the queue yet; a pod of the API stands in for the one that would.
 """
@@ -99,9 +99,9 @@ class ReservationApi(SchedulerApi):
     @property
     def patches(self) -> list[tuple[str, dict[str, Any]]]:
         return [
-            (asked.name, json.loads(asked.body))
-            for asked in self.asked
-            if (asked.verb, asked.plural) == ("patch", "reservations")
+            (requested.name, json.loads(requested.body))
+            for requested in self.requests
+            if (requested.verb, requested.plural) == ("patch", "reservations")
         ]
 
 
@@ -137,7 +137,7 @@ def test_what_plugins_decide_is_written_to_the_reservation_as_one_patch() -> Non
     assert ("p", "Scheduled", "Successfully assigned default/p to a") in fixture.events.notes
 
 
-def test_pre_bind_plugins_are_asked_of_ordinary_pods_alone() -> None:
+def test_pre_bind_plugins_are_called_for_ordinary_pods_alone() -> None:
     api = ReservationApi()
 
     async def story(fixture: RunningScheduler) -> None:

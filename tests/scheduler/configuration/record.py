@@ -1,6 +1,6 @@
 """Write ``original_expansions.json`` anew: ``python -m tests.scheduler.configuration.record ORIGINAL_KOORD_SCHEDULER``.
 
-The original logs its plugins before it asks any API server for anything, so that none is needed.
+The original logs its plugins before it queries any API server for anything, so that none is needed.
 """
 
 from __future__ import annotations

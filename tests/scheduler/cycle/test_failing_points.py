@@ -336,7 +336,7 @@ def test_a_pod_that_fits_nowhere_is_tried_again(point: str, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("nonsense", ["next_pod answers nonsense", "next_time_event answers nonsense"])
-def test_an_answer_that_means_nothing_is_passed_over(nonsense: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_that_means_nothing_is_passed_over(nonsense: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(fixture: RunningScheduler) -> None:
         monkeypatch.setattr(Breaking, "broken", nonsense)
         fixture.api.store(make_pod("p"))

@@ -51,5 +51,5 @@ def test_a_plugin_may_name_the_next_pod() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_without_an_answer_the_queue_decides(fails: bool) -> None:
+def test_without_a_response_the_queue_decides(fails: bool) -> None:
     assert out_of_turn("uid-unknown", fails=fails) == ["a", "b", "c"]

@@ -15,7 +15,7 @@ from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
-from tests.in_memory_api import Asked, InMemoryAnswer, Writer
+from tests.in_memory_api import ApiRequest, InMemoryResponse, Writer
 from tests.scheduler.fakes import Fit, make_node, make_pod, make_profile
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
 from tests.scheduler.scheduler_api import SchedulerApi
@@ -158,7 +158,7 @@ def precise(view: ClusterView) -> Profile:
     return Profile(base.scheduler_name, {**base.plugins, "Fit": PreciseFit(None, view)}, base.order)
 
 
-def test_a_pod_whose_room_went_to_another_one_looks_for_other_room_when_its_victims_are_gone() -> None:
+def test_a_pod_whose_capacity_went_to_another_one_looks_for_other_capacity_when_its_victims_are_gone() -> None:
     def api() -> SchedulerApi:
         api = SchedulerApi()
         for node, priority in (("a", 1), ("b", 2)):
@@ -209,13 +209,13 @@ def test_no_attempt_is_made_in_vain_while_victims_are_evicted() -> None:
 class TwoSteps(SchedulerApi):
     """As the real one deletes a pod without a period of grace: it is marked first, then gone."""
 
-    async def answer(self, asked: Asked, request: web.BaseRequest, writer: Writer) -> InMemoryAnswer:
-        if asked.verb != "delete":
-            return await super().answer(asked, request, writer)
-        pod = self.pod(asked.name)
+    async def respond(self, api_request: ApiRequest, request: web.BaseRequest, writer: Writer) -> InMemoryResponse:
+        if api_request.verb != "delete":
+            return await super().respond(api_request, request, writer)
+        pod = self.pod(api_request.name)
         metadata = replace(pod.metadata, deletion_timestamp=LEFT, deletion_grace_period_seconds=0)
         self.store(replace(pod, metadata=metadata))
-        return InMemoryAnswer(200, {}, json.dumps(self.document(PODS, asked.name, "default")).encode())
+        return InMemoryResponse(200, {}, json.dumps(self.document(PODS, api_request.name, "default")).encode())
 
 
 def test_a_victim_that_is_about_to_vanish_is_waited_for() -> None:
@@ -261,7 +261,7 @@ def test_a_victim_that_cannot_be_evicted_does_not_keep_the_pod_waiting() -> None
     def refusing() -> SchedulerApi:
         api = full_node()
         conflict = ApiStatusError(409, "Conflict", "not now")
-        api.fault = lambda asked, done: conflict if asked.verb == "delete" else None
+        api.fault = lambda api_request, done: conflict if api_request.verb == "delete" else None
         return api
 
     async def story(fixture: RunningScheduler) -> None:

@@ -17,7 +17,7 @@ from koordinator.api.node import NodeCondition
 from koordinator.api.volume import CSINode
 from koordinator.api.workload import PodDisruptionBudget
 from koordinator.scheduler.engine.pod_info import make_pod_info
-from tests.in_memory_api import Asked, InMemoryAnswer, Writer
+from tests.in_memory_api import ApiRequest, InMemoryResponse, Writer
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.plugins.test_nothing_left_waiting import default_profile, pending
 from tests.scheduler.running_scheduler import RunningScheduler
@@ -34,10 +34,10 @@ class Late(SchedulerApi):
         self._plural = plural
         self.released = asyncio.Event()
 
-    async def answer(self, asked: Asked, request: web.BaseRequest, writer: Writer) -> InMemoryAnswer:
-        if asked == Asked("list", self._plural):
+    async def respond(self, api_request: ApiRequest, request: web.BaseRequest, writer: Writer) -> InMemoryResponse:
+        if api_request == ApiRequest("list", self._plural):
             await self.released.wait()
-        return await super().answer(asked, request, writer)
+        return await super().respond(api_request, request, writer)
 
 
 def populate(api: SchedulerApi) -> None:

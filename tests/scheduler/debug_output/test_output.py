@@ -50,7 +50,7 @@ def test_the_best_nodes_are_a_table_of_weighted_scores(caplog: pytest.LogCapture
     assert all(int(row[3]) == sum(map(int, row[4:])) for row in cells)
 
 
-def test_the_table_has_as_many_nodes_as_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_table_has_as_many_nodes_as_requested(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene(*(make_node(f"n{number}") for number in range(5)))
     assert len(logged(caplog, scene, DebugSettings(scores=2))) == 5
 

@@ -147,10 +147,10 @@ def test_following_together_equals_looking_anew(
     steps: list[tuple[Sequence[Any], set[int]]], far: int, old: int, classes: int
 ) -> None:
     bench = Bench(far=far, old=old, classes=classes)
-    for event, asked in [*steps, (("nothing",), set(range(7)))]:
+    for event, requested in [*steps, (("nothing",), set(range(7)))]:
         happen(bench.fixture, event)
         tick(bench.fixture, NOW)
-        for number in sorted(asked):
+        for number in sorted(requested):
             bench.check(number)
 
 
@@ -205,7 +205,7 @@ def test_members_are_evaluated_together() -> None:
     assert bench.batch.version == bench.fixture.view.columns.version > version
 
 
-def test_a_class_that_is_asked_all_the_time_follows_by_itself() -> None:
+def test_a_class_that_is_queried_all_the_time_follows_by_itself() -> None:
     bench = Bench(far=2, old=5)
     for number in (0, 2):
         bench.check(number)
@@ -272,7 +272,7 @@ def test_what_is_evaluated_together_is_measured_too() -> None:
 
 
 @pytest.mark.parametrize("far", [0, 10])
-def test_the_cluster_grows_beyond_what_there_was_room_for(far: int) -> None:
+def test_the_cluster_grows_beyond_what_there_was_capacity_for(far: int) -> None:
     bench = Bench(far=far)
     for name in NODES[:8]:
         fill(bench, name)

@@ -27,7 +27,7 @@ class Reader(EventHandler):
         return self.log
 
 
-def test_what_several_share_is_told_once() -> None:
+def test_what_several_share_is_reported_once() -> None:
     log, event_handlers = Log(), EventDispatcher()
     event_handlers.add([Reader(log), Reader(log)])
     event_handlers.add([Reader(log)])

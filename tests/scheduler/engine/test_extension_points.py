@@ -85,7 +85,7 @@ def test_before_filter_makes_nodes_look_fuller_for_some_pods() -> None:
     assert state.view.columns.requested[0, CPU] == 0
 
 
-def test_before_filter_is_asked_again_when_a_row_changes() -> None:
+def test_before_filter_is_called_again_when_a_row_changes() -> None:
     engine, _, _ = engine_with(Reserving, [make_node("a")], "filter")
     first = decide(engine, cpu="1")
     assert isinstance(first, Placement)
@@ -188,12 +188,12 @@ class Idle(Planning):
         return False
 
 
-def test_a_planner_that_is_idle_is_not_asked() -> None:
+def test_a_planner_that_is_idle_is_not_called() -> None:
     engine, _, _ = engine_with(Idle)
     assert node_of(decide(engine, labels={"planned": "none"})) == "a"
 
 
-class Asked(Planning, PostFilterPlugin):
+class Called(Planning, PostFilterPlugin):
     name = "Asked"
 
     def __init__(self, args: Any, view: Any) -> None:
@@ -207,8 +207,8 @@ class Asked(Planning, PostFilterPlugin):
         return PostFilterResult("asked")
 
 
-def test_preemption_is_asked_when_there_is_no_plan() -> None:
-    engine, _, plugin = engine_with(Asked, point="post_filter")
+def test_preemption_is_called_when_there_is_no_plan() -> None:
+    engine, _, plugin = engine_with(Called, point="post_filter")
     assert message_of(decide(engine, labels={"planned": "none"})) == "0/2 nodes are available: no planned pods. asked"
     assert plugin.seen == [("Asked", ("no planned pods",), 2)]
 

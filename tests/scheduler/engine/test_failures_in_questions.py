@@ -56,10 +56,10 @@ def test_a_filter_that_fails_while_victims_are_chosen_leaves_the_columns_as_they
 
 class Adjusts(Shared, FilterTransformer):
     name = "Adjusts"
-    answer: ClassVar[Mapping[int, Adjustment]] = {}
+    response: ClassVar[Mapping[int, Adjustment]] = {}
 
     def before_filter(self, pod: PodInfo, rows: Rows) -> Mapping[int, Adjustment]:
-        return self.answer
+        return self.response
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ class Adjusts(Shared, FilterTransformer):
 )
 def test_an_adjustment_that_cannot_be_made_is_not_begun(row: int, column: int, amount: Any, message: str) -> None:
     engine, state, plugin = engine_with(Adjusts, point="filter")
-    type(plugin).answer = {0: Adjustment({CPU: 500}, (500, 0)), row: Adjustment({CPU: 500, column: amount})}
+    type(plugin).response = {0: Adjustment({CPU: 500}, (500, 0)), row: Adjustment({CPU: 500, column: amount})}
     with pytest.raises(PluginError) as caught:
         decide(engine)
     assert str(caught.value) == message

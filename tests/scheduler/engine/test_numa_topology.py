@@ -29,14 +29,14 @@ class _Provider(NUMATopologyHintProvider):
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         self.has = [0, 1]
-        self.asked = 0
+        self.calls = 0
         self.refuses: tuple[Reason, ...] = ()
 
     def topology_key(self, pod: PodInfo) -> Hashable:
         return pod.pod.metadata.labels.get("wants")
 
     def get_pod_topology_hints(self, pod: PodInfo, row: int) -> Hints | Reason:
-        self.asked += 1
+        self.calls += 1
         hints = tuple([NUMATopologyHint(1 << number, preferred=True) for number in self.has])
         return {self.name: hints} if hints else Reason(f"no {self.name}", unresolvable=True)
 
@@ -100,14 +100,14 @@ def test_a_plugin_may_refuse_what_the_hints_come_to(ground: _Ground) -> None:
 
 
 @pytest.mark.parametrize("policy", [None, Reason("no zones")])
-def test_without_a_policy_nobody_is_asked(ground: _Ground, policy: Reason | None) -> None:
+def test_without_a_policy_nobody_is_queried(ground: _Ground, policy: Reason | None) -> None:
     ground.plugin("Cores").policy = policy
 
     admission = ground.manager.admit(ground.pod, 0)
 
     assert admission.affinity is None
     assert admission.reasons == ((policy,) if policy else ())
-    assert ground.plugin("Cards").asked == 0
+    assert ground.plugin("Cards").calls == 0
 
 
 def test_a_profile_without_a_source_of_policies_aligns_nothing() -> None:
@@ -123,12 +123,12 @@ def test_best_effort_has_a_say_at_reserve(ground: _Ground) -> None:
     assert ground.manager.affinity(ground.pod, 0, reserving=True) == NUMATopologyHint(0b1, preferred=True)
 
 
-def test_like_pods_share_the_answer_until_the_row_changes(ground: _Ground) -> None:
+def test_like_pods_share_the_response_until_the_row_changes(ground: _Ground) -> None:
     cards, columns = ground.plugin("Cards"), ground.cluster.view.columns
     other = describe(make_pod("q", labels={"wants": "more"}))
     for pod in (ground.pod, describe(make_pod("p2")), other):
         ground.manager.admit(pod, 0)
-    assert cards.asked == 2
+    assert cards.calls == 2
 
     cards.has = [1]
     columns.touch(0, columns.aspect(TOPOLOGY_HINTS))
@@ -136,7 +136,7 @@ def test_like_pods_share_the_answer_until_the_row_changes(ground: _Ground) -> No
     assert ground.manager.affinity(ground.pod, 0) == NUMATopologyHint(0b10, preferred=True)
 
 
-def test_a_row_that_is_seen_otherwise_is_asked_about_anew(ground: _Ground) -> None:
+def test_a_row_that_is_seen_otherwise_is_queried_about_anew(ground: _Ground) -> None:
     ground.manager.admit(ground.pod, 0)
     view, cards = ground.cluster.view, ground.plugin("Cards")
     view.restored[(NUMATopologyHintProvider, "Cards", 0)] = "something"

@@ -17,7 +17,7 @@ def make_columns(nodes: int) -> NodeColumns:
     return columns
 
 
-def test_answers_are_kept_until_their_row_changes() -> None:
+def test_responses_are_kept_until_their_row_changes() -> None:
     columns, cache = make_columns(2), RowCache()
     cache.results("question", columns).update({0: "first", 1: "second"})
     columns.touch(0, Aspect.PODS)
@@ -49,7 +49,7 @@ def test_the_questions_asked_last_are_kept() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=60))
-def test_whatever_changes_no_answer_is_older_than_its_row(steps: list[tuple[int, bool]]) -> None:
+def test_whatever_changes_no_response_is_older_than_its_row(steps: list[tuple[int, bool]]) -> None:
     columns, cache = make_columns(5), RowCache()
     for row, changes in steps:
         if changes:

@@ -1,4 +1,4 @@
-"""Final scores are 0..100; what a foreign plugin says beyond that is its error, told to who asks why a pod waits."""
+"""Final scores are 0..100; what a foreign plugin says beyond that is its error, shown to who asks why a pod waits."""
 
 from __future__ import annotations
 

@@ -158,12 +158,12 @@ def test_many_kinds_of_pods_at_once_equal_one_after_the_other(
             batch_kernel = plugin.batch_filter()
             assert batch_kernel is not None
             expected = [plugin.filter(pod, each, rows).tolist() for pod, each in zip(pods, prepared, strict=True)]
-            assert ask(batch_kernel, pods, prepared, rows) == expected
+            assert evaluated(batch_kernel, pods, prepared, rows) == expected
         states = [(pod, each) for pod in pods if not isinstance(each := plugin.pre_score(pod), SkipScore)]
         scorer = plugin.batch_score()
         if states and scorer is not None:
             expected = [plugin.score(pod, each, rows).tolist() for pod, each in states]
-            assert ask(scorer, [pod for pod, _ in states], [each for _, each in states], rows) == expected
+            assert evaluated(scorer, [pod for pod, _ in states], [each for _, each in states], rows) == expected
 
 
 def with_extended(state: ClusterState, pod: PodInfo, amount: int) -> PodInfo:
@@ -173,7 +173,7 @@ def with_extended(state: ClusterState, pod: PodInfo, amount: int) -> PodInfo:
     return replace(pod, request=PodRequest(amounts, pod.request.non_zero))
 
 
-def ask(batch_kernel: BatchKernel, pods: list[PodInfo], states: list[Any], rows: Rows) -> list[list[int]]:
+def evaluated(batch_kernel: BatchKernel, pods: list[PodInfo], states: list[Any], rows: Rows) -> list[list[int]]:
     """By kind and row."""
     for slot, (pod, state) in enumerate(zip(pods, states, strict=True)):
         batch_kernel.put(slot, pod, state)

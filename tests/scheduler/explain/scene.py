@@ -1,4 +1,4 @@
-"""A small cluster with the real plugins, on which pods are tried as the loop would, and then asked about."""
+"""A small cluster with the real plugins, on which pods are tried as the loop would, and then queried about."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def blamed(plugin: str, *reasons: str) -> str:
     return "; ".join(advise([RejectedNodes(plugin, reasons, True, 1, ("a",))], info, scene.view, None))
 
 
-def test_too_little_room_names_the_node_with_the_most_and_what_is_missing() -> None:
+def test_too_little_capacity_names_the_node_with_the_most_and_what_is_missing() -> None:
     scene = Scene(make_node("a", cpu="4"), make_node("b", cpu="4"))
     scene.place(make_pod("x", cpu="3", node="a", priority=9))
     scene.place(make_pod("y", cpu="2500m", node="b", priority=9))
@@ -49,15 +49,15 @@ def test_nodes_that_the_pod_may_not_use_do_not_count_as_room() -> None:
     assert "the largest of them, small, has 4 cores in all" in sentences[-1]
 
 
-def test_nodes_that_have_room_do_not_hide_how_much_is_missing_on_those_that_do_not() -> None:
+def test_nodes_that_have_capacity_do_not_hide_how_much_is_missing_on_those_that_do_not() -> None:
     scene = Scene(make_node("busy", cpu="8"), make_node("full", cpu="4"))
     scene.report("busy", cpu="7", memory="1Gi")
-    room, load = sorted(advice(scene, make_pod("p", cpu="6")), key=lambda text: text.startswith("Nodes are busy"))
+    capacity, load = sorted(advice(scene, make_pod("p", cpu="6")), key=lambda text: text.startswith("Nodes are busy"))
     assert load.startswith("Nodes are busy")
-    assert "the largest of them, full, has 4 cores in all" in room
+    assert "the largest of them, full, has 4 cores in all" in capacity
 
 
-def test_room_on_nodes_that_the_pod_may_not_use_anyway_is_no_matter() -> None:
+def test_capacity_on_nodes_that_the_pod_may_not_use_anyway_is_no_matter() -> None:
     scene = Scene(make_node("busy", cpu="8"), make_node("other", cpu="8"))
     scene.report("busy", cpu="7", memory="1Gi")
     scene.try_pod(make_pod("p", cpu="9"))
@@ -127,7 +127,7 @@ def test_a_taken_host_port_is_named() -> None:
     assert "(host port 8080/TCP is taken)" in sentence
 
 
-def test_busy_nodes_are_told_from_silent_ones() -> None:
+def test_busy_nodes_are_distinguished_from_silent_ones() -> None:
     busy, silent = Scene(make_node("a")), Scene(make_node("a"))
     busy.report("a", cpu="3900m", memory="1Gi")
     silent.report("a", cpu="1", memory="1Gi", age=1e6)
@@ -139,7 +139,7 @@ def test_busy_nodes_are_told_from_silent_ones() -> None:
 
 
 @pytest.mark.parametrize("plugin", ["VolumeBinding", "VolumeZone", "NodeVolumeLimits", "VolumeRestrictions"])
-def test_a_broken_claim_is_told_from_what_nodes_lack(plugin: str) -> None:
+def test_a_broken_claim_is_distinguished_from_what_nodes_lack(plugin: str) -> None:
     assert blamed(plugin, 'persistentvolumeclaim "data" not found').startswith("Something is wrong with a volume claim")
     assert not blamed(plugin, "node(s) ...").startswith("Something is wrong")
 
@@ -162,7 +162,7 @@ def test_every_other_built_in_filter_has_its_sentence(plugin: str) -> None:
         ("GPUIsolationProviderHAMICore not found on the node", "Nodes isolate shares of GPUs otherwise"),
     ],
 )
-def test_what_keeps_devices_from_a_pod_is_told_apart(reason: str, begins: str) -> None:
+def test_what_keeps_devices_from_a_pod_is_distinguished(reason: str, begins: str) -> None:
     assert blamed("DeviceShare", reason).startswith(begins)
 
 
@@ -170,7 +170,7 @@ def test_a_plugin_of_somebody_else_s_is_not_advised_on() -> None:
     assert blamed("Theirs", "some reason") == ""
 
 
-def test_without_a_result_room_is_looked_for_on_all_nodes() -> None:
+def test_without_a_result_capacity_is_looked_for_on_all_nodes() -> None:
     assert (
         blamed("NodeResourcesFit", "Insufficient cpu") == "The pod requests 1 core of cpu; a has as much free by now."
     )

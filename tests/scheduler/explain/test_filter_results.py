@@ -1,4 +1,4 @@
-"""All plugins are asked about nodes as Filter plugins are shown them."""
+"""All plugins are queried about nodes as Filter plugins are shown them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_plugin_objects_not_only_the_first() -> None:
     assert [each.plugin for each in filter_results.objections(0)] == ["NodeUnschedulable", "NodeResourcesFit"]
 
 
-def test_transformers_are_asked_first() -> None:
+def test_transformers_are_called_first() -> None:
     scene = Scene(make_node("a", cpu="4"))
     pod = describe(make_pod("p", cpu="2"))
     assert filter_nodes(keeping(scene), scene.view, pod).objections(0)[0].plugin == "Fit"
@@ -56,7 +56,7 @@ def test_columns_are_as_they_were_afterwards() -> None:
     assert scene.view.columns.requested.sum() == 0
 
 
-def test_room_that_is_nominated_to_a_more_important_pod_is_not_free() -> None:
+def test_capacity_that_is_nominated_to_a_more_important_pod_is_not_free() -> None:
     scene = Scene(make_node("a", cpu="4"))
     scene.view.nominations.set(scene.info(make_pod("important", cpu="3", priority=9)), "a")
     scene.add(make_pod("p", cpu="2"))
@@ -67,7 +67,7 @@ def test_room_that_is_nominated_to_a_more_important_pod_is_not_free() -> None:
 @pytest.mark.parametrize(
     ("own", "other"), [(5, 1), (0, 0)], ids=["to the pod itself and a lesser one", "to an equal one later"]
 )
-def test_room_that_is_nominated_to_nobody_before_the_pod_is_free(own: int, other: int) -> None:
+def test_capacity_that_is_nominated_to_nobody_before_the_pod_is_free(own: int, other: int) -> None:
     scene = Scene(make_node("a", cpu="4"))
     scene.view.nominations.set(scene.info(make_pod("p", cpu="2", priority=own)), "a")
     scene.view.nominations.set(scene.info(make_pod("other", cpu="3", priority=other)), "a")
@@ -75,7 +75,7 @@ def test_room_that_is_nominated_to_nobody_before_the_pod_is_free(own: int, other
     assert scene.pod("p")["fittingNow"]["nodes"] == 1
 
 
-def test_room_of_a_pod_that_has_come_is_not_counted_twice() -> None:
+def test_capacity_of_a_pod_that_has_come_is_not_counted_twice() -> None:
     scene = Scene(make_node("a", cpu="4"))
     scene.view.nominations.set(scene.info(make_pod("come", cpu="2", priority=9)), "a")
     scene.place(make_pod("come", cpu="2", node="a", priority=9))

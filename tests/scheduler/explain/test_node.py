@@ -136,12 +136,12 @@ def test_a_node_without_a_report_says_so() -> None:
     assert scene.node("a")["plugins"] == {"LoadAwareScheduling": {"reported": False, "expired": False}}
 
 
-def test_pods_that_wait_are_asked_who_keeps_them_off() -> None:
+def test_pods_that_wait_are_queried_who_keeps_them_off() -> None:
     scene = Scene(make_node("a", cpu="1"))
     scene.try_pod(make_pod("p", cpu="2"))
     document = scene.node("a")
-    assert document["asked"] == {"pods": 1, "kinds": 1, "wouldTake": 0}
-    assert document["ruledOutBy"] == [
+    assert document["evaluated"] == {"pods": 1, "kinds": 1, "wouldTake": 0}
+    assert document["rejectedBy"] == [
         {
             "plugin": "NodeResourcesFit",
             "reasons": ["Insufficient cpu"],
@@ -152,41 +152,41 @@ def test_pods_that_wait_are_asked_who_keeps_them_off() -> None:
     ]
 
 
-def test_pods_alike_are_asked_about_once_and_counted_all() -> None:
+def test_pods_alike_are_queried_about_once_and_counted_all() -> None:
     scene = Scene(make_node("a", cpu="1"))
     for number in range(6):
         scene.try_pod(make_pod(f"p{number}", cpu="2"))
     document = scene.node("a")
-    assert document["asked"] == {"pods": 6, "kinds": 1, "wouldTake": 0}
-    assert document["ruledOutBy"][0]["examples"] == ["default/p0", "default/p1", "default/p2"]
+    assert document["evaluated"] == {"pods": 6, "kinds": 1, "wouldTake": 0}
+    assert document["rejectedBy"][0]["examples"] == ["default/p0", "default/p1", "default/p2"]
 
 
-def test_pods_that_were_placed_last_are_asked_too() -> None:
+def test_pods_that_were_placed_last_are_queried_too() -> None:
     scene = Scene(make_node("a"), make_node("b", unschedulable=True))
     scene.try_pod(make_pod("p"))
-    assert scene.node("b")["ruledOutBy"][0]["plugin"] == "NodeUnschedulable"
+    assert scene.node("b")["rejectedBy"][0]["plugin"] == "NodeUnschedulable"
 
 
-def test_pods_that_came_to_the_node_are_counted_and_not_asked() -> None:
+def test_pods_that_came_to_the_node_are_counted_and_not_queried() -> None:
     scene = Scene(make_node("a", cpu="1"))
     scene.try_pod(make_pod("p", cpu="1"))
     document = scene.node("a")
-    assert (document["asked"]["pods"], document["placedLately"]) == (0, 1)
+    assert (document["evaluated"]["pods"], document["placedLately"]) == (0, 1)
 
 
-def test_only_so_many_kinds_of_pods_are_asked_about() -> None:
+def test_only_so_many_kinds_of_pods_are_queried_about() -> None:
     scene = Scene(make_node("a", cpu="1"))
     for number in range(30):
         scene.try_pod(make_pod(f"p{number}", cpu=str(2 + number)))
-    assert scene.node("a")["asked"]["kinds"] == 20
+    assert scene.node("a")["evaluated"]["kinds"] == 20
 
 
-def test_a_gated_pod_is_not_asked_about() -> None:
+def test_a_gated_pod_is_not_queried_about() -> None:
     scene = Scene(make_node("a"))
     pod = make_pod("p")
     spec = msgspec.structs.replace(pod.spec, scheduling_gates=[PodSchedulingGate(name="x")])
     scene.add(msgspec.structs.replace(pod, spec=spec))
-    assert scene.node("a")["asked"]["pods"] == 0
+    assert scene.node("a")["evaluated"]["pods"] == 0
 
 
 def test_a_pod_that_is_refused_before_any_node_is_looked_at_is_kept_off_by_that() -> None:
@@ -194,7 +194,7 @@ def test_a_pod_that_is_refused_before_any_node_is_looked_at_is_kept_off_by_that(
     pod = make_pod("p")
     volume = Volume(name="v", persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name="data"))
     scene.try_pod(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, volumes=[volume])))
-    (entry,) = scene.node("a")["ruledOutBy"]
+    (entry,) = scene.node("a")["rejectedBy"]
     assert entry["reasons"] == ['persistentvolumeclaim "data" not found']
 
 
@@ -205,7 +205,7 @@ def test_a_pod_that_may_only_go_elsewhere_says_so() -> None:
     affinity = Affinity(node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=required))
     pod = make_pod("p", cpu="2")
     scene.try_pod(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, affinity=affinity)))
-    (entry,) = scene.node("a")["ruledOutBy"]
+    (entry,) = scene.node("a")["rejectedBy"]
     assert (entry["plugin"], entry["reasons"]) == ("NodeAffinity", ["the pod may only go to certain other nodes"])
 
 
@@ -218,7 +218,7 @@ def test_a_plugin_that_raises_is_named_and_the_others_stand(monkeypatch: pytest.
 
     monkeypatch.setattr(TaintToleration, "filter", broken)
     document = scene.node("a")
-    assert document["ruledOutBy"][0]["reasons"] == ["could not be evaluated: ZeroDivisionError: x"]
+    assert document["rejectedBy"][0]["reasons"] == ["could not be evaluated: ZeroDivisionError: x"]
     assert document["pods"]["running"] == 0
 
 

@@ -70,7 +70,7 @@ def test_a_placed_pod_says_which_plugins_rejected_other_nodes() -> None:
     scene.try_pod(make_pod("p"))
     last = scene.pod("p")["attempts"][-1]
     assert (last["evaluatedNodes"], last["feasibleNodes"]) == (2, 1)
-    assert last["otherNodesRuledOutBy"] == ["NodeUnschedulable"]
+    assert last["otherNodesRejectedBy"] == ["NodeUnschedulable"]
 
 
 def test_a_pod_that_was_placed_before_this_process_started_is_found_on_its_node() -> None:
@@ -104,7 +104,7 @@ def test_a_unschedulable_pod_has_the_message_of_its_event() -> None:
 
 
 def test_a_unschedulable_pod_shows_who_rejected_how_many_nodes() -> None:
-    assert unschedulable().pod("p")["attempts"][-1]["ruledOut"] == [
+    assert unschedulable().pod("p")["attempts"][-1]["rejected"] == [
         {
             "plugin": "NodeResourcesFit",
             "reasons": ["Insufficient cpu"],
@@ -228,7 +228,7 @@ def test_a_plugin_that_raises_leaves_the_rest_of_the_explanation(monkeypatch: py
 
     monkeypatch.setattr(TaintToleration, "filter", broken)
     document = scene.pod("p")
-    assert document["notJudged"] == "ZeroDivisionError: no nodes"
+    assert document["notEvaluated"] == "ZeroDivisionError: no nodes"
     assert "closestNodes" not in document
     assert document["queue"]["pool"] == "unschedulable"
     assert len(document["advice"]) == 1
@@ -242,7 +242,7 @@ def test_a_plugin_that_raises_while_it_explains_leaves_the_rest(monkeypatch: pyt
         raise KeyError("x")
 
     monkeypatch.setattr(TaintToleration, "lacks", broken)
-    assert scene.pod("p")["notJudged"] == "KeyError: 'x'"
+    assert scene.pod("p")["notEvaluated"] == "KeyError: 'x'"
 
 
 def test_explaining_changes_nothing_for_the_next_attempt() -> None:

@@ -26,7 +26,7 @@ class Quotas(CyclePreFilterPlugin, PostFilterPlugin, EventHandler):
         self.limits: dict[str, int] = {}
         self._pods: dict[str, set[str]] = {}
         self.used: Counter[str] = Counter()
-        self.asked = 0
+        self.calls = 0
 
     def class_key(self, pod: PodInfo) -> Hashable:
         return None
@@ -52,7 +52,7 @@ class Quotas(CyclePreFilterPlugin, PostFilterPlugin, EventHandler):
         return Reason(f"quota {group} is used up")
 
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
-        self.asked += 1
+        self.calls += 1
         with attempt.simulate() as simulation:
             simulation.require(self._exceeded)
             victims: list[PodInfo] = []

@@ -103,7 +103,7 @@ def test_allocations_of_a_node_come_back_with_it_on_whatever_row() -> None:
     assert plugin.taken == {cluster.row("a"): [1, 1, 0, 0]}
 
 
-def test_a_reference_tells_a_node_from_another_on_its_row() -> None:
+def test_a_reference_distinguishes_a_node_from_another_on_its_row() -> None:
     cluster, _ = make_cluster("a")
     placement = place(cluster, with_cpus("p"))
     columns = cluster.view.columns
@@ -147,7 +147,7 @@ def test_allocators_of_a_simulation_see_what_it_has_placed() -> None:
     assert not plugin.taken
 
 
-def test_a_plugin_that_fails_to_count_is_told_again() -> None:
+def test_a_plugin_that_fails_to_count_is_reported_again() -> None:
     failed: list[str] = []
     state = ClusterState(ClusterView(NodeColumns()), lambda plugin, point, error: failed.append(point))
     cluster = Cluster([make_node("a")], CpuSets, state=state)

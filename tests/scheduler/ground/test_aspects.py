@@ -23,7 +23,7 @@ LIGHTS = NamedAspect("example.com/Lights", is_static=True)
 
 
 class Lights(FilterPlugin):
-    """Nodes on which the light is on; counts what it is asked."""
+    """Nodes on which the light is on; counts its calls."""
 
     name = "Lights"
     reads = (LIGHTS,)
@@ -31,7 +31,7 @@ class Lights(FilterPlugin):
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         self.dark: set[int] = set()
-        self.asked = 0
+        self.calls = 0
         self._number = view.columns.aspect(LIGHTS)
 
     def switch(self, row: int) -> None:
@@ -42,14 +42,14 @@ class Lights(FilterPlugin):
         return None
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        self.asked += rows.size
+        self.calls += rows.size
         return np.array([row in self.dark for row in rows.tolist()], dtype=np.int64)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (Reason("node(s) were dark"),)
 
 
-def test_who_reads_it_is_asked_again_and_nobody_else() -> None:
+def test_who_reads_it_is_queried_again_and_nobody_else() -> None:
     cluster = Cluster([make_node("a"), make_node("b")], Lights)
     lights, fit = cluster.profile.plugins["Lights"], cluster.profile.plugins["Fit"]
     assert isinstance(lights, Lights)
@@ -59,7 +59,7 @@ def test_who_reads_it_is_asked_again_and_nobody_else() -> None:
     lights.switch(1)
     rejection = cluster.engine.decide(describe(make_pod("q")), NOW)
     assert getattr(rejection, "message", "") == "0/2 nodes are available: 2 node(s) were dark."
-    assert lights.asked == 4
+    assert lights.calls == 4
     assert fit.filtered_rows == by_fit  # type: ignore[attr-defined]
 
 

@@ -49,7 +49,7 @@ def test_results_of_post_filter_are_not_shared_without_a_key() -> None:
     cluster, plugin = make_cluster(0)
     for name in ("p", "r"):
         cluster.engine.decide(describe(of_quota(name)), NOW)
-    assert plugin.asked == 2
+    assert plugin.calls == 2
 
 
 def test_a_plan_is_carried_out_on_all_its_nodes() -> None:

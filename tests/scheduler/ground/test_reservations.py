@@ -86,14 +86,14 @@ STEPS = st.lists(
 @given(STEPS)
 def test_a_class_that_follows_says_what_a_new_one_would(steps: Sequence[tuple[str, int]]) -> None:
     cluster = Cluster([make_node(name, labels={"rank": str(index)}) for index, name in enumerate(NODES)], Reservations)
-    asking = describe(owner("o", of="r0", cpu="2"))
-    followed = Evaluation(cluster.profile, cluster.view.columns, asking)
+    requesting = describe(owner("o", of="r0", cpu="2"))
+    followed = Evaluation(cluster.profile, cluster.view.columns, requesting)
     for step, number in steps:
         _take(cluster, step, number, NODES[number % len(NODES)])
         if step == "ask":
             followed.refresh()
     followed.refresh()
-    fresh = Evaluation(cluster.profile, cluster.view.columns, asking)
+    fresh = Evaluation(cluster.profile, cluster.view.columns, requesting)
     fresh.refresh()
     rows = list(cluster.view.columns.row_of.values())
     assert followed.feasible[rows].tolist() == fresh.feasible[rows].tolist()

@@ -117,12 +117,12 @@ def test_it_says_what_a_fresh_scheduler_would(
     placed: Sequence[tuple[str, str]], changes: Sequence[int | tuple[str, str]], kind: str
 ) -> None:
     real, fresh = Real(), Real()
-    asking = of_kind("asking", kind)
+    requesting = of_kind("asking", kind)
     for number, (each, node) in enumerate(placed):
         real.state.assume(real.info(of_kind(f"p{number}", each)), node)
     on_nodes = {f"uid-p{number}": (f"p{number}", each, node) for number, (each, node) in enumerate(placed)}
-    real.engine.decide(real.info(asking), NOW)
-    before, filter_results = traces(real), real.filter_results(asking)
+    real.engine.decide(real.info(requesting), NOW)
+    before, filter_results = traces(real), real.filter_results(requesting)
     with real.engine.handle.simulate() as simulation:
         for number, change in enumerate(changes):
             if isinstance(change, int):
@@ -134,13 +134,13 @@ def test_it_says_what_a_fresh_scheduler_would(
                 name = f"new{number}"
                 simulation.place(real.info(of_kind(name, change[0])), real.view.columns.row_of[change[1]])
                 on_nodes[f"uid-{name}"] = (name, *change)
-            found = {name: simulation.fits(real.info(asking), real.view.columns.row_of[name]) for name in NODES}
+            found = {name: simulation.fits(real.info(requesting), real.view.columns.row_of[name]) for name in NODES}
         for name, each, node in on_nodes.values():
             fresh.state.assume(fresh.info(of_kind(name, each)), node)
-        assert found == fresh.filter_results(asking)
+        assert found == fresh.filter_results(requesting)
     assert traces(real) == before
-    assert real.filter_results(asking) == filter_results
-    decided = real.engine.decide(real.info(asking), NOW)
+    assert real.filter_results(requesting) == filter_results
+    decided = real.engine.decide(real.info(requesting), NOW)
     assert getattr(decided, "feasible", 0) == sum(filter_results.values())
 
 
@@ -169,13 +169,13 @@ def test_a_filter_that_fails_in_the_middle_leaves_no_trace() -> None:
     columns = cluster.view.columns
     before = columns.requested[:2].tolist(), [columns.row_version(row) for row in range(2)]
 
-    def ask() -> None:
+    def plan() -> None:
         with cluster.engine.handle.simulate() as simulation:
             simulation.place(describe(make_pod("new")), 1)
             simulation.reprieve(describe(make_pod("vip")), 0, there)
 
     with pytest.raises(ArithmeticError):
-        ask()
+        plan()
     assert (columns.requested[:2].tolist(), [columns.row_version(row) for row in range(2)]) == before
     assert list(cluster.view.pods_on[0]) == ["uid-p", "uid-q"]
     assert not cluster.view.pods_on[1]
@@ -183,23 +183,23 @@ def test_a_filter_that_fails_in_the_middle_leaves_no_trace() -> None:
 
 def test_the_time_limit_leaves_no_trace() -> None:
     cluster = Cluster([make_node("a")])
-    there, asked = cluster.bound(make_pod("p"), "a"), []
+    there, calls = cluster.bound(make_pod("p"), "a"), []
 
     def time_is_up() -> None:
-        asked.append(True)
-        if len(asked) == 2:
+        calls.append(True)
+        if len(calls) == 2:
             raise PluginError("no decision within 10 s")
 
     cluster.engine.check_time = time_is_up
 
-    def ask() -> None:
+    def plan() -> None:
         with cluster.engine.handle.simulate() as simulation:
             simulation.remove(there)
             assert simulation.fits(describe(make_pod("vip", cpu="4")), 0)
             simulation.fits(describe(make_pod("vip", cpu="4")), 0)
 
     with pytest.raises(PluginError):
-        ask()
+        plan()
     assert list(cluster.view.pods_on[0]) == ["uid-p"]
 
 

@@ -70,7 +70,7 @@ class Loaded:
         return found
 
 
-def told(found: Slots) -> tuple[list[int], set[tuple[str, str, tuple[int, ...]]]]:
+def reported(found: Slots) -> tuple[list[int], set[tuple[str, str, tuple[int, ...]]]]:
     return found.counts.tolist(), {
         (status.plugin, ", ".join(reason.text for reason in status.reasons), tuple(status.rows.tolist()))
         for status in found.statuses
@@ -97,7 +97,7 @@ _NODES = st.lists(
 @given(
     _NODES, st.integers(1, 9), st.sampled_from(["0", "100m", "700m", "1", "3"]), st.sampled_from(["0", "1Gi", "3Gi"])
 )
-def test_what_is_told_at_once_is_what_placing_finds(
+def test_what_is_reported_at_once_is_what_placing_finds(
     nodes: list[tuple[int, int | None, int, bool]], count: int, cpu: str, memory: str
 ) -> None:
     cluster = Loaded()
@@ -106,14 +106,14 @@ def test_what_is_told_at_once_is_what_placing_finds(
         for number in range(running):
             cluster.state.set_pod(cluster.info(make_pod(f"{name}-{number}", cpu="500m", memory="1Gi")), name)
     pods = [make_pod(f"p-{number}", cpu=cpu, memory=memory) for number in range(count)]
-    assert told(cluster.slots(pods)) == told(one_by_one(cluster, pods))
+    assert reported(cluster.slots(pods)) == reported(one_by_one(cluster, pods))
 
 
 def test_pods_that_are_not_alike_are_placed_in_their_order() -> None:
     cluster = Loaded()
     cluster.add("a", 6, None)
     pods = [make_pod("large", cpu="3"), make_pod("small-0", cpu="2"), make_pod("small-1", cpu="2")]
-    assert told(cluster.slots(pods)) == ([2], {("NodeResourcesFit", "Insufficient cpu", (0,))})
+    assert reported(cluster.slots(pods)) == ([2], {("NodeResourcesFit", "Insufficient cpu", (0,))})
 
 
 def test_a_host_port_is_taken_once() -> None:
@@ -128,7 +128,7 @@ def test_a_host_port_is_taken_once() -> None:
         return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=[container]))
 
     text = "node(s) didn't have free ports for the requested pod ports"
-    assert told(cluster.slots([with_port("p"), with_port("q")])) == ([1], {("NodePorts", text, (0,))})
+    assert reported(cluster.slots([with_port("p"), with_port("q")])) == ([1], {("NodePorts", text, (0,))})
 
 
 def test_more_important_nominated_pods_count_and_those_of_the_gang_do_not() -> None:

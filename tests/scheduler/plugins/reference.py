@@ -97,7 +97,7 @@ def affinity(machine: Machine, pod: Pod, added: NodeAffinity | None = None) -> F
 
 
 def names_conflict(pod: Pod) -> bool:
-    """Whether every term asks for nodes by name and none of them for any."""
+    """Whether every term requests nodes by name and none of them for any."""
     node_affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     required = node_affinity.required_during_scheduling_ignored_during_execution if node_affinity else None
     if required is None or not required.node_selector_terms:

@@ -16,7 +16,7 @@ from tests.scheduler.plugins.reference_requests import allocatable_of, amount_of
 RESOURCES = ("cpu", "memory")
 
 
-def as_asked(pod: Pod) -> Pod:
+def as_requested(pod: Pod) -> Pod:
     """Without what its status says that its containers have been granted."""
     return msgspec.structs.replace(
         pod, status=msgspec.structs.replace(pod.status, container_statuses=[], init_container_statuses=[])
@@ -25,7 +25,7 @@ def as_asked(pod: Pod) -> Pod:
 
 def estimate(pod: Pod, factors: dict[str, int]) -> dict[str, int]:
     """batch-cpu counts for cpu in pods of the batch class. The status of containers does not count."""
-    pod = as_asked(pod)
+    pod = as_requested(pod)
     batch = priority_class_with_default(pod) is PriorityClass.BATCH
     expected = {}
     for name in RESOURCES:

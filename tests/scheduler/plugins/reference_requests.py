@@ -1,4 +1,4 @@
-"""What pods ask for and nodes have, plainly: container by container, resource by resource."""
+"""What pods request and nodes have, plainly: container by container, resource by resource."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from koordinator.api.pod import Container, Pod
 
 
 def requests_of(pod: Pod) -> dict[str, int]:
-    """What the whole pod asks for, in the unit of the scheduler."""
+    """What the whole pod requests, in the unit of the scheduler."""
     return {name: request_of(pod, name) for name in _names(pod, "requests")}
 
 
@@ -38,7 +38,7 @@ def most_at_once(pod: Pod, of: Callable[[Container, bool], int]) -> int:
 
 
 def container_request(pod: Pod, container: Container, name: str, default: int, resizable: bool) -> int:
-    """Of a container that is being resized: the most of what is asked for, granted and in force."""
+    """Of a container that is being resized: the most of what is requested, granted and in force."""
     spec = container.resources.requests
     found = [spec] if name in spec else []
     for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
@@ -63,7 +63,7 @@ def limits_of(pod: Pod) -> dict[str, int]:
 
 
 def non_zero_of(pod: Pod) -> dict[str, int]:
-    """With what is counted for containers that leave CPU or memory out, unless the pod as a whole asks for anything:
+    """With what is counted for containers that leave CPU or memory out, unless the pod as a whole requests anything:
     then only for what nobody names."""
     whole = pod.spec.resources.requests if pod.spec.resources else {}
     counted = {}

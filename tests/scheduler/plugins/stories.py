@@ -39,7 +39,7 @@ class Dice:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self._named = 0
-        self._roomy = self.maybe(0.4)
+        self._large = self.maybe(0.4)
         """Nobody waits for room: rules alone keep pods off nodes, so that no plugin's hint stands in for another's."""
 
     def maybe(self, chance: float) -> bool:
@@ -58,7 +58,7 @@ class Dice:
     def node(self, name: str) -> Node:
         """Many keep some pods off for another reason than their size."""
         chance, cpu, memory, pods, widgets = 0.2, [500, 1000, 2000], [256, 1024, 1024], [1, 2, 8, 8], [0, 2]
-        if self._roomy:
+        if self._large:
             chance, cpu, memory, pods, widgets = 0.35, [64_000], [64 * 1024], [110], [64]
         amounts = {
             "cpu": Quantity.from_milli(self.pick(cpu)),
@@ -74,11 +74,11 @@ class Dice:
         )
 
     def pod(self, name: str) -> Pod:
-        """Many ask for more than CPU and memory."""
-        odd = self.maybe(0.8 if self._roomy else 0.5)
+        """Many request more than CPU and memory."""
+        odd = self.maybe(0.8 if self._large else 0.5)
         spec = PodSpec(containers=[Container(name="main", resources=self._resources(odd=odd))])
         if odd:
-            ways = [self._with_port, self._with_place, self._with_port if self._roomy else self._with_others]
+            ways = [self._with_port, self._with_place, self._with_port if self._large else self._with_others]
             spec = self.pick(ways)(spec)
         return Pod(metadata=ObjectMeta(name=name, namespace="default", uid=name), spec=spec)
 

@@ -25,7 +25,7 @@ from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resource_index import ResourceIndex
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind, metadata_patch
-from tests.in_memory_api import Asked
+from tests.in_memory_api import ApiRequest
 from tests.scheduler.fakes import make_node, make_pod, make_profile
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
 from tests.scheduler.scheduler_api import SchedulerApi
@@ -94,10 +94,10 @@ class PatchedApi(SchedulerApi):
         self.refuses = False
         self.fault = self._see
 
-    def _see(self, asked: Asked, done: bool) -> Exception | None:
-        if done or (asked.verb, asked.plural, asked.subresource) != ("patch", "pods", ""):
+    def _see(self, request: ApiRequest, done: bool) -> Exception | None:
+        if done or (request.verb, request.plural, request.subresource) != ("patch", "pods", ""):
             return None
-        self.patches.append((asked.name, json.loads(asked.body), len(self.bindings)))
+        self.patches.append((request.name, json.loads(request.body), len(self.bindings)))
         return ApiStatusError(409, "Conflict", "the UID in the precondition does not match") if self.refuses else None
 
 

@@ -67,7 +67,7 @@ class Dice:
         self._something_lacks = self._random.random() < 0.3
 
     def wish(self) -> tuple[int, int]:
-        """What the incoming pod asks for: mostly little, sometimes far more than any node has."""
+        """What the incoming pod requests: mostly little, sometimes far more than any node has."""
         pick = self._random.choice
         of_one = [0, 1, 3, 500, 10**9]
         if self._random.random() < 0.2:

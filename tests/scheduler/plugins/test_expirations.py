@@ -44,7 +44,7 @@ def test_a_row_is_due_once_at_the_moment_that_was_set_last(steps: list[tuple[str
         assert expirations.next is None or expirations.next <= min(moments.values(), default=50)
 
 
-def test_rows_whose_moment_moves_to_and_fro_take_no_more_room() -> None:
+def test_rows_whose_moment_moves_to_and_fro_take_no_more_capacity() -> None:
     expirations = Expirations()
     for number in range(10_000):
         expirations.set(number % ROWS, 1e6 - number if number % 3 else 1e6 + number)

@@ -266,7 +266,7 @@ def test_a_pod_with_ports_leaves(case: str) -> None:
 
 
 @pytest.mark.parametrize(("cpu", "helps"), [("500m", True), ("600m", False)])
-def test_a_pod_leaves_and_there_is_room_or_not(cpu: str, helps: bool) -> None:
+def test_a_pod_leaves_and_there_is_capacity_or_not(cpu: str, helps: bool) -> None:
     story = story_of(node(cpu="1"))
     story.place(pod("leaving", cpu="400m"), "n0")
     story.place(pod("staying", cpu="500m"), "n0")
@@ -276,7 +276,7 @@ def test_a_pod_leaves_and_there_is_room_or_not(cpu: str, helps: bool) -> None:
 
 
 @pytest.mark.parametrize(("cpu", "helps"), [("500m", True), ("600m", False)])
-def test_a_pod_is_resized_and_there_is_room_or_not(cpu: str, helps: bool) -> None:
+def test_a_pod_is_resized_and_there_is_capacity_or_not(cpu: str, helps: bool) -> None:
     story = story_of(node(cpu="1"))
     story.place(pod("there", cpu="1"), "n0")
     story.events.clear()

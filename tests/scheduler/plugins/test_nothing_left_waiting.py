@@ -1,6 +1,6 @@
 """The whole scheduler with the default plugins on random stories: in the end no pod waits that a node could take.
 
-What could be is told by the plain reference. Pods are not tried again just because time has passed.
+What could be is known from the plain reference. Pods are not tried again just because time has passed.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ SAME_SIZE = "node(s) had a pod of that size"
 OTHER_ZONE = Reason("node(s) were in another zone", unresolvable=True)
 
 
-def judge(pod: Pod, node: Node, placed: list[Pod], free_cpu: int) -> str | Reason | None:
+def evaluate(pod: Pod, node: Node, placed: list[Pod], free_cpu: int) -> str | Reason | None:
     labels = pod.metadata.labels
     if "zone" in labels and node.metadata.labels.get("zone") != labels["zone"]:
         return OTHER_ZONE
@@ -48,7 +48,7 @@ class Particular(ScalarFilterPlugin, ScalarScorePlugin):
         return tuple(sorted(pod.pod.metadata.labels.items()))
 
     def filter_node(self, pod: Pod, node: ScalarNode) -> str | Reason | None:
-        return judge(pod, node.node, node.pods, node.free("cpu"))
+        return evaluate(pod, node.node, node.pods, node.free("cpu"))
 
     def score_node(self, pod: Pod, node: ScalarNode) -> int:
         return rate(node.node, node.pods, node.free("cpu"))
@@ -92,15 +92,15 @@ class Plain:
 
     def filter_results(self, pod: Pod) -> dict[str, str | Reason | int]:
         """Node -> why not, or its score; asked node by node."""
-        answers: dict[str, str | Reason | None] = {}
+        responses: dict[str, str | Reason | None] = {}
         raw: dict[str, int] = {}
         for name, node in self.nodes.items():
             used = sum(each.spec.containers[0].resources.requests["cpu"].milli for each in self.pods[name])
             free = node.status.allocatable["cpu"].milli - used
-            answers[name] = judge(pod, node, self.pods[name], free)
+            responses[name] = evaluate(pod, node, self.pods[name], free)
             raw[name] = rate(node, self.pods[name], free)
-        ranks = by_rank({name: raw[name] for name, answer in answers.items() if answer is None})
-        return {name: ranks[name] if answer is None else answer for name, answer in answers.items()}
+        ranks = by_rank({name: raw[name] for name, response in responses.items() if response is None})
+        return {name: ranks[name] if response is None else response for name, response in responses.items()}
 
 
 def adapted(plain: Plain, evaluation: Evaluation) -> dict[str, str | Reason | int]:
@@ -145,22 +145,22 @@ def test_the_adapter_follows_the_cluster_as_asking_node_by_node_does(
         assert adapted(plain, following) == plain.filter_results(incoming)
 
 
-class Answers(ScalarFilterPlugin, ScalarScorePlugin):
+class Responses(ScalarFilterPlugin, ScalarScorePlugin):
     """Answers whatever it is given as args."""
 
     name = "Answers"
 
     def filter_node(self, pod: Pod, node: ScalarNode) -> str | None:
-        return self._answer(node)  # type: ignore[no-any-return]
+        return self._response(node)  # type: ignore[no-any-return]
 
     def score_node(self, pod: Pod, node: ScalarNode) -> int:
-        return self._answer(node)  # type: ignore[no-any-return]
+        return self._response(node)  # type: ignore[no-any-return]
 
-    def _answer(self, node: ScalarNode) -> Any:
+    def _response(self, node: ScalarNode) -> Any:
         return self.args(node) if callable(self.args) else self.args
 
 
-class NormalizedAnswers(Answers):
+class NormalizedResponses(Responses):
     """Scores 0, and normalizes to what it is given."""
 
     def score_node(self, pod: Pod, node: ScalarNode) -> int:
@@ -170,30 +170,30 @@ class NormalizedAnswers(Answers):
         return self.args  # type: ignore[no-any-return]
 
 
-def make(answer: Any, kind: type[Answers] = Answers) -> Answers:
-    return kind(answer, make_state([make_node("a", cpu="4")]).view)
+def make(response: Any, kind: type[Responses] = Responses) -> Responses:
+    return kind(response, make_state([make_node("a", cpu="4")]).view)
 
 
 POD = describe(make_pod("p"))
 ROWS = np.array([0], dtype=np.intp)
 
 
-@pytest.mark.parametrize("answer", [True, False, 0, "", ("why",), Reason("")])
-def test_an_answer_that_is_no_reason_is_an_error(answer: Any) -> None:
+@pytest.mark.parametrize("response", [True, False, 0, "", ("why",), Reason("")])
+def test_a_response_that_is_no_reason_is_an_error(response: Any) -> None:
     with pytest.raises(PluginError, match=r"plugin Answers: filter_node of node a returned .*; expected is None or a"):
-        make(answer).filter(POD, None, ROWS)
+        make(response).filter(POD, None, ROWS)
 
 
-@pytest.mark.parametrize("answer", [None, True, 1.0, "1"])
-def test_a_score_that_is_no_whole_number_is_an_error(answer: Any) -> None:
+@pytest.mark.parametrize("response", [None, True, 1.0, "1"])
+def test_a_score_that_is_no_whole_number_is_an_error(response: Any) -> None:
     with pytest.raises(PluginError, match=r"plugin Answers: score_node of node a returned .*; expected is a whole num"):
-        make(answer).score(POD, None, ROWS)
+        make(response).score(POD, None, ROWS)
 
 
-@pytest.mark.parametrize("answer", [-1, 101])
-def test_a_score_beyond_the_scale_is_an_error(answer: int) -> None:
-    with pytest.raises(PluginError, match=f"score_node of node a returned {answer}; expected is 0 to 100"):
-        make(answer).score(POD, None, ROWS)
+@pytest.mark.parametrize("response", [-1, 101])
+def test_a_score_beyond_the_scale_is_an_error(response: int) -> None:
+    with pytest.raises(PluginError, match=f"score_node of node a returned {response}; expected is 0 to 100"):
+        make(response).score(POD, None, ROWS)
 
 
 def test_numbers_of_numpy_are_whole_numbers() -> None:
@@ -201,26 +201,28 @@ def test_numbers_of_numpy_are_whole_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "error"),
+    ("response", "error"),
     [
         ({}, "normalize_scores of node a returned None; expected is a whole number"),
         ({"a": 101}, "normalize_scores of node a returned 101; expected is 0 to 100"),
         ([3], r"normalize_scores returned \[3\]; expected is a mapping"),
     ],
 )
-def test_scores_that_cannot_be_normalized_are_an_error(answer: Any, error: str) -> None:
+def test_scores_that_cannot_be_normalized_are_an_error(response: Any, error: str) -> None:
     with pytest.raises(PluginError, match=error):
-        make(answer, NormalizedAnswers).normalize(POD, None, np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.bool_))
+        make(response, NormalizedResponses).normalize(
+            POD, None, np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.bool_)
+        )
 
 
 def test_with_no_node_left_there_is_nothing_to_normalize() -> None:
-    plugin = make({}, NormalizedAnswers)
+    plugin = make({}, NormalizedResponses)
     assert plugin.normalize(POD, None, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.bool_)) is None
 
 
 def test_only_a_plugin_that_normalizes_costs_a_pass_over_all_nodes() -> None:
-    assert Answers.normalize is ScorePlugin.normalize
-    assert NormalizedAnswers.normalize is not ScorePlugin.normalize
+    assert Responses.normalize is ScorePlugin.normalize
+    assert NormalizedResponses.normalize is not ScorePlugin.normalize
 
 
 def test_an_exception_names_the_plugin_and_the_node() -> None:
@@ -252,14 +254,14 @@ def test_a_plugin_that_gives_ever_new_reasons_stays_small() -> None:
     assert len(set(codes)) == 10_001
 
 
-class OfNodesAlone(Answers):
+class OfNodesAlone(Responses):
     name = "OfNodesAlone"
     reads = (Aspect.NODE,)
     node_objects = (NODE_METRICS,)
 
 
 def test_evicting_pods_is_no_cure_where_only_the_node_counts() -> None:
-    for kind, unresolvable in ((Answers, False), (OfNodesAlone, True)):
+    for kind, unresolvable in ((Responses, False), (OfNodesAlone, True)):
         plugin = make("why", kind)
         assert plugin.reasons(POD, None, plugin.filter_one(POD, None, 0)) == (Reason("why", unresolvable),)
 

@@ -19,15 +19,15 @@ NODE = ClusterEvent(EventKind.NODE_ADD, None, make_node("n"))
 
 
 class QueueingHints:
-    """Says yes for the pods in ``helped``, and counts how often it was asked."""
+    """Says yes for the pods in ``helped``, and counts how often it was queried."""
 
     def __init__(self, *helped: str) -> None:
         self.helped = frozenset(helped)
-        self.asked: list[str] = []
+        self.calls: list[str] = []
 
     def __call__(self, entry: QueuedPod, event: ClusterEvent) -> bool:
         name = entry.pod.pod.metadata.name
-        self.asked.append(name)
+        self.calls.append(name)
         return name in self.helped
 
 
@@ -57,15 +57,15 @@ def test_a_kind_of_event_that_nobody_waits_for_asks_nobody() -> None:
     queue = queue_with(hints)
     add_all_unschedulable(queue, "a")
     queue.on_event(ClusterEvent(EventKind.NODE_LABEL))
-    assert hints.asked == []
+    assert hints.calls == []
 
 
-def test_pods_that_are_alike_are_asked_about_once() -> None:
+def test_pods_that_are_alike_are_queried_about_once() -> None:
     hints = QueueingHints("p0")
     queue = queue_with(hints)
     add_all_unschedulable(queue, [f"p{number}" for number in range(1000)], group="equal")
     queue.on_event(NODE)
-    assert (hints.asked, waiting(queue)) == (["p0"], set())
+    assert (hints.calls, waiting(queue)) == (["p0"], set())
 
 
 def test_an_event_in_flight_that_does_not_help_leaves_the_pod_unschedulable() -> None:
@@ -77,7 +77,7 @@ def test_an_event_in_flight_that_does_not_help_leaves_the_pod_unschedulable() ->
     assert entry.pool is Pool.UNSCHEDULABLE
 
 
-def test_a_unschedulable_pod_tells_what_it_waits_for() -> None:
+def test_a_unschedulable_pod_reports_what_it_waits_for() -> None:
     queue = queue_with(QueueingHints())
     add_all_unschedulable(queue, "a")
     (entry,) = queue.pods()
@@ -176,7 +176,7 @@ PODS = st.lists(
 def test_groups_free_the_pods_that_asking_each_would_free(
     pods: list[tuple[frozenset[str], int]], kind: str, helped: frozenset[int]
 ) -> None:
-    """Pods of one group have the same kinds and the same answer; whether grouped or not, the same pods wake."""
+    """Pods of one group have the same kinds and the same response; whether grouped or not, the same pods wake."""
     kinds_of: dict[int, frozenset[str]] = {}
 
     def freed(*, grouped: bool) -> set[str]:

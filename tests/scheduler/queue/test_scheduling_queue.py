@@ -125,7 +125,7 @@ def test_what_happens_while_victims_are_evicted_is_not_missed(queue: SchedulingQ
     assert entry.pool is Pool.BACKOFF
 
 
-def test_a_pod_that_has_its_room_now_keeps_its_turn(queue: SchedulingQueue, clock: Clock) -> None:
+def test_a_pod_that_has_its_capacity_now_keeps_its_turn(queue: SchedulingQueue, clock: Clock) -> None:
     add(queue, "old")
     entry = pop(queue)
     queue.await_victims(entry)
@@ -273,7 +273,7 @@ def test_capacity_beyond_that_of_nominated_pods_activates_all(clock: Clock) -> N
     assert sorted(names(queue)) == ["a", "b"]
 
 
-def test_a_pod_whose_gate_cannot_be_asked_is_asked_about_again(clock: Clock) -> None:
+def test_a_pod_whose_gate_cannot_be_queried_is_queried_about_again(clock: Clock) -> None:
     errors = iter([PluginError("no answer"), PluginError("no answer")])
 
     def broken(pod: PodInfo) -> str | None:
@@ -296,7 +296,7 @@ def test_a_pod_whose_gate_cannot_be_asked_is_asked_about_again(clock: Clock) -> 
     assert pop(queue) is entry
 
 
-def test_a_change_of_a_pod_whose_gate_cannot_be_asked_asks_it_at_once(clock: Clock) -> None:
+def test_a_change_of_a_pod_whose_gate_cannot_be_queried_asks_it_at_once(clock: Clock) -> None:
     def broken(pod: PodInfo) -> str | None:
         if "fixed" not in pod.pod.metadata.labels:
             raise PluginError("no answer")

@@ -10,7 +10,7 @@ import pytest
 from koordinator.base.logs import verbosity
 from koordinator.kube.debug_flags import add_debug_flags
 from koordinator.scheduler.debug_output.settings import DebugSettings
-from tests.scheduler.services.asking import HttpResponse, ask
+from tests.scheduler.services.service_requests import HttpResponse, send
 
 
 @pytest.fixture(autouse=True)
@@ -21,21 +21,21 @@ def _log_level() -> Iterator[None]:
 
 
 def put(settings: DebugSettings, flag: str, value: str) -> HttpResponse:
-    return ask(lambda server: add_debug_flags(server, settings.setters), f"/debug/flags/{flag}", "PUT", value)
+    return send(lambda server: add_debug_flags(server, settings.setters), f"/debug/flags/{flag}", "PUT", value)
 
 
 def test_the_number_of_scores_is_set() -> None:
     settings = DebugSettings()
-    answer = put(settings, "s", "5")
-    assert (settings.scores, answer.text) == (5, "successfully set debugTopNScores to 5\n")
+    response = put(settings, "s", "5")
+    assert (settings.scores, response.text) == (5, "successfully set debugTopNScores to 5\n")
 
 
 @pytest.mark.parametrize(("flag", "name"), [("f", "filters"), ("d", "diagnosis"), ("db", "blocking")])
 def test_a_switch_is_set(flag: str, name: str) -> None:
     settings = DebugSettings()
-    answer = put(settings, flag, "T")
+    response = put(settings, flag, "T")
     assert getattr(settings, name) is True
-    assert answer.text == "successfully set debugFilterFailure to T\n"
+    assert response.text == "successfully set debugFilterFailure to T\n"
 
 
 def test_the_log_level_is_set() -> None:
@@ -58,8 +58,8 @@ def test_the_log_level_is_set() -> None:
     ],
 )
 def test_a_bad_value_is_refused(flag: str, value: str, text: str) -> None:
-    answer = put(DebugSettings(), flag, value)
-    assert (answer.status, answer.content_type, answer.text) == (400, "text/plain", text)
+    response = put(DebugSettings(), flag, value)
+    assert (response.status, response.content_type, response.text) == (400, "text/plain", text)
 
 
 def test_a_bad_value_changes_nothing() -> None:
@@ -69,14 +69,14 @@ def test_a_bad_value_changes_nothing() -> None:
 
 
 def test_other_methods_are_not_acceptable() -> None:
-    answer = ask(lambda server: add_debug_flags(server, DebugSettings().setters), "/debug/flags/s")
-    assert (answer.status, answer.text) == (406, "unsupported http method\n")
+    response = send(lambda server: add_debug_flags(server, DebugSettings().setters), "/debug/flags/s")
+    assert (response.status, response.text) == (406, "unsupported http method\n")
 
 
 @pytest.mark.parametrize("path", ["/debug/flags", "/debug/flags/", "/debug/flags/unknown"])
 def test_everything_else_is_the_list_of_flags(path: str) -> None:
-    answer = ask(lambda server: add_debug_flags(server, DebugSettings().setters), path)
-    assert (answer.status, answer.content_type) == (200, "text/html; charset=utf-8")
-    assert [line for line in answer.text.splitlines() if line.startswith("<tr>")] == [
+    response = send(lambda server: add_debug_flags(server, DebugSettings().setters), path)
+    assert (response.status, response.content_type) == (200, "text/html; charset=utf-8")
+    assert [line for line in response.text.splitlines() if line.startswith("<tr>")] == [
         f"<tr>{name}<br>" for name in ("d", "db", "f", "s", "v")
     ]

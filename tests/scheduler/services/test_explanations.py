@@ -5,13 +5,13 @@ from __future__ import annotations
 from koordinator.kube.services import Services
 from koordinator.scheduler.services.routes import add_explanations
 from tests.scheduler.explain.scene import Scene, make_node, make_pod
-from tests.scheduler.services.asking import HttpResponse, ask
+from tests.scheduler.services.service_requests import HttpResponse, send
 
 
 def get(scene: Scene, path: str) -> HttpResponse:
     services = Services(lambda: True)
     add_explanations(services, scene.sources)
-    return ask(services.mount, path)
+    return send(services.mount, path)
 
 
 def test_a_pod_is_explained() -> None:
@@ -26,11 +26,11 @@ def test_a_node_is_explained() -> None:
 
 
 def test_an_unknown_pod_is_not_found_and_says_what_that_may_mean() -> None:
-    answer = get(Scene(), "/debug/explain/default/p")
-    assert answer.status == 404
-    assert "names another scheduler in spec.schedulerName" in answer.document["message"]
+    response = get(Scene(), "/debug/explain/default/p")
+    assert response.status == 404
+    assert "names another scheduler in spec.schedulerName" in response.document["message"]
 
 
 def test_an_unknown_node_is_not_found() -> None:
-    answer = get(Scene(), "/debug/explain-node/a")
-    assert (answer.status, answer.document["message"]) == (404, "there is no node a")
+    response = get(Scene(), "/debug/explain-node/a")
+    assert (response.status, response.document["message"]) == (404, "there is no node a")

@@ -9,15 +9,15 @@ from koordinator.api.pod import Pod, ResourceList
 from koordinator.api.quantity import Quantity
 from koordinator.scheduler.services.pod_resources import add_pod_resources
 from tests.scheduler.fakes import make_pod
-from tests.scheduler.services.asking import ask
+from tests.scheduler.services.service_requests import send
 
 
 def shown(*pods: Pod, leading: bool = True) -> dict[tuple[str, str, str], tuple[float, dict[str, str]]]:
     """(metric, pod, resource) -> value and the other labels."""
-    answer = ask(lambda server: add_pod_resources(server, lambda: pods, lambda: leading), "/metrics/resources")
-    assert answer.status == 200
+    response = send(lambda server: add_pod_resources(server, lambda: pods, lambda: leading), "/metrics/resources")
+    assert response.status == 200
     found = {}
-    for family in text_string_to_metric_families(answer.text):
+    for family in text_string_to_metric_families(response.text):
         assert family.type == "gauge"
         for sample in family.samples:
             labels = dict(sample.labels)
@@ -67,7 +67,7 @@ def test_nothing_is_not_shown() -> None:
     assert ("kube_pod_resource_request", "p", "cpu") not in found
 
 
-def test_an_answer_of_many_pieces_is_whole() -> None:
+def test_a_response_of_many_pieces_is_whole() -> None:
     found = shown(*(make_pod(f"p{number}") for number in range(450)))
     assert len(found) == 900
 

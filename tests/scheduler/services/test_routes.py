@@ -14,7 +14,7 @@ from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.services.provider import ServiceProvider
 from koordinator.scheduler.services.routes import add_plugins
-from tests.scheduler.services.asking import HttpResponse, ask
+from tests.scheduler.services.service_requests import HttpResponse, send
 
 JSON = "application/json; charset=utf-8"
 
@@ -48,17 +48,17 @@ def services(*, leading: bool = True) -> Services:
 
 
 def get(path: str, *, leading: bool = True, method: str = "GET") -> HttpResponse:
-    return ask(services(leading=leading).mount, path, method)
+    return send(services(leading=leading).mount, path, method)
 
 
 def test_parameters_of_the_path_reach_the_service() -> None:
-    answer = get("/apis/v1/nodes/a%20b")
-    assert (answer.status, answer.content_type, answer.document) == (200, JSON, {"nodeName": "a b"})
+    response = get("/apis/v1/nodes/a%20b")
+    assert (response.status, response.content_type, response.document) == (200, JSON, {"nodeName": "a b"})
 
 
 def test_parameters_of_the_query_reach_the_service_after_those_of_the_path() -> None:
-    answer = get("/apis/v1/nodes/a?detail=true&nodeName=b&detail=false")
-    assert answer.document == {"nodeName": "a", "detail": "true"}
+    response = get("/apis/v1/nodes/a?detail=true&nodeName=b&detail=false")
+    assert response.document == {"nodeName": "a", "detail": "true"}
 
 
 def test_a_service_may_be_outside_the_base_path() -> None:
@@ -66,14 +66,14 @@ def test_a_service_may_be_outside_the_base_path() -> None:
 
 
 def test_an_error_is_a_message_with_a_status() -> None:
-    answer = get("/apis/v1/refused")
-    assert (answer.status, answer.content_type, answer.text) == (404, JSON, '{"message":"cannot find it"}')
+    response = get("/apis/v1/refused")
+    assert (response.status, response.content_type, response.text) == (404, JSON, '{"message":"cannot find it"}')
 
 
 @pytest.mark.parametrize("path", ["/apis/v1/nodes/a", "/apis/v1/__services__", "/apis/v1/x", "/debug/explain/a/b"])
-def test_an_instance_that_does_not_lead_answers_nothing(path: str) -> None:
-    answer = get(path, leading=False)
-    assert (answer.status, answer.text) == (503, '{"message":"the instance is not leader"}')
+def test_an_instance_that_does_not_lead_responds_nothing(path: str) -> None:
+    response = get(path, leading=False)
+    assert (response.status, response.text) == (503, '{"message":"the instance is not leader"}')
 
 
 def test_the_list_has_the_paths_below_the_base_in_order() -> None:
@@ -88,17 +88,19 @@ def test_the_list_has_the_paths_below_the_base_in_order() -> None:
 
 
 def test_the_services_of_a_plugin_are_those_of_the_first_profile_that_has_it() -> None:
-    answer = get("/apis/v1/plugins/Zoo/animals/cat/tom")
-    assert answer.document == {"args": "first", "kind": "cat", "name": "tom"}
+    response = get("/apis/v1/plugins/Zoo/animals/cat/tom")
+    assert response.document == {"args": "first", "kind": "cat", "name": "tom"}
 
 
 def test_an_unknown_path_says_where_the_known_ones_are_listed() -> None:
-    answer = get("/apis/v1/what/ever")
-    assert answer.status == 404
-    assert answer.document["message"] == "nothing is served at /apis/v1/what/ever; /apis/v1/__services__ lists what is"
+    response = get("/apis/v1/what/ever")
+    assert response.status == 404
+    assert (
+        response.document["message"] == "nothing is served at /apis/v1/what/ever; /apis/v1/__services__ lists what is"
+    )
 
 
-def test_services_only_answer_get() -> None:
+def test_services_only_respond_get() -> None:
     assert get("/apis/v1/nodes/a", method="POST").status == 404
 
 

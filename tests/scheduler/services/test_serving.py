@@ -26,8 +26,8 @@ def test_debugging_is_served_where_the_configuration_allows_it(path: str, profil
         await server.start()
         try:
             url = f"http://127.0.0.1:{server.bound_port}{path}"
-            async with aiohttp.ClientSession() as session, session.get(url) as answer:
-                return answer.status
+            async with aiohttp.ClientSession() as session, session.get(url) as response:
+                return response.status
         finally:
             await server.stop()
 

@@ -215,7 +215,7 @@ def test_a_pod_that_was_rejected_by_what_was_missed_is_tried_again(caplog: pytes
     ]
 
 
-def test_one_that_goes_on_failing_is_told_again_a_limited_number_of_times(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_that_goes_on_failing_is_reported_again_a_limited_number_of_times(caplog: pytest.LogCaptureFixture) -> None:
     async def story(fixture: RunningScheduler) -> None:
         await fixture.until_idle()
         copy_of(fixture).broken = frozenset({"on_node_object"})

@@ -1,4 +1,4 @@
-"""Plugins for which time alone makes nodes pass are asked when that is, and what has become of it."""
+"""Plugins for which time alone makes nodes pass are queried when that is, and what has become of it."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ class Story:
         return self.notified
 
 
-def test_nothing_is_told_before_its_time() -> None:
+def test_nothing_is_reported_before_its_time() -> None:
     assert Story(Ticking).announce_after(4.9) == []
 
 
-def test_what_is_due_is_told_once() -> None:
+def test_what_is_due_is_reported_once() -> None:
     story = Story(Ticking)
     assert story.announce_after(5) == ["Tick"]
     assert story.announce_after(5) == ["Tick"]

@@ -93,7 +93,7 @@ class _UnusableBlockError(Exception):
     """A block whose disk is not known, or a value that the kernel has no meaning for."""
 
 
-class _NotAskedForError(_UnusableBlockError):
+class _NotRequestedError(_UnusableBlockError):
     """A block on the volume of a claim that is about to be read: there is nothing to report yet."""
 
 
@@ -205,7 +205,7 @@ def _scope_wishes(scope: _Scope, disks: Disks, devices: BlockDevices, problems: 
             values = _cost(block.io_cfg) if scope.folder == ROOT else _limits(block.io_cfg)
         except _UnusableBlockError as error:
             is_complete = False
-            if not isinstance(error, _NotAskedForError):
+            if not isinstance(error, _NotRequestedError):
                 problems.append(Problem(f"{path}.{error}", scope.pod))
             continue
         named[device] = f"blocks[{number}]"
@@ -263,7 +263,7 @@ def _mounted_device(name: str, pod: Pod | None, disks: Disks, devices: BlockDevi
     if (claim := _claim(pod, volume)) is not None:
         mounted = disks.volume_names.get(claim)
         if mounted is None:
-            raise _NotAskedForError
+            raise _NotRequestedError
         if not mounted:
             raise _UnusableBlockError(f"name: the claim {'/'.join(claim)} of the volume {name!r} is not bound")
     elif volume.csi is not None:

@@ -29,7 +29,7 @@ _WORKERS: Final = 4
 _LEAST_PAUSE: Final = 1.0
 _ABNORMAL: Final = "ColocationAbnormal"
 _NORMAL: Final = "ColocationNormal"
-_ACTION: Final = "Judge"
+_ACTION: Final = "CheckNode"
 
 
 @dataclass(slots=True)

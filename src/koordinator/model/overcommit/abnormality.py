@@ -38,9 +38,9 @@ _JUST_AFTER: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
 CONDITION_TYPE: Final = "ColocationAbnormal"
 SOUND: Final = "ReadingsAreSound"
-NOT_JUDGED: Final = "NotJudged"
+NOT_CHECKED: Final = "NotChecked"
 _SOUND_MESSAGE: Final = "the node's agent reports, and what it reports makes sense"
-_NOT_JUDGED_MESSAGE: Final = "colocation, or the search for abnormal nodes, is disabled for the node"
+_NOT_CHECKED_MESSAGE: Final = "colocation, or the search for abnormal nodes, is disabled for the node"
 
 
 class Finding(NamedTuple):
@@ -279,7 +279,7 @@ class ConditionChange:
 def condition_of(health: NodeHealth | None, now: datetime) -> NodeCondition:
     """The condition with the time of its last change. ``health`` is None if the node is not checked."""
     if health is None:
-        return NodeCondition(CONDITION_TYPE, "False", NOT_JUDGED, _NOT_JUDGED_MESSAGE, last_transition_time=now)
+        return NodeCondition(CONDITION_TYPE, "False", NOT_CHECKED, _NOT_CHECKED_MESSAGE, last_transition_time=now)
     first = health.findings[0] if health.findings else None
     return NodeCondition(
         type=CONDITION_TYPE,

@@ -146,8 +146,8 @@ def _filter_results(sources: Sources, row: int, name: str) -> dict[str, Any]:
             entry.examples += [pod.key for pod in kind.pods[: _EXAMPLES - len(entry.examples)]]
             entry.details |= dict.fromkeys(details)
     return {
-        "asked": {"pods": sum(len(kind.pods) for kind in kinds), "kinds": len(kinds), "wouldTake": would_take},
-        "ruledOutBy": [
+        "evaluated": {"pods": sum(len(kind.pods) for kind in kinds), "kinds": len(kinds), "wouldTake": would_take},
+        "rejectedBy": [
             {
                 "plugin": plugin,
                 "reasons": list(reasons),

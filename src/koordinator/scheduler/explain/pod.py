@@ -153,7 +153,7 @@ def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) ->
         # A plugin may raise anything; the rest of the explanation is shown.
         return {
             "advice": advise(rejected, entry.pod, view, None),
-            "notJudged": f"{type(error).__name__}: {error}",
+            "notEvaluated": f"{type(error).__name__}: {error}",
         }
     fits = fitting(filter_results, view.columns)
     return {
@@ -214,7 +214,7 @@ def _placement(placement: Placement) -> dict[str, Any]:
         "evaluatedNodes": placement.evaluated,
         "feasibleNodes": placement.feasible,
         "nodesWithTheSameScore": placement.tied,
-        "otherNodesRuledOutBy": list(placement.rejecting_plugins),
+        "otherNodesRejectedBy": list(placement.rejecting_plugins),
         "topNodes": [
             {"node": scored.node, "score": scored.total, "scoreByPlugin": scored.by_plugin} for scored in placement.top
         ],
@@ -226,7 +226,7 @@ def _rejection(rejection: Rejection) -> dict[str, Any]:
         "result": "unschedulable",
         "message": rejection.message,
         "evaluatedNodes": rejection.evaluated,
-        "ruledOut": [
+        "rejected": [
             {
                 "plugin": entry.plugin,
                 "reasons": list(entry.reasons),

@@ -34,10 +34,10 @@ def _create(
 
 
 def case_defaults_of_a_mutating_webhook(cluster: WebhookCluster) -> None:
-    answer = _create(cluster, _webhook(clientConfig={"service": {"namespace": "n", "name": "s"}}))
-    assert answer.code == 201
-    assert answer.body["metadata"]["generation"] == 1
-    assert answer.body["webhooks"] == [
+    response = _create(cluster, _webhook(clientConfig={"service": {"namespace": "n", "name": "s"}}))
+    assert response.code == 201
+    assert response.body["metadata"]["generation"] == 1
+    assert response.body["webhooks"] == [
         {
             "name": "a.example.com",
             "clientConfig": {"service": {"namespace": "n", "name": "s", "port": 443}},
@@ -55,9 +55,9 @@ def case_defaults_of_a_mutating_webhook(cluster: WebhookCluster) -> None:
 
 
 def case_defaults_of_a_validating_webhook(cluster: WebhookCluster) -> None:
-    answer = _create(cluster, _webhook(), plural="validatingwebhookconfigurations")
-    assert answer.code == 201
-    assert "reinvocationPolicy" not in answer.body["webhooks"][0]
+    response = _create(cluster, _webhook(), plural="validatingwebhookconfigurations")
+    assert response.code == 201
+    assert "reinvocationPolicy" not in response.body["webhooks"][0]
 
 
 def case_a_configuration_is_refused_with_the_field(cluster: WebhookCluster) -> None:
@@ -66,9 +66,9 @@ def case_a_configuration_is_refused_with_the_field(cluster: WebhookCluster) -> N
         for plural, kind in _KINDS.items():
             if "reinvocationPolicy" in fields and kind.startswith("Validating"):
                 continue
-            answer = _create(cluster, _webhook(**fields), plural=plural)
+            response = _create(cluster, _webhook(**fields), plural=plural)
             expected = f'{kind}.admissionregistration.k8s.io "c" is invalid: {detail}'
-            assert (answer.code, answer.message) == (422, expected)
+            assert (response.code, response.message) == (422, expected)
 
 
 _AT = "webhooks[0]"
@@ -210,8 +210,8 @@ _FAULTS: list[tuple[Document, str]] = [
 
 
 def case_two_webhooks_of_one_name_are_refused(cluster: WebhookCluster) -> None:
-    answer = _create(cluster, _webhook(), _webhook())
-    assert (answer.code, answer.message) == (
+    response = _create(cluster, _webhook(), _webhook())
+    assert (response.code, response.message) == (
         422,
         'MutatingWebhookConfiguration.admissionregistration.k8s.io "c" is invalid: '
         'webhooks[1].name: Duplicate value: "a.example.com"',
@@ -219,8 +219,8 @@ def case_two_webhooks_of_one_name_are_refused(cluster: WebhookCluster) -> None:
 
 
 def case_a_bundle_that_is_not_base64_is_a_bad_request(cluster: WebhookCluster) -> None:
-    answer = _create(cluster, _webhook(clientConfig={"url": "https://127.0.0.1:1", "caBundle": "***"}))
-    assert (answer.code, answer.message) == (
+    response = _create(cluster, _webhook(clientConfig={"url": "https://127.0.0.1:1", "caBundle": "***"}))
+    assert (response.code, response.message) == (
         400,
         'MutatingWebhookConfiguration in version "v1" cannot be handled as a MutatingWebhookConfiguration: '
         "illegal base64 data at input byte 0",
@@ -256,4 +256,4 @@ def case_configurations_pass_no_webhooks(cluster: WebhookCluster) -> None:
     cluster.register("validating", everything)
     cluster.register("mutating", everything)
     assert _create(cluster, _webhook()).code == 201
-    assert cluster.server.asked == []
+    assert cluster.server.requests == []

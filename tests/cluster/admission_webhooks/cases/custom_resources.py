@@ -42,8 +42,8 @@ def case_a_custom_resource_is_patched(cluster: WebhookCluster) -> None:
     group = _define(cluster)
     cluster.server.behaviours["/patch"] = patch({"op": "replace", "path": "/spec/size", "value": 2})
     cluster.register("mutating", cluster.webhook("a.example.com", "/patch", rules=[rule("widgets", groups=group)]))
-    answer = cluster.request("POST", _path(cluster, group, "v1"), _widget(group, "v1"))
-    assert (answer.code, answer.body["spec"], answer.body["metadata"]["generation"]) == (201, {"size": 2}, 1)
+    response = cluster.request("POST", _path(cluster, group, "v1"), _widget(group, "v1"))
+    assert (response.code, response.body["spec"], response.body["metadata"]["generation"]) == (201, {"size": 2}, 1)
 
 
 def case_a_custom_resource_in_another_version(cluster: WebhookCluster) -> None:
@@ -52,11 +52,11 @@ def case_a_custom_resource_in_another_version(cluster: WebhookCluster) -> None:
     rules = [rule("widgets", groups=group, versions="v2")]
     cluster.register("mutating", cluster.webhook("a.example.com", "/patch", rules=rules))
     cluster.register("validating", cluster.webhook("b.example.com", "/allow", rules=rules))
-    answer = cluster.request("POST", _path(cluster, group, "v1"), _widget(group, "v1"))
-    assert (answer.body["apiVersion"], answer.body["metadata"]["labels"]) == (f"{group}/v1", {"seen": "yes"})
-    for asked in cluster.server.asked:
-        assert asked.request["object"]["apiVersion"] == f"{group}/v2"
-        assert (asked.request["kind"]["version"], asked.request["requestKind"]["version"]) == ("v2", "v1")
+    response = cluster.request("POST", _path(cluster, group, "v1"), _widget(group, "v1"))
+    assert (response.body["apiVersion"], response.body["metadata"]["labels"]) == (f"{group}/v1", {"seen": "yes"})
+    for received in cluster.server.requests:
+        assert received.request["object"]["apiVersion"] == f"{group}/v2"
+        assert (received.request["kind"]["version"], received.request["requestKind"]["version"]) == ("v2", "v1")
 
 
 def case_the_status_of_a_custom_resource(cluster: WebhookCluster) -> None:
@@ -65,5 +65,5 @@ def case_the_status_of_a_custom_resource(cluster: WebhookCluster) -> None:
     rules = [rule("widgets/status", "UPDATE", groups=group)]
     cluster.register("mutating", cluster.webhook("a.example.com", "/patch", rules=rules))
     cluster.request("POST", _path(cluster, group, "v1"), _widget(group, "v1"))
-    answer = cluster.request("PATCH", _path(cluster, group, "v1", "/w/status"), {"status": {"ready": True}})
-    assert answer.body["status"] == {"ready": True, "hooked": True}
+    response = cluster.request("PATCH", _path(cluster, group, "v1", "/w/status"), {"status": {"ready": True}})
+    assert response.body["status"] == {"ready": True, "hooked": True}

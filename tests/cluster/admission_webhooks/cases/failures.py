@@ -55,12 +55,12 @@ def _never(cluster: WebhookCluster) -> Behaviour:
 
 def case_nobody_listens(cluster: WebhookCluster) -> None:
     client = {"url": "https://127.0.0.1:1/hook"}
-    answer = _call(cluster, "validating", None, clientConfig=client)
+    reply = _call(cluster, "validating", None, clientConfig=client)
     reason = 'Post "https://127.0.0.1:1/hook?timeout=10s": dial tcp 127.0.0.1:1: connect: connection refused'
-    assert (answer.code, answer.message) == (500, _failed(f"failed to call webhook: {reason}"))
-    assert answer.body["reason"] == "InternalError"
-    cause = answer.message.removeprefix("Internal error occurred: ")
-    assert answer.body["details"] == {"causes": [{"message": cause}]}
+    assert (reply.code, reply.message) == (500, _failed(f"failed to call webhook: {reason}"))
+    assert reply.body["reason"] == "InternalError"
+    cause = reply.message.removeprefix("Internal error occurred: ")
+    assert reply.body["details"] == {"causes": [{"message": cause}]}
 
 
 def case_nobody_listens_and_nobody_minds(cluster: WebhookCluster) -> None:
@@ -71,19 +71,19 @@ def case_nobody_listens_and_nobody_minds(cluster: WebhookCluster) -> None:
 
 def case_a_mutating_webhook_that_nobody_listens_for(cluster: WebhookCluster) -> None:
     client = {"url": "https://127.0.0.1:1/"}
-    answer = _call(cluster, "mutating", None, clientConfig=client)
+    reply = _call(cluster, "mutating", None, clientConfig=client)
     reason = 'Post "https://127.0.0.1:1/?timeout=10s": dial tcp 127.0.0.1:1: connect: connection refused'
-    assert (answer.code, answer.message) == (500, _failed(f"failed to call webhook: {reason}"))
+    assert (reply.code, reply.message) == (500, _failed(f"failed to call webhook: {reason}"))
 
 
 def case_a_refusal_is_no_failure(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "validating", deny(message="no"), failurePolicy="Ignore")
-    assert answer.message == f'admission webhook "{_NAME}" denied the request: no'
+    reply = _call(cluster, "validating", deny(message="no"), failurePolicy="Ignore")
+    assert reply.message == f'admission webhook "{_NAME}" denied the request: no'
 
 
 def case_a_webhook_takes_too_long(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "validating", _never(cluster), timeoutSeconds=1)
-    assert (answer.code, answer.message) == (500, _posted(cluster, "context deadline exceeded", timeout=1))
+    reply = _call(cluster, "validating", _never(cluster), timeoutSeconds=1)
+    assert (reply.code, reply.message) == (500, _posted(cluster, "context deadline exceeded", timeout=1))
 
 
 def case_a_webhook_takes_too_long_and_nobody_minds(cluster: WebhookCluster) -> None:
@@ -91,19 +91,19 @@ def case_a_webhook_takes_too_long_and_nobody_minds(cluster: WebhookCluster) -> N
 
 
 def case_a_timeout_that_is_none(cluster: WebhookCluster) -> None:
-    answer = cluster.request("POST", f"{cluster.path('configmaps')}?timeout=soon", config_map("a"))
+    reply = cluster.request("POST", f"{cluster.path('configmaps')}?timeout=soon", config_map("a"))
     expected = 'invalid timeout specified in the request URL - time: invalid duration "soon"'
-    assert (answer.code, answer.message) == (400, expected)
+    assert (reply.code, reply.message) == (400, expected)
 
 
 def case_somebody_who_speaks_no_tls(cluster: WebhookCluster) -> None:
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _PlainHttp) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         url = f"https://127.0.0.1:{server.server_address[1]}/hook"
-        answer = _call(cluster, "validating", None, clientConfig={"url": url})
+        reply = _call(cluster, "validating", None, clientConfig={"url": url})
         server.shutdown()
     reason = f'Post "{url}?timeout=10s": http: server gave HTTP response to HTTPS client'
-    assert (answer.code, answer.message) == (500, _failed(f"failed to call webhook: {reason}"))
+    assert (reply.code, reply.message) == (500, _failed(f"failed to call webhook: {reason}"))
 
 
 class _PlainHttp(socketserver.StreamRequestHandler):
@@ -115,130 +115,130 @@ def case_somebody_who_hangs_up(cluster: WebhookCluster) -> None:
     def hang_up(review: Document) -> Reply:
         raise ConnectionAbortedError
 
-    answer = _call(cluster, "validating", hang_up)
-    assert (answer.code, answer.message) == (500, _posted(cluster, "EOF"))
+    reply = _call(cluster, "validating", hang_up)
+    assert (reply.code, reply.message) == (500, _posted(cluster, "EOF"))
 
 
 def case_an_unknown_authority(cluster: WebhookCluster) -> None:
     client = {**cluster.client("/hook"), "caBundle": bundle(Authority("somebody else"))}
-    answer = _call(cluster, "validating", allow(), clientConfig=client)
+    reply = _call(cluster, "validating", allow(), clientConfig=client)
     reason = "tls: failed to verify certificate: x509: certificate signed by unknown authority"
-    assert (answer.code, answer.message) == (500, _posted(cluster, reason))
+    assert (reply.code, reply.message) == (500, _posted(cluster, reason))
 
 
 def case_a_certificate_for_another_name(cluster: WebhookCluster) -> None:
     client = {"url": f"https://localhost:{cluster.server.port}/hook", "caBundle": cluster.server.ca_bundle}
-    answer = _call(cluster, "validating", allow(), clientConfig=client)
+    reply = _call(cluster, "validating", allow(), clientConfig=client)
     reason = (
         f'failed to call webhook: Post "https://localhost:{cluster.server.port}/hook?timeout=10s": '
         "tls: failed to verify certificate: x509: certificate is valid for hook.default.svc, not localhost"
     )
-    assert (answer.code, answer.message) == (500, _failed(reason))
+    assert (reply.code, reply.message) == (500, _failed(reason))
 
 
 def case_a_bundle_without_a_certificate(cluster: WebhookCluster) -> None:
     client = {**cluster.client("/hook"), "caBundle": "bm90aGluZw=="}
-    answer = _call(cluster, "validating", allow(), clientConfig=client)
+    reply = _call(cluster, "validating", allow(), clientConfig=client)
     reason = "could not get REST client: unable to load root certificates: unable to parse bytes as PEM block"
-    assert (answer.code, answer.message) == (500, _failed(reason))
+    assert (reply.code, reply.message) == (500, _failed(reason))
 
 
 def case_no_such_path(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "validating", None)
+    reply = _call(cluster, "validating", None)
     reason = "failed to call webhook: the server could not find the requested resource"
-    assert (answer.code, answer.message) == (500, _failed(reason))
+    assert (reply.code, reply.message) == (500, _failed(reason))
 
 
 def case_the_webhook_fails(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "validating", raw("boom", 500, "text/plain"))
+    reply = _call(cluster, "validating", raw("boom", 500, "text/plain"))
     reason = 'failed to call webhook: an error on the server ("boom") has prevented the request from succeeding'
-    assert (answer.code, answer.message) == (500, _failed(reason))
+    assert (reply.code, reply.message) == (500, _failed(reason))
 
 
 def case_the_webhook_fails_with_json(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "validating", raw('{"error":"boom"}', 502))
+    reply = _call(cluster, "validating", raw('{"error":"boom"}', 502))
     reason = 'failed to call webhook: an error on the server ("unknown") has prevented the request from succeeding'
-    assert (answer.code, answer.message) == (500, _failed(reason))
+    assert (reply.code, reply.message) == (500, _failed(reason))
 
 
 def case_the_webhook_is_overloaded(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "validating", raw("later", 429, "text/plain"))
+    reply = _call(cluster, "validating", raw("later", 429, "text/plain"))
     why = "the server has received too many requests and has asked us to try again later"
-    assert (answer.code, answer.message) == (500, _failed(f"failed to call webhook: {why}"))
+    assert (reply.code, reply.message) == (500, _failed(f"failed to call webhook: {why}"))
 
 
 def case_the_webhook_has_no_time(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "validating", raw("later", 503, "text/plain"))
+    reply = _call(cluster, "validating", raw("later", 503, "text/plain"))
     why = "the server is currently unable to handle the request"
-    assert (answer.code, answer.message) == (500, _failed(f"failed to call webhook: {why}"))
+    assert (reply.code, reply.message) == (500, _failed(f"failed to call webhook: {why}"))
 
 
 def case_an_unknown_status(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "validating", raw("?", 418, "text/plain"))
+    reply = _call(cluster, "validating", raw("?", 418, "text/plain"))
     why = "the server responded with the status code 418 but did not return more information"
-    assert (answer.code, answer.message) == (500, _failed(f"failed to call webhook: {why}"))
+    assert (reply.code, reply.message) == (500, _failed(f"failed to call webhook: {why}"))
 
 
-def case_an_empty_answer(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "validating", raw(""))
+def case_an_empty_response(cluster: WebhookCluster) -> None:
+    reply = _call(cluster, "validating", raw(""))
     why = "0-length response with status code: 200 and content type: application/json"
-    assert (answer.code, answer.message) == (500, _failed(f"failed to call webhook: {why}"))
+    assert (reply.code, reply.message) == (500, _failed(f"failed to call webhook: {why}"))
 
 
-def case_an_answer_that_is_no_json(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "validating", raw("<html>", content_type="text/html"))
+def case_a_response_that_is_no_json(cluster: WebhookCluster) -> None:
+    reply = _call(cluster, "validating", raw("<html>", content_type="text/html"))
     found = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
     why = f"couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type {found}"
-    assert (answer.code, answer.message) == (500, _failed(f"failed to call webhook: {why}"))
+    assert (reply.code, reply.message) == (500, _failed(f"failed to call webhook: {why}"))
 
 
-def case_an_answer_without_a_response(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "validating", envelope(response=None))
+def case_a_response_without_a_response(cluster: WebhookCluster) -> None:
+    reply = _call(cluster, "validating", envelope(response=None))
     reason = "received invalid webhook response: webhook response was absent"
-    assert (answer.code, answer.message) == (500, _failed(reason))
+    assert (reply.code, reply.message) == (500, _failed(reason))
 
 
-def case_an_answer_to_another_question(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "validating", respond(uid="other", allowed=True))
-    uid = cluster.server.asked[0].request["uid"]
+def case_a_response_to_another_question(cluster: WebhookCluster) -> None:
+    reply = _call(cluster, "validating", respond(uid="other", allowed=True))
+    uid = cluster.server.requests[0].request["uid"]
     reason = f'received invalid webhook response: expected response.uid="{uid}", got "other"'
-    assert (answer.code, answer.message) == (500, _failed(reason))
+    assert (reply.code, reply.message) == (500, _failed(reason))
 
 
-def case_an_answer_without_version_and_kind(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "validating", envelope(apiVersion=None, kind=None))
+def case_a_response_without_version_and_kind(cluster: WebhookCluster) -> None:
+    reply = _call(cluster, "validating", envelope(apiVersion=None, kind=None))
     what = "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind="
-    assert (answer.code, answer.message) == (500, _failed(f"received invalid webhook response: {what}"))
+    assert (reply.code, reply.message) == (500, _failed(f"received invalid webhook response: {what}"))
 
 
-def case_an_answer_in_another_version(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "validating", envelope(apiVersion="admission.k8s.io/v1beta1"))
+def case_a_response_in_another_version(cluster: WebhookCluster) -> None:
+    reply = _call(cluster, "validating", envelope(apiVersion="admission.k8s.io/v1beta1"))
     what = "converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): unknown conversion"
-    assert (answer.code, answer.message) == (500, _failed(f"failed to call webhook: {what}"))
+    assert (reply.code, reply.message) == (500, _failed(f"failed to call webhook: {what}"))
 
 
 def case_a_validating_webhook_may_not_patch(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "validating", patch({"op": "add", "path": "/data", "value": {}}))
+    reply = _call(cluster, "validating", patch({"op": "add", "path": "/data", "value": {}}))
     reason = "received invalid webhook response: validating webhook may not return response.patch"
-    assert (answer.code, answer.message) == (500, _failed(reason))
+    assert (reply.code, reply.message) == (500, _failed(reason))
 
 
 def case_a_patch_needs_its_type(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "mutating", respond(allowed=True, patch="W10="))
+    reply = _call(cluster, "mutating", respond(allowed=True, patch="W10="))
     reason = "received invalid webhook response: webhook returned response.patch but not response.patchType"
-    assert (answer.code, answer.message) == (500, _failed(reason))
+    assert (reply.code, reply.message) == (500, _failed(reason))
 
 
 def case_a_type_needs_its_patch(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "mutating", respond(allowed=True, patchType="JSONPatch"))
+    reply = _call(cluster, "mutating", respond(allowed=True, patchType="JSONPatch"))
     reason = "received invalid webhook response: webhook returned response.patchType but not response.patch"
-    assert (answer.code, answer.message) == (500, _failed(reason))
+    assert (reply.code, reply.message) == (500, _failed(reason))
 
 
 def case_an_unknown_type_of_patch(cluster: WebhookCluster) -> None:
     operations = [{"op": "add", "path": "/data", "value": {}}]
-    answer = _call(cluster, "mutating", patch(*operations, patchType="Merge"))
-    assert (answer.code, answer.message) == (500, _failed('unsupported patch type "Merge"'))
+    reply = _call(cluster, "mutating", patch(*operations, patchType="Merge"))
+    assert (reply.code, reply.message) == (500, _failed('unsupported patch type "Merge"'))
 
 
 def case_an_empty_patch_changes_nothing(cluster: WebhookCluster) -> None:
@@ -268,11 +268,11 @@ def case_patches_that_do_not_apply(cluster: WebhookCluster) -> None:
         cluster.server.behaviours["/hook"] = patch(operation)
         if not cluster.configurations:
             cluster.register("mutating", cluster.webhook(_NAME, "/hook"))
-        answer = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
-        assert (answer.code, answer.message) == (500, f"Internal error occurred: {why}")
+        reply = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
+        assert (reply.code, reply.message) == (500, f"Internal error occurred: {why}")
 
 
 def case_a_patch_to_another_type(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, "mutating", patch({"op": "add", "path": "/data", "value": [1]}))
+    reply = _call(cluster, "mutating", patch({"op": "add", "path": "/data", "value": [1]}))
     why = "json: cannot unmarshal array into Go struct field ConfigMap.data of type map[string]string"
-    assert (answer.code, answer.message) == (500, f"Internal error occurred: {why}")
+    assert (reply.code, reply.message) == (500, f"Internal error occurred: {why}")

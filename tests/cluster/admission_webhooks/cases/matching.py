@@ -1,4 +1,4 @@
-"""Who is asked: rules, scopes, selectors, equivalent versions."""
+"""Who is queried: rules, scopes, selectors, equivalent versions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.cluster.admission_webhooks.webhook_cluster import WebhookCluster, rul
 from tests.cluster.admission_webhooks.webhook_server import allow
 
 
-def _asked(cluster: WebhookCluster, *rules: Any, **fields: Any) -> list[str]:
+def _reviewed(cluster: WebhookCluster, *rules: Any, **fields: Any) -> list[str]:
     """Operations and resources that a webhook with these rules hears of, of one round of requests."""
     cluster.server.behaviours["/allow"] = allow()
     cluster.register("validating", cluster.webhook("a.example.com", "/allow", rules=list(rules), **fields))
@@ -18,29 +18,29 @@ def _asked(cluster: WebhookCluster, *rules: Any, **fields: Any) -> list[str]:
     cluster.request("PATCH", cluster.path("pods", "p/status"), {"status": {"message": "m"}})
     cluster.request("DELETE", cluster.path("configmaps", "a"))
     return [
-        "/".join(filter(None, (asked.request["resource"]["resource"], asked.request.get("subResource"))))
-        for asked in cluster.server.asked
+        "/".join(filter(None, (received.request["resource"]["resource"], received.request.get("subResource"))))
+        for received in cluster.server.requests
     ]
 
 
 def case_a_resource_does_not_stand_for_its_subresources(cluster: WebhookCluster) -> None:
-    assert _asked(cluster, rule("pods", "*")) == ["pods"]
+    assert _reviewed(cluster, rule("pods", "*")) == ["pods"]
 
 
 def case_a_star_stands_for_resources_alone(cluster: WebhookCluster) -> None:
-    assert _asked(cluster, rule("*", "*")) == ["configmaps", "pods", "configmaps"]
+    assert _reviewed(cluster, rule("*", "*")) == ["configmaps", "pods", "configmaps"]
 
 
 def case_a_star_behind_the_slash_stands_for_the_resource_too(cluster: WebhookCluster) -> None:
-    assert _asked(cluster, rule("pods/*", "*")) == ["pods", "pods/status"]
+    assert _reviewed(cluster, rule("pods/*", "*")) == ["pods", "pods/status"]
 
 
 def case_a_star_before_the_slash(cluster: WebhookCluster) -> None:
-    assert _asked(cluster, rule("*/status", "*")) == ["pods/status"]
+    assert _reviewed(cluster, rule("*/status", "*")) == ["pods/status"]
 
 
 def case_two_stars_stand_for_everything(cluster: WebhookCluster) -> None:
-    assert _asked(cluster, rule("*/*", "*", groups="*", versions="*")) == [
+    assert _reviewed(cluster, rule("*/*", "*", groups="*", versions="*")) == [
         "configmaps",
         "pods",
         "pods/status",
@@ -48,31 +48,31 @@ def case_two_stars_stand_for_everything(cluster: WebhookCluster) -> None:
     ]
 
 
-def case_operations_are_told_apart(cluster: WebhookCluster) -> None:
-    assert _asked(cluster, rule("configmaps pods pods/status", "UPDATE DELETE")) == ["pods/status", "configmaps"]
+def case_operations_are_distinguished(cluster: WebhookCluster) -> None:
+    assert _reviewed(cluster, rule("configmaps pods pods/status", "UPDATE DELETE")) == ["pods/status", "configmaps"]
 
 
 def case_another_group_is_another_resource(cluster: WebhookCluster) -> None:
-    assert _asked(cluster, rule("pods configmaps", "*", groups="apps")) == []
+    assert _reviewed(cluster, rule("pods configmaps", "*", groups="apps")) == []
 
 
-def case_a_webhook_is_asked_once_for_all_rules(cluster: WebhookCluster) -> None:
-    assert _asked(cluster, rule("pods"), rule("*")) == ["configmaps", "pods"]
+def case_a_webhook_is_queried_once_for_all_rules(cluster: WebhookCluster) -> None:
+    assert _reviewed(cluster, rule("pods"), rule("*")) == ["configmaps", "pods"]
 
 
 def case_cluster_scope_leaves_out_what_is_in_a_namespace(cluster: WebhookCluster) -> None:
-    assert _asked(cluster, rule("*", "*", scope="Cluster")) == []
+    assert _reviewed(cluster, rule("*", "*", scope="Cluster")) == []
 
 
 def case_namespaced_scope(cluster: WebhookCluster) -> None:
-    assert _asked(cluster, rule("pods", "*", scope="Namespaced")) == ["pods"]
+    assert _reviewed(cluster, rule("pods", "*", scope="Namespaced")) == ["pods"]
 
 
 def case_another_namespace_is_left_out(cluster: WebhookCluster) -> None:
     elsewhere = {"matchExpressions": [
         {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [cluster.namespace, "default"]},
     ]}  # fmt: skip
-    assert _asked(cluster, rule("*", "*"), namespaceSelector=elsewhere) == []
+    assert _reviewed(cluster, rule("*", "*"), namespaceSelector=elsewhere) == []
 
 
 def case_a_namespace_itself_is_cluster_scoped(cluster: WebhookCluster) -> None:
@@ -87,8 +87,8 @@ def case_a_namespace_itself_is_cluster_scoped(cluster: WebhookCluster) -> None:
     name = f"{cluster.namespace}-inner"
     labelled = {"metadata": {"name": name, "labels": {"mine": cluster.namespace}}}
     assert cluster.request("POST", "/api/v1/namespaces?dryRun=All", labelled).code == 201
-    (asked,) = cluster.server.asked
-    assert (asked.path, asked.request["namespace"], asked.request["name"]) == ("/cluster", name, name)
+    (received,) = cluster.server.requests
+    assert (received.path, received.request["namespace"], received.request["name"]) == ("/cluster", name, name)
 
 
 def case_a_selector_of_namespaces_lets_cluster_scoped_objects_through(cluster: WebhookCluster) -> None:
@@ -121,7 +121,7 @@ def case_the_old_or_the_new_object_may_match_the_selector(cluster: WebhookCluste
     cluster.request("PATCH", path, {"metadata": {"labels": {"watched": None}}})
     cluster.request("PATCH", path, {"data": {"x": "1"}})
     cluster.request("DELETE", path)
-    assert [asked.request["operation"] for asked in cluster.server.asked] == ["UPDATE", "UPDATE"]
+    assert [received.request["operation"] for received in cluster.server.requests] == ["UPDATE", "UPDATE"]
 
 
 def case_an_equivalent_version_is_converted(cluster: WebhookCluster) -> None:
@@ -137,10 +137,10 @@ def case_an_equivalent_version_is_converted(cluster: WebhookCluster) -> None:
         "type": "Normal",
         "source": {"component": "test"},
     }
-    answer = cluster.request("POST", cluster.path("events"), event)
-    assert answer.code == 201, answer.message
-    (asked,) = cluster.server.asked
-    request = asked.request
+    response = cluster.request("POST", cluster.path("events"), event)
+    assert response.code == 201, response.message
+    (received,) = cluster.server.requests
+    request = received.request
     assert request["kind"] == {"group": "events.k8s.io", "version": "v1", "kind": "Event"}
     assert request["resource"] == {"group": "events.k8s.io", "version": "v1", "resource": "events"}
     assert request["requestKind"] == {"group": "", "version": "v1", "kind": "Event"}
@@ -158,4 +158,4 @@ def case_an_exact_policy_does_not_convert(cluster: WebhookCluster) -> None:
         "reason": "Because",
     }
     assert cluster.request("POST", cluster.path("events"), event).code == 201
-    assert cluster.server.asked == []
+    assert cluster.server.requests == []

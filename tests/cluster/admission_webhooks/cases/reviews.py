@@ -21,7 +21,7 @@ def _comparable(value: Any) -> Any:
 
 
 def _request(cluster: WebhookCluster, index: int = 0) -> Document:
-    request: Document = _comparable(cluster.server.asked[index].request)
+    request: Document = _comparable(cluster.server.requests[index].request)
     # Only where users have identifiers.
     request["userInfo"].pop("uid", None)
     return request
@@ -64,7 +64,7 @@ def case_the_question_about_a_new_object(cluster: WebhookCluster) -> None:
     cluster.register("validating", cluster.webhook("b.example.com", "/validating"))
     path = f"{cluster.path('configmaps')}?fieldManager=me&fieldValidation=Strict"
     cluster.request("POST", path, config_map("a", x="1"))
-    review = cluster.server.asked[0].review
+    review = cluster.server.requests[0].review
     assert (review["kind"], review["apiVersion"]) == ("AdmissionReview", "admission.k8s.io/v1")
     common = {**_common(cluster, "CREATE", fieldManager="me", fieldValidation="Strict"), "oldObject": None}
     stored = _stored(cluster, x="1")
@@ -145,9 +145,9 @@ def case_the_old_version_of_the_review(cluster: WebhookCluster) -> None:
     cluster.register(
         "mutating", cluster.webhook("a.example.com", "/old", admissionReviewVersions=["v2", "v1beta1", "v1"])
     )
-    answer = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
-    assert cluster.server.asked[0].review["apiVersion"] == "admission.k8s.io/v1beta1"
-    assert answer.body["data"] == {"a": "1"}
+    reply = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
+    assert cluster.server.requests[0].review["apiVersion"] == "admission.k8s.io/v1beta1"
+    assert reply.body["data"] == {"a": "1"}
 
 
 def case_the_old_version_knows_one_kind_of_patch(cluster: WebhookCluster) -> None:

@@ -17,10 +17,10 @@ def _reference(cluster: WebhookCluster, service: str, **more: object) -> Documen
 
 def _create_service(cluster: WebhookCluster, name: str, **spec: object) -> None:
     ports = [{"name": "https", "port": 443, "targetPort": 9443}]
-    answer = cluster.request(
+    response = cluster.request(
         "POST", cluster.path("services"), {"metadata": {"name": name}, "spec": {"ports": ports, **spec}}
     )
-    assert answer.code == 201, answer.message
+    assert response.code == 201, response.message
 
 
 def _call(cluster: WebhookCluster, client: Document) -> HttpResponse:
@@ -35,32 +35,32 @@ def _failed(cluster: WebhookCluster, service: str, reason: str) -> str:
 
 
 def case_a_service_that_is_not_there(cluster: WebhookCluster) -> None:
-    answer = _call(cluster, _reference(cluster, "none"))
-    assert (answer.code, answer.message) == (500, _failed(cluster, "none", 'service "none" not found'))
+    response = _call(cluster, _reference(cluster, "none"))
+    assert (response.code, response.message) == (500, _failed(cluster, "none", 'service "none" not found'))
 
 
 def case_a_service_without_endpoints(cluster: WebhookCluster) -> None:
     _create_service(cluster, "empty", clusterIP="None")
-    answer = _call(cluster, _reference(cluster, "empty"))
-    assert answer.code == 500
+    response = _call(cluster, _reference(cluster, "empty"))
+    assert response.code == 500
     # The embedded API goes on to say what is missing there.
-    assert answer.message.startswith(_failed(cluster, "empty", 'no endpoints available for service "empty"'))
+    assert response.message.startswith(_failed(cluster, "empty", 'no endpoints available for service "empty"'))
 
 
 def case_a_service_without_that_port(cluster: WebhookCluster) -> None:
     _create_service(cluster, "other")
-    answer = _call(cluster, _reference(cluster, "other", port=8443))
+    response = _call(cluster, _reference(cluster, "other", port=8443))
     url = f"https://other.{cluster.namespace}.svc:8443/hook?timeout=10s"
     reason = f'failed to call webhook: Post "{url}": no service port 8443 found for service "other"'
     expected = f'Internal error occurred: failed calling webhook "{_NAME}": {reason}'
-    assert (answer.code, answer.message) == (500, expected)
+    assert (response.code, response.message) == (500, expected)
 
 
 def case_a_service_of_another_kind(cluster: WebhookCluster) -> None:
-    answer_spec = {"type": "ExternalName", "externalName": "example.com"}
-    _create_service(cluster, "outside", **answer_spec)
-    answer = _call(cluster, _reference(cluster, "outside"))
-    assert (answer.code, answer.message) == (
+    response_spec = {"type": "ExternalName", "externalName": "example.com"}
+    _create_service(cluster, "outside", **response_spec)
+    response = _call(cluster, _reference(cluster, "outside"))
+    assert (response.code, response.message) == (
         500,
         _failed(cluster, "outside", 'unsupported service type "ExternalName"'),
     )

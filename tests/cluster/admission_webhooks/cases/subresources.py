@@ -10,8 +10,8 @@ _EVICTION = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name":
 
 
 def _evict(cluster: WebhookCluster, query: str = "", **fields: object) -> tuple[int, str]:
-    answer = cluster.request("POST", cluster.path("pods", "a/eviction") + query, {**_EVICTION, **fields})
-    return answer.code, answer.message
+    response = cluster.request("POST", cluster.path("pods", "a/eviction") + query, {**_EVICTION, **fields})
+    return response.code, response.message
 
 
 def _is_there(cluster: WebhookCluster) -> bool:
@@ -29,9 +29,12 @@ def case_an_eviction_is_shown(cluster: WebhookCluster) -> None:
     cluster.register("validating", cluster.webhook("b.example.com", "/validate", rules=rules))
     _add_pod(cluster)
     assert _evict(cluster, deleteOptions={"gracePeriodSeconds": 5}) == (201, "")
-    assert [asked.path for asked in cluster.server.asked if asked.path != "/marker"] == ["/mutate", "/validate"]
-    for asked in cluster.server.asked[-2:]:
-        request = asked.request
+    assert [received.path for received in cluster.server.requests if received.path != "/marker"] == [
+        "/mutate",
+        "/validate",
+    ]
+    for received in cluster.server.requests[-2:]:
+        request = received.request
         assert (request["operation"], request["name"], request["namespace"]) == ("CREATE", "a", cluster.namespace)
         assert request["kind"] == {"group": "policy", "version": "v1", "kind": "Eviction"}
         assert request["resource"] == {"group": "", "version": "v1", "resource": "pods"}
@@ -57,7 +60,7 @@ def case_an_eviction_is_changed(cluster: WebhookCluster) -> None:
     assert _is_there(cluster)
 
 
-def case_nobody_is_asked_about_the_deletion_behind_an_eviction(cluster: WebhookCluster) -> None:
+def case_nobody_is_queried_about_the_deletion_behind_an_eviction(cluster: WebhookCluster) -> None:
     cluster.server.behaviours["/deny"] = deny(message="stays")
     rules = [rule("pods", "DELETE"), rule("pods/status", "UPDATE")]
     cluster.register("validating", cluster.webhook("a.example.com", "/deny", rules=rules))
@@ -71,7 +74,7 @@ def case_a_dry_run_of_an_eviction(cluster: WebhookCluster) -> None:
     cluster.register("validating", cluster.webhook("a.example.com", "/allow", rules=[rule("pods/eviction")]))
     _add_pod(cluster)
     assert _evict(cluster, "?dryRun=All") == (201, "")
-    request = cluster.server.asked[-1].request
+    request = cluster.server.requests[-1].request
     assert (request["dryRun"], request["options"]["dryRun"]) == (True, ["All"])
     assert _is_there(cluster)
 
@@ -81,14 +84,14 @@ def _add_deployment(cluster: WebhookCluster) -> str:
     template = {"metadata": {"labels": labels}, "spec": pod("x")["spec"]}
     spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
     collection = f"/apis/apps/v1/namespaces/{cluster.namespace}/deployments"
-    answer = cluster.request("POST", collection, {"metadata": {"name": "web"}, "spec": spec})
-    assert answer.code == 201, answer.message
+    response = cluster.request("POST", collection, {"metadata": {"name": "web"}, "spec": spec})
+    assert response.code == 201, response.message
     return f"{collection}/web"
 
 
 def _scale(cluster: WebhookCluster, path: str, replicas: int) -> Document:
-    answer = cluster.request("PATCH", f"{path}/scale", {"spec": {"replicas": replicas}})
-    return {"code": answer.code, "message": answer.message, **(answer.body.get("spec") or {})}
+    response = cluster.request("PATCH", f"{path}/scale", {"spec": {"replicas": replicas}})
+    return {"code": response.code, "message": response.message, **(response.body.get("spec") or {})}
 
 
 def case_a_scale_is_shown(cluster: WebhookCluster) -> None:
@@ -98,9 +101,9 @@ def case_a_scale_is_shown(cluster: WebhookCluster) -> None:
     cluster.register("mutating", cluster.webhook("a.example.com", "/mutate", rules=rules))
     cluster.register("validating", cluster.webhook("b.example.com", "/validate", rules=rules))
     assert _scale(cluster, path, 5) == {"code": 200, "message": "", "replicas": 5}
-    for asked, where in zip(cluster.server.asked[-2:], ("/mutate", "/validate"), strict=True):
-        request = asked.request
-        assert (asked.path, request["operation"], request["subResource"]) == (where, "UPDATE", "scale")
+    for received, where in zip(cluster.server.requests[-2:], ("/mutate", "/validate"), strict=True):
+        request = received.request
+        assert (received.path, request["operation"], request["subResource"]) == (where, "UPDATE", "scale")
         assert request["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
         assert request["resource"] == {"group": "apps", "version": "v1", "resource": "deployments"}
         assert (request["oldObject"]["spec"], request["object"]["spec"]) == ({"replicas": 2}, {"replicas": 5})

@@ -19,8 +19,8 @@ def case_allowed(cluster: WebhookCluster) -> None:
 def case_a_refusal_names_the_webhook(cluster: WebhookCluster) -> None:
     cluster.server.behaviours["/deny"] = deny(message="too big", code=403, reason="Forbidden")
     cluster.register("validating", cluster.webhook("deny.example.com", "/deny"))
-    answer = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
-    assert answer.body == {
+    response = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
+    assert response.body == {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
@@ -29,32 +29,32 @@ def case_a_refusal_names_the_webhook(cluster: WebhookCluster) -> None:
         "reason": "Forbidden",
         "code": 403,
     }
-    assert answer.code == 403
+    assert response.code == 403
     assert cluster.request("GET", cluster.path("configmaps", "a")).code == 404
 
 
 def case_a_refusal_without_words(cluster: WebhookCluster) -> None:
     cluster.server.behaviours["/deny"] = deny()
     cluster.register("validating", cluster.webhook("deny.example.com", "/deny"))
-    answer = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
+    response = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
     expected = 'admission webhook "deny.example.com" denied the request without explanation'
-    assert (answer.code, answer.message, answer.body.get("reason")) == (400, expected, None)
+    assert (response.code, response.message, response.body.get("reason")) == (400, expected, None)
 
 
 def case_a_refusal_with_a_reason_alone(cluster: WebhookCluster) -> None:
     cluster.server.behaviours["/deny"] = deny(reason="Because", code=200)
     cluster.register("validating", cluster.webhook("deny.example.com", "/deny"))
-    answer = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
+    response = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
     expected = 'admission webhook "deny.example.com" denied the request: Because'
-    assert (answer.code, answer.message, answer.body["reason"]) == (400, expected, "Because")
+    assert (response.code, response.message, response.body["reason"]) == (400, expected, "Because")
 
 
 def case_details_of_a_refusal_are_passed_on(cluster: WebhookCluster) -> None:
     details = {"name": "a", "kind": "configmaps", "causes": [{"reason": "R", "message": "m", "field": "data.a"}]}
     cluster.server.behaviours["/deny"] = deny(message="no", code=422, reason="Invalid", details=details)
     cluster.register("validating", cluster.webhook("deny.example.com", "/deny"))
-    answer = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
-    assert (answer.code, answer.body["details"]) == (422, details)
+    response = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
+    assert (response.code, response.body["details"]) == (422, details)
 
 
 def case_one_refusal_of_two_webhooks_is_enough(cluster: WebhookCluster) -> None:
@@ -62,8 +62,8 @@ def case_one_refusal_of_two_webhooks_is_enough(cluster: WebhookCluster) -> None:
     cluster.register(
         "validating", cluster.webhook("a.example.com", "/allow"), cluster.webhook("b.example.com", "/deny")
     )
-    answer = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
-    assert answer.message == 'admission webhook "b.example.com" denied the request: no'
+    response = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
+    assert response.message == 'admission webhook "b.example.com" denied the request: no'
     assert sorted(cluster.server.paths()) == ["/allow", "/deny"]
 
 
@@ -84,18 +84,18 @@ def case_warnings_reach_the_client(cluster: WebhookCluster) -> None:
     cluster.server.behaviours |= {"/one": allow("first", "second"), "/two": allow("first")}
     cluster.register("mutating", cluster.webhook("a.example.com", "/one"))
     cluster.register("validating", cluster.webhook("a.example.com", "/two"))
-    answer = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
-    assert (answer.code, answer.warnings) == (201, ["first", "second"])
+    response = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
+    assert (response.code, response.warnings) == (201, ["first", "second"])
 
 
 def case_warnings_come_with_a_refusal(cluster: WebhookCluster) -> None:
     cluster.server.behaviours["/deny"] = respond(allowed=False, warnings=["careful"])
     cluster.register("validating", cluster.webhook("a.example.com", "/deny"))
-    answer = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
-    assert (answer.code, answer.warnings) == (400, ["careful"])
+    response = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
+    assert (response.code, response.warnings) == (400, ["careful"])
 
 
-def case_every_operation_is_asked_about(cluster: WebhookCluster) -> None:
+def case_every_operation_is_queried_about(cluster: WebhookCluster) -> None:
     cluster.server.behaviours["/allow"] = allow()
     operations = [rule("configmaps", "CREATE UPDATE DELETE")]
     cluster.register("validating", cluster.webhook("a.example.com", "/allow", rules=operations))
@@ -103,7 +103,9 @@ def case_every_operation_is_asked_about(cluster: WebhookCluster) -> None:
     cluster.request("PUT", cluster.path("configmaps", "a"), config_map("a", x="1"))
     cluster.request("PATCH", cluster.path("configmaps", "a"), {"data": {"x": "2"}})
     cluster.request("DELETE", cluster.path("configmaps", "a"))
-    seen = [(asked.request["operation"], asked.request["options"]["kind"]) for asked in cluster.server.asked]
+    seen = [
+        (received.request["operation"], received.request["options"]["kind"]) for received in cluster.server.requests
+    ]
     assert seen == [
         ("CREATE", "CreateOptions"),
         ("UPDATE", "UpdateOptions"),
@@ -117,12 +119,12 @@ def case_a_refused_update_changes_nothing(cluster: WebhookCluster) -> None:
     operations = [rule("configmaps", "UPDATE")]
     cluster.register("validating", cluster.webhook("a.example.com", "/deny", rules=operations))
     cluster.request("POST", cluster.path("configmaps"), config_map("a", x="1"))
-    answer = cluster.request("PATCH", cluster.path("configmaps", "a"), {"data": {"x": "2"}})
-    assert answer.message == 'admission webhook "a.example.com" denied the request: frozen'
+    response = cluster.request("PATCH", cluster.path("configmaps", "a"), {"data": {"x": "2"}})
+    assert response.message == 'admission webhook "a.example.com" denied the request: frozen'
     assert cluster.request("GET", cluster.path("configmaps", "a")).body["data"] == {"x": "1"}
 
 
-def case_a_patch_that_changes_nothing_is_asked_about(cluster: WebhookCluster) -> None:
+def case_a_patch_that_changes_nothing_is_queried_about(cluster: WebhookCluster) -> None:
     cluster.server.behaviours["/deny"] = deny(message="frozen")
     operations = [rule("configmaps", "UPDATE")]
     cluster.register("validating", cluster.webhook("a.example.com", "/deny", rules=operations))
@@ -134,12 +136,12 @@ def case_a_refused_deletion_keeps_the_object(cluster: WebhookCluster) -> None:
     cluster.server.behaviours["/deny"] = deny(message="kept")
     cluster.register("validating", cluster.webhook("a.example.com", "/deny", rules=[rule("configmaps", "DELETE")]))
     cluster.request("POST", cluster.path("configmaps"), config_map("a"))
-    answer = cluster.request("DELETE", cluster.path("configmaps", "a"))
-    assert answer.message == 'admission webhook "a.example.com" denied the request: kept'
+    response = cluster.request("DELETE", cluster.path("configmaps", "a"))
+    assert response.message == 'admission webhook "a.example.com" denied the request: kept'
     assert cluster.request("GET", cluster.path("configmaps", "a")).code == 200
 
 
-def case_each_object_of_a_collection_is_asked_about(cluster: WebhookCluster) -> None:
+def case_each_object_of_a_collection_is_queried_about(cluster: WebhookCluster) -> None:
     cluster.server.behaviours["/allow"] = allow()
     rules = [rule("configmaps", "DELETE")]
     selected = {"matchLabels": {"mine": "yes"}}
@@ -147,9 +149,9 @@ def case_each_object_of_a_collection_is_asked_about(cluster: WebhookCluster) -> 
     for name in ("a", "b"):
         cluster.request("POST", cluster.path("configmaps"), config_map(name, {"mine": "yes"}))
     assert cluster.request("DELETE", f"{cluster.path('configmaps')}?labelSelector=mine=yes").code == 200
-    old = sorted(asked.request["oldObject"]["metadata"]["name"] for asked in cluster.server.asked)
+    old = sorted(received.request["oldObject"]["metadata"]["name"] for received in cluster.server.requests)
     assert old == ["a", "b"]
-    assert [asked.request.get("name") for asked in cluster.server.asked] == [None, None]
+    assert [received.request.get("name") for received in cluster.server.requests] == [None, None]
 
 
 def case_a_refused_object_stops_a_collection(cluster: WebhookCluster) -> None:
@@ -157,24 +159,24 @@ def case_a_refused_object_stops_a_collection(cluster: WebhookCluster) -> None:
     rules = [rule("configmaps", "DELETE")]
     cluster.register("validating", cluster.webhook("a.example.com", "/deny", rules=rules))
     cluster.request("POST", cluster.path("configmaps"), config_map("a", {"mine": "yes"}))
-    answer = cluster.request("DELETE", f"{cluster.path('configmaps')}?labelSelector=mine=yes")
-    assert (answer.code, answer.message) == (400, 'admission webhook "a.example.com" denied the request: kept')
+    response = cluster.request("DELETE", f"{cluster.path('configmaps')}?labelSelector=mine=yes")
+    assert (response.code, response.message) == (400, 'admission webhook "a.example.com" denied the request: kept')
 
 
-def case_a_binding_is_asked_about(cluster: WebhookCluster) -> None:
+def case_a_binding_is_queried_about(cluster: WebhookCluster) -> None:
     cluster.server.behaviours["/deny"] = deny(message="not there")
     cluster.register("validating", cluster.webhook("a.example.com", "/deny", rules=[rule("pods/binding")]))
     assert cluster.request("POST", cluster.path("pods"), pod("p")).code == 201
     binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
-    answer = cluster.request("POST", cluster.path("pods", "p/binding"), binding)
-    assert answer.message == 'admission webhook "a.example.com" denied the request: not there'
-    (asked,) = cluster.server.asked
-    assert asked.request["kind"] == {"group": "", "version": "v1", "kind": "Binding"}
-    assert (asked.request["name"], asked.request["subResource"]) == ("p", "binding")
-    assert asked.request["object"]["target"] == {"kind": "Node", "name": "n"}
+    response = cluster.request("POST", cluster.path("pods", "p/binding"), binding)
+    assert response.message == 'admission webhook "a.example.com" denied the request: not there'
+    (received,) = cluster.server.requests
+    assert received.request["kind"] == {"group": "", "version": "v1", "kind": "Binding"}
+    assert (received.request["name"], received.request["subResource"]) == ("p", "binding")
+    assert received.request["object"]["target"] == {"kind": "Node", "name": "n"}
 
 
-def case_a_status_is_asked_about(cluster: WebhookCluster) -> None:
+def case_a_status_is_queried_about(cluster: WebhookCluster) -> None:
     cluster.server.behaviours["/deny"] = deny(message="no")
     name = f"node-{cluster.namespace}"
     rules = [rule("nodes/status", "UPDATE")]
@@ -183,8 +185,8 @@ def case_a_status_is_asked_about(cluster: WebhookCluster) -> None:
     cluster.register("validating", webhook)
     node = {"metadata": {"name": name, "labels": cluster.labels}}
     assert cluster.request("POST", "/api/v1/nodes", node).code == 201
-    answer = cluster.request("PATCH", f"/api/v1/nodes/{name}/status", {"status": {"phase": "Running"}})
-    assert answer.message == 'admission webhook "a.example.com" denied the request: no'
+    response = cluster.request("PATCH", f"/api/v1/nodes/{name}/status", {"status": {"phase": "Running"}})
+    assert response.message == 'admission webhook "a.example.com" denied the request: no'
     assert cluster.request("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": {"a": "b"}}}).code == 200
     assert cluster.server.paths() == ["/deny"]
     cluster.request("DELETE", f"/api/v1/nodes/{name}")
@@ -193,8 +195,8 @@ def case_a_status_is_asked_about(cluster: WebhookCluster) -> None:
 def case_built_in_validation_comes_before_validating_webhooks(cluster: WebhookCluster) -> None:
     cluster.server.behaviours["/deny"] = deny(message="no")
     cluster.register("validating", cluster.webhook("a.example.com", "/deny"))
-    answer = cluster.request("POST", cluster.path("configmaps"), config_map("Upper"))
-    assert (answer.code, cluster.server.paths()) == (422, [])
+    response = cluster.request("POST", cluster.path("configmaps"), config_map("Upper"))
+    assert (response.code, cluster.server.paths()) == (422, [])
 
 
 def case_a_dry_run_is_announced(cluster: WebhookCluster) -> None:
@@ -202,9 +204,9 @@ def case_a_dry_run_is_announced(cluster: WebhookCluster) -> None:
     cluster.register("validating", cluster.webhook("a.example.com", "/allow", sideEffects="NoneOnDryRun"))
     path = f"{cluster.path('configmaps')}?dryRun=All&fieldManager=me"
     assert cluster.request("POST", path, config_map("a")).code == 201
-    (asked,) = cluster.server.asked
-    assert asked.request["dryRun"] is True
-    assert asked.request["options"] == {
+    (received,) = cluster.server.requests
+    assert received.request["dryRun"] is True
+    assert received.request["options"] == {
         "kind": "CreateOptions",
         "apiVersion": "meta.k8s.io/v1",
         "dryRun": ["All"],
@@ -216,6 +218,6 @@ def case_validating_webhooks_see_the_generated_name(cluster: WebhookCluster) -> 
     cluster.server.behaviours["/allow"] = allow()
     cluster.register("validating", cluster.webhook("a.example.com", "/allow"))
     document = {"metadata": {"generateName": "made-"}}
-    answer = cluster.request("POST", cluster.path("configmaps"), document)
-    (asked,) = cluster.server.asked
-    assert asked.request["name"] == answer.body["metadata"]["name"]
+    response = cluster.request("POST", cluster.path("configmaps"), document)
+    (received,) = cluster.server.requests
+    assert received.request["name"] == response.body["metadata"]["name"]

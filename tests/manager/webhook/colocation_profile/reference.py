@@ -42,17 +42,17 @@ def expected_pod(cluster: SmallCluster, sent: Document, namespace: str, draw: Dr
 def _matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     if selector is None:
         return True
-    answers = [labels.get(key) == value for key, value in selector.match_labels.items()]
-    for asked in selector.match_expressions:
-        answers.append(
+    responses = [labels.get(key) == value for key, value in selector.match_labels.items()]
+    for requested in selector.match_expressions:
+        responses.append(
             {
-                "In": labels.get(asked.key) in asked.values,
-                "NotIn": labels.get(asked.key) not in asked.values,
-                "Exists": asked.key in labels,
-                "DoesNotExist": asked.key not in labels,
-            }[asked.operator]
+                "In": labels.get(requested.key) in requested.values,
+                "NotIn": labels.get(requested.key) not in requested.values,
+                "Exists": requested.key in labels,
+                "DoesNotExist": requested.key not in labels,
+            }[requested.operator]
         )
-    return all(answers)
+    return all(responses)
 
 
 def _changed(profile: ClusterColocationProfile, pod: Document, cluster: SmallCluster) -> Document:

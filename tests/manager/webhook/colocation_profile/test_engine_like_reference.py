@@ -147,13 +147,13 @@ def test_any_pod_becomes_what_the_plain_engine_makes_of_it(pod: Document, specs:
 
     def changed() -> Document:
         handler = PodMutatingHandler(cluster, NoQuotaTrees(), draws(), ONLY_PROFILES)
-        answer = handler.handle(request_for(pod))
-        assert not answer.warnings
-        if answer.changed is None:
+        response = handler.handle(request_for(pod))
+        assert not response.warnings
+        if response.changed is None:
             return pod
-        applied: Document = jsonpatch.apply_patch(sent, make_patch(pod, answer.changed))
-        assert text(applied) == text(answer.changed)
-        return answer.changed
+        applied: Document = jsonpatch.apply_patch(sent, make_patch(pod, response.changed))
+        assert text(applied) == text(response.changed)
+        return response.changed
 
     assert outcome(changed) == outcome(lambda: expected_pod(cluster, sent, "default", draws()))
     assert text(pod) == text(sent)

@@ -18,7 +18,7 @@ POD: Document = {
 APPLIED: Document = {"metadata": {"name": "good"}, "spec": {"labels": {"good": "yes"}}}
 
 
-def answer_to(*profiles: Document) -> AdmissionResponse:
+def response_to(*profiles: Document) -> AdmissionResponse:
     handler = PodMutatingHandler(SmallCluster(*profiles), NoQuotaTrees(), lambda: 0)
     return handler.handle(request_for(POD))
 
@@ -77,14 +77,14 @@ def answer_to(*profiles: Document) -> AdmissionResponse:
     ],
 )
 def test_it_is_named_with_field_value_and_what_is_allowed(spec: Document, problem: str) -> None:
-    response = answer_to(profile("bad", **spec, labels={"bad": "yes"}), APPLIED)
+    response = response_to(profile("bad", **spec, labels={"bad": "yes"}), APPLIED)
     assert response.warnings == [f'ClusterColocationProfile "bad" is not applied: {problem}']
     assert response.changed is not None
     assert response.changed["metadata"]["labels"] == {"app": "a", "good": "yes"}
 
 
 def test_a_long_patch_is_shown_in_part() -> None:
-    response = answer_to(profile("bad", patch={"spec": {"schedulerName": 5}, "unknown": "x" * 200}))
+    response = response_to(profile("bad", patch={"spec": {"schedulerName": 5}, "unknown": "x" * 200}))
     assert len(response.warnings[0]) < 350
     assert "…" in response.warnings[0]
 
@@ -105,7 +105,7 @@ def test_a_long_patch_is_shown_in_part() -> None:
     ],
 )
 def test_objects_that_it_is_not_for_are_not_bothered(spec: dict[str, Any]) -> None:
-    assert not answer_to(profile("bad", **spec)).warnings
+    assert not response_to(profile("bad", **spec)).warnings
 
 
 BATCH_POD: Document = {

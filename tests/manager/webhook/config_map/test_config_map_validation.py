@@ -109,10 +109,10 @@ def test_many_nodes(one: dict[str, Any], other: dict[str, Any], count: int, expe
 
 
 def test_nodes_are_listed_only_where_two_strategies_could_select_one() -> None:
-    def unasked() -> Iterable[ObjectMeta]:
+    def unexpected() -> Iterable[ObjectMeta]:
         raise AssertionError("nothing to compare")
 
-    handler = ConfigMapValidatingHandler(NAMESPACE, NAME, unasked)
+    handler = ConfigMapValidatingHandler(NAMESPACE, NAME, unexpected)
     assert handler.handle(about(config_map(colocation(group(labelled(xxx="xxx")))))) is ALLOWED
 
 
@@ -165,8 +165,8 @@ def test_a_question_without_a_config_map_cannot_be_answered(request_: AdmissionR
         refusal(request_)
 
 
-def test_the_config_map_that_was_asked_about_stays_as_it_was() -> None:
-    asked = config_map(colocation(group(labelled(xxx="xxx"))))
-    before = copied(asked)
-    refusal(about(asked))
-    assert asked == before
+def test_the_config_map_that_was_queried_about_stays_as_it_was() -> None:
+    requested = config_map(colocation(group(labelled(xxx="xxx"))))
+    before = copied(requested)
+    refusal(about(requested))
+    assert requested == before

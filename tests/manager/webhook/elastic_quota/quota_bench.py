@@ -58,7 +58,7 @@ def quota_request(
 
 
 class QuotaBench:
-    """``create``, ``update`` and ``delete`` answer with what the user reads; empty when the change is accepted."""
+    """``create``, ``update`` and ``delete`` respond with what the user reads; empty when the change is accepted."""
 
     def __init__(self, settings: QuotaSettings | None = None) -> None:
         self.clock = ManualClock()
@@ -75,13 +75,13 @@ class QuotaBench:
         return new if changed is None else changed
 
     def create(self, new: Document, *, dry_run: bool = False) -> str:
-        return self._asked(quota_request("CREATE", new, dry_run=dry_run))
+        return self._reviewed(quota_request("CREATE", new, dry_run=dry_run))
 
     def update(self, old: Document, new: Document, *, dry_run: bool = False) -> str:
-        return self._asked(quota_request("UPDATE", new, old, dry_run=dry_run))
+        return self._reviewed(quota_request("UPDATE", new, old, dry_run=dry_run))
 
     def delete(self, old: Document, *, dry_run: bool = False) -> str:
-        return self._asked(quota_request("DELETE", None, old, dry_run=dry_run))
+        return self._reviewed(quota_request("DELETE", None, old, dry_run=dry_run))
 
     def observe(self, *documents: Document) -> None:
         for document in documents:
@@ -93,12 +93,12 @@ class QuotaBench:
     def hierarchy(self) -> dict[str, list[str]]:
         return self.quotas.tree().hierarchy()
 
-    def _asked(self, request: AdmissionRequest) -> str:
+    def _reviewed(self, request: AdmissionRequest) -> str:
         try:
-            answer = self.validating.handle(request)
+            response = self.validating.handle(request)
         except QuotaRefused as refused:
             return str(refused)
-        assert answer.allowed
+        assert response.allowed
         return ""
 
     def _record(self, quota: str, weights: Any) -> None:

@@ -37,7 +37,7 @@ def test_dry_runs_leave_nothing_behind() -> None:
     assert bench.hierarchy() == A_BELOW_TOP
 
 
-def test_a_dry_run_is_judged_like_any_request() -> None:
+def test_a_dry_run_is_checked_like_any_request() -> None:
     assert stored().delete(TOP, dry_run=True) == "delete quota failed, quota top has 1 child quotas"
 
 

@@ -31,7 +31,7 @@ def wanted_quotas(draw: st.DrawFn) -> Document:
 CHANGES = st.lists(st.one_of(wanted_quotas(), wanted_quotas(), NAMES), max_size=60)
 
 
-def apply(bench: QuotaBench, changes: list[Any], judge: Callable[[QuotaTree], None]) -> None:
+def apply(bench: QuotaBench, changes: list[Any], check: Callable[[QuotaTree], None]) -> None:
     """Ask for each; what is accepted is stored, and the tree judged."""
     stored: dict[str, Document] = {}
     for change in changes:
@@ -43,7 +43,7 @@ def apply(bench: QuotaBench, changes: list[Any], judge: Callable[[QuotaTree], No
             refusal = bench.update(stored[name], change) if name in stored else bench.create(change)
             if not refusal:
                 stored[name] = change
-        judge(bench.quotas.tree())
+        check(bench.quotas.tree())
 
 
 def no_parent_promises_too_much(tree: QuotaTree) -> None:

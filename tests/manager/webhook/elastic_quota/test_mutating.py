@@ -83,11 +83,11 @@ def test_only_weights_that_were_filled_in_are_recorded() -> None:
     assert bench.recorded == {"a": MOST}
 
 
-def test_the_object_that_was_asked_about_is_not_changed() -> None:
-    asked = quota_document("a", max=MOST)
-    before = copied(asked)
-    QuotaBench().filled(asked)
-    assert asked == before
+def test_the_object_that_was_queried_about_is_not_changed() -> None:
+    requested = quota_document("a", max=MOST)
+    before = copied(requested)
+    QuotaBench().filled(requested)
+    assert requested == before
 
 
 def test_a_quota_without_labels_and_annotations_gets_them() -> None:

@@ -24,7 +24,7 @@ from koordinator.manager.webhook.listers import watch_quotas
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler
 from koordinator.manager.webhook.quota_accounts import QuotaBatches, StoredAccounts
-from tests.in_memory_api import Asked, Hang, InMemoryApi
+from tests.in_memory_api import ApiRequest, Hang, InMemoryApi
 from tests.manager.webhook.reviews import answered, review
 from tests.model.quota_tree.quota_objects import P, quota_document
 
@@ -57,10 +57,10 @@ class Bench:
         handler = CountingPodHandler(inner, quotas, accounts, counting, settings)
         self.webhook = Webhook(handler, WebhookMetrics(Metrics()), clock)
 
-    def _fault(self, asked: Asked, done: bool) -> Exception | None:
-        if asked.verb == "watch":
+    def _fault(self, request: ApiRequest, done: bool) -> Exception | None:
+        if request.verb == "watch":
             return Hang()
-        return self.failure if asked.verb == "patch" else None
+        return self.failure if request.verb == "patch" else None
 
     async def refusal(self, new: Document, old: Document | None = None, *, dry_run: bool = False) -> str:
         operation = "CREATE" if old is None else "UPDATE"
@@ -79,7 +79,7 @@ class Bench:
         return json.loads(text) if text else None
 
     def patches(self) -> list[Document]:
-        return [json.loads(asked.body) for asked in self.api.asked if asked.verb == "patch"]
+        return [json.loads(request.body) for request in self.api.requests if request.verb == "patch"]
 
 
 @asynccontextmanager
@@ -136,7 +136,7 @@ def test_what_is_written_holds_for_the_version_that_was_counted_from() -> None:
     run(scenario)
 
 
-def test_a_dry_run_is_judged_and_not_counted() -> None:
+def test_a_dry_run_is_checked_and_not_counted() -> None:
     async def scenario() -> None:
         async with bench() as made:
             assert await made.refusal(pod("a"), dry_run=True) == ""
@@ -177,7 +177,7 @@ def test_the_quota_must_be_there_exactly_once() -> None:
     run(scenario)
 
 
-def test_pods_that_move_are_counted_where_that_is_asked_for() -> None:
+def test_pods_that_move_are_counted_where_that_is_requested() -> None:
     async def scenario() -> None:
         async with bench() as made:
             assert await made.refusal(pod("b"), pod("a")) == ""
@@ -188,7 +188,7 @@ def test_pods_that_move_are_counted_where_that_is_asked_for() -> None:
     run(scenario)
 
 
-def test_replaced_resources_count_where_that_is_asked_for() -> None:
+def test_replaced_resources_count_where_that_is_requested() -> None:
     async def scenario() -> None:
         replaced = pod("a", cpu="100", replace="cpu:,gpus:nvidia.com/gpu", gpus="1")
         async with bench() as made:

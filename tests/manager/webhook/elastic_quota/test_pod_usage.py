@@ -29,7 +29,7 @@ def test_requests_add_up_and_zeros_do_not_count() -> None:
     assert usage(given) == {"cpu": "1500m", "memory": "1025Mi"}
 
 
-def test_amounts_print_in_the_units_of_the_first_that_asks_for_any() -> None:
+def test_amounts_print_in_the_units_of_the_first_that_requests_any() -> None:
     given = pod({"cpu": "0", "memory": "0"}, {"cpu": "1e0", "memory": "1Gi"}, {"cpu": "500m", "memory": "1M"})
     assert usage(given) == {"cpu": "1500e-3", "memory": "1074741824"}
     assert usage(pod({"memory": "0"}, overhead={"memory": "1024Ki"})) == {"memory": "1Mi"}

@@ -34,14 +34,14 @@ def annotated(**annotations: str) -> Document:
         ({}, []),
     ],
 )
-def test_what_is_ignored_is_told(annotations: dict[str, str], warnings: list[str]) -> None:
+def test_what_is_ignored_is_reported(annotations: dict[str, str], warnings: list[str]) -> None:
     bench, new = QuotaBench(), annotated(**annotations)
-    answer = bench.validating.handle(quota_request("CREATE", new))
-    assert answer.allowed
-    assert answer.warnings == (warnings or ())
+    response = bench.validating.handle(quota_request("CREATE", new))
+    assert response.allowed
+    assert response.warnings == (warnings or ())
     bench.observe(new)
     again = bench.validating.handle(quota_request("UPDATE", changed(new, max=amounts(2)), new))
-    assert again.warnings == answer.warnings
+    assert again.warnings == response.warnings
 
 
 def test_whoever_changes_something_else_is_not_told_again() -> None:

@@ -12,7 +12,7 @@ from koordinator.api.codec import DecodeError
 from koordinator.api.document import Document, copied
 from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest
 from koordinator.manager.webhook.node.status_mutating import AmplificationError, NodeStatusMutatingHandler
-from tests.manager.webhook.node.asked import RATIO, RAW, about, node
+from tests.manager.webhook.node.node_reviews import RATIO, RAW, about, node
 
 HANDLER = NodeStatusMutatingHandler()
 
@@ -25,9 +25,9 @@ def with_annotations(annotations: dict[str, str], **allocatable: str) -> Documen
 
 def after(new: Document, old: Document | None = None) -> Document:
     """What is stored."""
-    answer = HANDLER.handle(about(new, old if old is not None else new, sub_resource="status"))
-    assert answer.allowed
-    return new if answer.changed is None else answer.changed
+    response = HANDLER.handle(about(new, old if old is not None else new, sub_resource="status"))
+    assert response.allowed
+    return new if response.changed is None else response.changed
 
 
 def offered(stored: Document) -> tuple[dict[str, str], dict[str, str] | None]:
@@ -166,7 +166,7 @@ def test_storing_what_was_stored_changes_nothing(old: dict[str, str], new: dict[
 
 
 @given(amounts, amounts, ratios)
-def test_what_is_unknown_survives_and_what_was_asked_about_stays(
+def test_what_is_unknown_survives_and_what_was_queried_about_stays(
     old: dict[str, str], new: dict[str, str], ratio: str
 ) -> None:
     before, sent = with_annotations({RATIO: ratio}, **old), with_annotations({RATIO: ratio}, **new)

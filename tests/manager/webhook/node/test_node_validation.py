@@ -10,7 +10,7 @@ from koordinator.api.codec import DecodeError
 from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest
 from koordinator.manager.webhook.node.validating import NodeValidatingHandler
 from koordinator.model.slo_configuration.refusal import RefusedConfigurationError
-from tests.manager.webhook.node.asked import about, node
+from tests.manager.webhook.node.node_reviews import about, node
 from tests.manager.webhook.slo_documents import BROKEN, COLOCATION, PLAIN
 
 GROUPS = {
@@ -28,12 +28,12 @@ CONFLICT = (
 )
 
 
-def asked(data: dict[str, str] | None, request: AdmissionRequest) -> list[str]:
-    """The warnings of an answer that allows."""
-    answer = NodeValidatingHandler(lambda: data).handle(request)
-    assert answer.allowed
-    assert answer.changed is None
-    return list(answer.warnings)
+def errors_of(data: dict[str, str] | None, request: AdmissionRequest) -> list[str]:
+    """The warnings of a response that allows."""
+    response = NodeValidatingHandler(lambda: data).handle(request)
+    assert response.allowed
+    assert response.changed is None
+    return list(response.warnings)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def asked(data: dict[str, str] | None, request: AdmissionRequest) -> list[str]:
     ],
 )
 def test_changes_that_pass(data: dict[str, str] | None, old: dict[str, str], new: dict[str, str]) -> None:
-    assert asked(data, about(node(new), node(old))) == []
+    assert errors_of(data, about(node(new), node(old))) == []
 
 
 @pytest.mark.parametrize("more", [{}, {"cpu-burst-config": "invalid_content"}, {"cpu-burst-config": ""}])
@@ -62,19 +62,19 @@ def test_a_change_that_puts_a_node_under_two_strategies_is_refused(more: dict[st
 
 
 def test_a_new_node_is_let_in_with_a_warning() -> None:
-    warnings = asked(WITH_GROUPS, about(node(BOTH), operation="CREATE"))
+    warnings = errors_of(WITH_GROUPS, about(node(BOTH), operation="CREATE"))
     assert warnings == [f"more than one strategy of the SLO ConfigMap is for this node: {CONFLICT}"]
 
 
 def test_a_new_node_of_one_strategy_is_let_in() -> None:
-    assert asked(WITH_GROUPS, about(node({"xxx": "xxx"}), operation="CREATE")) == []
+    assert errors_of(WITH_GROUPS, about(node({"xxx": "xxx"}), operation="CREATE")) == []
 
 
 def test_the_configuration_is_read_only_when_labels_changed() -> None:
-    def unasked() -> dict[str, str]:
+    def unexpected() -> dict[str, str]:
         raise AssertionError("nothing changed")
 
-    assert NodeValidatingHandler(unasked).handle(about(node(BOTH, phase="new"), node(BOTH))) is ALLOWED
+    assert NodeValidatingHandler(unexpected).handle(about(node(BOTH, phase="new"), node(BOTH))) is ALLOWED
 
 
 @pytest.mark.parametrize(

@@ -39,9 +39,9 @@ def test_another_scheduler_is_denied() -> None:
     handler = BindingAdmissionHandler(
         ENFORCED, lambda namespace, name: PLAIN, lambda decision, request: counted.append(decision)
     )
-    answer = handler.handle(REQUEST)
-    assert (answer.allowed, answer.code, answer.reason) == (False, 403, "Forbidden")
-    assert answer.message == "binding denied: username is not in the allowed list"
+    response = handler.handle(REQUEST)
+    assert (response.allowed, response.code, response.reason) == (False, 403, "Forbidden")
+    assert response.message == "binding denied: username is not in the allowed list"
     assert counted == ["denied"]
 
 

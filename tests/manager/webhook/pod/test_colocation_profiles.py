@@ -74,9 +74,9 @@ def mutated(pod: Document, *profiles: Document, draw: int = 0, **settings: bool)
 def _mutated(cluster: SmallCluster, pod: Document, draw: int = 0, **settings: bool) -> Document:
     only = {"record_extended_resources": False, "normalise_device_resources": False, **settings}
     handler = PodMutatingHandler(cluster, NoQuotaTrees(), lambda: draw, PodMutationSettings(**only))
-    answer = handler.handle(request_for(pod))
-    assert answer.allowed
-    return pod if answer.changed is None else dict(answer.changed)
+    response = handler.handle(request_for(pod))
+    assert response.allowed
+    return pod if response.changed is None else dict(response.changed)
 
 
 def expected(changed: bool = True, translated: bool = True, **metadata: Any) -> Document:

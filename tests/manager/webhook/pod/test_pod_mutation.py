@@ -1,4 +1,4 @@
-"""What holds for whatever ``/mutate-pod`` is asked: the steps in their order, nothing lost, nothing done twice."""
+"""What holds for whatever ``/mutate-pod`` is sent: the steps in their order, nothing lost, nothing done twice."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ PROFILES = st.lists(SPECS, max_size=3).map(profiles_of)
 
 
 def mutated(pod: Document, *profiles: Document) -> Document:
-    answer = PodMutatingHandler(SmallCluster(*profiles), NoQuotaTrees(), lambda: 0).handle(request_for(pod))
-    assert answer.allowed
-    return pod if answer.changed is None else dict(answer.changed)
+    response = PodMutatingHandler(SmallCluster(*profiles), NoQuotaTrees(), lambda: 0).handle(request_for(pod))
+    assert response.allowed
+    return pod if response.changed is None else dict(response.changed)
 
 
 @given(PODS, PROFILES)
@@ -81,7 +81,7 @@ def test_what_is_not_known_survives(pod: Document, profiles: list[Document]) -> 
 
 
 @given(PODS, PROFILES)
-def test_the_pod_that_was_asked_about_stays_as_it_was(pod: Document, profiles: list[Document]) -> None:
+def test_the_pod_that_was_queried_about_stays_as_it_was(pod: Document, profiles: list[Document]) -> None:
     before = copied(pod)
     mutated(pod, *profiles)
     assert pod == before

@@ -36,10 +36,10 @@ def refusal(
     handler = PodValidatingHandler(settings=settings)
     operation: Operation = "CREATE" if old is None else "UPDATE"
     try:
-        answer = handler.handle(request_for(document, operation, old))
+        response = handler.handle(request_for(document, operation, old))
     except PodRefused as refused:
         return str(refused)
-    assert answer.allowed
+    assert response.allowed
     return None
 
 

@@ -64,7 +64,7 @@ def test_other_classes_keep_native_resources(labels: Document, priority: int | N
     assert translated(pod(resources, labels, priority=priority)) == resources
 
 
-def test_a_pod_that_asks_for_nothing_is_best_effort_and_so_batch() -> None:
+def test_a_pod_that_requests_nothing_is_best_effort_and_so_batch() -> None:
     document = pod({"limits": {"example.com/fpga": "1"}})
     assert translated(document) == {"limits": {"example.com/fpga": "1"}}
 

@@ -95,11 +95,11 @@ def admitted() -> Document:
     for document in yaml.safe_load_all(PRIORITY_CLASSES):
         cluster.add_priority_class(document)
     handler = PodMutatingHandler(cluster, NoQuotaTrees(), lambda: 0)
-    answer = handler.handle(request_for(yaml.safe_load(SPARK_EXECUTOR)))
-    assert answer.allowed
-    assert not answer.warnings
-    assert answer.changed is not None
-    return answer.changed
+    response = handler.handle(request_for(yaml.safe_load(SPARK_EXECUTOR)))
+    assert response.allowed
+    assert not response.warnings
+    assert response.changed is not None
+    return response.changed
 
 
 def test_a_plain_spark_pod_becomes_a_batch_pod() -> None:

@@ -38,9 +38,9 @@ SELECTOR = {"matchLabels": {"koordinator-colocation-reservation": "true"}}
 
 def mutated(reservation: Document, *profiles: Document, draw: int = 0) -> Document:
     handler = ReservationMutatingHandler(SmallCluster(*profiles), lambda: draw)
-    answer = handler.handle(request_for(reservation))
-    assert answer.allowed
-    return reservation if answer.changed is None else dict(answer.changed)
+    response = handler.handle(request_for(reservation))
+    assert response.allowed
+    return reservation if response.changed is None else dict(response.changed)
 
 
 def test_metadata_takes_labels_and_annotations_and_the_template_nothing_but_how_it_is_scheduled() -> None:
@@ -138,12 +138,12 @@ def test_a_patch_merges_the_lists_of_the_template_and_replaces_those_of_the_rese
     ]
 
 
-def test_a_patch_that_does_not_fit_a_reservation_is_told() -> None:
+def test_a_patch_that_does_not_fit_a_reservation_is_reported() -> None:
     patch = {"spec": {"template": {"spec": {"priority": "high"}}}}
     handler = ReservationMutatingHandler(SmallCluster(profile(patch=patch)), lambda: 0)
-    answer = handler.handle(request_for(RESERVATION))
-    assert answer.changed is None
-    assert answer.warnings == [
+    response = handler.handle(request_for(RESERVATION))
+    assert response.changed is None
+    assert response.warnings == [
         'ClusterColocationProfile "test-profile" is not applied: spec.patch: Invalid value: '
         '{"spec":{"template":{"spec":{"priority":"high"}}}}: must be a strategic merge patch of a Reservation: json: '
         "cannot unmarshal string into Go struct field PodSpec.spec.template.spec.priority of type int32"
@@ -162,7 +162,7 @@ def test_a_question_without_a_reservation_cannot_be_answered() -> None:
         handler.handle(dataclasses.replace(request_for(RESERVATION), object=None))
 
 
-def test_the_reservation_that_was_asked_about_stays_as_it_was() -> None:
+def test_the_reservation_that_was_queried_about_stays_as_it_was() -> None:
     before = copied(RESERVATION)
     mutated(RESERVATION, profile(labels={"a": "b"}, schedulerName="c", patch={"metadata": {"labels": None}}))
     assert before == RESERVATION

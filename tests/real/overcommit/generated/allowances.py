@@ -25,7 +25,7 @@ _RATIO_LABELS: Final = (
 def allowances(
     case: NodeCase, configurations: PossibleConfigurations, before: Document, after: Document
 ) -> frozenset[str]:
-    """By the documents of the node and by what the ConfigMap can amount to; none of our code is asked.
+    """By the documents of the node and by what the ConfigMap can amount to; none of our code is queried.
 
     ``before`` and ``after``: the node's annotations as the original wrote them in the step before and in this one.
     """

@@ -16,11 +16,11 @@ from tests.scheduler.plugins.coscheduling.test_plugin import run
 from tests.scheduler.running_scheduler import RunningScheduler
 
 Story = Callable[[RunningScheduler], Awaitable[None]]
-Told = list[tuple[str, str, str]]
+Reported = list[tuple[str, str, str]]
 """(object, reason, note)."""
 
 
-def told(*stories: Story) -> Told:
+def reported(*stories: Story) -> Reported:
     """What is told while the stories are played one after another, each with time for everybody to notice."""
 
     async def story(fixture: RunningScheduler) -> None:
@@ -46,16 +46,16 @@ def test_the_author_of_a_pod_group_is_told_what_cannot_be_used_of_it(annotation:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(pod_group("g", 2, None, **{annotation: value}), POD_GROUPS)
 
-    ((name, reason, note),) = told(story)
+    ((name, reason, note),) = reported(story)
     assert (name, reason) == ("g", "InvalidPodGroup")
     assert note.startswith(f"gang.scheduling.koordinator.sh/{annotation.replace('_', '-')} is '{value}'")
 
 
-def test_without_a_pod_group_the_pod_that_declares_the_gang_is_told() -> None:
+def test_without_a_pod_group_the_pod_that_declares_the_gang_is_notified() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(member("g", 0, 1, waiting_time="soon"))
 
-    ((name, reason, note),) = told(story)
+    ((name, reason, note),) = reported(story)
     assert (name, reason) == ("g-0", "InvalidGang")
     assert note.startswith("gang.scheduling.koordinator.sh/waiting-time: ")
 
@@ -69,14 +69,14 @@ _MISSING = "the gang default/g is not tried: Gang default/h of its group does no
 
 
 def test_that_a_gang_of_the_group_is_missing_the_pod_and_its_pod_group_say() -> None:
-    assert told(one_gang_of_two) == [("g", "FailedScheduling", _MISSING), ("g-0", "FailedScheduling", _MISSING)]
+    assert reported(one_gang_of_two) == [("g", "FailedScheduling", _MISSING), ("g-0", "FailedScheduling", _MISSING)]
 
 
-def test_a_member_that_comes_later_is_told_too() -> None:
+def test_a_member_that_comes_later_is_reported_too() -> None:
     async def later(fixture: RunningScheduler) -> None:
         fixture.api.store(labelled("g", 1))
 
-    assert [name for name, _, note in told(one_gang_of_two, later) if note == _MISSING] == ["g", "g-0", "g", "g-1"]
+    assert [name for name, _, note in reported(one_gang_of_two, later) if note == _MISSING] == ["g", "g-0", "g", "g-1"]
 
 
 async def two_of_three(fixture: RunningScheduler) -> None:
@@ -86,14 +86,14 @@ async def two_of_three(fixture: RunningScheduler) -> None:
 
 def test_an_incomplete_gang_says_how_many_it_needs() -> None:
     text = "the gang default/g is not tried: Gang default/g has 2 schedulable pods and needs 3."
-    assert told(two_of_three) == [("g-0", "FailedScheduling", text), ("g-1", "FailedScheduling", text)]
+    assert reported(two_of_three) == [("g-0", "FailedScheduling", text), ("g-1", "FailedScheduling", text)]
 
 
 def test_pods_whose_pod_group_is_missing_say_so() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(labelled("g", 0))
 
-    ((name, _, note),) = told(story)
+    ((name, _, note),) = reported(story)
     assert name == "g-0"
     assert "there is no PodGroup default/g" in note
 
@@ -104,7 +104,7 @@ def test_pods_of_other_schedulers_are_told_nothing() -> None:
             pod = member("g", number, 3)
             fixture.api.store(replace(pod, spec=replace(pod.spec, scheduler_name="other")))
 
-    assert told(story) == []
+    assert reported(story) == []
 
 
 def test_of_a_gang_that_is_completed_in_time_nobody_is_told_anything() -> None:
@@ -113,10 +113,10 @@ def test_of_a_gang_that_is_completed_in_time_nobody_is_told_anything() -> None:
         await fixture.until_idle(PATIENCE / 2)
         fixture.api.store(member("g", 2, 3))
 
-    assert told(story) == []
+    assert reported(story) == []
 
 
-def test_what_is_missing_again_is_told_again() -> None:
+def test_what_is_missing_again_is_reported_again() -> None:
     async def complete(fixture: RunningScheduler) -> None:
         fixture.api.store(pod_group("h", 1, groups='["default/g","default/h"]'), POD_GROUPS)
         fixture.api.store(labelled("h", 0, cpu="100"))
@@ -125,5 +125,5 @@ def test_what_is_missing_again_is_told_again() -> None:
         fixture.api.drop("pods", "default/h-0")
         fixture.api.drop(POD_GROUPS.plural, "default/h")
 
-    notes = [note for name, _, note in told(one_gang_of_two, complete, incomplete) if name == "g"]
+    notes = [note for name, _, note in reported(one_gang_of_two, complete, incomplete) if name == "g"]
     assert notes.count(_MISSING) == 2

@@ -19,7 +19,7 @@ from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
-from tests.in_memory_api import NO_FAULT, Asked, Hang
+from tests.in_memory_api import NO_FAULT, ApiRequest, Hang
 from tests.scheduler.fakes import make_node
 from tests.scheduler.plugins.coscheduling.gang_fakes import labelled, member, pod_group
 from tests.scheduler.plugins.coscheduling.test_plugin import PATIENCE, gang_profile, nodes
@@ -69,8 +69,8 @@ class Killer:
         self._step = step
         self._is_done = is_done
 
-    def __call__(self, asked: Asked, done: bool) -> Exception | None:
-        if asked.verb not in _WRITES:
+    def __call__(self, request: ApiRequest, done: bool) -> Exception | None:
+        if request.verb not in _WRITES:
             return None
         self.writes += not done
         if self.writes < self._step:
@@ -126,7 +126,7 @@ def test_these_are_all_writes_of_the_binding_of_a_gang(
 
 
 async def outage(fixture: RunningScheduler, meanwhile: Callable[[SchedulerApi], None] = lambda api: None) -> None:
-    """The API server is away for five minutes, and what has changed before it answers again."""
+    """The API server is away for five minutes, and what has changed before it responds again."""
     fixture.api.go_away()
     await fixture.until_idle(OUTAGE)
     meanwhile(fixture.api)
@@ -147,15 +147,15 @@ def waiting_gang(waiting_time: str = "") -> Callable[[], SchedulerApi]:
     return made
 
 
-def more_room(api: SchedulerApi) -> None:
+def more_capacity(api: SchedulerApi) -> None:
     api.store(make_node("later", cpu="1"))
 
 
 @pytest.mark.parametrize("waiting_time", ["", "60s"], ids=["they go on waiting", "their time is over meanwhile"])
-def test_a_gang_that_waits_while_the_api_server_is_away_is_bound_when_there_is_room(waiting_time: str) -> None:
+def test_a_gang_that_waits_while_the_api_server_is_away_is_bound_when_there_is_capacity(waiting_time: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
         assert fixture.scheduler.state.assumed_count == 2
-        await outage(fixture, more_room)
+        await outage(fixture, more_capacity)
 
     assert len(simulate(story, waiting_gang(waiting_time), gang_profile).api.placed()) == 3
 
@@ -238,7 +238,7 @@ CHANGES: Final[dict[str, tuple[Callable[[SchedulerApi], None], int, int]]] = {
     "minMember goes up beyond the pods": (raise_minimum, 0, 0),
     "a member is deleted": (lose_a_member, 0, 0),
 }
-"""What is changed, how many members are bound then, and how many once there is room for all."""
+"""What is changed, how many members are bound then, and how many once there is free capacity for all."""
 
 
 @pytest.mark.parametrize("is_away", [False, True], ids=["seen at once", "seen after an outage"])
@@ -280,7 +280,7 @@ def test_members_that_wait_on_a_node_that_goes_are_no_partners_to_be_bound_with(
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.drop("nodes", "n0")
         await fixture.until_idle()
-        more_room(fixture.api)
+        more_capacity(fixture.api)
         await fixture.until_idle(12)
         assert fixture.api.placed() == {}
         fixture.api.store(make_node("last", cpu="2"))
@@ -295,7 +295,7 @@ def test_how_long_members_wait_is_no_matter_of_the_wall_clock(days: int) -> None
         fixture.clock.set_wall(fixture.clock.now() + timedelta(days=days))
         await fixture.until_idle(PATIENCE / 2)
         assert fixture.scheduler.state.assumed_count == 2
-        more_room(fixture.api)
+        more_capacity(fixture.api)
         await fixture.until_idle(12)
 
     assert len(simulate(story, waiting_gang(), gang_profile).api.placed()) == 3

@@ -69,22 +69,24 @@ def used(api: SchedulerApi, quota: str = "a") -> int:
     return sum(bool(pod.spec.node_name) and pod.metadata.labels.get(f"{LABEL}/name") == quota for pod in pods)
 
 
-def test_a_gang_that_its_quota_has_room_for_is_bound() -> None:
+def test_a_gang_that_its_quota_has_capacity_for_is_bound() -> None:
     async def story(fixture: RunningScheduler) -> None:
         await fixture.until_idle(3)
 
     assert used(simulate(story, cluster(MEMBERS), profile).api) == MEMBERS
 
 
-def test_of_a_gang_that_its_quota_has_too_little_for_nobody_is_bound_and_each_is_told() -> None:
+def test_of_a_gang_that_its_quota_has_too_little_for_nobody_is_bound_and_each_is_notified() -> None:
     async def story(fixture: RunningScheduler) -> None:
         await fixture.until_idle(12)
 
     fixture = simulate(story, cluster(MEMBERS - 1), profile)
     assert used(fixture.api) == 0
-    told = {name: note for name, reason, note in fixture.events.notes if reason == "FailedScheduling" and name != "g"}
-    assert told.keys() == {f"g-{number}" for number in range(MEMBERS)}
-    assert all("Insufficient quotas, quotaName: a" in note for note in told.values())
+    reported = {
+        name: note for name, reason, note in fixture.events.notes if reason == "FailedScheduling" and name != "g"
+    }
+    assert reported.keys() == {f"g-{number}" for number in range(MEMBERS)}
+    assert all("Insufficient quotas, quotaName: a" in note for note in reported.values())
 
 
 def test_what_a_gang_lets_go_of_others_of_its_quota_may_use() -> None:
@@ -123,7 +125,7 @@ def test_it_is_bound_as_a_whole_when_a_pod_of_its_quota_leaves() -> None:
 
 
 def test_what_members_hold_that_wait_counts_in_their_quota() -> None:
-    """The gang has room for three on the nodes, and keeps them; its quota has one left."""
+    """The gang has free capacity for three on the nodes, and keeps them; its quota has one left."""
 
     async def story(fixture: RunningScheduler) -> None:
         assert fixture.scheduler.state.assumed_count == 3
@@ -163,7 +165,7 @@ def test_two_gangs_of_one_quota_do_not_keep_each_other_out() -> None:
 
 
 async def killed_at(step: int, *, is_done: bool) -> SchedulerApi:
-    """The gang and as many single pods as its quota has room for besides, with a scheduler that is killed."""
+    """The gang and as many single pods as its quota has free capacity for besides, with a scheduler that is killed."""
     api = cluster(MEMBERS + 1)()
     for number in range(3):
         api.store(of_quota(f"single-{number}", priority=-1))

@@ -90,7 +90,7 @@ def test_of_a_gang_that_was_bound_as_a_whole_nobody_is_missing() -> None:
     assert found(bound(0), bound(1), bound(2), bound(3), pending(4)) == NONE
 
 
-def test_two_attempts_are_told_apart_by_their_times() -> None:
+def test_two_attempts_are_distinguished_by_their_times() -> None:
     earlier = [bound(number, when=1) for number in range(4)]
     assert found(*earlier, bound(4, when=9), pending(5, created=5)) == Interruption(uids(4), uids(5), 4)
     assert found(*earlier, bound(4, when=9), pending(5, created=0)) == Interruption(uids(4), uids(5), 4)
@@ -201,7 +201,7 @@ def test_the_rest_of_a_gang_is_placed() -> None:
     assert placed(simulate(nothing, half_bound(4), gang_profile)) == {f"g-{number}" for number in range(4)}
 
 
-def test_without_room_for_the_rest_nobody_of_it_is_placed_until_there_is() -> None:
+def test_without_capacity_for_the_rest_nobody_of_it_is_placed_until_there_is() -> None:
     async def story(fixture: RunningScheduler) -> None:
         await nothing(fixture)
         assert placed(fixture) == {"g-0", "g-1"}

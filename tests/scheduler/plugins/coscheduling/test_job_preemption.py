@@ -82,9 +82,9 @@ def test_victims_are_told_for_whom_they_leave(pods: list[Pod], preemptor: str) -
         await fixture.until_idle()
 
     fixture = simulate(story, lambda: nodes(1), profile)
-    told = [message for name, reason, message in fixture.api.conditions if reason == "PreemptionByScheduler"]
+    reported = [message for name, reason, message in fixture.api.conditions if reason == "PreemptionByScheduler"]
     trigger = pods[0].metadata.key
-    assert told == [
+    assert reported == [
         "koord-scheduler: preempting to accommodate higher priority pods, "
         f"preemptor: {preemptor}, triggerPod: {trigger}"
     ]
@@ -95,7 +95,7 @@ def test_a_gang_that_would_not_fit_evicts_nobody() -> None:
     assert (evicted, bound) == (set(), set())
 
 
-def test_members_do_not_all_count_on_the_same_room() -> None:
+def test_members_do_not_all_count_on_the_same_capacity() -> None:
     evicted, bound = play([running("a", 0), running("b", 1, priority=20)], gang(2), 1, 1)
     assert (evicted, bound) == (set(), set())
 

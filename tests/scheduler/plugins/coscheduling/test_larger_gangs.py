@@ -62,8 +62,8 @@ def go_on(walk: Walk) -> None:
         expire(walk)
 
 
-def left_in_spite_of_room(walk: Walk) -> list[str]:
-    """The groups of which nobody is bound although there is room for as many as they need."""
+def left_in_spite_of_capacity(walk: Walk) -> list[str]:
+    """The groups of which nobody is bound although there is free capacity for as many as they need."""
     free, groups = walk.shape.slots - len(walk.holding), walk.cache.groups
     return [
         group.id
@@ -86,4 +86,4 @@ def test_whatever_happens_to_gangs_none_is_bound_in_part_and_none_that_fits_is_l
         walk.take(data.draw(st.sampled_from(choices)))
         check(walk)
     go_on(walk)
-    assert left_in_spite_of_room(walk) == []
+    assert left_in_spite_of_capacity(walk) == []

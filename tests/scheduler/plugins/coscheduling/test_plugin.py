@@ -66,7 +66,7 @@ def test_an_incomplete_gang_is_not_tried() -> None:
     assert run(story, 3).api.placed() == {}
 
 
-def test_a_strict_gang_that_does_not_fit_leaves_its_room_to_others() -> None:
+def test_a_strict_gang_that_does_not_fit_leaves_its_capacity_to_others() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(3):
             fixture.api.store(member("g", number, 3))
@@ -92,7 +92,7 @@ def test_each_member_of_a_gang_that_failed_is_told_why() -> None:
     assert notes(fixture, "g-0") == [f"0/1 nodes are available: 1 {because}."]
 
 
-def test_a_gang_is_tried_again_when_there_is_room() -> None:
+def test_a_gang_is_tried_again_when_there_is_capacity() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(3):
             fixture.api.store(member("g", number, 3))

@@ -19,7 +19,7 @@ from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from tests.scheduler.fakes import make_node, make_profile
 from tests.scheduler.ground.clusters import listed
 from tests.scheduler.plugins.coscheduling.gang_fakes import gang_annotations, member
-from tests.scheduler.plugins.reservation.test_room import available
+from tests.scheduler.plugins.reservation.test_free_capacity import available
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
 from tests.scheduler.scheduler_api import SchedulerApi
 

@@ -63,8 +63,8 @@ def test_members_that_stand_in_each_other_s_way_are_tried_in_each_order_once() -
 
 
 def test_a_gang_that_waits_has_its_turn_before_those_that_come_later() -> None:
-    """Whenever a gang leaves, another one comes in the same moment. The first one that waited would never find room if
-    it had to wait out a back-off each time."""
+    """Whenever a gang leaves, another one comes in the same moment. The first one that waited would never find free
+    capacity if it had to wait out a back-off each time."""
 
     async def story(fixture: RunningScheduler) -> None:
         for number in range(2):

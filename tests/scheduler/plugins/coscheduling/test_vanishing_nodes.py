@@ -101,15 +101,15 @@ def play(story: Callable[[Stage], Any], policy: str, mode: str) -> SchedulerApi:
             made.store(labelled(gang, int(number)))
         return made
 
-    async def told(fixture: RunningScheduler) -> None:
+    async def reported(fixture: RunningScheduler) -> None:
         stage = Stage(fixture, barriers[0])
         assert fixture.scheduler.state.assumed_count == len(MEMBERS)
         await story(stage)
 
-    return simulate(told, api, profile).api
+    return simulate(reported, api, profile).api
 
 
-def more_room(stage: Stage) -> None:
+def more_capacity(stage: Stage) -> None:
     stage.fixture.api.store(make_node("later", cpu="1"))
 
 
@@ -125,7 +125,7 @@ def test_who_has_lost_the_node_is_bound_when_there_is_another(victim: str, bound
         await stage.delete_node_of(victim)
         await stage.bind(MEMBERS)
         assert stage.placed == {*MEMBERS} - {victim}
-        more_room(stage)
+        more_capacity(stage)
         await stage.fixture.until_idle(12)
 
     assert play(story, policy, mode).placed().keys() == {*MEMBERS}
@@ -145,10 +145,10 @@ def test_several_that_have_lost_their_nodes_are_bound_one_after_another(policy: 
     assert play(story, policy, "Strict").placed().keys() == {*MEMBERS}
 
 
-def test_who_was_not_to_be_bound_with_the_others_waits_for_as_many_as_its_policy_asks_for() -> None:
+def test_who_was_not_to_be_bound_with_the_others_waits_for_as_many_as_its_policy_requests() -> None:
     async def story(stage: Stage) -> None:
         await stage.bind(MEMBERS)
-        more_room(stage)
+        more_capacity(stage)
         stage.fixture.api.store(labelled("a", 9))
         await stage.fixture.until_idle(12)
 
@@ -166,7 +166,7 @@ def test_who_replaces_a_member_that_has_gone_with_its_node_is_placed_as_the_poli
         await stage.delete_node_of("a-0")
         stage.fixture.api.drop("pods", "default/a-0")
         stage.fixture.api.store(labelled("a", 9))
-        more_room(stage)
+        more_capacity(stage)
         await stage.fixture.until_idle(12)
 
     assert ("a-9" in play(story, policy, "Strict").placed()) is is_placed
@@ -197,7 +197,7 @@ def test_the_explanation_says_no_more_of_it_once_all_are_bound(policy: str) -> N
     async def story(stage: Stage) -> None:
         await stage.delete_node_of("a-0")
         await stage.bind(MEMBERS)
-        more_room(stage)
+        more_capacity(stage)
         await stage.fixture.until_idle(12)
         found = stage.explained("a")
         assert (found["state"], found["waitsFor"]) == ("has a node for every member", [])

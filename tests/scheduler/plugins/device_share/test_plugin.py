@@ -62,16 +62,16 @@ def test_nodes_with_like_devices_are_evaluated_once() -> None:
     machines.bound(
         make_device_pod("x"), "n7", devices='{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"5"}}]}'
     )
-    info, asked = machines.info(make_device_pod("p", gpu=200)), []
+    info, requested = machines.info(make_device_pod("p", gpu=200)), []
 
     def filter_one(pod: Any, state: Any, row: int) -> int:
-        asked.append(row)
+        requested.append(row)
         return type(machines.plugin).filter_one(machines.plugin, pod, state, row)
 
     machines.plugin.filter_one = filter_one  # type: ignore[method-assign]
     rows = np.arange(1, 21)
     codes = machines.plugin.filter(info, machines.plugin.demand_of(info), rows)
-    assert len(asked) == 3
+    assert len(requested) == 3
     assert [machines.view.columns.names[row] for row in rows[codes != 0].tolist()] == ["n3", "n7"]
 
 
@@ -108,7 +108,7 @@ def test_the_partitions_with_the_highest_score_come_first() -> None:
     assert machines.minors("p") == [2, 3]
 
 
-def test_partitions_of_many_gpus_are_told_apart() -> None:
+def test_partitions_of_many_gpus_are_distinguished() -> None:
     """Minor numbers above 63 are numbers like others."""
     table = '{"1":[{"minors":[70],"allocationScore":1},{"minors":[6],"allocationScore":1}]}'
     annotations = {"scheduling.koordinator.sh/gpu-partitions": table}

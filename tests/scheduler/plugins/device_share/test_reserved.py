@@ -21,7 +21,7 @@ from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from tests.examples import examples
 from tests.scheduler.plugins.device_share.machines import Machines, device, gpu, make_device_pod
-from tests.scheduler.plugins.reservation.test_room import OWNER, available
+from tests.scheduler.plugins.reservation.test_free_capacity import OWNER, available
 
 WHOLE = (
     ("koordinator.sh/gpu-core", 100),

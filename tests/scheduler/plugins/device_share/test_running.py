@@ -26,7 +26,7 @@ from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from tests.scheduler.fakes import make_node, make_profile
 from tests.scheduler.ground.clusters import listed
 from tests.scheduler.plugins.device_share.machines import PLENTY, device, gpu, make_device_pod
-from tests.scheduler.plugins.reservation.test_room import OWNER, available
+from tests.scheduler.plugins.reservation.test_free_capacity import OWNER, available
 from tests.scheduler.running_scheduler import RunningScheduler
 from tests.scheduler.scheduler_api import SchedulerApi
 from tests.waiting import wait_for

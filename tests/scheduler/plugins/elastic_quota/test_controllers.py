@@ -149,7 +149,7 @@ def test_nothing_is_written_that_is_there_already() -> None:
     assert patch_of(quota, summary_of(cluster)) is None
 
 
-def test_faults_are_told_once_and_again_when_they_are_others() -> None:
+def test_faults_are_reported_once_and_again_when_they_are_others() -> None:
     cluster, notified = QuotaCluster(), list[str]()
     cluster.plugin.handle.object_event = lambda *event: notified.append(event[-1])  # type: ignore[method-assign]
     cluster.quota(wire_quota("a", max={"cpu": 1}, min={"cpu": 2}, uid="u"))
@@ -214,7 +214,7 @@ class TestRevoke:
         run(cluster, writer, RevokeController.name)
         assert writer.evicted == ["low"]
 
-    def test_a_refused_eviction_is_told(self) -> None:
+    def test_a_refused_eviction_is_reported(self) -> None:
         writer = NotingWriter(rounds=5, refuses="low")
         run(self.over_used(), writer, RevokeController.name)
         assert writer.warnings == [
@@ -257,7 +257,7 @@ def test_the_services_show_the_numbers_of_a_quota_and_its_pods() -> None:
     assert b'"used":{"cpu":"1"}' in encode(document)
 
 
-def test_the_list_of_quotas_is_of_one_tree_and_with_pods_if_it_is_asked_for_so() -> None:
+def test_the_list_of_quotas_is_of_one_tree_and_with_pods_if_it_is_requested_so() -> None:
     cluster = QuotaCluster(gates=frozenset({MULTI_QUOTA_TREE}))
     cluster.quota(wire_quota("a", max={"cpu": 5}))
     root = wire_quota("root", is_parent=True, max={"cpu": 5})

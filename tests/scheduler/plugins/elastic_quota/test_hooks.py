@@ -30,11 +30,11 @@ _OPENED: Final = "Budget/Opened"
 
 
 class Budget(QuotaHookPlugin):
-    """No more than so many pods use the quota ``a``, however little they ask for; their number is noted on it."""
+    """No more than so many pods use the quota ``a``, however little they request; their number is noted on it."""
 
     name = "Budget"
     most = 1
-    asked: int = 0
+    calls: int = 0
 
     def used(self) -> int:
         reader = self.handle.plugin(QuotaReader)
@@ -42,7 +42,7 @@ class Budget(QuotaHookPlugin):
         return reader.quota_amounts("a")["used"].get("cpu", 0) // 1000
 
     def check_pod(self, quota: str, pod: PodInfo) -> str | None:
-        self.asked += 1
+        self.calls += 1
         return f"{quota} has {self.used()} of {self.most} pods" if quota == "a" and self.used() >= self.most else None
 
     def quota_patch(self, quota: ElasticQuotaObject) -> Mapping[str, Any]:
@@ -95,11 +95,11 @@ def test_pods_of_other_quotas_are_none_of_its_business() -> None:
     assert len(simulate(story, lambda: cluster("a", "b"), profile).api.placed()) == 3
 
 
-def test_a_hook_is_not_asked_about_a_pod_that_its_quota_has_no_room_for() -> None:
+def test_a_hook_is_not_queried_about_a_pod_that_its_quota_has_no_capacity_for() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(of_quota("large", cpu="9"))
         await fixture.until_idle()
-        assert hook_of(fixture).asked == 0
+        assert hook_of(fixture).calls == 0
 
     simulate(story, lambda: cluster("a"), profile)
 

@@ -93,7 +93,7 @@ def test_a_pod_that_may_not_be_preempted_needs_what_is_guaranteed() -> None:
     cluster.place(of_quota("third"))
 
 
-def test_parents_are_checked_if_that_is_asked_for() -> None:
+def test_parents_are_checked_if_that_is_requested() -> None:
     cluster = QuotaCluster(enable_check_parent_quota=True, enable_runtime_quota=False)
     cluster.quota(wire_quota("top", is_parent=True, max={"cpu": 1}))
     for name in ("a", "b"):
@@ -245,7 +245,7 @@ class TestPreemption:
         cluster.bound(of_quota("low", "", node="n0"), "n0")
         assert cluster.reject(of_quota("vip", "", priority=5)).after.victims == ()
 
-    def test_where_many_nodes_have_no_victims_only_their_number_is_told(self) -> None:
+    def test_where_many_nodes_have_no_victims_only_their_number_is_reported(self) -> None:
         cluster = with_limit("0", nodes=50)
         message = cluster.reject(of_quota("vip", priority=5)).message
         assert "50 No victims found on these nodes for preemptor pod vip" in message
@@ -276,7 +276,7 @@ class TestWaking:
         cluster.quota(limited("2", used={"cpu": 1}, annotations={"runtime": {"cpu": "2"}}))
         assert notified == []
 
-    def test_pods_that_ask_for_the_same_wait_together(self) -> None:
+    def test_pods_that_request_the_same_wait_together(self) -> None:
         cluster = with_limit("0")
         first, second, other = (
             cluster.reject(of_quota(name, cpu=cpu)) for name, cpu in (("p", "1"), ("q", "1"), ("r", "2"))

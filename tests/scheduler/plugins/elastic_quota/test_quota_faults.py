@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from koordinator.api.kinds import ELASTIC_QUOTAS
-from tests.in_memory_api import NO_FAULT, Asked, Hang
+from tests.in_memory_api import NO_FAULT, ApiRequest, Hang
 from tests.model.quota_tree.quota_objects import wire_quota
 from tests.scheduler.fakes import make_node
 from tests.scheduler.plugins.elastic_quota.quota_cluster import of_quota, quota_profile
@@ -28,7 +28,7 @@ def set_quota(api: SchedulerApi, name: str, most: int, **given: Any) -> None:
 
 
 def crowded() -> SchedulerApi:
-    """More pods than their quota has room for, on nodes that have room for all."""
+    """More pods than their quota has free capacity for, on nodes that have free capacity for all."""
     api = SchedulerApi()
     for number in range(2):
         api.store(make_node(f"n{number}", cpu="8", memory="64Gi"))
@@ -137,9 +137,9 @@ async def killed_at(step: int, *, is_done: bool) -> int:
     """How many pods have a node in the end, when the first scheduler is killed at that binding."""
     api, bindings = crowded(), 0
 
-    def kill(asked: Asked, done: bool) -> Exception | None:
+    def kill(request: ApiRequest, done: bool) -> Exception | None:
         nonlocal bindings
-        if asked.subresource != "binding":
+        if request.subresource != "binding":
             return None
         bindings += not done
         return Hang() if bindings > step or (bindings == step and (done or not is_done)) else None

@@ -91,9 +91,9 @@ def test_score_stays_out_without_preferences() -> None:
 def test_preferences_of_others_are_ignored_only_by_pods_without_their_own() -> None:
     fixture = two_nodes(InterPodAffinityArgs(ignore_preferred_terms_of_existing_pods=True))
     fixture.place(make_pod("p", near=soft(5, term("zone", app="a"))), "n1")
-    plain, wishing = make_pod("x", {"app": "a"}), make_pod("x", {"app": "a"}, near=soft(1, term("zone", app="c")))
+    plain, desiring = make_pod("x", {"app": "a"}), make_pod("x", {"app": "a"}, near=soft(1, term("zone", app="c")))
     assert fixture.plugin.pre_score(fixture.info(plain)) is SKIP_SCORE
-    assert found_scores(fixture, fixture.evaluation(wishing)) == {"n0": 0, "n1": 100}
+    assert found_scores(fixture, fixture.evaluation(desiring)) == {"n0": 0, "n1": 100}
 
 
 # The first of its kind.

@@ -114,11 +114,11 @@ class Machines(Cluster):
             nodes.append(replace(node, metadata=replace(node.metadata, annotations=_texts(annotations or {}))))
         super().__init__(nodes, *plugins)
         for each in topologies:
-            self.tell(each)
+            self.notify(each)
 
-    def tell(self, told: NodeResourceTopology) -> None:
+    def notify(self, reported: NodeResourceTopology) -> None:
         """The API has the topology, or has changed it."""
-        self.state.set_node_object(NODE_RESOURCE_TOPOLOGIES.name, told.metadata.name, told)
+        self.state.set_node_object(NODE_RESOURCE_TOPOLOGIES.name, reported.metadata.name, reported)
 
     def placed(self, pod: Pod) -> str:
         """Place the pod; the CPUs that it gets."""

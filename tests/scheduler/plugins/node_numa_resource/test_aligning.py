@@ -163,9 +163,9 @@ def test_zones_are_amplified_as_the_node_is(ratio: float, placed: bool) -> None:
         annotations={annotation_keys.RESOURCE_AMPLIFICATION_RATIO: {"cpu": ratio}},
         cpu="24",
     )
-    asked = pod("p", "11", qos="LS")
+    requested = pod("p", "11", qos="LS")
 
-    assert (not machines.placed(asked)) if placed else "Unaligned" in machines.refused(asked)
+    assert (not machines.placed(requested)) if placed else "Unaligned" in machines.refused(requested)
 
 
 @pytest.mark.parametrize(
@@ -175,21 +175,21 @@ def test_bound_cpus_count_amplified(cpu: str, qos: str, fits: bool) -> None:
     machines = Machines(topology(), annotations={annotation_keys.RESOURCE_AMPLIFICATION_RATIO: {"cpu": 2.0}}, cpu="32")
     machines.placed(pod("x", "12"))
 
-    asked = describe(pod("p", cpu, qos=qos))
+    requested = describe(pod("p", cpu, qos=qos))
 
-    assert (rejecting(machines, asked) == "") is fits
+    assert (rejecting(machines, requested) == "") is fits
 
 
-def rejecting(machines: Machines, asked: Any) -> str:
+def rejecting(machines: Machines, requested: Any) -> str:
     """What the plugin's filter says of the node, looked at alone; the same as together with others."""
     plugin = machines.profile.plugins[NUMA.name]
     assert isinstance(plugin, NUMA)
-    state = plugin.pre_filter(asked).state
-    together = plugin.filter(asked, state, machines.view.columns.alive_rows)
-    code = plugin.filter_one(asked, state, 0)
+    state = plugin.pre_filter(requested).state
+    together = plugin.filter(requested, state, machines.view.columns.alive_rows)
+    code = plugin.filter_one(requested, state, 0)
     assert isinstance(plugin, FilterPlugin)
     assert together.tolist() == [code]
-    return ", ".join(reason.text for reason in plugin.reasons(asked, state, code))
+    return ", ".join(reason.text for reason in plugin.reasons(requested, state, code))
 
 
 def test_a_ratio_that_cannot_be_read_keeps_pods_with_cpu_away() -> None:

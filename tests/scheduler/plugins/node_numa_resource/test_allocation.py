@@ -56,7 +56,7 @@ _TAKEN: Final[dict[int, int]] = {0: 48, 1: 52}
 
 
 @pytest.mark.parametrize(
-    ("where", "asked", "nodes", "expected"),
+    ("where", "requested", "nodes", "expected"),
     [
         (capacity(), request(54), (0,), "Insufficient NUMA cpu"),
         (capacity(), request(4, FULL), (0,), ("0-3", {0: "4"})),
@@ -85,15 +85,15 @@ _TAKEN: Final[dict[int, int]] = {0: 48, 1: 52}
     ],
 )
 def test_the_figures_of_the_original(
-    where: FreeCapacity, asked: Request, nodes: tuple[int, ...], expected: Any
+    where: FreeCapacity, requested: Request, nodes: tuple[int, ...], expected: Any
 ) -> None:
-    assert shown(NumaAllocator(where, asked).allocate(mask_of(nodes))) == expected
+    assert shown(NumaAllocator(where, requested).allocate(mask_of(nodes))) == expected
 
 
 def test_a_resource_that_no_zone_has_is_not_looked_for() -> None:
-    asked = Request({"cpu": 4000, "koordinator.sh/gpu-memory": 10}, {})
+    requested = Request({"cpu": 4000, "koordinator.sh/gpu-memory": 10}, {})
 
-    found = NumaAllocator(capacity(), asked).allocate(mask_of([0]))
+    found = NumaAllocator(capacity(), requested).allocate(mask_of([0]))
 
     assert found == PodAllocation.of(0, {0: {"cpu": Quantity.parse("4")}})
 
@@ -108,9 +108,9 @@ def test_without_zones_nothing_comes_from_numa_nodes() -> None:
 
 @pytest.mark.parametrize(("nodes", "texts"), [((0,), ["4Gi"]), ((0, 1), ["2Gi", "2Gi"])])
 def test_amounts_are_printed_as_they_were_requested(nodes: tuple[int, ...], texts: list[str]) -> None:
-    asked = Request({"memory": 4 * _GIB}, {"memory": Format.BINARY_SI})
+    requested = Request({"memory": 4 * _GIB}, {"memory": Format.BINARY_SI})
 
-    found = NumaAllocator(capacity(), asked).allocate(mask_of(nodes))
+    found = NumaAllocator(capacity(), requested).allocate(mask_of(nodes))
 
     assert isinstance(found, PodAllocation)
     assert [str(dict(amounts)["memory"]) for _, amounts in found.resources] == texts

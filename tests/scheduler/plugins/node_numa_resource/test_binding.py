@@ -52,7 +52,7 @@ def test_a_pod_that_cannot_be_bound_is_told_why(cpu: str, spec: Any, reason: str
 
 @pytest.mark.parametrize("spec", [None, FULL, SPREAD])
 def test_cpus_are_looked_for_before_a_node_is_chosen(spec: Mapping[str, str] | None) -> None:
-    # By its amounts the node has room: bound pods of another scheduler have taken the cores.
+    # By its amounts the node has free capacity: bound pods of another scheduler have taken the cores.
     machines = Machines(topology(), cpu="32")
     machines.bound(pod("x", "1", annotations={annotation_keys.RESOURCE_STATUS: {"cpuset": "1-15"}}), "a")
 
@@ -106,7 +106,7 @@ def test_cpus_are_counted_where_the_topology_comes_after_the_pods() -> None:
     machines = Machines()
     machines.bound(pod("x", "4", annotations={annotation_keys.RESOURCE_STATUS: {"cpuset": "0-3"}}), "a")
 
-    machines.tell(topology())
+    machines.notify(topology())
 
     assert machines.placed(pod("p", "4")) == "8-11"
 

@@ -67,10 +67,10 @@ def test_all_that_is_reserved_counts() -> None:
 
 
 def test_a_zone_never_has_less_than_nothing() -> None:
-    told = topology(annotations={f"{_DOMAIN}/reservation": {"reservedCPUs": "0-7"}}, cores=2)
+    reported = topology(annotations={f"{_DOMAIN}/reservation": {"reservedCPUs": "0-7"}}, cores=2)
     few = [ResourceInfo(name="cpu", allocatable=Quantity.parse("2"))]
 
-    found = read_topology(replace(told, zones=[replace(zone, resources=few) for zone in told.zones]))
+    found = read_topology(replace(reported, zones=[replace(zone, resources=few) for zone in reported.zones]))
 
     assert [each["cpu"].milli for each in found.zones.values()] == [0, 0]
 
@@ -85,10 +85,10 @@ def test_other_zones_are_not_numa_nodes(name: str, kind: str) -> None:
 
 
 def test_numa_nodes_may_have_any_numbers() -> None:
-    told = topology()
-    zones = [replace(zone, name=f"node-{number}") for zone, number in zip(told.zones, (5, 2), strict=True)]
+    reported = topology()
+    zones = [replace(zone, name=f"node-{number}") for zone, number in zip(reported.zones, (5, 2), strict=True)]
 
-    assert list(read_topology(replace(told, zones=zones)).zones) == [2, 5]
+    assert list(read_topology(replace(reported, zones=zones)).zones) == [2, 5]
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def test_the_first_policy_of_kubelet_that_is_known_counts(
     ],
 )
 def test_kubelet_or_a_label_says_how_a_node_binds(options: Mapping[str, str], label: str, expected: BindPolicy) -> None:
-    told = read_topology(topology(annotations={_KUBELET: {"policy": "static", "options": options}}))
+    reported = read_topology(topology(annotations={_KUBELET: {"policy": "static", "options": options}}))
 
-    assert rules_of(node({f"{_DOMAIN}/cpu-bind-policy": label}), told).bind is expected
+    assert rules_of(node({f"{_DOMAIN}/cpu-bind-policy": label}), reported).bind is expected
 
 
 @pytest.mark.parametrize(

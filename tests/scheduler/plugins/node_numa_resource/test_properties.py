@@ -72,7 +72,7 @@ def pods(draw: st.DrawFn) -> list[Pod]:
 @settings(max_examples=examples(60), deadline=None)
 @given(pods(), _LABELS, _RATIOS, st.data())
 def test_nothing_is_given_away_twice(
-    asked: list[Pod], labels: Mapping[str, str], annotations: Mapping[str, Any], data: st.DataObject
+    requested: list[Pod], labels: Mapping[str, str], annotations: Mapping[str, Any], data: st.DataObject
 ) -> None:
     cpu = "24" if annotations else "16"
     machines = Machines(
@@ -82,7 +82,7 @@ def test_nothing_is_given_away_twice(
     check = EvaluationCheck(machines.profile, machines.view.columns, differences.append)
     machines.engine.refresh = check.refresh
     there: list[Pod] = []
-    for each in asked:
+    for each in requested:
         decision = machines.engine.decide(describe(each), NOW)
         if isinstance(decision, Placement):
             # What Filter lets pass is reserved.
@@ -91,7 +91,7 @@ def test_nothing_is_given_away_twice(
         if there and data.draw(st.integers(0, 3)) == 0:
             machines.state.forget(there.pop(0).metadata.uid)
         if data.draw(st.integers(0, 4)) == 0:
-            machines.tell(topology("b"))
+            machines.notify(topology("b"))
         check_books(machines)
     assert differences == []
 
@@ -130,10 +130,10 @@ def test_it_does_not_matter_in_which_order_the_cluster_is_heard_of(order: list[i
         if number < len(pods):
             machines.bound(pods[number], "a")
         else:
-            machines.tell(topology())
+            machines.notify(topology())
     if again:
         machines.state.set_node_object(NODE_RESOURCE_TOPOLOGIES.name, "a", None)
-        machines.tell(topology())
+        machines.notify(topology())
 
     plugin = machines.profile.plugins[NUMA.name]
     assert isinstance(plugin, NUMA)
@@ -142,18 +142,18 @@ def test_it_does_not_matter_in_which_order_the_cluster_is_heard_of(order: list[i
     assert machines.placed(pod("p", "2")) == "2-3"
 
 
-def test_what_is_told_twice_counts_once() -> None:
+def test_what_is_reported_twice_counts_once() -> None:
     machines = Machines(topology())
-    asked = pod("p", "2")
-    machines.placed(asked)
-    plugin, held = machines.profile.plugins[NUMA.name], machines.held(asked)
+    requested = pod("p", "2")
+    machines.placed(requested)
+    plugin, held = machines.profile.plugins[NUMA.name], machines.held(requested)
     assert isinstance(plugin, NUMA)
     assert held is not None
 
-    plugin.on_allocated(0, describe(asked), held)
+    plugin.on_allocated(0, describe(requested), held)
     plugin.on_released(0, describe(pod("q")), held)
     check_books(machines)
-    plugin.on_released(0, describe(asked), held)
+    plugin.on_released(0, describe(requested), held)
 
     assert not plugin.node(0).taken.cpus
 

@@ -17,7 +17,7 @@ from koordinator.api.reservation import RESTRICTED, Reservation
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from tests.scheduler.plugins.node_numa_resource.numa_cluster import NUMA, Machines, pod, topology
-from tests.scheduler.plugins.reservation.test_room import OWNER, available
+from tests.scheduler.plugins.reservation.test_free_capacity import OWNER, available
 
 FULL = {"requiredCPUBindPolicy": "FullPCPUs"}
 SINGLE = {"node.koordinator.sh/numa-topology-policy": "SingleNUMANode"}

@@ -31,7 +31,7 @@ class Packing(NUMA):
         super().__init__(NodeNUMAResourceArgs(scoring_strategy=most), view)
 
 
-def scores(asked: Any, nodes: dict[str, tuple[int, int, int]], held: dict[str, list[Any]], policy: str) -> list[int]:
+def scores(incoming: Any, nodes: dict[str, tuple[int, int, int]], held: dict[str, list[Any]], policy: str) -> list[int]:
     """The scores of ``nodes``: CPUs, GiB and NUMA nodes of each; ``held`` are pods there."""
     labels = {_POLICY: policy}
     made = [
@@ -39,13 +39,13 @@ def scores(asked: Any, nodes: dict[str, tuple[int, int, int]], held: dict[str, l
     ]
     cluster = Cluster(made, Packing)
     for name, (cpus, size, count) in nodes.items():
-        told = topology(name, numa_nodes=count, cores=cpus // count // 2, memory=f"{size // count}Gi")
-        cluster.state.set_node_object("NodeResourceTopology", name, told)
+        reported = topology(name, numa_nodes=count, cores=cpus // count // 2, memory=f"{size // count}Gi")
+        cluster.state.set_node_object("NodeResourceTopology", name, reported)
         for each in held.get(name, []):
             cluster.bound(each, name)
     plugin = cluster.profile.plugins[NUMA.name]
     assert isinstance(plugin, NUMA)
-    info, rows = describe(asked), cluster.view.columns.alive_rows
+    info, rows = describe(incoming), cluster.view.columns.alive_rows
     state = plugin.pre_score(info)
     found = plugin.score(info, state, rows).tolist()
     assert found == [plugin.score_one(info, state, row) for row in rows.tolist()]
@@ -74,9 +74,9 @@ _HELD: Final = {"a": (4, "8Gi"), "b": (8, "32Gi"), "c": (16, "40Gi")}
     ("policy", "cpu", "expected"), [("SingleNUMANode", "21", [35, 31]), ("Restricted", "50", [63, 54])]
 )
 def test_the_numa_node_that_the_pod_gets_is_scored(policy: str, cpu: str, expected: list[int]) -> None:
-    asked = pod("p", cpu, "40Gi", qos="LS")
+    incoming = pod("p", cpu, "40Gi", qos="LS")
 
-    assert scores(asked, {"a": _LARGE, "b": (64, 128, 1)}, {}, policy) == expected
+    assert scores(incoming, {"a": _LARGE, "b": (64, 128, 1)}, {}, policy) == expected
 
 
 def test_what_others_hold_of_another_numa_node_does_not_matter() -> None:

@@ -80,13 +80,13 @@ def test_a_node_without_cpus_has_no_document(name: str, message: str) -> None:
 def test_an_explanation_says_how_many_cpus_are_free() -> None:
     machines = Machines(topology(), cpu="32")
     machines.placed(pod("p", "9", spec={"preferredCPUBindPolicy": "SpreadByPCPUs"}))
-    asked = describe(pod("q", "8", spec={"requiredCPUBindPolicy": "FullPCPUs"}))
+    requested = describe(pod("q", "8", spec={"requiredCPUBindPolicy": "FullPCPUs"}))
     plugin = machines.profile.plugins[NUMA.name]
     assert isinstance(plugin, NUMA)
-    assert isinstance(machines.engine.decide(asked, NOW), Rejection)
+    assert isinstance(machines.engine.decide(requested, NOW), Rejection)
 
-    state = plugin.pre_filter(asked).state
-    lacks = plugin.lacks(asked, state, plugin.filter_one(asked, state, 0), 0)
+    state = plugin.pre_filter(requested).state
+    lacks = plugin.lacks(requested, state, plugin.filter_one(requested, state, 0), 0)
 
     assert [each.text for each in lacks] == ["CPUs to bind on free cores: needs 8, free 0"]
     assert plugin.node_facts(0) == {"cpusFreeToBind": 7, "cpusBound": 9}

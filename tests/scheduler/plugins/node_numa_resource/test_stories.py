@@ -22,7 +22,7 @@ from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from tests.scheduler.fakes import make_node, make_profile
 from tests.scheduler.ground.clusters import listed
 from tests.scheduler.plugins.node_numa_resource.numa_cluster import pod, topology
-from tests.scheduler.plugins.reservation.test_room import OWNER, available
+from tests.scheduler.plugins.reservation.test_free_capacity import OWNER, available
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
 from tests.scheduler.scheduler_api import SchedulerApi
 
@@ -118,7 +118,7 @@ def test_it_keeps_those_of_several_pods() -> None:
         assert written(fixture, "reservations", "r") == "0-11"
         fixture.api.drop("reservations", "r")
 
-    # By its amounts the node has room for no more, although some CPUs are free.
+    # By its amounts the node has free capacity for no more, although some CPUs are free.
     simulate(story, machine(running("o1", "2-5", "4"), running("o2", "8-11", "4"), cpu="12"), profile)
 
 

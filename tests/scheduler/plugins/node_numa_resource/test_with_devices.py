@@ -29,7 +29,7 @@ def machines(policy: str) -> Machines:
     return made
 
 
-def asking(name: str, cpus: int, gpus: int, **changes: Any) -> Pod:
+def requesting(name: str, cpus: int, gpus: int, **changes: Any) -> Pod:
     found = make_device_pod(name, gpu=100 * gpus, labels={QOS_CLASS: "LSR"}, **changes)
     found.spec.containers[0].resources.requests["cpu"] = Quantity.parse(str(cpus))
     return found
@@ -46,16 +46,16 @@ def test_cpus_are_taken_where_gpus_are_left() -> None:
     made = machines("SingleNUMANode")
     made.place(make_device_pod("x", gpu=400))
 
-    made.place(asking("p", 1, 2))
+    made.place(requesting("p", 1, 2))
 
     assert numa_nodes(made, "p") == ({1}, {1})
 
 
 def test_gpus_are_taken_where_cpus_are_left() -> None:
     made = machines("SingleNUMANode")
-    made.place(asking("x", 2, 1))
+    made.place(requesting("x", 2, 1))
 
-    made.place(asking("p", 2, 1))
+    made.place(requesting("p", 2, 1))
 
     assert numa_nodes(made, "p") == ({1}, {1})
 
@@ -64,9 +64,9 @@ def test_gpus_are_taken_where_cpus_are_left() -> None:
 def test_a_pod_whose_cpus_and_gpus_are_apart_is_told_so(policy: str) -> None:
     made = machines(policy)
     made.place(make_device_pod("x", gpu=400))
-    made.place(asking("y", 2, 1))
+    made.place(requesting("y", 2, 1))
 
-    message = made.message(asking("p", 2, 1))
+    message = made.message(requesting("p", 2, 1))
 
     assert "Unaligned NUMA Hint cause cpu prefer" in message
     assert "gpu prefer [10] among" in message
@@ -75,9 +75,9 @@ def test_a_pod_whose_cpus_and_gpus_are_apart_is_told_so(policy: str) -> None:
 def test_best_effort_takes_them_apart() -> None:
     made = machines("BestEffort")
     made.place(make_device_pod("x", gpu=400))
-    made.place(asking("y", 2, 1))
+    made.place(requesting("y", 2, 1))
 
-    made.place(asking("p", 2, 1))
+    made.place(requesting("p", 2, 1))
 
     assert numa_nodes(made, "p") == ({0}, {1})
 
@@ -90,7 +90,7 @@ def test_best_effort_takes_them_apart() -> None:
 def test_what_passes_filters_is_reserved_and_aligned(policy: str, steps: list[tuple[int, int, bool]]) -> None:
     made = machines(policy)
     for number, (cpus, gpus, leaves) in enumerate(steps):
-        pod = asking(f"p{number}", cpus, gpus)
+        pod = requesting(f"p{number}", cpus, gpus)
         decision = made.decide(pod)
         if isinstance(decision, Placement):
             assert made.engine.assume(decision) is None

@@ -14,7 +14,7 @@ from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from tests.scheduler.fakes import describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster
-from tests.scheduler.plugins.reservation.test_room import OWNER, available, owner
+from tests.scheduler.plugins.reservation.test_free_capacity import OWNER, available, owner
 
 HOSTNAME = "kubernetes.io/hostname"
 

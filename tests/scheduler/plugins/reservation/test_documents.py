@@ -19,7 +19,7 @@ from koordinator.scheduler.plugins.reservation.metrics import ReservationGauges
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from tests.scheduler.fakes import describe, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster
-from tests.scheduler.plugins.reservation.test_room import available, cluster_with, noted, owner
+from tests.scheduler.plugins.reservation.test_free_capacity import available, cluster_with, noted, owner
 
 
 def plugin_of(cluster: Cluster) -> ReservationPlugin:
@@ -81,7 +81,7 @@ def test_an_owner_is_told_that_others_have_left_nothing() -> None:
     assert reasons(cluster) == {"default/second": "nothing that the pod requests is left of the reservation"}
 
 
-def test_an_owner_of_another_name_is_told_the_mismatch() -> None:
+def test_an_owner_of_another_name_is_reported_the_mismatch() -> None:
     cluster = cluster_with(available())
     waits(cluster, noted(owner("o"), {RESERVATION_AFFINITY: '{"name": "another"}'}))
     assert reasons(cluster) == {"default/o": "the reservation didn't match the requested reservation name"}

@@ -19,7 +19,7 @@ from koordinator.scheduler.plugins.reservation.controller import ReservationCont
 from koordinator.scheduler.plugins.reservation.faults import faults
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from tests.scheduler.ground.clusters import NOW, Cluster
-from tests.scheduler.plugins.reservation.test_room import available, cluster_with
+from tests.scheduler.plugins.reservation.test_free_capacity import available, cluster_with
 
 
 class NotingWriter:
@@ -114,7 +114,7 @@ class Controlled:
         asyncio.run(self.controller.reconcile_all())
 
 
-def test_the_author_is_told_once_by_event_and_condition() -> None:
+def test_the_author_is_notified_once_by_event_and_condition() -> None:
     controlled = Controlled(changed(owners=[]))
     controlled.look()
     controlled.look()
@@ -125,7 +125,7 @@ def test_the_author_is_told_once_by_event_and_condition() -> None:
     assert condition["message"].startswith("spec.owners is empty")
 
 
-def test_a_fault_that_comes_back_is_told_again() -> None:
+def test_a_fault_that_comes_back_is_reported_again() -> None:
     controlled = Controlled(changed(owners=[]))
     for reservation in (changed(), changed(owners=[])):
         controlled.look()

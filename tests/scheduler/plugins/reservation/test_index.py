@@ -21,7 +21,7 @@ from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod
 from tests.scheduler.ground.clusters import Cluster
-from tests.scheduler.plugins.reservation.test_room import OWNER, available, cluster_with, noted
+from tests.scheduler.plugins.reservation.test_free_capacity import OWNER, available, cluster_with, noted
 
 NAMES = st.sampled_from(["x", "y"])
 LABELS = st.dictionaries(NAMES, NAMES, max_size=2)
@@ -118,10 +118,10 @@ def test_owners_are_looked_up_by_what_the_fewest_have(selector: LabelSelector, e
 
 
 class CountedOwners(Owners):
-    asked = 0
+    calls = 0
 
     def include(self, pod: Pod) -> bool:
-        self.asked += 1
+        self.calls += 1
         return super().include(pod)
 
 
@@ -130,20 +130,22 @@ def test_a_pod_is_matched_anew_for_what_is_reserved_and_not_for_what_is_used() -
     cache: ReservationCache = cluster.view.shared[ReservationPlugin.name]["cache"]
     booking = cache.bookings["uid-r"]
     booking.owners = owners = CountedOwners(booking.reservation.spec.owners)
-    asking, user = describe(make_pod("asking", labels=OWNER)), describe(make_pod("user", labels=OWNER))
-    assert cache.match(asking).uids == ("uid-r",)
+    requesting, user = describe(make_pod("asking", labels=OWNER)), describe(make_pod("user", labels=OWNER))
+    assert cache.match(requesting).uids == ("uid-r",)
     cache.use("uid-r", user)
-    assert cache.match(asking).uids == ()
+    assert cache.match(requesting).uids == ()
     cache.unuse("uid-r", user)
-    assert cache.match(asking).uids == ("uid-r",)
-    assert owners.asked == 1
+    assert cache.match(requesting).uids == ("uid-r",)
+    assert owners.calls == 1
 
 
 def test_labels_that_a_node_gets_count_for_its_reservations() -> None:
     cluster = cluster_with(available())
-    asking = noted(make_pod("asking", labels=OWNER), {RESERVATION_AFFINITY: '{"reservationSelector": {"zone": "x"}}'})
+    requesting = noted(
+        make_pod("asking", labels=OWNER), {RESERVATION_AFFINITY: '{"reservationSelector": {"zone": "x"}}'}
+    )
     cache: ReservationCache = cluster.view.shared[ReservationPlugin.name]["cache"]
-    info = describe(asking)
+    info = describe(requesting)
     assert cache.match(info).uids == ()
     cluster.state.set_node(make_node("a", labels={"zone": "x"}))
     assert cache.match(info).uids == ("uid-r",)

@@ -17,7 +17,7 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_reco
 from tests.in_memory_api import NO_FAULT
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.plugins.coscheduling.test_gang_faults import Killer, run_and_kill
-from tests.scheduler.plugins.reservation.test_room import available, noted, owner
+from tests.scheduler.plugins.reservation.test_free_capacity import available, noted, owner
 from tests.scheduler.plugins.reservation.test_waking import profile
 from tests.scheduler.running_scheduler import RunningScheduler, check
 from tests.scheduler.scheduler_api import SchedulerApi
@@ -25,7 +25,7 @@ from tests.scheduler.scheduler_api import SchedulerApi
 HELD: Final = 3
 """CPUs of the Reservation."""
 OWNERS: Final = 4
-"""Each asks for one CPU, and for the Reservation."""
+"""Each requests one CPU and the Reservation."""
 
 
 def pending(*, once: bool) -> Reservation:
@@ -35,7 +35,7 @@ def pending(*, once: bool) -> Reservation:
 
 
 def cluster(*, once: bool) -> SchedulerApi:
-    """A node with two CPUs more than the Reservation asks for, its owners, and pods of others for the rest."""
+    """A node with two CPUs more than the Reservation requests, its owners, and pods of others for the rest."""
     api = SchedulerApi()
     api.store(make_node("a", cpu=str(HELD + 2)))
     api.store(pending(once=once), RESERVATIONS)

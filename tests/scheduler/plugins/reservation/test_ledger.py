@@ -1,4 +1,4 @@
-"""What owners take of reservations that overlap is right after every event, judged by a ledger made from scratch."""
+"""What owners take of reservations that overlap is right after every event, checked by a ledger made from scratch."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from koordinator.scheduler.plugins.reservation.states import Use
 from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster
-from tests.scheduler.plugins.reservation.test_room import available, noted, owner
+from tests.scheduler.plugins.reservation.test_free_capacity import available, noted, owner
 
-_ROOM: Final = 30
+_CAPACITY: Final = 30
 _BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 SHAPES: Final = {
     "once": (3, True, ""),
@@ -75,7 +75,7 @@ class History:
 
     @staticmethod
     def empty() -> Cluster:
-        return Cluster([make_node("a", cpu=str(_ROOM))], ReservationPlugin)
+        return Cluster([make_node("a", cpu=str(_CAPACITY))], ReservationPlugin)
 
     @property
     def cache(self) -> ReservationCache:
@@ -120,7 +120,7 @@ class History:
 
     def create(self, shape: str) -> None:
         cpu, once, policy = SHAPES[shape]
-        if self.requested() + max(0, cpu - self.taken(shape)) > _ROOM:
+        if self.requested() + max(0, cpu - self.taken(shape)) > _CAPACITY:
             return
         made = available(shape, cpu=str(cpu), once=once, policy=policy)
         self.reservations[shape] = made
@@ -151,7 +151,7 @@ class History:
             held, once, policy = SHAPES[use.name]
             assert not (once and before[use.name]), "a second owner of a Reservation that has one owner"
             assert policy != RESTRICTED or before[use.name] + cpu <= held
-        assert self.requested() <= _ROOM
+        assert self.requested() <= _CAPACITY
 
     def bind(self, name: str) -> None:
         taking = self.pods[name]
@@ -173,7 +173,7 @@ class History:
         pod = make_pod(name, cpu=str(cpu))
         record = {RESERVATION_ALLOCATED: f'{{"name":"{uid[4:]}","uid":"{uid}"}}'} if uid else {}
         self.pods[name] = Taking(noted(pod, record), cpu, uid)
-        if max(kept, self.requested()) > _ROOM:
+        if max(kept, self.requested()) > _CAPACITY:
             del self.pods[name]
             return
         self.cluster.bound(self.pods[name].pod, "a")

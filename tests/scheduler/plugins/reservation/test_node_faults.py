@@ -15,7 +15,7 @@ from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation, ReservationStatus
 from tests.scheduler.fakes import make_node, make_pod
-from tests.scheduler.plugins.reservation.test_room import available, noted, owner
+from tests.scheduler.plugins.reservation.test_free_capacity import available, noted, owner
 from tests.scheduler.plugins.reservation.test_waking import one_node, profile
 from tests.scheduler.running_scheduler import RunningScheduler
 from tests.scheduler.scheduler_api import SchedulerApi, lost

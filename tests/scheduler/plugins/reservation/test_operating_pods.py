@@ -25,7 +25,7 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_anno
 from koordinator.scheduler.plugins.reservation.states import Use
 from tests.scheduler.fakes import describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster
-from tests.scheduler.plugins.reservation.test_room import OWNER, available, cluster_with, noted, owner
+from tests.scheduler.plugins.reservation.test_free_capacity import OWNER, available, cluster_with, noted, owner
 from tests.scheduler.plugins.reservation.test_waking import one_node, profile
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
@@ -98,18 +98,18 @@ def test_owners_may_draw_from_the_node_too() -> None:
     assert isinstance(cluster.engine.decide(describe(owner("o", cpu="4")), NOW), Placement)
 
 
-def test_it_can_be_asked_for_by_its_name() -> None:
+def test_it_can_be_requested_by_its_name() -> None:
     cluster = cluster_of(operating())
-    asking = noted(owner("o"), {RESERVATION_AFFINITY: '{"name": "keeper"}'})
-    assert isinstance(cluster.engine.decide(describe(asking), NOW), Placement)
+    requesting = noted(owner("o"), {RESERVATION_AFFINITY: '{"name": "keeper"}'})
+    assert isinstance(cluster.engine.decide(describe(requesting), NOW), Placement)
 
 
 def test_it_does_not_take_from_itself() -> None:
     cluster = cluster_of(operating())
     own = replace(operating(), metadata=replace(operating().metadata, labels={OPERATING_MODE: "Reservation", **OWNER}))
     cluster.bound(own, "a")
-    asking = noted(own, {RESERVATION_AFFINITY: "{}"})
-    assert isinstance(cluster.engine.decide(describe(asking), NOW), Rejection)
+    requesting = noted(own, {RESERVATION_AFFINITY: "{}"})
+    assert isinstance(cluster.engine.decide(describe(requesting), NOW), Rejection)
 
 
 def test_a_pod_that_loses_the_label_reserves_nothing() -> None:
@@ -124,8 +124,8 @@ def test_a_record_that_is_known_before_the_pod_counts() -> None:
     cluster = cluster_of(taken)
     cluster.state.restore("uid-o")
     cluster.bound(operating(), "a")
-    asking = noted(owner("o2", cpu="1"), {RESERVATION_AFFINITY: "{}"})
-    assert isinstance(cluster.engine.decide(describe(asking), NOW), Rejection)
+    requesting = noted(owner("o2", cpu="1"), {RESERVATION_AFFINITY: "{}"})
+    assert isinstance(cluster.engine.decide(describe(requesting), NOW), Rejection)
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("", Rejection), ("Aligned", Placement), ("Restricted", Placement)])
@@ -190,17 +190,17 @@ def test_a_deleted_pod_reserves_nothing_any_more() -> None:
         ),
     ],
 )
-def test_what_cannot_be_read_is_told(annotations: Mapping[str, str], expected: str) -> None:
+def test_what_cannot_be_read_is_reported(annotations: Mapping[str, str], expected: str) -> None:
     faults = operating_faults(annotated(annotations))
     assert [fault[: len(expected)] for fault in faults] == [expected]
 
 
-def test_the_author_of_broken_annotations_is_told_once() -> None:
+def test_the_author_of_broken_annotations_is_reported_once() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(operating(STARTING, **{RESERVATION_OWNERS: "{"}))
         await fixture.until_idle()
         fixture.api.store(operating(READY, **{RESERVATION_OWNERS: "{"}))
 
     fixture = simulate(story, one_node, profile)
-    told = [reason for name, reason, _ in fixture.events.notes if name == "keeper"]
-    assert told == ["InvalidReservation"]
+    reported = [reason for name, reason, _ in fixture.events.notes if name == "keeper"]
+    assert reported == ["InvalidReservation"]

@@ -35,7 +35,7 @@ from tests.scheduler.fakes import describe, make_node, make_pod, make_profile
 from tests.scheduler.ground.clusters import NOW, Cluster, listed
 from tests.scheduler.ground.cpu_sets import CpuSets
 from tests.scheduler.ground.tokens import ANNOTATION, Tokens
-from tests.scheduler.plugins.reservation.test_room import OWNER, available, noted
+from tests.scheduler.plugins.reservation.test_free_capacity import OWNER, available, noted
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
 from tests.scheduler.scheduler_api import SchedulerApi
 

@@ -35,7 +35,7 @@ from koordinator.scheduler.plugins.reservation.pre_allocation import node_score
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_annotation, allocated_record, reserve_pod
 from tests.scheduler.fakes import describe, make_node, make_pod, make_profile
 from tests.scheduler.ground.clusters import Cluster, listed
-from tests.scheduler.plugins.reservation.test_room import available, noted, owner
+from tests.scheduler.plugins.reservation.test_free_capacity import available, noted, owner
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
 from tests.scheduler.scheduler_api import SchedulerApi
 
@@ -217,7 +217,7 @@ def test_in_the_mode_for_the_whole_cluster_the_most_important_pods_come_first() 
     assert play(wanted, *pods, config=CLUSTER).taken_over == {"b"}
 
 
-def test_a_pod_that_asks_for_another_reservation_is_not_taken_over() -> None:
+def test_a_pod_that_requests_another_reservation_is_not_taken_over() -> None:
     choosy = noted(on(owner("o")), {RESERVATION_AFFINITY: '{"name": "other"}'})
     assert "Insufficient cpu" in play(reservation(), choosy).message
 

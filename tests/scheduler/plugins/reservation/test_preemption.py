@@ -23,7 +23,7 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from koordinator.scheduler.plugins.reservation.states import Use
 from tests.scheduler.fakes import FirstChoice, Fit, describe, make_node, make_pod, make_profile, make_state
 from tests.scheduler.ground.clusters import NOW, listed
-from tests.scheduler.plugins.reservation.test_room import OWNER, available, noted
+from tests.scheduler.plugins.reservation.test_free_capacity import OWNER, available, noted
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
 from tests.scheduler.scheduler_api import SchedulerApi
 
@@ -207,7 +207,7 @@ def test_the_message_says_first_why_nobody_leaves_and_then_how_many_reservations
     )
 
 
-def test_equally_important_owners_that_differ_in_their_policy_are_asked_for_apart() -> None:
+def test_equally_important_owners_that_differ_in_their_policy_are_requested_apart() -> None:
     fixture = Fixture(available(cpu="2"))
     fixture.running(low())
     never = owner("4")
@@ -216,7 +216,7 @@ def test_equally_important_owners_that_differ_in_their_policy_are_asked_for_apar
     assert fixture.plan(owner("4")) == ("a", {"low"})
 
 
-def test_users_of_a_pod_that_reserves_do_not_keep_its_room() -> None:
+def test_users_of_a_pod_that_reserves_do_not_keep_its_capacity() -> None:
     reserving = low("keeper", cpu="4", labels={OPERATING_MODE: "Reservation"})
     status = PodStatus(phase="Running", conditions=[PodCondition(type="Ready", status="True")])
     reserving = noted(reserving, {RESERVATION_OWNERS: '[{"labelSelector": {"matchLabels": {"app": "web"}}}]'})
@@ -320,10 +320,10 @@ def test_what_no_server_has_is_not_told_that_its_nomination_is_cleared() -> None
         fixture.api.drop("reservations", "r")
 
     fixture = simulate(story, full_node, preempting)
-    assert [each for each in fixture.api.asked if each.plural == "pods" and each.name == "uid-r"] == []
+    assert [each for each in fixture.api.requests if each.plural == "pods" and each.name == "uid-r"] == []
 
 
-def test_the_room_of_the_victims_is_kept_for_the_reservation() -> None:
+def test_the_capacity_of_the_victims_is_kept_for_the_reservation() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.leaving_takes_time = True
         fixture.api.store(wanted("4"), RESERVATIONS)

@@ -19,8 +19,8 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from tests.examples import examples
 from tests.scheduler.fakes import describe, make_pod
 from tests.scheduler.ground.clusters import NOW
+from tests.scheduler.plugins.reservation.test_free_capacity import OWNER, available
 from tests.scheduler.plugins.reservation.test_preemption import IMPORTANT, Fixture, owner, wanted
-from tests.scheduler.plugins.reservation.test_room import OWNER, available
 
 
 class Running(NamedTuple):

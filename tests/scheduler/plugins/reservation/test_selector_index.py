@@ -27,7 +27,7 @@ from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node
 from tests.scheduler.ground.clusters import NOW, Cluster
 from tests.scheduler.plugins.reservation.test_documents import plugin_of
-from tests.scheduler.plugins.reservation.test_room import available, noted, owner
+from tests.scheduler.plugins.reservation.test_free_capacity import available, noted, owner
 
 INDEXED = ReservationSelectorIndex(enabled=True, key_prefixes=["job-"], keys=["team"])
 

@@ -14,8 +14,8 @@ from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.plugins.reservation.states import Use
 from tests.scheduler.fakes import describe, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster
+from tests.scheduler.plugins.reservation.test_free_capacity import available, cluster_with, noted, owner
 from tests.scheduler.plugins.reservation.test_ports import with_port
-from tests.scheduler.plugins.reservation.test_room import available, cluster_with, noted, owner
 
 
 def used_by(cluster: Cluster, pod: Pod) -> str:

@@ -19,13 +19,13 @@ from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_annotation
 from tests.scheduler.fakes import Fit, make_node, make_pod, make_profile
 from tests.scheduler.ground.clusters import listed
-from tests.scheduler.plugins.reservation.test_room import available, noted, owner
+from tests.scheduler.plugins.reservation.test_free_capacity import available, noted, owner
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
 from tests.scheduler.scheduler_api import SchedulerApi
 
 
 class LookingFit(Fit):
-    """As the real one: wakes a pod when the node that the event is about has room, as the node is."""
+    """As the real one: wakes a pod when the node that the event is about has free capacity, as the node is."""
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         about = event.new if event.new is not None else event.old

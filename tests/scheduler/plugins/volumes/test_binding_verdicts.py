@@ -122,7 +122,7 @@ def test_first_bound_volume_out_of_reach_decides() -> None:
     assert filter_results(storage, "c1", "c2") == {"a": MISSING, "b": WRONG_NODE}
 
 
-def test_fields_of_a_volumes_affinity_are_not_asked() -> None:
+def test_fields_of_a_volumes_affinity_are_not_queried() -> None:
     named = NodeSelectorRequirement(key="metadata.name", operator="In", values=["b"])
     affinity = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[named])])
     storage = Storage(*NODES, claim("c", "v"), volume("v", to="c", affinity=affinity))
@@ -258,7 +258,7 @@ def test_topologies_that_the_class_allows(allowed: list[TopologySelectorTerm], e
     assert filter_results(Storage(*NODES, storage_class("wait", allowed=allowed), claim("c")), "c") == expected
 
 
-def test_room_is_where_the_driver_says() -> None:
+def test_capacity_is_where_the_driver_says() -> None:
     storage = Storage(*NODES, storage_class("wait"), driver(), claim("c", size="5Gi"))
     storage.add(capacity("x", "a", "10Gi"), capacity("y", "b", "1Gi"))
     assert filter_results(storage, "c") == {"a": [], "b": NO_CAPACITY}
@@ -270,7 +270,7 @@ def test_largest_volume_counts_before_the_capacity() -> None:
     assert filter_results(storage, "c") == {"a": NO_CAPACITY, "b": []}
 
 
-def test_storage_out_of_reach_or_of_unknown_size_is_no_room() -> None:
+def test_storage_out_of_reach_or_of_unknown_size_is_no_capacity() -> None:
     storage = Storage(*NODES, storage_class("wait"), driver(), claim("c"))
     storage.add(capacity("x", None, "10Gi"), capacity("y", "b", None))
     assert filter_results(storage, "c") == {"a": NO_CAPACITY, "b": NO_CAPACITY}
@@ -282,7 +282,7 @@ def test_driver_that_does_not_count_room(counts_capacity: bool | None) -> None:
     assert filter_results(storage, "c") == {"a": [], "b": []}
 
 
-def test_room_follows_what_the_driver_says() -> None:
+def test_capacity_follows_what_the_driver_says() -> None:
     storage = Storage(*NODES, storage_class("wait"), driver(), claim("c", size="5Gi"), capacity("x", "a", "1Gi"))
     before = storage.binding.context_key(storage.info(pod("p", "c")))
     storage.add(capacity("x", "a", "5Gi"))
@@ -333,7 +333,7 @@ def test_pods_with_volumes_of_one_zone_share_their_results() -> None:
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_answer_follows_the_labels_of_a_node() -> None:
+def test_response_follows_the_labels_of_a_node() -> None:
     storage = Storage(*NODES, claim("c", "v"), volume("v", to="c", affinity=selector("disk", "fast")))
     assert filter_results(storage, "c") == {"a": WRONG_NODE, "b": WRONG_NODE}
     storage.add(node("a", disk="fast"))

@@ -33,18 +33,18 @@ STATIC = storage_class("wait", provisioner="kubernetes.io/no-provisioner")
 ONE_POD = ["ReadWriteOncePod"]
 
 
-def lacks(asking: Pod, *objects: Object, plugins: Sequence[str] = ()) -> dict[str, list[Lack]]:
+def lacks(requesting: Pod, *objects: Object, plugins: Sequence[str] = ()) -> dict[str, list[Lack]]:
     """By the plugins that reject node a, of all volume plugins or of those named."""
     storage = Storage(NODE, *objects)
     profile = storage.profile
     if plugins:
         profile = replace(profile, order=PluginOrder(pre_filter=tuple(plugins), filter=tuple(plugins)))
-    filter_results = filter_nodes(profile, storage.view, storage.info(asking), [storage.row("a")])
+    filter_results = filter_nodes(profile, storage.view, storage.info(requesting), [storage.row("a")])
     return {objection.plugin: list(objection.lacks) for objection in filter_results.objections(0)}
 
 
-def texts(asking: Pod, *objects: Object) -> dict[str, list[str]]:
-    return {plugin: [lack.text for lack in found] for plugin, found in lacks(asking, *objects).items()}
+def texts(requesting: Pod, *objects: Object) -> dict[str, list[str]]:
+    return {plugin: [lack.text for lack in found] for plugin, found in lacks(requesting, *objects).items()}
 
 
 def allowed(*values: str) -> list[TopologySelectorTerm]:
@@ -88,7 +88,7 @@ def test_a_volume_that_is_gone() -> None:
     assert lack.text == "claim c: its volume v does not exist"
 
 
-def test_a_node_with_more_room_is_closer() -> None:
+def test_a_node_with_more_capacity_is_closer() -> None:
     kinds = storage_class("wait"), driver(), claim("c", size="8Gi")
     (little,) = lacks(pod("p", "c"), *kinds, capacity("x", "a", "2Gi"))["VolumeBinding"]
     (more,) = lacks(pod("p", "c"), *kinds, capacity("x", "a", "6Gi"))["VolumeBinding"]

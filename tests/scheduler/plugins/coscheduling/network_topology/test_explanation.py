@@ -57,7 +57,7 @@ def test_the_whole_network_has_no_name() -> None:
     )
 
 
-def test_the_room_of_each_domain_is_shown_where_none_has_enough() -> None:
+def test_the_capacity_of_each_domain_is_shown_where_none_has_enough() -> None:
     found = explained(members(3), network({"n3": 0}))
     assert found is not None
     assert found["sentences"] == ["No domain of BlockLayer can take all 3 members."]
@@ -121,5 +121,5 @@ def test_a_gang_that_has_not_been_tried_is_said() -> None:
     assert found["sentences"] == ["No attempt has been made to find it yet."]
 
 
-def test_a_gang_that_asks_for_nothing_has_nothing() -> None:
+def test_a_gang_that_requests_nothing_has_nothing() -> None:
     assert explained([member("g", number, 2) for number in range(2)], network({})) is None

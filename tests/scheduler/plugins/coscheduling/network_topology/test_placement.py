@@ -1,4 +1,4 @@
-"""Gangs that ask for a place in the network, through the whole scheduler."""
+"""Gangs that request a place in the network, through the whole scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Job preemption of gangs that ask for a place in the network: room is made in one domain, or nobody is evicted."""
+"""Job preemption of gangs that request a place in the network: room is made in one domain, or nobody is evicted."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def everywhere(priority: int = 0) -> list[Pod]:
     return [running(f"on-{node}", node, priority) for node in FOUR_BLOCKS]
 
 
-def test_room_is_made_in_one_domain() -> None:
+def test_capacity_is_freed_in_one_domain() -> None:
     evicted, placed = ended(everywhere(), members(2))
     assert set(placed) == {"g-0", "g-1"}
     assert len({FOUR_BLOCKS[node] for node in placed.values()}) == 1
@@ -70,7 +70,7 @@ def test_who_need_not_leave_stays() -> None:
     assert (evicted, set(placed.values())) == (set(), {"n0", "n1"})
 
 
-def test_nobody_leaves_where_no_domain_would_have_enough_room() -> None:
+def test_nobody_leaves_where_no_domain_would_have_enough_capacity() -> None:
     assert ended(everywhere(), members(3)) == (set(), {})
 
 
@@ -84,7 +84,7 @@ def test_pods_that_are_as_important_do_not_leave() -> None:
     assert ended(everywhere(10), members(2, GATHERED)) == (set(), {})
 
 
-def test_members_are_told_for_how_many_domains_would_have_room() -> None:
+def test_members_are_notified_for_how_many_domains_would_have_capacity() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for pod in everywhere():
             fixture.api.store(pod)

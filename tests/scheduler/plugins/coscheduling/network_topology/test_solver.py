@@ -30,7 +30,7 @@ PLACES = {f"n{number}": f"s{number // 4}/b{number // 2}" for number in range(8)}
 """Two spines of two blocks of two nodes."""
 
 
-def ask(
+def solve(
     count: int,
     slots: dict[str, int],
     gather: str = "",
@@ -58,69 +58,69 @@ def each(slots: int) -> dict[str, int]:
 
 
 def test_one_node_is_taken_if_it_holds_all() -> None:
-    assert ask(2, {**each(1), "n5": 2}) == ("n5", {"n5": 2})
+    assert solve(2, {**each(1), "n5": 2}) == ("n5", {"n5": 2})
 
 
-def test_of_nodes_that_hold_all_the_one_with_the_least_room_is_taken() -> None:
-    assert ask(2, {**each(3), "n6": 2})[0] == "n6"
+def test_of_nodes_that_hold_all_the_one_with_the_least_capacity_is_taken() -> None:
+    assert solve(2, {**each(3), "n6": 2})[0] == "n6"
 
 
 def test_one_block_is_taken_before_several() -> None:
-    assert ask(4, {**each(2), "n0": 1}) == ("b1", {"n2": 2, "n3": 2})
+    assert solve(4, {**each(2), "n0": 1}) == ("b1", {"n2": 2, "n3": 2})
 
 
-def test_the_room_around_counts_where_domains_have_as_much() -> None:
-    # b2 and b3 are in the spine with less room.
-    assert ask(4, {**each(2), "n0": 3})[0] == "b2"
+def test_the_capacity_around_counts_where_domains_have_as_much() -> None:
+    # b2 and b3 are in the spine with less free capacity.
+    assert solve(4, {**each(2), "n0": 3})[0] == "b2"
 
 
 def test_within_a_domain_the_emptiest_come_first() -> None:
-    assert ask(6, {**each(1), "n2": 2, "n5": 4}) == ("s1", {"n5": 4, "n4": 1, "n6": 1})
+    assert solve(6, {**each(1), "n2": 2, "n5": 4}) == ("s1", {"n5": 4, "n4": 1, "n6": 1})
 
 
 def test_all_nodes_are_used_where_it_takes_them() -> None:
-    assert ask(8, each(1))[1] == dict.fromkeys(PLACES, 1)
+    assert solve(8, each(1))[1] == dict.fromkeys(PLACES, 1)
 
 
 def test_pods_of_the_same_kind_come_before_room() -> None:
-    assert ask(2, each(2), existing={"n7": 1})[0] == "n7"
-    assert ask(2, {**each(2), "n7": 0}, existing={"n7": 1})[0] == "n6"
+    assert solve(2, each(2), existing={"n7": 1})[0] == "n7"
+    assert solve(2, {**each(2), "n7": 0}, existing={"n7": 1})[0] == "n6"
 
 
 def test_a_score_decides_between_equals() -> None:
-    assert ask(2, each(2), scores={"n3": 1})[0] == "n3"
+    assert solve(2, each(2), scores={"n3": 1})[0] == "n3"
 
 
 def test_members_must_be_gathered_in_a_layer() -> None:
-    assert ask(4, each(1), "SpineLayer")[0] == "s0"
-    assert ask(4, each(1), "BlockLayer") == ("", {})
-    assert ask(2, each(1), "NodeTopologyLayer") == ("", {})
+    assert solve(4, each(1), "SpineLayer")[0] == "s0"
+    assert solve(4, each(1), "BlockLayer") == ("", {})
+    assert solve(2, each(1), "NodeTopologyLayer") == ("", {})
 
 
 def test_a_layer_that_nobody_knows_holds_nobody() -> None:
-    assert ask(1, each(1), "RackLayer") == ("", {})
+    assert solve(1, each(1), "RackLayer") == ("", {})
 
 
 def test_domains_take_multiples() -> None:
-    assert ask(4, {**each(1), "n0": 3, "n1": 3}, BlockLayer=4)[1] == {"n0": 3, "n1": 1}
-    assert ask(4, each(1), BlockLayer=2) == ("s0", {"n0": 1, "n1": 1, "n2": 1, "n3": 1})
-    assert ask(4, {**each(1), "n0": 0, "n5": 0}, BlockLayer=2)[1] == {"n2": 1, "n3": 1, "n6": 1, "n7": 1}
-    assert ask(4, {**each(1), "n0": 0, "n5": 0, "n6": 0}, BlockLayer=2) == ("", {})
+    assert solve(4, {**each(1), "n0": 3, "n1": 3}, BlockLayer=4)[1] == {"n0": 3, "n1": 1}
+    assert solve(4, each(1), BlockLayer=2) == ("s0", {"n0": 1, "n1": 1, "n2": 1, "n3": 1})
+    assert solve(4, {**each(1), "n0": 0, "n5": 0}, BlockLayer=2)[1] == {"n2": 1, "n3": 1, "n6": 1, "n7": 1}
+    assert solve(4, {**each(1), "n0": 0, "n5": 0, "n6": 0}, BlockLayer=2) == ("", {})
 
 
 def test_a_number_of_members_that_is_no_multiple_fits_nowhere() -> None:
     # Not even on the one node that could take all of them: its block would have three.
-    assert ask(3, each(3), BlockLayer=2) == ("", {})
+    assert solve(3, each(3), BlockLayer=2) == ("", {})
 
 
 def test_multiples_of_several_layers_hold_together() -> None:
     # Six would do for a block, four for a node: a block can have twelve only.
-    assert ask(12, each(6), BlockLayer=6, NodeTopologyLayer=4) == ("", {})
-    assert ask(12, each(8), BlockLayer=6, NodeTopologyLayer=4)[1] == {"n0": 8, "n1": 4}
+    assert solve(12, each(6), BlockLayer=6, NodeTopologyLayer=4) == ("", {})
+    assert solve(12, each(8), BlockLayer=6, NodeTopologyLayer=4)[1] == {"n0": 8, "n1": 4}
 
 
 def test_nobody_has_no_domain() -> None:
-    assert ask(0, each(1)) == ("", {})
+    assert solve(0, each(1)) == ("", {})
 
 
 def rule(layer: str, strategy: str = "MustGather", multiple: int = 0) -> GatherRule:
@@ -284,7 +284,7 @@ def test_the_order_in_which_things_come_does_not_matter(case: Case, random: obje
 @settings(max_examples=examples(100), deadline=None)
 @given(cases())
 def test_of_domains_at_the_layer_to_gather_in_the_fullest_is_taken(case: Case) -> None:
-    """Without pods of the same kind, no candidate has less room than the one that is taken."""
+    """Without pods of the same kind, no candidate has less free capacity than the one that is taken."""
     tree, found = solved(Case(case.places, case.slots, {}, case.demand))
     if found.domain is not None and found.depth == found.gather_depth:
         domain_slots = [found.slots[domain] for domain in tree.levels[found.depth].tolist()]

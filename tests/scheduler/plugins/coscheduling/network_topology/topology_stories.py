@@ -1,4 +1,4 @@
-"""A running scheduler over a small network: what gangs get that ask for a place in it."""
+"""A running scheduler over a small network: what gangs get that request a place in it."""
 
 from __future__ import annotations
 

@@ -26,11 +26,11 @@ from koordinator.kube.interface import PatchType
 from koordinator.scheduler.cycle.failure_report import scheduled_condition
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from tests.real.control_plane import ControlPlane
+from tests.real.decisions.clusters import make_metric, make_node, make_pod, make_running_pod, preferred_nodes
+from tests.real.decisions.original import Said, original_scheduler, read_log
+from tests.real.decisions.ours import Decision, decide
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import write_configuration
-from tests.real.verdicts.clusters import make_metric, make_node, make_pod, make_running_pod, preferred_nodes
-from tests.real.verdicts.original import Said, original_scheduler, read_log
-from tests.real.verdicts.ours import Verdict, judge
 
 NODE_COUNT, RUNNING, PROBES = 24, 60, 60
 PROFILE = """\
@@ -108,18 +108,18 @@ async def until_decided(client: KubeClient, name: str) -> Pod:
             await asyncio.sleep(0.02)
 
 
-async def compare(plane: ControlPlane, configuration: Path, random: Random) -> dict[str, tuple[Verdict, Pod]]:
+async def compare(plane: ControlPlane, configuration: Path, random: Random) -> dict[str, tuple[Decision, Pod]]:
     """Pod -> what we would have done, and what became of it."""
     client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig), qps=0))
     try:
-        found: dict[str, tuple[Verdict, Pod]] = {}
+        found: dict[str, tuple[Decision, Pod]] = {}
         for number in range(PROBES):
             name = f"probe-{number:03d}"
             document = {"apiVersion": "v1", "kind": "Pod", **make_pod(random, name)}
             as_admitted = await client.raw("POST", f"{PODS.path('default')}?dryRun=All", encode(document))
-            verdict = await judge(client, configuration, decode(as_admitted, Pod))
+            decision = await decide(client, configuration, decode(as_admitted, Pod))
             await client.create(PODS, document, "default")
-            found[name] = verdict, await until_decided(client, name)
+            found[name] = decision, await until_decided(client, name)
             if not found[name][1].spec.node_name:
                 # It would be tried again while later pods are compared.
                 await client.delete(PODS, name, "default", grace_period_seconds=0)
@@ -136,7 +136,7 @@ async def prepare(plane: ControlPlane, random: Random) -> None:
         await client.close()
 
 
-def differences(name: str, ours: Verdict, pod: Pod, theirs: Said) -> list[str]:
+def differences(name: str, ours: Decision, pod: Pod, theirs: Said) -> list[str]:
     """Where the two disagree about one pod, in words."""
     found = []
     if pod.spec.node_name:
@@ -148,7 +148,7 @@ def differences(name: str, ours: Verdict, pod: Pod, theirs: Said) -> list[str]:
             # The original looks at no other node then, and scores none.
             chosen = ours.result.node_name
             return found + ([f"{name} went to {pod.spec.node_name}, ours to {chosen}"] * (chosen != pod.spec.node_name))
-        # What is asked for the whole pod, these two count in Filter and once the pod is there, but not in its score.
+        # The requests of the whole pod count in Filter and once the pod is there, but not in its score.
         of_containers = {"NodeResourcesFit", "NodeResourcesFitPlus"} if pod.spec.resources is not None else set()
         expected = theirs.scores or {pod.spec.node_name: {}}
         if set(expected) != set(ours.scores):
@@ -195,8 +195,8 @@ def test_results_reasons_and_scores_are_the_original_s(
     said = read_log(log.read_text(errors="replace"))
     wrong = [
         line
-        for name, (verdict, pod) in found.items()
-        for line in differences(name, verdict, pod, said.get(name, Said()))
+        for name, (decision, pod) in found.items()
+        for line in differences(name, decision, pod, said.get(name, Said()))
     ]
     assert not wrong, "\n".join(wrong)
     outcomes = Counter("placed" if pod.spec.node_name else "refused" for _, pod in found.values())

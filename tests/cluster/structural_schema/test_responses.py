@@ -19,16 +19,16 @@ def speaker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Speaker]:
 
 @pytest.mark.parametrize("name", [*DEFINITIONS, *STATUS_DEFINITIONS])
 def test_definition(speaker: Speaker, name: str) -> None:
-    assert speaker.verdict(name) == RECORDED["definitions"][name]
+    assert speaker.decision(name) == RECORDED["definitions"][name]
 
 
 @pytest.mark.parametrize("name", SPECS)
 def test_rest_of_a_definition(speaker: Speaker, name: str) -> None:
-    assert speaker.verdict_of_spec(name) == RECORDED["specs"][name]
+    assert speaker.decision_on_spec(name) == RECORDED["specs"][name]
 
 
 @pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.name)
 def test_talk(speaker: Speaker, talk: Talk) -> None:
-    answers = speaker.talk(talk)
-    told = [(request, answer) for request, answer in zip(talk.requests, answers, strict=True)]
-    assert told == list(zip(talk.requests, RECORDED["talks"][talk.name], strict=True))
+    responses = speaker.talk(talk)
+    reported = [(request, response) for request, response in zip(talk.requests, responses, strict=True)]
+    assert reported == list(zip(talk.requests, RECORDED["talks"][talk.name], strict=True))

@@ -1,4 +1,4 @@
-"""Random clusters and pods as JSON documents, from a seed: what two schedulers are asked about."""
+"""Random clusters and pods as JSON documents, from a seed: what two schedulers are queried about."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def preferred_nodes(pod: Pod) -> list[str]:
 
 
 def _of_whole_pod(random: Random, requests: Document) -> Document:
-    """As much as its container asks for, or more; of one resource or of both."""
+    """As much as its container requests, or more; of one resource or of both."""
     whole = {
         "cpu": f"{int(requests['cpu'].removesuffix('m')) + random.choice([0, 400])}m",
         "memory": f"{int(requests['memory'].removesuffix('Mi')) + random.choice([0, 700])}Mi",

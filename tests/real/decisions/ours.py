@@ -23,7 +23,7 @@ from koordinator.scheduler.profiles import build_profiles
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Decision:
     """``scores``: node -> plugin -> weighted score of all nodes that pass; ``failures``: (plugin, reason) -> nodes."""
 
     scores: dict[str, dict[str, int]]
@@ -31,7 +31,7 @@ class Verdict:
     result: Placement | Rejection
 
 
-async def judge(client: Client, configuration: Path, pod: Pod) -> Verdict:
+async def decide(client: Client, configuration: Path, pod: Pod) -> Decision:
     """What our scheduler would do with ``pod`` now."""
     view = ClusterView(NodeColumns())
     view.now = now = datetime.now(UTC)
@@ -57,7 +57,7 @@ async def judge(client: Client, configuration: Path, pod: Pod) -> Verdict:
     names = view.columns.names
     passed = [row for row in view.columns.row_of.values() if evaluation.feasible.size and evaluation.feasible[row]]
     scores = {names[row]: dict(zip(evaluation.score_names, evaluation.scores_of(row), strict=True)) for row in passed}
-    return Verdict(scores, _failures(result), result)
+    return Decision(scores, _failures(result), result)
 
 
 def _failures(result: Placement | Rejection) -> dict[tuple[str, str], list[str]]:

@@ -1,4 +1,4 @@
-"""Who gets the room of a reservation, and that it counts once whatever its owners do."""
+"""Who gets the free capacity of a reservation, and that it counts once whatever its owners do."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def noted(pod: Pod, annotations: dict[str, str]) -> Pod:
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
 
 
-def test_a_pod_that_does_not_own_a_reservation_cannot_take_its_room() -> None:
+def test_a_pod_that_does_not_own_a_reservation_cannot_take_its_capacity() -> None:
     cluster = cluster_with(available())
     assert isinstance(cluster.engine.decide(describe(make_pod("p", cpu="3")), NOW), Rejection)
 
@@ -93,7 +93,7 @@ def test_a_pod_whose_affinity_cannot_be_read_is_told_that_and_nothing_else() -> 
     )
 
 
-def test_an_owner_gets_the_room_and_it_counts_once() -> None:
+def test_an_owner_gets_the_capacity_and_it_counts_once() -> None:
     cluster = cluster_with(available())
     placement = cluster.engine.decide(describe(owner("o")), NOW)
     assert isinstance(placement, Placement)
@@ -102,7 +102,7 @@ def test_an_owner_gets_the_room_and_it_counts_once() -> None:
     assert cluster.view.columns.requested[0, CPU] == 3000
 
 
-def test_an_owner_whose_binding_fails_gives_the_room_back() -> None:
+def test_an_owner_whose_binding_fails_gives_the_capacity_back() -> None:
     cluster = cluster_with(available())
     placement = cluster.engine.decide(describe(owner("o")), NOW)
     assert isinstance(placement, Placement)
@@ -122,8 +122,8 @@ def test_a_reservation_that_allocates_once_has_no_second_owner() -> None:
 
 def test_owners_of_a_restricted_reservation_take_no_more_than_is_reserved() -> None:
     cluster = cluster_with(available(cpu="2", once=False, policy=RESTRICTED))
-    asking = noted(owner("o", cpu="3"), {RESERVATION_AFFINITY: "{}"})
-    rejection = cluster.engine.decide(describe(asking), NOW)
+    requesting = noted(owner("o", cpu="3"), {RESERVATION_AFFINITY: "{}"})
+    rejection = cluster.engine.decide(describe(requesting), NOW)
     assert isinstance(rejection, Rejection)
     assert "Reservation(s) Insufficient cpu" in rejection.message
 

@@ -29,7 +29,7 @@ def known() -> Explanations:
     return explanations
 
 
-def asked(name: str) -> tuple[int, dict[str, Any]]:
+def fetched(name: str) -> tuple[int, dict[str, Any]]:
     async def scenario() -> tuple[int, dict[str, Any]]:
         server = HealthServer(Metrics(), host="127.0.0.1", port=0)
         server.add_route(PATH, explain_handler(known().of))
@@ -45,7 +45,7 @@ def asked(name: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_the_sum_is_answered() -> None:
-    status, document = asked("n1")
+    status, document = fetched("n1")
     amount = document["amounts"][0]
     assert status == 200
     assert (amount["value"], amount["published"], amount["policy"]) == (60_000, 66_000, "usage")
@@ -57,7 +57,7 @@ def test_the_sum_is_answered() -> None:
 
 
 def test_what_is_not_offered_says_why() -> None:
-    _, document = asked("n1")
+    _, document = fetched("n1")
     gone = document["amounts"][1]
     assert (gone["reset"], gone["sentence"]) == (
         "MetricExpired",
@@ -66,7 +66,7 @@ def test_what_is_not_offered_says_why() -> None:
 
 
 def test_what_is_wrong_with_the_node_is_answered_with_since_when() -> None:
-    _, document = asked("n1")
+    _, document = fetched("n1")
     assert document["abnormal"] == [
         {"reason": "FrozenReadings", "message": "all is the same"},
         {"reason": "NegativeUsage", "message": "less than nothing"},
@@ -77,12 +77,12 @@ def test_what_is_wrong_with_the_node_is_answered_with_since_when() -> None:
 
 
 def test_a_normal_node_has_nothing_wrong() -> None:
-    _, document = asked("n3")
+    _, document = fetched("n3")
     assert document["abnormal"] == []
     assert not {"abnormalSince", "soundSince"} & set(document)
 
 
 def test_a_node_of_which_nothing_is_known_is_not_found() -> None:
-    status, document = asked("n2")
+    status, document = fetched("n2")
     assert status == 404
     assert document["message"] == "nothing is known of node 'n2' here: it does not exist, or another replica leads"

@@ -1,4 +1,4 @@
-"""A server with some services, and what it answers."""
+"""A server with some services, and its responses."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class HttpResponse:
         return decode_any(self.text.encode())
 
 
-def ask(mount: Callable[[HealthServer], None], path: str, method: str = "GET", body: str = "") -> HttpResponse:
-    """What a server answers on which ``mount`` has put its services."""
+def send(mount: Callable[[HealthServer], None], path: str, method: str = "GET", body: str = "") -> HttpResponse:
+    """The responses of a server on which ``mount`` has put its services."""
 
     async def run() -> HttpResponse:
         server = HealthServer(Metrics())

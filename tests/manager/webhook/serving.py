@@ -49,7 +49,7 @@ async def serving(
 
 
 @asynccontextmanager
-async def asking(server: WebhookServer, trusted: Certificates) -> AsyncIterator[aiohttp.ClientSession]:
+async def requesting(server: WebhookServer, trusted: Certificates) -> AsyncIterator[aiohttp.ClientSession]:
     """A client that trusts one authority alone."""
     tls = build_context(TLSSettings(authority=trusted.authority))
     async with aiohttp.ClientSession(

@@ -37,7 +37,7 @@ def nominated(api: SchedulerApi, name: str) -> str:
     return api.pod(name).status.nominated_node_name
 
 
-def test_the_reasons_of_the_nodes_are_told_where_eviction_would_not_help() -> None:
+def test_the_reasons_of_the_nodes_are_reported_where_eviction_would_not_help() -> None:
     fixture = play([running("a", 0), running("b", 1, priority=20)], gang(2), 1, 1)
     assert notes(fixture, "g-0") == [f"{FULL} preemption: {FULL}"]
     others = f"preemption: preemption already attempted by default/g-0 with message {FULL}"
@@ -58,14 +58,14 @@ def test_nodes_without_victims_are_counted() -> None:
     assert notes(fixture, "g-0") == [f"{why} preemption: {helps}"]
 
 
-def test_those_that_were_not_tried_are_told_that_room_is_made() -> None:
+def test_those_that_were_not_tried_are_told_that_capacity_is_freed() -> None:
     fixture = play([running("a", 0), running("b", 1)], gang(2), 1, 1)
     assert notes(fixture, "g-0") == [FULL]
     others = "preemption already attempted by default/g-0 with message preempt success, alreadyWaitingForBound: 0/2"
     assert notes(fixture, "g-1") == [f"0/2 nodes are available: {failure_of('g-0', FULL, 0)}. preemption: {others}"]
 
 
-def test_those_that_had_a_node_are_told_that_room_is_made() -> None:
+def test_those_that_had_a_node_are_told_that_capacity_is_freed() -> None:
     fixture = play([running("a", 0)], gang(2), 1, 1)
     assert notes(fixture, "g-1") == [FULL]
     assert notes(fixture, "g-0") == ["0/1 nodes are available: 1 preempt success, alreadyWaitingForBound: 1/2."]
@@ -87,7 +87,7 @@ def test_what_members_let_go_for_their_victims_does_not_wake_the_gang() -> None:
     assert set(simulate(story, lambda: nodes(1, 1), profile).api.placed()) == {"g-0", "g-1"}
 
 
-def test_a_gang_that_finds_no_room_any_more_keeps_no_node_from_others() -> None:
+def test_a_gang_that_finds_no_capacity_any_more_keeps_no_node_from_others() -> None:
     """Both members are nominated; the room of one goes to a more important pod before the other's is free."""
 
     async def story(fixture: RunningScheduler) -> None:
@@ -96,12 +96,12 @@ def test_a_gang_that_finds_no_room_any_more_keeps_no_node_from_others() -> None:
             fixture.api.store(pod)
         await fixture.until_idle()
         assert {nominated(fixture.api, "g-0"), nominated(fixture.api, "g-1")} == {"n0", "n1"}
-        told = len(fixture.events.notes)
+        reported = len(fixture.events.notes)
         fixture.api.store(running("vip", 1, priority=20))
         for victim in ("b", "a"):
             fixture.api.drop("pods", f"default/{victim}")
         for _ in range(100):
-            if len(fixture.events.notes) > told:
+            if len(fixture.events.notes) > reported:
                 break
             await fixture.until_idle(0.1)
         assert (nominated(fixture.api, "g-0"), nominated(fixture.api, "g-1")) == ("", "")
