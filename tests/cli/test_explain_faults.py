@@ -288,6 +288,16 @@ def koord(cluster: ExplainedCluster, *arguments: str, **options: Any) -> subproc
     return subprocess.Popen(command, stderr=subprocess.PIPE, **options)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Whoever runs the tests may have handed down that SIGINT is ignored, as shells do for what runs in the background;
+    a command that is told so does not end by it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_while_it_waits(cluster: ExplainedCluster, tmp_path: Path) -> None:
     with serving(None) as server:
         process = koord(cluster, f"--scheduler=http://127.0.0.1:{server.server_port}")

@@ -32,6 +32,7 @@ _TEMPLATES: Final = {
     ),
     "recommender": ("rbac/koord-manager-recommender.yaml",),
     "config-maps": (
+        "config-maps/gpu-shared-resource-templates.yaml",
         "config-maps/koord-descheduler-config.yaml",
         "config-maps/koord-scheduler-config.yaml",
         "config-maps/slo-controller-config.yaml",
