@@ -23,7 +23,7 @@ from koordinator.manager.environment import read_environment
 from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest
 from koordinator.manager.webhook.config_map.validating import ConfigMapValidatingHandler
 from koordinator.model.slo_configuration.configuration import SLOConfiguration
-from koordinator.node.host import Host
+from koordinator.node.host import HOOK_SERVERS, Host
 from koordinator.scheduler.configuration import load_configuration, not_built
 from koordinator.scheduler.options import parse_options as scheduler_options
 from koordinator.scheduler.plugins.table import BUILT_IN
@@ -368,6 +368,18 @@ def test_koordlet_sees_the_processes_of_the_node() -> None:
 
 def test_koordlet_keeps_its_forecasts_over_restarts() -> None:
     assert str(options_of_koordlet().prediction.folder) in mounts("koordlet")
+
+
+def test_runtime_proxies_of_the_node_find_the_hooks_of_koordlet() -> None:
+    hooks, found = options_of_koordlet().hooks, mounts("koordlet")
+    in_pod, on_the_node = Path(hooks.socket), Path(hooks.endpoint)
+    assert (in_pod.name, found[str(in_pod.parent)]) == (on_the_node.name, str(on_the_node.parent))
+    assert found[hooks.registration_folder.rstrip("/")] == HOOK_SERVERS
+
+
+def test_pod_resources_are_served_where_clients_of_the_node_look() -> None:
+    folder = str(options_of_koordlet().pod_resources_folder)
+    assert mounts("koordlet")[folder] == folder
 
 
 @pytest.mark.parametrize("folder", ["audit", "samples"])
