@@ -2,6 +2,9 @@
 {{- define "koordinator.image" -}}
 {{- $root := index . 0 -}}
 {{- $image := (index . 1).image -}}
+{{- if hasPrefix "koordinator-sh/" $image.repository -}}
+{{- fail (printf "image.repository %s is an image of the Go original, which this chart's arguments are not for: leave image, tag and imageRepositoryHost out of your values, or name an image of this project (docs/install.md)" $image.repository) -}}
+{{- end -}}
 {{- with $root.Values.imageRepositoryHost }}{{ . | trimSuffix "/" }}/{{ end -}}
 {{ $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}
 {{- end -}}
@@ -18,11 +21,11 @@
 {{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
 {{- $values := index . 2 -}}
+serviceAccountName: {{ $name }}
 {{- with $root.Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-serviceAccountName: {{ $name }}
 # Without it the pods that it places, admits or moves could preempt it.
 priorityClassName: system-cluster-critical
 {{- if $values.hostNetwork }}
@@ -95,11 +98,11 @@ spec:
 {{/* Where pods of a DaemonSet run: (list root values). */}}
 {{- define "koordinator.nodes" -}}
 {{- $values := index . 1 -}}
+priorityClassName: system-node-critical
 {{- with (index . 0).Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-priorityClassName: system-node-critical
 nodeSelector:
   {{- merge (dict) $values.nodeSelector (dict "kubernetes.io/os" "linux") | toYaml | nindent 2 }}
 {{- with $values.tolerations }}
