@@ -62,7 +62,7 @@ check: $(STAMP) ## format, lint, strict types, layers, generated files
 	$(BIN)/lint-imports
 	$(BIN)/python -m koordinator.api.manifests --check
 
-manifests: $(STAMP) ## write config/, which `koord manifests` prints
+manifests: $(STAMP) ## write config/, which `koord manifests` prints, and the generated templates of the Helm chart
 	$(BIN)/python -m koordinator.api.manifests
 
 protobuf: $(STAMP) ## generate the modules of the .proto files

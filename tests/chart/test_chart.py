@@ -234,6 +234,11 @@ def test_pods_run_where_the_values_say() -> None:
     assert (of_koordlet["runtimeClassName"], "tolerations" in of_koordlet) == ("nvidia", False)
 
 
+def test_where_koordlet_has_a_runtime_class_it_is_given_the_library_of_the_driver() -> None:
+    of_koordlet = environment("everything", "DaemonSet", "koordlet")
+    assert of_koordlet["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
+
+
 def test_failure_policies_are_those_of_the_values() -> None:
     entries = webhook_entries("everything")
     assert {entry["timeoutSeconds"] for entry in entries.values()} == {30}

@@ -1,4 +1,4 @@
-"""The folder below the temporary one from which a built containerd is run, as root: nobody else may have written it."""
+"""The folder below the temporary one from which a built program is run, as root: nobody else may have written it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.nri_containerd import make_private
+from tests.real.go_programs import make_private
 
 
 @pytest.fixture

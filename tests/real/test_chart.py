@@ -1,0 +1,127 @@
+"""The Helm chart with Helm itself, on a real API server: installed, upgraded while its webhooks are served, removed."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.chart.renderings import CASES, CHART, Document, recorded, rendered_by
+from tests.real.control_plane import ControlPlane
+from tests.real.go_programs import built, go
+from tests.real.installation import NAMESPACE, account_kubeconfig, eventually, shell
+from tests.real.manager_cluster import configurations
+from tests.real.manager_process import OURS, manager
+from tests.real.programs import RealPrograms
+
+pytestmark = pytest.mark.slow
+
+_VERSION = "v3.16.4"
+_SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/koordinator-webhook-certs"
+_DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/reservations.scheduling.koordinator.sh"
+
+
+@pytest.fixture(scope="module")
+def helm_program() -> Path:
+    """KOORDINATOR_HELM names one, else that of the PATH, else one is built."""
+    found = os.environ.get("KOORDINATOR_HELM") or shutil.which("helm")
+    return Path(found) if found else built(f"helm-{_VERSION}", ("helm",), _build) / "helm"
+
+
+def _build(folder: Path) -> None:
+    go("install", f"helm.sh/helm/v3/cmd/helm@{_VERSION}", seconds=900, GOBIN=str(folder), GOFLAGS="-mod=mod")
+
+
+@pytest.fixture
+def empty(real_programs: RealPrograms, tmp_path: Path) -> Iterator[ControlPlane]:
+    """A control plane of the test's own, which grants what roles say."""
+    plane = ControlPlane(real_programs.kubernetes, tmp_path / "cluster", authorization_mode="RBAC")
+    plane.start()
+    yield plane
+    plane.stop()
+
+
+Helm = Callable[..., str]
+
+
+@pytest.fixture
+def helm(helm_program: Path, empty: ControlPlane, tmp_path: Path) -> Helm:
+    """Runs it with a home of its own."""
+    homes = " ".join(f"{each}={tmp_path}/helm" for each in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"))
+    return lambda *words: shell(f"{homes} {helm_program} {shlex.join(words)}", empty.kubeconfig)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_renders_what_is_recorded(case: str, helm_program: Path) -> None:
+    assert rendered_by(helm_program, CASES[case]) == list(recorded(case))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"scheduler": {"port": 0}}, "scheduler"),
+        ({"featureGates": "Recommender=on"}, "featureGates"),
+        ({"webhookConfiguration": {"failurePolicy": {"pods": "ignore"}}}, "Fail"),
+        ({"koordlet": {"image": {"repository": "koordinator-sh/koordlet"}}}, "an image of the Go original"),
+    ],
+)
+def test_values_that_cannot_be_used_are_refused_with_a_reason(
+    values: Document, message: str, helm_program: Path
+) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        rendered_by(helm_program, values)
+    assert message in refused.value.stderr
+
+
+def entries(plane: ControlPlane) -> list[str]:
+    return sorted(entry["name"] for each in configurations(plane).values() for entry in each.get("webhooks", []))
+
+
+def test_webhooks_stay_served_through_an_upgrade(helm: Helm, empty: ControlPlane, tmp_path: Path) -> None:
+    helm("install", "koordinator", str(CHART))
+    assert entries(empty) == []
+    with ExitStack() as running:
+        kubeconfig = account_kubeconfig(empty, "koord-manager", tmp_path)
+        served = running.enter_context(manager(OURS, kubeconfig, tmp_path / "manager"))
+        served.wait_ready()
+        eventually(lambda: "mpod-create.koordinator.sh" in entries(empty), "webhook", served.log)
+        before = entries(empty)
+        helm("upgrade", "koordinator", str(CHART), "--set=manager.log.level=4")
+        assert entries(empty) == before
+        # The new list is taken when the values change it.
+        helm("upgrade", "koordinator", str(CHART), "--set=webhookConfiguration.timeoutSeconds=7")
+        eventually(lambda: _timeouts(empty) == {7}, "new time limit", served.log)
+    assert "forbidden" not in served.log.read_text()
+
+
+def _timeouts(plane: ControlPlane) -> set[int]:
+    return {entry["timeoutSeconds"] for each in configurations(plane).values() for entry in each.get("webhooks", [])}
+
+
+def test_what_is_removed_leaves_no_webhooks_and_keeps_custom_resources(helm: Helm, empty: ControlPlane) -> None:
+    helm("install", "koordinator", str(CHART))
+    helm("uninstall", "koordinator")
+    assert [configuration["reason"] for configuration in configurations(empty).values()] == ["NotFound", "NotFound"]
+    assert empty.request("GET", _DEFINITION)[0] == 200
+
+
+def test_the_certificates_of_a_release_of_the_original_stay(helm: Helm, empty: ControlPlane) -> None:
+    """Its chart has the Secret and the Service among its objects, as this release has here."""
+    data = {"tls.crt": base64.b64encode(b"certificate").decode()}
+    metadata = {
+        "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {"meta.helm.sh/release-name": "koordinator", "meta.helm.sh/release-namespace": "default"},
+    }
+    secret = {"metadata": {"name": "koordinator-webhook-certs", **metadata}, "data": data}
+    assert empty.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, **metadata}})[0] == 201
+    assert empty.request("POST", f"/api/v1/namespaces/{NAMESPACE}/secrets", secret)[0] == 201
+    for _ in range(2):
+        helm("upgrade", "--install", "koordinator", str(CHART))
+        assert empty.request("GET", _SECRET)[1]["data"] == data
