@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 _VERSION = "v3.16.4"
 _SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/koordinator-webhook-certs"
-_DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/reservations.scheduling.koordinator.sh"
+_QUOTAS = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{NAMESPACE}/elasticquotas"
 
 
 @pytest.fixture(scope="module")
@@ -107,9 +107,20 @@ def _timeouts(plane: ControlPlane) -> set[int]:
 
 def test_what_is_removed_leaves_no_webhooks_and_keeps_custom_resources(helm: Helm, empty: ControlPlane) -> None:
     helm("install", "koordinator", str(CHART))
+    quota = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "ElasticQuota", "metadata": {"name": "team"}}
+    assert empty.request("POST", _QUOTAS, quota)[0] == 201
     helm("uninstall", "koordinator")
     assert [configuration["reason"] for configuration in configurations(empty).values()] == ["NotFound", "NotFound"]
-    assert empty.request("GET", _DEFINITION)[0] == 200
+    code, left = empty.request("GET", f"{_QUOTAS}/team")
+    assert (code, "deletionTimestamp" in left["metadata"]) == (200, False)
+
+
+def test_a_release_may_be_in_the_namespace_of_the_programs(helm: Helm, empty: ControlPlane) -> None:
+    where = f"--namespace={NAMESPACE}"
+    helm("install", "koordinator", str(CHART), where, "--create-namespace")
+    helm("upgrade", "koordinator", str(CHART), where)
+    code, namespace = empty.request("GET", f"/api/v1/namespaces/{NAMESPACE}")
+    assert (code, namespace["status"]["phase"]) == (200, "Active")
 
 
 def test_the_certificates_of_a_release_of_the_original_stay(helm: Helm, empty: ControlPlane) -> None:
