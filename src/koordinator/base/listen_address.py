@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,3 +37,13 @@ def parse_listen_address(field: str, text: str) -> ListenAddress:
     if not colon or not bracketed or not port.isascii() or not port.isdigit() or int(port) > LAST_PORT:
         raise ConfigurationError(field, text, "write HOST:PORT, :PORT for every address, or 0 to serve nothing")
     return ListenAddress(host, int(port)) if int(port) else NOWHERE
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent to this name or address stays on this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

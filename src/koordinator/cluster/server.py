@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import secrets
 import socket
 import sqlite3
@@ -20,6 +19,7 @@ from aiohttp import web
 
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.base.listen_address import is_loopback
 from koordinator.cluster import kubeconfig_file
 from koordinator.cluster.admission_webhooks.webhooks import AdmissionWebhooks
 from koordinator.cluster.background import BackgroundLoops, LoopBody
@@ -81,7 +81,7 @@ class EmbeddedApi:
 
     def __init__(self, options: ServerOptions | None = None) -> None:
         self._options = options or ServerOptions()
-        if not _is_loopback(self._options.address):
+        if not is_loopback(self._options.address):
             raise ConfigurationError(
                 "address", self._options.address, "the embedded API serves a loopback address only"
             )
@@ -279,10 +279,3 @@ def _kept_token(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise StartError(f"the token in {path} cannot be read or written: {error}") from error
     return token
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False

@@ -47,6 +47,28 @@ def test_a_value_that_is_not_allowed_ends_the_program(flag: str, capsys: pytest.
     assert flag.split("=")[0] in capsys.readouterr().err
 
 
+def test_the_credentials_of_prometheus_are_files() -> None:
+    flags = (
+        "--recommender-prometheus-address=https://prometheus:9090",
+        "--recommender-prometheus-token-file=/token",
+        "--recommender-prometheus-ca-file=/ca.crt",
+    )
+    history = parse_options(flags, {}).recommender.history
+    assert (history.token_file, history.ca_file) == ("/token", "/ca.crt")
+
+
+@pytest.mark.parametrize("address", ["http://prometheus:9090", "http://10.0.0.1:9090"])
+def test_a_token_is_not_sent_in_plain_text(address: str) -> None:
+    flags = (f"--recommender-prometheus-address={address}", "--recommender-prometheus-token-file=/token")
+    with pytest.raises(ConfigurationError, match=r"--recommender-prometheus-token-file: '/token' .*https://"):
+        parse_options(flags, {})
+
+
+def test_a_token_may_be_sent_to_this_machine() -> None:
+    flags = ("--recommender-prometheus-address=http://127.0.0.1:9090", "--recommender-prometheus-token-file=/token")
+    assert parse_options(flags, {}).recommender.history.token_file == "/token"
+
+
 def test_an_address_without_a_scheme_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="--recommender-prometheus-address: 'prometheus:9090' is not usable"):
         parse_options(["--recommender-prometheus-address=prometheus:9090"], {})

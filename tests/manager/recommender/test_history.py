@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from koordinator.base.clock import ManualClock
+from koordinator.base.clock import ManualClock, SystemClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.reconciler import Reconcilers
 from koordinator.manager.recommender.history import HistoryLoader, pods_pattern
 from koordinator.manager.recommender.options import HistoryOptions, RecommenderOptions
 from koordinator.manager.recommender.tracked import Tracked, hash_of_target
 from tests.manager.recommender.pods import container, pod, recommendation, tracked
+from tests.manager.webhook.making import certificates
 
 
 def series(pod_name: str, container_name: str, *values: float) -> dict[str, Any]:
@@ -31,14 +33,21 @@ def matrix(*found: dict[str, Any]) -> dict[str, Any]:
     return {"status": "success", "data": {"resultType": "matrix", "result": list(found)}}
 
 
+class Credentials(NamedTuple):
+    token_file: str = ""
+    ca_file: str = ""
+
+
 class Prometheus:
     """Answers each query with the next of these; ``queries`` are those that came."""
 
     def __init__(self, *responses: Any) -> None:
         self._responses = list(responses)
         self.queries: list[dict[str, str]] = []
+        self.authorizations: list[str | None] = []
 
     async def handle(self, request: web.Request) -> web.Response:
+        self.authorizations.append(request.headers.get("Authorization"))
         self.queries.append({key: str(value) for key, value in (await request.post()).items()})
         response = self._responses.pop(0)
         if isinstance(response, bytes):
@@ -51,13 +60,15 @@ def reconcilers(clock: ManualClock) -> Reconcilers:
 
 
 @asynccontextmanager
-async def loader(prometheus: Prometheus, clock: ManualClock) -> AsyncIterator[tuple[HistoryLoader, asyncio.Event]]:
+async def loader(
+    prometheus: Prometheus, clock: ManualClock, served_with: ssl.SSLContext | None, credentials: Credentials
+) -> AsyncIterator[tuple[HistoryLoader, asyncio.Event]]:
     application = web.Application()
     application.router.add_post("/api/v1/query_range", prometheus.handle)
-    server = TestServer(application)
-    await server.start_server()
+    server = TestServer(application, scheme="https" if served_with else "http")
+    await server.start_server(ssl=served_with)
     finished = asyncio.Event()
-    history = HistoryOptions(prometheus_address=str(server.make_url("/")), step=timedelta(hours=1))
+    history = HistoryOptions(str(server.make_url("/")), credentials.token_file, credentials.ca_file)
     made = HistoryLoader(RecommenderOptions(history=history), clock, reconcilers(clock), finished.set)
     running = asyncio.create_task(made.run())
     # Until it runs, nothing is queued.
@@ -71,13 +82,18 @@ async def loader(prometheus: Prometheus, clock: ManualClock) -> AsyncIterator[tu
         await server.close()
 
 
-def load(*responses: Any, of: Tracked | None = None) -> tuple[Tracked, Prometheus]:
+def load(
+    *responses: Any,
+    of: Tracked | None = None,
+    served_with: ssl.SSLContext | None = None,
+    credentials: Credentials | None = None,
+) -> tuple[Tracked, Prometheus]:
     """The history of a Recommendation, loaded."""
     made, prometheus = of or tracked(pod("web-0", container("main", cpu="2"))), Prometheus(*responses)
 
     async def scenario() -> None:
         clock = ManualClock()
-        async with loader(prometheus, clock) as (history, finished):
+        async with loader(prometheus, clock, served_with, credentials or Credentials()) as (history, finished):
             history.want(made)
             assert made.is_fetching_history
             history.request(made)
@@ -142,6 +158,46 @@ def test_it_is_given_up_after_three_attempts() -> None:
     made, prometheus = load(b"", b"", b"")
     assert len(prometheus.queries) == 3
     assert made.models == {}
+
+
+@pytest.fixture
+def served_with(tmp_path: Path) -> ssl.SSLContext:
+    """The certificate of a server on this machine; its authority is in the file ``ca.crt``."""
+    made = certificates("127.0.0.1", SystemClock().now())
+    for name, text in {"ca.crt": made.authority, "tls.crt": made.certificate, "tls.key": made.key}.items():
+        (tmp_path / name).write_bytes(text)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    return context
+
+
+def test_the_token_is_read_for_each_query(served_with: ssl.SSLContext, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    credentials = Credentials(str(token), str(tmp_path / "ca.crt"))
+    _, prometheus = load(matrix(), matrix(), served_with=served_with, credentials=credentials)
+    assert prometheus.authorizations == ["Bearer first"] * 2
+
+
+def test_a_server_of_another_authority_gets_nothing(
+    served_with: ssl.SSLContext, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+    _, prometheus = load(matrix(), served_with=served_with, credentials=Credentials(str(token)))
+    assert prometheus.authorizations == []
+    assert "certificate verify failed" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("missing", ["token_file", "ca_file"])
+def test_a_file_that_cannot_be_read_is_named(
+    missing: str, served_with: ssl.SSLContext, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    credentials = Credentials("", str(tmp_path / "ca.crt"))._replace(**{missing: str(tmp_path / "absent")})
+    _, prometheus = load(matrix(), served_with=served_with, credentials=credentials)
+    assert prometheus.queries == []
+    assert str(tmp_path / "absent") in caplog.text
 
 
 def test_without_an_address_nothing_is_fetched() -> None:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.flag_types import Flag, FlagGroup
 from koordinator.base.flags import FlagValues
+from koordinator.base.listen_address import is_loopback
 from koordinator.manager.recommender.options import (
     SOURCES,
     EstimateOptions,
@@ -26,6 +27,7 @@ _SECOND: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
 _MIB: Final = 1 << 20
 _ADDRESS: Final = "recommender-prometheus-address"
+_TOKEN_FILE: Final = "recommender-prometheus-token-file"  # noqa: S105 - a flag
 
 
 class _Percentiles:
@@ -170,6 +172,18 @@ class RecommenderFlags:
             "history begins with the Recommendation.",
             placeholder="URL",
         )
+        self._token_file = group.string(
+            _TOKEN_FILE,
+            _HISTORY.token_file,
+            "The file with a bearer token for it, which is read for each query.",
+            placeholder="file",
+        )
+        self._ca_file = group.string(
+            "recommender-prometheus-ca-file",
+            _HISTORY.ca_file,
+            "The authority of its certificate; empty: those of the machine.",
+            placeholder="file",
+        )
         self._length = group.duration(
             "recommender-history-length", _HISTORY.length, "How much history is read.", minimum=_MINUTE
         )
@@ -197,6 +211,8 @@ class RecommenderFlags:
         """Raises ConfigurationError for flags that contradict each other."""
         history = HistoryOptions(
             prometheus_address=_checked_address(given[self._address]),
+            token_file=_checked_token_file(given[self._token_file], given[self._address]),
+            ca_file=given[self._ca_file],
             length=given[self._length],
             step=given[self._step],
             cpu_query=given[self._cpu_query],
@@ -240,3 +256,12 @@ def _checked_address(text: str) -> str:
     if text and urlsplit(text).scheme not in ("http", "https"):
         raise ConfigurationError(f"--{_ADDRESS}", text, "write a URL such as http://prometheus.monitoring:9090")
     return text
+
+
+def _checked_token_file(path: str, address: str) -> str:
+    url = urlsplit(address)
+    if path and url.scheme == "http" and not is_loopback(url.hostname or ""):
+        raise ConfigurationError(
+            f"--{_TOKEN_FILE}", path, f"a token is not sent in plain text: --{_ADDRESS} must begin with https://"
+        )
+    return path

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from string import Template
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +17,9 @@ import aiohttp
 from koordinator.base.clock import Clock
 from koordinator.base.durations import format_duration
 from koordinator.base.errors import KoordinatorError
+from koordinator.kube.errors import CredentialError
 from koordinator.kube.reconciler import Reconcilers
+from koordinator.kube.tls import TLSSettings, build_context
 from koordinator.manager.recommender.options import RecommenderOptions
 from koordinator.manager.recommender.tracked import Tracked
 
@@ -131,8 +134,9 @@ class HistoryLoader:
         url = f"{self._history.prometheus_address.rstrip('/')}/api/v1/query_range"
         try:
             timeout = aiohttp.ClientTimeout(total=_REQUEST_SECONDS)
+            connector = aiohttp.TCPConnector(ssl=build_context(TLSSettings(authority_file=self._history.ca_file)))
             async with (
-                aiohttp.ClientSession(timeout=timeout) as session,
+                aiohttp.ClientSession(timeout=timeout, connector=connector, headers=self._headers()) as session,
                 session.post(url, data=parameters, allow_redirects=False) as response,
             ):
                 body = bytearray()
@@ -141,9 +145,15 @@ class HistoryLoader:
                     if len(body) > _MOST_BYTES:
                         raise HistoryError(f"{url}: the response has more than {_MOST_BYTES >> 20} MiB")
                 status = response.status
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, CredentialError) as error:
             raise HistoryError(f"{url}: {error or type(error).__name__}") from error
         return list(_samples(url, status, bytes(body)))
+
+    def _headers(self) -> dict[str, str]:
+        """Raises OSError."""
+        if not self._history.token_file:
+            return {}
+        return {"Authorization": f"Bearer {Path(self._history.token_file).read_text().strip()}"}
 
     def _feed(self, tracked: Tracked, cpu: list[_Sample], memory: list[_Sample]) -> None:
         """Add the samples in the order of their times. One sample stands for all minutes of its step."""

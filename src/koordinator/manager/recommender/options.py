@@ -57,6 +57,10 @@ class HistoryOptions:
 
     prometheus_address: str = ""
     """The URL of a Prometheus server; empty: history begins with the Recommendation."""
+    token_file: str = ""
+    """The file with the bearer token; it is read for each query, since tokens of service accounts expire."""
+    ca_file: str = ""
+    """The authority of the server's certificate; empty: those of the machine are trusted."""
     length: timedelta = timedelta(days=8)
     step: timedelta = timedelta(hours=1)
     cpu_query: str = (
