@@ -125,15 +125,6 @@ def test_a_lease_that_is_not_there_is_named(tmp_path: Path) -> None:
         queried_by_lease(tmp_path, None)
 
 
-@pytest.fixture(autouse=True)
-def nobody_s_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whoever runs the tests may have a kubeconfig."""
-    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def requested_for(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[ProgramEndpoint, str]:
     """Where and for what the command asks."""
     seen: list[tuple[ProgramEndpoint, str]] = []

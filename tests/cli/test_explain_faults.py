@@ -43,14 +43,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExplainedClust
         yield found
 
 
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     response: tuple[int, bytes] | None = None

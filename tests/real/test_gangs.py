@@ -153,8 +153,8 @@ def test_gangs_that_change_are_never_bound_in_part_nor_kept_out(plane: ControlPl
         "minimum_lowered": {"g": 2},
         "group_recreated": {"g": 2},
         "one_member_is_gated": {"g": 0},
-        "room_comes_late": {"g": 2},
-        "room_after_a_pod_is_deleted": {"g": 2},
+        "capacity_comes_late": {"g": 2},
+        "capacity_after_a_pod_is_deleted": {"g": 2},
         "second_gang_after_the_first": {"b": 2},
     }
 

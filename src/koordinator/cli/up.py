@@ -91,6 +91,7 @@ _EPILOG = """\
 examples:
   koord up                                     10 nodes, state kept in ~/.local/state/koordinator
   koord up --nodes 1000 --data /tmp/big        a thousand nodes, state kept elsewhere
+  koord up --gpu-nodes 2                       and two nodes with GPUs, for pods that request some of them
   koord up --only apiserver                    the Kubernetes API alone
   koord up --only nodes,manager,scheduler --kubeconfig ~/.kube/config
                                                simulated nodes and the programs for an existing cluster
@@ -116,6 +117,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help=f"start only these, separated by commas: {', '.join(PROGRAMS)} (default: all)",
     )
     parser.add_argument("--nodes", type=_positive, default=10, metavar="N", help="simulated nodes (default: 10)")
+    parser.add_argument(
+        "--gpu-nodes",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="simulated nodes with 8 GPUs each, beside the others (default: 0)",
+    )
     parser.add_argument("--scenario", type=Path, metavar="FILE", help="sizes, zones, labels and usage of the nodes")
     parser.add_argument(
         "--koordlets",
@@ -189,6 +197,7 @@ def run(options: argparse.Namespace) -> int:
         kubeconfig=kubeconfig,
         port=options.port,
         nodes=options.nodes,
+        gpu_nodes=options.gpu_nodes,
         koordlets=options.koordlets,
         scheduler_port=options.scheduler_port,
         manager_port=options.manager_port,
@@ -226,7 +235,7 @@ async def _start_and_watch(cluster: LocalCluster) -> None:
     options = cluster.options
     texts = {
         "apiserver": f"starting the API (state: {options.data})",
-        "nodes": f"starting {options.nodes} simulated nodes",
+        "nodes": f"starting {options.nodes + options.gpu_nodes} simulated nodes",
         "manager": "starting koord-manager",
         "scheduler": "starting koord-scheduler",
     }

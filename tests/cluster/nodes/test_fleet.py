@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from random import Random
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -17,36 +14,11 @@ from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.node_objects import FLEET_ANNOTATION
 from koordinator.cluster.nodes.pod_runtime import RUN_TIME_ANNOTATION
 from koordinator.cluster.nodes.registration import ForeignNodeError
-from koordinator.cluster.nodes.scenario import Scenario, default_scenario, parse_scenario, scale
+from koordinator.cluster.nodes.scenario import default_scenario, parse_scenario, scale
 from koordinator.kube.errors import ApiStatusError, TransportError
 from tests.cluster.nodes.bound_pods import pod_document
+from tests.cluster.nodes.fleets import nothing, play
 from tests.in_memory_api import NO_FAULT, ApiRequest, Document, InMemoryApi
-
-Script = Callable[[InMemoryApi, Fleet, ManualClock], Awaitable[None]]
-
-
-def _play(script: Script, api: InMemoryApi | None = None, scenario: Scenario | None = None) -> InMemoryApi:
-    """Run a fleet of three nodes from its registration to the end of the script."""
-    api = api or InMemoryApi()
-
-    async def play() -> None:
-        clock = cast("ManualClock", api.clock)
-        fleet = Fleet(
-            api.client(), scenario or scale(default_scenario(), 3), clock=clock, random=Random(1), concurrency=8
-        )
-        running = asyncio.create_task(fleet.run())
-        try:
-            while not fleet.nodes and not running.done():
-                await clock.advance(0.5)
-            if running.done():
-                await running
-            await script(api, fleet, clock)
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-
-    asyncio.run(play())
-    return api
 
 
 def _phase(api: InMemoryApi, name: str) -> str:
@@ -57,12 +29,8 @@ def _metric(api: InMemoryApi, name: str) -> NodeMetric:
     return convert(api.document(NODE_METRICS, name), NodeMetric)
 
 
-async def _nothing(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
-    await clock.advance(1)
-
-
 def test_nodes_are_registered_ready_with_their_sizes() -> None:
-    api = _play(_nothing)
+    api = play(nothing)
     node = api.document(NODES, "small-0")
     assert api.names(NODES) == ["large-0", "medium-0", "small-0"]
     assert {c["type"]: c["status"] for c in node["status"]["conditions"]}["Ready"] == "True"
@@ -77,7 +45,7 @@ def test_every_node_has_a_lease_that_is_renewed() -> None:
             renewed.append(api.document(LEASES, "small-0", "kube-node-lease")["spec"]["renewTime"])
             await clock.advance(21)
 
-    api = _play(script)
+    api = play(script)
     assert api.names(LEASES) == ["large-0", "medium-0", "small-0"]
     assert renewed[0] < renewed[1]
 
@@ -87,7 +55,7 @@ def test_node_status_is_heard_of_every_five_minutes() -> None:
         api.requests.clear()
         await clock.advance(600)
 
-    api = _play(script)
+    api = play(script)
     assert api.requests.count(ApiRequest("patch", "nodes", "small-0", "status")) == 2
 
 
@@ -98,7 +66,7 @@ def test_a_condition_that_somebody_else_wrote_is_put_right_soon() -> None:
         api.put(NODES, {**node, **unknown})
         await clock.advance(2)
 
-    node = _play(script).document(NODES, "small-0")
+    node = play(script).document(NODES, "small-0")
     assert [c["status"] for c in node["status"]["conditions"] if c["type"] == "Ready"] == ["True"]
 
 
@@ -107,7 +75,7 @@ def test_a_bound_pod_becomes_running_and_ready() -> None:
         api.put(PODS, pod_document("web", "small-0"))
         await clock.advance(5)
 
-    status = _play(script).document(PODS, "web", "default")["status"]
+    status = play(script).document(PODS, "web", "default")["status"]
     assert (status["phase"], status["podIP"]) == ("Running", "10.128.0.1")
     assert {c["type"] for c in status["conditions"] if c["status"] == "True"} >= {
         "PodScheduled",
@@ -122,7 +90,7 @@ def test_a_pod_waits_for_its_start_latency() -> None:
         api.put(PODS, pod_document("web", "small-0"))
         await clock.advance(0.9)
 
-    assert _phase(_play(script), "web") == "Pending"
+    assert _phase(play(script), "web") == "Pending"
 
 
 def test_pods_of_other_nodes_are_left_alone() -> None:
@@ -131,7 +99,7 @@ def test_pods_of_other_nodes_are_left_alone() -> None:
         api.put(PODS, pod_document("web", "real"))
         await clock.advance(120)
 
-    assert _phase(_play(script), "web") == "Pending"
+    assert _phase(play(script), "web") == "Pending"
 
 
 @pytest.mark.parametrize(("seconds", "phase"), [(55, "Running"), (65, "Succeeded")])
@@ -142,7 +110,7 @@ def test_a_pod_succeeds_after_its_annotated_run_time(seconds: float, phase: str)
         api.put(PODS, pod)
         await clock.advance(seconds)
 
-    assert _phase(_play(script), "job") == phase
+    assert _phase(play(script), "job") == phase
 
 
 def test_a_batch_pod_succeeds_after_the_run_time_of_the_model() -> None:
@@ -150,7 +118,7 @@ def test_a_batch_pod_succeeds_after_the_run_time_of_the_model() -> None:
         api.put(PODS, pod_document("job", "small-0", restartPolicy="Never", priority=5500))
         await clock.advance(16 * 60)
 
-    assert _phase(_play(script), "job") == "Succeeded"
+    assert _phase(play(script), "job") == "Succeeded"
 
 
 def test_a_deleted_pod_disappears() -> None:
@@ -160,7 +128,7 @@ def test_a_deleted_pod_disappears() -> None:
         await api.client().delete(PODS, "web", "default")
         await clock.advance(5)
 
-    assert _play(script).names(PODS) == []
+    assert play(script).names(PODS) == []
 
 
 def test_a_deleted_pod_with_a_finalizer_ends_failed_and_is_confirmed_once() -> None:
@@ -172,7 +140,7 @@ def test_a_deleted_pod_with_a_finalizer_ends_failed_and_is_confirmed_once() -> N
         await api.client().delete(PODS, "web", "default")
         await clock.advance(60)
 
-    api = _play(script)
+    api = play(script)
     assert _phase(api, "web") == "Failed"
     assert api.requests.count(ApiRequest("delete", "pods", "web")) == 2
 
@@ -184,7 +152,7 @@ def test_pods_of_a_deleted_node_are_removed() -> None:
         await api.client().delete(NODES, "small-0")
         await clock.advance(45)
 
-    api = _play(script)
+    api = play(script)
     assert (api.names(PODS), api.names(NODES)) == ([], ["large-0", "medium-0"])
 
 
@@ -200,31 +168,31 @@ def test_a_restart_adopts_nodes_and_running_pods() -> None:
         await clock.advance(5)
         running.append(fleet.running_pods)
 
-    api = _play(second, _play(first))
+    api = play(second, play(first))
     assert running == [1]
     assert ApiRequest("patch", "pods", "web", "status") not in api.requests
 
 
 def test_nodes_that_the_scenario_no_longer_has_are_removed() -> None:
-    bigger = _play(_nothing, scenario=scale(default_scenario(), 10))
-    assert _play(_nothing, bigger).names(NODES) == ["large-0", "medium-0", "small-0"]
+    bigger = play(nothing, scenario=scale(default_scenario(), 10))
+    assert play(nothing, bigger).names(NODES) == ["large-0", "medium-0", "small-0"]
 
 
 def test_a_node_that_is_not_ours_stops_the_registration() -> None:
     api = InMemoryApi()
     api.put(NODES, {"metadata": {"name": "small-0"}})
     with pytest.raises(ExceptionGroup) as raised:
-        _play(_nothing, api)
+        play(nothing, api)
     assert raised.group_contains(ForeignNodeError, match="node small-0 exists and is not simulated")
 
 
 def test_what_others_wrote_on_a_node_survives_adoption() -> None:
-    api = _play(_nothing)
+    api = play(nothing)
     node = api.document(NODES, "small-0")
     node["metadata"]["labels"]["mine"] = "yes"
     node["status"]["allocatable"]["kubernetes.io/batch-cpu"] = "4000"
     api.put(NODES, node)
-    node = _play(_nothing, api).document(NODES, "small-0")
+    node = play(nothing, api).document(NODES, "small-0")
     assert node["metadata"]["labels"]["mine"] == "yes"
     assert node["status"]["allocatable"]["kubernetes.io/batch-cpu"] == "4k"
     assert node["metadata"]["annotations"][FLEET_ANNOTATION] == "default"
@@ -235,7 +203,7 @@ def test_node_metrics_are_written_with_node_system_and_pods() -> None:
         api.put(PODS, pod_document("web", "small-0", cpu="4", priority=9500))
         await clock.advance(300)
 
-    status = _metric(_play(script), "small-0").status
+    status = _metric(play(script), "small-0").status
     assert status.node_metric is not None
     node, system = status.node_metric.node_usage.resources["cpu"], status.node_metric.system_usage.resources["cpu"]
     [pod] = status.pods_metric
@@ -245,7 +213,7 @@ def test_node_metrics_are_written_with_node_system_and_pods() -> None:
 
 
 def test_a_node_metric_without_a_manager_gets_the_default_policy() -> None:
-    api = _play(_nothing)
+    api = play(nothing)
     metric = _metric(api, "small-0")
     policy = metric.spec.metric_collect_policy
     assert policy is not None
@@ -265,7 +233,7 @@ def test_the_policy_of_a_manager_is_kept_and_followed() -> None:
     async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         await clock.advance(200)
 
-    api = _play(script, _managed(spec))
+    api = play(script, _managed(spec))
     metric = _metric(api, "small-0")
     assert metric.status.node_metric is not None
     assert [usage.duration.total_seconds() for usage in metric.status.node_metric.aggregated_node_usages] == [120]
@@ -276,7 +244,7 @@ def test_reports_are_as_rare_as_the_manager_wants() -> None:
     async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         await clock.advance(601)
 
-    api = _play(script, _managed({"reportIntervalSeconds": 180}))
+    api = play(script, _managed({"reportIntervalSeconds": 180}))
     # At once, by the default policy, then after 180, 360 and 540 seconds.
     assert api.requests.count(ApiRequest("patch", "nodemetrics", "small-0", "status")) == 4
 
@@ -291,7 +259,7 @@ def test_node_metrics_begin_when_their_kind_is_served() -> None:
         api.fault = NO_FAULT
         await clock.advance(60)
 
-    assert _play(script, api).names(NODE_METRICS) == ["large-0", "medium-0", "small-0"]
+    assert play(script, api).names(NODE_METRICS) == ["large-0", "medium-0", "small-0"]
 
 
 @pytest.mark.parametrize(
@@ -307,7 +275,7 @@ def test_an_outage_only_delays(error: Exception) -> None:
         api.requests.clear()
         await clock.advance(60)
 
-    api = _play(script)
+    api = play(script)
     assert _phase(api, "web") == "Running"
     assert {request.name for request in api.requests if request.plural == "leases"} == {
         "large-0",
@@ -327,7 +295,7 @@ def test_registration_waits_for_a_server_that_is_not_well() -> None:
         return ApiStatusError(500, "InternalError", "not yet")
 
     api.fault = refuse
-    assert _play(_nothing, api).names(NODES) == ["large-0", "medium-0", "small-0"]
+    assert play(nothing, api).names(NODES) == ["large-0", "medium-0", "small-0"]
 
 
 def test_usage_of_a_node_is_that_of_its_parts() -> None:
@@ -339,7 +307,7 @@ def test_usage_of_a_node_is_that_of_its_parts() -> None:
         await clock.advance(120)
         usages.append(fleet.usage_of("small-0"))
 
-    _play(script)
+    play(script)
     usage = usages[0]
     assert usage.cpu == usage.system_cpu + usage.latency_sensitive_cpu + usage.batch_cpu
     assert 0 < usage.latency_sensitive_cpu < usage.batch_cpu
@@ -358,7 +326,7 @@ def test_a_fast_simulation_passes_a_day_in_a_minute() -> None:
             await clock.advance(5)
             loads.append(fleet.usage_of("a-0").latency_sensitive_cpu)
 
-    api = _play(script, scenario=scenario)
+    api = play(script, scenario=scenario)
     assert max(loads) > 1.5 * min(loads)
     assert _phase(api, "web") == "Running"
     assert api.document(NODE_METRICS, "a-0")["status"]["updateTime"] < "2026-01-01T00:02:00Z"

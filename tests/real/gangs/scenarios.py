@@ -337,4 +337,4 @@ BETTER: Final[Mapping[str, Scenario]] = MappingProxyType(
     }
 )
 """The original keeps pods out of its queue for long or binds a gang in part; where room comes, it leaves the gang
-pending in some runs (three of eight for ``room_comes_late``)."""
+pending in some runs (three of eight for ``capacity_comes_late``)."""

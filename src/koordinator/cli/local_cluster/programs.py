@@ -43,6 +43,8 @@ class LocalClusterOptions:
     seed: int = 0
     speed: float | None = None
     """None: as the scenario says."""
+    gpu_nodes: int = 0
+    """Simulated nodes with GPUs, beside the others."""
     koordlets: int | None = None
     """Simulated nodes that run koordlet itself; None: as many as the program of the nodes has by default."""
     verbosity: int = 1
@@ -115,11 +117,13 @@ def simulated_nodes(options: LocalClusterOptions) -> Program:
     ]
     if options.speed is not None:
         arguments.append(f"--speed={options.speed}")
+    if options.gpu_nodes:
+        arguments.append(f"--gpu-nodes={options.gpu_nodes}")
     if options.koordlets is not None:
         arguments.append(f"--koordlets={options.koordlets}")
     if options.scenario is not None:
         arguments.append(f"--scenario={options.scenario}")
-    return Program("nodes", arguments, _nodes_are_there(options.kubeconfig, options.nodes))
+    return Program("nodes", arguments, _nodes_are_there(options.kubeconfig, options.nodes + options.gpu_nodes))
 
 
 def scheduler(options: LocalClusterOptions) -> Program:

@@ -147,6 +147,7 @@ class Fleet:
             )  # fmt: skip
             await registration.run(self._wanted, self._node_informer.list())
             await self._all_seen()
+            await self._write_devices()
             for node in self._wanted:
                 self._join(node)
                 if (found := self._node_informer.get(node.name)) is not None:
@@ -178,6 +179,14 @@ class Fleet:
         missing = {node.name for node in self._wanted}
         while missing := {name for name in missing if self._node_informer.get(name) is None}:
             await self._clock.sleep(_LEAST_SAMPLING_PAUSE)
+
+    async def _write_devices(self) -> None:
+        if not any(node.group.gpus.count for node in self._wanted):
+            return
+        # Not loaded where no node has any.
+        from koordinator.cluster.nodes.devices import SimulatedDevices
+
+        await SimulatedDevices(self._client, self._node_informer.get, clock=self._clock).write(self._wanted)
 
     def _make_agents(self, kernels: Path) -> NodeAgents:
         # Not loaded before the nodes are registered and have reported, nor where no node runs koordlet.

@@ -19,7 +19,7 @@ from koordinator.base.build import VersionAction
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.base.process import stop_on_signals
 from koordinator.cluster.nodes.fleet import Fleet
-from koordinator.cluster.nodes.scenario import Scenario, default_scenario, load_scenario, scale
+from koordinator.cluster.nodes.scenario import Scenario, default_scenario, load_scenario, scale, with_gpu_nodes
 from koordinator.cluster.nodes.scenario_checks import MAX_NODES, check_scenario
 from koordinator.kube.connect import ClientOptions, connect, user_agent
 
@@ -109,6 +109,9 @@ def _scenario(options: argparse.Namespace) -> Scenario:
         if not 0 < options.nodes <= MAX_NODES:
             raise ConfigurationError("--nodes", options.nodes, f"from 1 to {MAX_NODES}")
         scenario = scale(scenario, options.nodes)
+    scenario = with_gpu_nodes(scenario, options.gpu_nodes)
+    if options.gpu_nodes < 0:
+        raise ConfigurationError("--gpu-nodes", options.gpu_nodes, "0 or more")
     if options.seed is not None:
         scenario = msgspec.structs.replace(scenario, seed=options.seed)
     if options.speed is not None:
@@ -126,6 +129,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--kubeconfig", default="", metavar="FILE", help="the cluster to join")
     parser.add_argument("--nodes", type=int, metavar="N", help="scale the scenario to so many nodes")
+    parser.add_argument(
+        "--gpu-nodes",
+        type=int,
+        default=0,
+        metavar="N",
+        help="beside them, so many nodes with 8 GPUs each (%(default)s)",
+    )
     parser.add_argument("--scenario", type=Path, metavar="FILE", help="sizes, zones, labels, usage (default: built in)")
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the simulated usage (default: the scenario's)")
     parser.add_argument(

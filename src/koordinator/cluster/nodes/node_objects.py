@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from koordinator.api.node import NodeCondition
 from koordinator.api.quantity import Quantity
+from koordinator.api.resource_names import NVIDIA_GPU
 from koordinator.api.timestamps import format_micro_time, format_time
 from koordinator.cluster.nodes.scenario import NodeGroup, Scenario
 
@@ -167,6 +168,8 @@ def _capacity(group: NodeGroup) -> Document:
         "hugepages-1Gi": "0",
         "hugepages-2Mi": "0",
         "pods": str(group.pods),
+        # As the device plugin of the vendor has it.
+        **({NVIDIA_GPU: str(group.gpus.count)} if group.gpus.count else {}),
         **{name: str(amount) for name, amount in group.resources.items()},
     }
 

@@ -53,6 +53,14 @@ class Image(WireStruct):
     size: Quantity = Quantity.parse("100Mi")
 
 
+class GPUs(WireStruct):
+    """The GPUs of each node of a group."""
+
+    count: int = 0
+    model: str = "NVIDIA A100-SXM4-80GB"
+    memory: Quantity = Quantity.parse("80Gi")
+
+
 class NodeGroup(WireStruct):
     """Nodes that are alike. ``name_pattern`` may hold ``{group}`` and must hold ``{index}``."""
 
@@ -66,6 +74,8 @@ class NodeGroup(WireStruct):
     pods: int = 110
     resources: dict[str, Quantity] = {}
     """Extended resources, such as ``example.com/gpu: 8``."""
+    gpus: GPUs = GPUs()
+    """They are in the Device of the node, from which koord-manager computes its resources."""
     reserved: Reserved = Reserved()
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -212,3 +222,18 @@ def scale(scenario: Scenario, nodes: int) -> Scenario:
         msgspec.structs.replace(group, count=count) for group, count in zip(scenario.node_groups, counts, strict=True)
     ]
     return msgspec.structs.replace(scenario, node_groups=groups)
+
+
+def with_gpu_nodes(scenario: Scenario, count: int) -> Scenario:
+    """The same scenario and ``count`` nodes with eight GPUs each, named ``gpu-0`` and so on."""
+    if not count:
+        return scenario
+    group = NodeGroup(
+        name="gpu",
+        count=count,
+        instance_type="sim.gpu",
+        cpu=Quantity.parse("64"),
+        memory=Quantity.parse("512Gi"),
+        gpus=GPUs(count=8),
+    )
+    return msgspec.structs.replace(scenario, node_groups=[*scenario.node_groups, group])

@@ -87,6 +87,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 MAX_NODES: Final = 20_000
 MAX_PODS_PER_NODE: Final = 250
 """As many as a node has addresses for, with a few to spare for pods that are just ending."""
+_MAX_GPUS: Final = 64
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _PATH: Final = re.compile(r"(.*) - at `\$\.?(.*)`", re.DOTALL)
@@ -180,6 +181,11 @@ def _check_group(at: str, group: NodeGroup) -> None:
             raise ConfigurationError(f"{at}.resources", name, "names of extended resources, such as example.com/gpu")
         if amount.nanos < 0 or amount.value * 10**9 != amount.nanos:
             raise ConfigurationError(f"{at}.resources.{name}", str(amount), "a whole number, 0 or more")
+    gpus = group.gpus
+    if not 0 <= gpus.count <= _MAX_GPUS:
+        raise ConfigurationError(f"{at}.gpus.count", gpus.count, f"from 0 to {_MAX_GPUS}")
+    if gpus.memory.value <= 0:
+        raise ConfigurationError(f"{at}.gpus.memory", str(gpus.memory), "more than 0")
     _check_metadata(at, group)
 
 
