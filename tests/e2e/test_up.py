@@ -18,7 +18,10 @@ from typing import Any
 import psutil
 import pytest
 
+from koordinator.api.annotations import DEVICE_ALLOCATED
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, PODS
+from koordinator.api.pod import Pod
+from koordinator.api.resource_names import GPU_CORE, GPU_MEMORY_RATIO
 from tests.e2e.running import Up, eventually, koord_up, plain_pod, start_koord_up
 from tests.free_ports import free_ports
 from tests.waiting import once
@@ -64,6 +67,26 @@ def test_a_node_with_a_pod_runs_koordlet(tmp_path: Path) -> None:
 
     node, reported = asyncio.run(scenario())
     assert reported == [node]
+
+
+def test_a_pod_gets_a_half_of_a_gpu(tmp_path: Path) -> None:
+    """From the Device of the node over its resources to the number of the GPU."""
+    half = {GPU_CORE: "50", GPU_MEMORY_RATIO: "50"}
+    container = {"name": "main", "image": "example", "resources": {"requests": half, "limits": half}}
+
+    async def scenario() -> Pod:
+        async with koord_up(tmp_path, "--nodes=1", "--gpu-nodes=1") as up:
+            client = await up.client()
+            try:
+                pod = {"metadata": {"name": "half"}, "spec": {"containers": [container]}}
+                await client.create(PODS, pod, "default")
+                return await eventually(client, "half", lambda pod: pod.status.phase == "Running", "running")
+            finally:
+                await client.close()
+
+    pod = asyncio.run(scenario())
+    (allocated,) = json.loads(pod.metadata.annotations[DEVICE_ALLOCATED])["gpu"]
+    assert (pod.spec.node_name, allocated["minor"], allocated["resources"][GPU_CORE]) == ("gpu-0", 0, "50")
 
 
 @pytest.fixture(scope="module")
