@@ -85,6 +85,17 @@ def test_without_the_definition_nodes_have_no_gpus_and_it_is_said(caplog: pytest
     assert "no CustomResourceDefinition devices.scheduling.koordinator.sh" in caplog.text
 
 
+def test_a_server_that_is_not_well_is_waited_for() -> None:
+    api, failures = InMemoryApi(), [ApiStatusError(503, "ServiceUnavailable", "later")] * 3
+
+    def fail(request: ApiRequest, done: bool) -> Exception | None:
+        return failures.pop() if request.plural == "devices" and not done and failures else None
+
+    api.fault = fail
+    assert play(nothing, api, scenario()).names(DEVICES) == ["gpu-0"]
+    assert failures == []
+
+
 @pytest.mark.parametrize(
     ("gpus", "field"),
     [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable
+from functools import partial
+from random import Random
 from typing import Final
 
 from koordinator.api.device import Device
@@ -12,6 +14,7 @@ from koordinator.api.kinds import DEVICES
 from koordinator.api.node import Node
 from koordinator.base.clock import Clock
 from koordinator.cluster.nodes.node_objects import SimulatedNode
+from koordinator.cluster.nodes.registration import persistently
 from koordinator.koordlet.devices.description import Inventory, describe_devices
 from koordinator.koordlet.devices.device_patch import device_patch, new_device
 from koordinator.kube.errors import ApiStatusError
@@ -51,17 +54,20 @@ def inventory_of(node: SimulatedNode) -> Inventory:
 class SimulatedDevices:
     """Writes one Device for each node that has GPUs, once; nothing changes it after that."""
 
-    def __init__(self, client: Client, find_node: Callable[[str], Node | None], *, clock: Clock) -> None:
+    def __init__(
+        self, client: Client, find_node: Callable[[str], Node | None], *, clock: Clock, random: Random
+    ) -> None:
         self._client = client
         self._find_node = find_node
         self._clock = clock
+        self._random = random
 
     async def write(self, nodes: Iterable[SimulatedNode]) -> None:
         """Raises KubeError. Without the CustomResourceDefinition nodes have no GPUs, which is said."""
         with_gpus = [node for node in nodes if node.group.gpus.count]
         try:
             for node in with_gpus:
-                await self._write(node)
+                await persistently(partial(self._write, node), f"the Device of {node.name}", self._clock, self._random)
         except ApiStatusError as error:
             if not error.is_not_found:
                 raise

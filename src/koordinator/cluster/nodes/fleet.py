@@ -186,7 +186,8 @@ class Fleet:
         # Not loaded where no node has any.
         from koordinator.cluster.nodes.devices import SimulatedDevices
 
-        await SimulatedDevices(self._client, self._node_informer.get, clock=self._clock).write(self._wanted)
+        devices = SimulatedDevices(self._client, self._node_informer.get, clock=self._clock, random=self._random)
+        await devices.write(self._wanted)
 
     def _make_agents(self, kernels: Path) -> NodeAgents:
         # Not loaded before the nodes are registered and have reported, nor where no node runs koordlet.

@@ -109,9 +109,9 @@ def _scenario(options: argparse.Namespace) -> Scenario:
         if not 0 < options.nodes <= MAX_NODES:
             raise ConfigurationError("--nodes", options.nodes, f"from 1 to {MAX_NODES}")
         scenario = scale(scenario, options.nodes)
-    scenario = with_gpu_nodes(scenario, options.gpu_nodes)
     if options.gpu_nodes < 0:
         raise ConfigurationError("--gpu-nodes", options.gpu_nodes, "0 or more")
+    scenario = with_gpu_nodes(scenario, options.gpu_nodes)
     if options.seed is not None:
         scenario = msgspec.structs.replace(scenario, seed=options.seed)
     if options.speed is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -97,18 +97,11 @@ class Registration:
             logger.info("removed node %s: the scenario no longer has it", name)
 
     async def _register(self, node: SimulatedNode, existing: Node | None, total: int) -> None:
+        def write() -> Awaitable[None]:
+            return self._create(node) if existing is None else self._adopt(node, existing)
+
         async with self._slots:
-            backoff = Backoff(_BACKOFF, self._clock, self._random)
-            while True:
-                try:
-                    await (self._create(node) if existing is None else self._adopt(node, existing))
-                    break
-                except KubeError as error:
-                    if not _may_pass(error):
-                        raise
-                    pause = backoff.next()
-                    logger.warning("registering node %s: %s; trying again in %.1f s", node.name, error, pause)
-                await self._clock.sleep(pause)
+            await persistently(write, f"registering node {node.name}", self._clock, self._random)
         self._done += 1
         if self._done == total or self._done % _PROGRESS_EVERY == 0:
             logger.info("registered %d of %d nodes", self._done, total)
@@ -131,6 +124,22 @@ class Registration:
             status[field] = {name: amount for name, amount in status[field].items() if name not in overcommitted}
         patch = {"metadata": node_metadata(node), "status": status}
         await self._client.patch(NODES, node.name, patch, PatchType.STRATEGIC, subresource="status")
+
+
+async def persistently(write: Callable[[], Awaitable[None]], what: str, clock: Clock, random: Random) -> None:
+    """Call ``write`` until it succeeds. Raises the KubeError that waiting does not help against."""
+    backoff = Backoff(_BACKOFF, clock, random)
+    while True:
+        try:
+            await write()
+        except KubeError as error:
+            if not _may_pass(error):
+                raise
+            pause = backoff.next()
+            logger.warning("%s: %s; trying again in %.1f s", what, error, pause)
+        else:
+            return
+        await clock.sleep(pause)
 
 
 def _may_pass(error: KubeError) -> bool:
