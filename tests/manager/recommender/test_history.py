@@ -200,6 +200,17 @@ def test_a_file_that_cannot_be_read_is_named(
     assert str(tmp_path / "absent") in caplog.text
 
 
+@pytest.mark.parametrize("content", [b"", b"two\nlines", b"\xff\xfe"])
+def test_a_file_that_holds_no_token_is_named(
+    content: bytes, served_with: ssl.SSLContext, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = tmp_path / "token"
+    token.write_bytes(content)
+    _, prometheus = load(matrix(), served_with=served_with, credentials=Credentials(str(token)))
+    assert prometheus.queries == []
+    assert f"{token}: this is no token" in caplog.text
+
+
 def test_without_an_address_nothing_is_fetched() -> None:
     made = tracked(pod())
     clock = ManualClock()

@@ -134,10 +134,10 @@ class HistoryLoader:
         url = f"{self._history.prometheus_address.rstrip('/')}/api/v1/query_range"
         try:
             timeout = aiohttp.ClientTimeout(total=_REQUEST_SECONDS)
-            connector = aiohttp.TCPConnector(ssl=build_context(TLSSettings(authority_file=self._history.ca_file)))
+            tls, headers = build_context(TLSSettings(authority_file=self._history.ca_file)), self._headers()
             async with (
-                aiohttp.ClientSession(timeout=timeout, connector=connector, headers=self._headers()) as session,
-                session.post(url, data=parameters, allow_redirects=False) as response,
+                aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
+                session.post(url, data=parameters, allow_redirects=False, ssl=tls) as response,
             ):
                 body = bytearray()
                 async for chunk in response.content.iter_any():
@@ -150,10 +150,14 @@ class HistoryLoader:
         return list(_samples(url, status, bytes(body)))
 
     def _headers(self) -> dict[str, str]:
-        """Raises OSError."""
-        if not self._history.token_file:
+        """Raises OSError, and HistoryError for what is no token."""
+        path = self._history.token_file
+        if not path:
             return {}
-        return {"Authorization": f"Bearer {Path(self._history.token_file).read_text().strip()}"}
+        token = Path(path).read_bytes().strip().decode("ascii", "replace")
+        if not token.isascii() or not token.isprintable() or not token:
+            raise HistoryError(f"{path}: this is no token: one line of ASCII characters is")
+        return {"Authorization": f"Bearer {token}"}
 
     def _feed(self, tracked: Tracked, cpu: list[_Sample], memory: list[_Sample]) -> None:
         """Add the samples in the order of their times. One sample stands for all minutes of its step."""
