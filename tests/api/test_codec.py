@@ -114,3 +114,9 @@ def test_two_threads_may_be_the_first_to_decode_a_type() -> None:
     """In a process of its own, which would crash."""
     ended = subprocess.run([sys.executable, "-c", _TWO_THREADS], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_a_time_without_an_offset_is_refused() -> None:
+    """It could not be compared with any other."""
+    with pytest.raises(DecodeError, match=r"timezone.*\$\.metadata\.creationTimestamp"):
+        decode(b'{"metadata": {"creationTimestamp": "2026-01-01T00:00:00"}}', Pod)

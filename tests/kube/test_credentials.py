@@ -148,7 +148,7 @@ class Plugin:
         )
         self.command.chmod(stat.S_IRWXU)
 
-    def responses(self, version: str = V1, **status: Any) -> None:
+    def responds_with(self, version: str = V1, **status: Any) -> None:
         self.prints(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status}))
 
     def prints(self, text: str) -> None:
@@ -173,7 +173,7 @@ class Plugin:
 @pytest.fixture
 def plugin(tmp_path: Path) -> Plugin:
     made = Plugin(tmp_path)
-    made.responses(token="s3cret")
+    made.responds_with(token="s3cret")
     return made
 
 
@@ -217,10 +217,10 @@ def test_a_plugin_runs_again_when_its_token_expires(plugin: Plugin) -> None:
     async def work() -> list[str]:
         clock = ManualClock()
         expiry = (clock.now() + timedelta(minutes=10)).isoformat()
-        plugin.responses(token="one", expirationTimestamp=expiry)
+        plugin.responds_with(token="one", expirationTimestamp=expiry)
         source = source_of(plugin, clock)
         seen = [await source.authorization()]
-        plugin.responses(token="two")
+        plugin.responds_with(token="two")
         for _ in range(2):
             await clock.advance(301)
             seen.append(await source.authorization())
@@ -233,7 +233,7 @@ def test_a_refused_token_runs_the_plugin_again_once_for_all(plugin: Plugin) -> N
     async def work() -> list[bool]:
         source = source_of(plugin, ManualClock())
         refused = await source.authorization()
-        plugin.responses(token="two")
+        plugin.responds_with(token="two")
         renewed = await asyncio.gather(*(source.renew(refused) for _ in range(5)))
         assert await source.authorization() == "Bearer two"
         return renewed
@@ -300,7 +300,7 @@ def test_a_plugin_that_needs_a_terminal_is_not_run_without(plugin: Plugin) -> No
 
 
 def test_v1beta1_needs_no_interactive_mode(plugin: Plugin) -> None:
-    plugin.responses(V1BETA1, token="s3cret")
+    plugin.responds_with(V1BETA1, token="s3cret")
     check_plugin(ExecPlugin(command="x", api_version=V1BETA1), "user u")
     source = source_of(plugin, ManualClock(), api_version=V1BETA1, interactive_mode="")
     assert run(source.authorization()) == "Bearer s3cret"
@@ -315,6 +315,16 @@ def test_v1beta1_needs_no_interactive_mode(plugin: Plugin) -> None:
         (
             json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": {"clientKeyData": "s3cret"}}),
             "but not both",
+        ),
+        (
+            json.dumps(
+                {
+                    "apiVersion": V1,
+                    "kind": "ExecCredential",
+                    "status": {"token": "s3cret", "expirationTimestamp": "2026-01-01T00:00:00"},
+                }
+            ),
+            "not an ExecCredential",
         ),
     ],
 )
@@ -370,7 +380,7 @@ def test_plugins_that_cannot_work_are_refused(plugin_settings: dict[str, str], m
 def test_a_plugins_certificate_is_presented(plugin: Plugin, tmp_path: Path) -> None:
     authority = Authority()
     certificate, key = authority.issue("from-plugin")
-    plugin.responses(clientCertificateData=certificate.decode(), clientKeyData=key.decode())
+    plugin.responds_with(clientCertificateData=certificate.decode(), clientKeyData=key.decode())
     context = authority.server_context(tmp_path, send_to_clients=True)
 
     async def work() -> str:
@@ -391,9 +401,9 @@ def test_a_plugin_that_turns_to_tokens_takes_its_certificate_back(plugin: Plugin
 
     async def work() -> None:
         source = source_of(plugin, ManualClock(), presented)
-        plugin.responses(clientCertificateData="c", clientKeyData="k")
+        plugin.responds_with(clientCertificateData="c", clientKeyData="k")
         refused = await source.authorization()
-        plugin.responses(token="t")
+        plugin.responds_with(token="t")
         await source.renew(refused)
 
     run(work())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from koordinator.api.meta import Object, ObjectReference, WireStruct
+from koordinator.api.timestamps import Time
 
 
 class NamespaceSpec(WireStruct):
@@ -59,8 +58,8 @@ class Event(Object):
     action: str = ""
     count: int = 0
     source: EventSource = EventSource()
-    first_timestamp: datetime | None = None
-    last_timestamp: datetime | None = None
+    first_timestamp: Time | None = None
+    last_timestamp: Time | None = None
     event_time: str | None = None
     series: EventSeries | None = None
     related: ObjectReference | None = None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Final
 
 from koordinator.api.constraints import RequiredText, Schema
 from koordinator.api.duration import GoDuration
 from koordinator.api.meta import LabelSelector, Object, WireStruct
 from koordinator.api.pod_migration_job import EVICT_DIRECTLY, RESERVATION_FIRST, DeleteOptions
+from koordinator.api.timestamps import Time
 
 WAIT_FOR_CONFIRM: Final = "WaitForConfirm"
 CONFIRMED: Final = "Confirmed"
@@ -119,9 +119,9 @@ class PodMigration(WireStruct):
     """Unmigratable, Waiting, Ready, Available, Unavailable, Migrating, Succeed or Failed."""
     message: str = ""
     """Why the pod is where it is."""
-    start_timestamp: datetime | None = None
+    start_timestamp: Time | None = None
     """When the pod was first seen."""
-    last_transition_timestamp: datetime | None = None
+    last_transition_timestamp: Time | None = None
     """When the phase last changed."""
     started_after_confirmed: bool = False
     """Whether the pod was first seen after the drain was confirmed."""
@@ -150,9 +150,9 @@ class DrainNodeCondition(WireStruct):
     """Why, as one word for programs."""
     message: str = ""
     """Why, in words for people."""
-    last_probe_time: Annotated[datetime | None, Schema(nullable=True)] = None
+    last_probe_time: Annotated[Time | None, Schema(nullable=True)] = None
     """When it was last looked at."""
-    last_transition_time: Annotated[datetime | None, Schema(nullable=True)] = None
+    last_transition_time: Annotated[Time | None, Schema(nullable=True)] = None
     """When the status last changed."""
 
 

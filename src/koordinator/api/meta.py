@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated, Any, ClassVar, Final, dataclass_transform
 
 import msgspec
 
 from koordinator.api.constraints import ATOMIC, AtomicTexts, RequiredText, Schema
+from koordinator.api.timestamps import Time
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -51,8 +51,8 @@ class ObjectMeta(WireStruct):
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
     deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -149,7 +149,7 @@ class Condition(WireStruct):
     """Why the condition is so, in words for people."""
     observed_generation: Annotated[int, Schema(minimum=0)] = 0
     """The metadata.generation that the condition was found for."""
-    last_transition_time: Annotated[datetime | None, Schema(required=True)] = None
+    last_transition_time: Annotated[Time | None, Schema(required=True)] = None
     """When the status last changed."""
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 
 from koordinator.api.constraints import RequiredText
 from koordinator.api.meta import Object, WireStruct
 from koordinator.api.pod import ResourceList
+from koordinator.api.timestamps import Time
 
 
 class Taint(WireStruct):
@@ -20,7 +19,7 @@ class Taint(WireStruct):
     """The value that tolerations are compared with."""
     effect: RequiredText = ""
     """NoSchedule, PreferNoSchedule or NoExecute."""
-    time_added: datetime | None = None
+    time_added: Time | None = None
     """When a NoExecute taint was added."""
 
 
@@ -35,8 +34,8 @@ class NodeCondition(WireStruct):
     status: str = ""
     reason: str = ""
     message: str = ""
-    last_heartbeat_time: datetime | None = None
-    last_transition_time: datetime | None = None
+    last_heartbeat_time: Time | None = None
+    last_transition_time: Time | None = None
 
 
 class NodeAddress(WireStruct):

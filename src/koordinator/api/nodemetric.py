@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Final
 
 import msgspec
@@ -12,6 +11,7 @@ from koordinator.api.device import DeviceInfo
 from koordinator.api.duration import GoDuration
 from koordinator.api.meta import FreeForm, Object, WireStruct
 from koordinator.api.pod import ResourceList
+from koordinator.api.timestamps import Time
 
 AVERAGE: Final = "avg"
 P50: Final = "p50"
@@ -139,7 +139,7 @@ class ReclaimableMetric(WireStruct):
 class NodeMetricStatus(WireStruct):
     """The last report; written by koordlet."""
 
-    update_time: datetime | None = None
+    update_time: Time | None = None
     """When the node last reported; readers take an old report for none."""
     node_metric: NodeMetricInfo | None = None
     """What the node as a whole uses."""

@@ -7,12 +7,12 @@ of a pod's twenty, and looked at by every garbage collection.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 import msgspec
 
 from koordinator.api.meta import LabelSelector, LocalObjectReference, Object, ObjectMeta, WireStruct
 from koordinator.api.quantity import Quantity
+from koordinator.api.timestamps import Time
 
 ResourceList = dict[str, Quantity]
 """Resource name -> amount."""
@@ -234,8 +234,8 @@ class PodCondition(WireStruct):
     status: str = ""
     reason: str = ""
     message: str = ""
-    last_probe_time: datetime | None = None
-    last_transition_time: datetime | None = None
+    last_probe_time: Time | None = None
+    last_transition_time: Time | None = None
 
 
 class ContainerStateWaiting(WireStruct):
@@ -274,7 +274,7 @@ class PodStatus(WireStruct):
     ephemeral_container_statuses: Sequence[ContainerStatus] = ()
     nominated_node_name: str = ""
     qos_class: str = ""
-    start_time: datetime | None = None
+    start_time: Time | None = None
     host_ip: str = msgspec.field(default="", name="hostIP")
     pod_ip: str = msgspec.field(default="", name="podIP")
     resize: str = ""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
 
 from koordinator.api.constraints import Int32
 from koordinator.api.meta import Object, WireStruct
 from koordinator.api.pod import ResourceList
+from koordinator.api.timestamps import Time
 
 PENDING: Final = "Pending"
 PRE_SCHEDULING: Final = "PreScheduling"
@@ -46,7 +46,7 @@ class PodGroupStatus(WireStruct):
     """How many pods have ended well."""
     failed: Int32 = 0
     """How many pods have failed."""
-    schedule_start_time: datetime | None = None
+    schedule_start_time: Time | None = None
     """When the first attempt to place the group began."""
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Final
 
 from koordinator.api.constraints import AtomicTexts, RequiredText, Schema
 from koordinator.api.duration import GoDuration
 from koordinator.api.meta import Object, ObjectReference, WireStruct
 from koordinator.api.reservation import ReservationTemplate
+from koordinator.api.timestamps import Time
 
 RESERVATION_FIRST: Final = "ReservationFirst"
 EVICT_DIRECTLY: Final = "EvictDirectly"
@@ -116,9 +116,9 @@ class PodMigrationJobCondition(WireStruct):
     """The step, such as ReservationScheduled."""
     status: RequiredText = ""
     """True once it is done, False when it failed."""
-    last_probe_time: Annotated[datetime | None, Schema(nullable=True)] = None
+    last_probe_time: Annotated[Time | None, Schema(nullable=True)] = None
     """When it was last looked at."""
-    last_transition_time: Annotated[datetime | None, Schema(nullable=True)] = None
+    last_transition_time: Annotated[Time | None, Schema(nullable=True)] = None
     """When the status last changed."""
     reason: str = ""
     """Why, as one word for programs."""

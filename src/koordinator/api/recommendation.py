@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Final
 
 from koordinator.api.constraints import RequiredText, Schema
 from koordinator.api.meta import Condition, LabelSelector, Object, WireStruct
 from koordinator.api.pod import ResourceList
+from koordinator.api.timestamps import Time
 
 WORKLOAD: Final = "workload"
 POD_SELECTOR: Final = "podSelector"
@@ -68,8 +68,8 @@ class ContainerDetails(WireStruct):
     """The length of the history in units of --recommender-confidence-interval."""
     samples: int = 0
     """The number of samples of CPU usage."""
-    first_sample: datetime | None = None
-    last_sample: datetime | None = None
+    first_sample: Time | None = None
+    last_sample: Time | None = None
 
 
 class CrossVersionObjectReference(WireStruct):
@@ -122,7 +122,7 @@ class RecommendationStatus(WireStruct):
 
     pod_status: RecommendedPodStatus | None = None
     """The recommendation for a pod."""
-    update_time: datetime | None = None
+    update_time: Time | None = None
     """When it was last worked out."""
     conditions: list[Condition] = []
     """What stands in the way of a good recommendation."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, ClassVar, Final
 
 from koordinator.api.constraints import Schema
@@ -10,6 +9,7 @@ from koordinator.api.duration import GoDuration
 from koordinator.api.meta import FreeForm, LabelSelector, Object, ObjectReference, OwnerReference, WireStruct
 from koordinator.api.node import Taint
 from koordinator.api.pod import PodTemplateSpec, ResourceList
+from koordinator.api.timestamps import Time
 
 PENDING: Final = "Pending"
 AVAILABLE: Final = "Available"
@@ -73,7 +73,7 @@ class ReservationSpec(WireStruct):
     """Each entry alone is enough."""
     ttl: Annotated[GoDuration | None, Schema(default="24h")] = None
     """How long after creation the reservation expires; zero is never."""
-    expires: datetime | None = None
+    expires: Time | None = None
     """When the reservation expires; goes before ttl."""
     pre_allocation: bool = False
     """Whether resources may be reserved that running pods still use."""
@@ -101,9 +101,9 @@ class ReservationCondition(WireStruct):
     """Why it is so, as one word for programs."""
     message: str = ""
     """Why it is so, in words for people."""
-    last_probe_time: datetime | None = None
+    last_probe_time: Time | None = None
     """When it was last looked at."""
-    last_transition_time: datetime | None = None
+    last_transition_time: Time | None = None
     """When the status last changed."""
 
 

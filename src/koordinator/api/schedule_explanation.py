@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from koordinator.api.constraints import Schema
 from koordinator.api.duration import GoDuration
 from koordinator.api.meta import FreeForm, Object, WireStruct
+from koordinator.api.timestamps import Time
 
 
 class ScheduleExplanationSpec(WireStruct):
@@ -107,7 +107,7 @@ class ScheduleExplanationStatus(WireStruct):
     """Whether it can be placed once other pods are evicted."""
     failed_message: str = ""
     """Why not, in one sentence."""
-    last_update_time: datetime | None = None
+    last_update_time: Time | None = None
     """When this was last worked out."""
     detailed_explanation: list[TopologyDomainExplanation] = []
     """Why not, one part of the network after the other."""

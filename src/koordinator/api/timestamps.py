@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Annotated
+
+from msgspec import Meta
+
+Time = Annotated[datetime, Meta(tz=True)]
+"""A field with a time. Without an offset from UTC it is refused while decoding, as by Go's decoder: a time that cannot
+be compared with others would fail where it is used."""
 
 
 def format_time(moment: datetime) -> str:

@@ -11,12 +11,12 @@ import logging
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from koordinator.api import codec
 from koordinator.api.meta import WireStruct
+from koordinator.api.timestamps import Time
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.kube.credentials import bearer
@@ -34,7 +34,7 @@ _RUN_SECONDS = 300.0
 
 
 class _Status(WireStruct):
-    expiration_timestamp: datetime | None = None
+    expiration_timestamp: Time | None = None
     token: str = ""
     client_certificate_data: str = ""
     client_key_data: str = ""

@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from koordinator.api.meta import WireStruct
+from koordinator.api.timestamps import Time
 from koordinator.model.decaying_histogram import Checkpoint
 
 
 class StoredHistogram(WireStruct):
     """A Checkpoint as JSON. The names of the buckets are their indices."""
 
-    reference_timestamp: datetime | None = None
+    reference_timestamp: Time | None = None
     bucket_weights: dict[str, int] = {}
     total_weight: float = 0.0
 

@@ -19,6 +19,7 @@ from koordinator.api.core import ConfigMap
 from koordinator.api.kinds import CONFIG_MAPS, RECOMMENDATIONS
 from koordinator.api.meta import WireStruct
 from koordinator.api.recommendation import CHECKPOINT, Recommendation
+from koordinator.api.timestamps import Time
 from koordinator.base.clock import Clock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError, KubeError
@@ -43,11 +44,11 @@ class _StoredModel(WireStruct):
     version: str = ""
     cpu: StoredHistogram | None = None
     memory: StoredHistogram | None = None
-    first_sample_start: datetime | None = None
-    last_sample_start: datetime | None = None
+    first_sample_start: Time | None = None
+    last_sample_start: Time | None = None
     total_samples_count: int = 0
     target_hash: str = ""
-    last_update_time: datetime | None = None
+    last_update_time: Time | None = None
 
 
 class Checkpoints:
