@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ async def koord(*arguments: str) -> tuple[int | None, str, str]:
         *("-m", "koordinator.cli.main", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={"COLUMNS": "200", "PATH": ""},
+        env={"COLUMNS": "200", "PATH": "", "XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]},
     )
     output, error = await process.communicate()
     return process.returncode, output.decode(), error.decode()
