@@ -27,6 +27,7 @@ from tests.real.scheduler_configuration import write_configuration
 
 _DECIDED: Final = 60.0
 _SETTLED: Final = 40.0
+_NUDGE: Final = 15.0
 _QUIET: Final = 3.0
 _SCENARIO: Final = "scenario"
 _PLENTY: Final = {
@@ -289,7 +290,7 @@ async def _take(client: KubeClient, prefix: str, step: Step) -> None:
             await client.create(RESERVATIONS, _reservation(prefix, step))
             await _until_reserved(client, full)
         case Bound():
-            await _until(client, full, bound=True)
+            await _until_bound(client, full)
         case SetDevices():
             spec = {"spec": {"devices": list(step.devices)}}
             await client.patch(DEVICES, full, spec, PatchType.MERGE)
@@ -346,6 +347,23 @@ async def _until(client: KubeClient, name: str, *, bound: bool) -> None:
             if found.spec.node_name or (not bound and condition is not None and condition.status == "False"):
                 return
             await asyncio.sleep(0.05)
+
+
+async def _until_bound(client: KubeClient, name: str) -> None:
+    """On a busy machine the original sometimes does not notice that the victims of a pod have left, and tries the pod
+    again after five minutes: another pod that leaves, as in any cluster, wakes it."""
+    waiting = asyncio.ensure_future(_until(client, name, bound=True))
+    try:
+        while not (await asyncio.wait({waiting}, timeout=_NUDGE))[0]:
+            pod = await client.get(PODS, name, "default")
+            other = f"leaves-{name}"
+            node = pod.status.nominated_node_name or f"{pod.spec.node_selector[_SCENARIO]}-a"
+            spec = {"nodeName": node, "containers": [{"name": "main", "image": "pause"}]}
+            await client.create(PODS, {"metadata": {"name": other}, "spec": spec}, "default")
+            await client.delete(PODS, other, "default", grace_period_seconds=0)
+        await waiting
+    finally:
+        waiting.cancel()
 
 
 async def _until_reserved(client: KubeClient, name: str) -> None:
