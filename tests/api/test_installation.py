@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 import koordinator
+from koordinator.api.codec import convert
+from koordinator.api.core import ConfigMap
 from koordinator.api.manifests.installation import PARTS, Installation, deletion_order, kustomization, manifest_files
 from koordinator.api.priority import PRIORITY_RANGES, PriorityClass
 from koordinator.device_daemon.options import parse_options as device_daemon_options
@@ -26,6 +28,7 @@ from koordinator.model.slo_configuration.configuration import SLOConfiguration
 from koordinator.node.host import HOOK_SERVERS, Host
 from koordinator.scheduler.configuration import load_configuration, not_built
 from koordinator.scheduler.options import parse_options as scheduler_options
+from koordinator.scheduler.plugins.device_share.templates import templates_of
 from koordinator.scheduler.plugins.table import BUILT_IN
 from tests.yaml_documents import yaml_documents
 
@@ -290,6 +293,17 @@ def test_the_example_of_the_documentation_schedules_as_the_installation_does() -
     example = yaml.safe_load((REPOSITORY / "docs/examples/scheduler.yaml").read_text())
     # Profiles of a program in a pod are for everybody who reaches it.
     assert {**example, "enableProfiling": False} == installed
+
+
+def test_the_scheduler_can_use_the_templates_of_shared_cards() -> None:
+    config_map = named("ConfigMap", "gpu-shared-resource-templates")
+    templates, error = templates_of(convert(config_map, ConfigMap))
+    assert (error, len(templates)) == ("", 8)
+    assert templates["huawei-Ascend-910"]["vir04"] == {
+        "huawei.com/npu-core": 4,
+        "huawei.com/npu-cpu": 1,
+        "koordinator.sh/gpu-memory": 4 << 30,
+    }
 
 
 def test_the_controllers_can_use_the_slo_configuration() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -77,17 +76,9 @@ CASES: Final[dict[str, Document]] = {
 }
 
 
-def rendered_by(helm: Path, values: Document, *arguments: str) -> list[Document]:
+def rendered_by(helm: Path, values: Document) -> list[Document]:
     """What the program ``helm`` renders, in the form of ``recorded``. subprocess.CalledProcessError if it refuses."""
-    command = [
-        str(helm),
-        "template",
-        "koordinator",
-        str(CHART),
-        f"--kube-version={KUBERNETES}",
-        "--values=-",
-        *arguments,
-    ]
+    command = [str(helm), "template", "koordinator", str(CHART), f"--kube-version={KUBERNETES}", "--values=-"]
     text = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=True).stdout
     return [_shortened(each) for each in yaml.safe_load_all(text) if each]
 
@@ -117,10 +108,6 @@ def recorded_fingerprint() -> str:
 def fingerprint() -> str:
     """Of everything that decides what is rendered: the files of the chart, and the cases."""
     digest = hashlib.sha256(json.dumps(CASES).encode())
-    for path in _files():
+    for path in sorted(path for path in CHART.rglob("*") if path.is_file()):
         digest.update(f"{path.relative_to(CHART)}\n".encode() + path.read_bytes())
     return digest.hexdigest()
-
-
-def _files() -> Iterator[Path]:
-    return iter(sorted(path for path in CHART.rglob("*") if path.is_file() and path.name != "README.md"))

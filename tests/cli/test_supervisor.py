@@ -147,8 +147,8 @@ def test_a_program_that_no_longer_responds_is_reported_and_so_is_its_recovery(tm
         await supervisor.start(python("worker", "import signal; signal.pause()", ready))
         probing = asyncio.ensure_future(supervisor.probe())
         unhealthy = []
-        for responses in (True, False, False, False, True):
-            well = responses
+        for responds in (True, False, False, False, True):
+            well = responds
             await until(lambda: clock.sleepers > 0)
             await clock.advance(10.0)
             await until(lambda: clock.sleepers > 0)

@@ -123,6 +123,15 @@ def real_cluster(real_control_plane: ControlPlane) -> Path:
 
 
 @pytest.fixture
+def empty(real_programs: RealPrograms, tmp_path: Path) -> Iterator[ControlPlane]:
+    """A control plane of the test's own, without any object, which grants what roles say."""
+    cluster = ControlPlane(real_programs.kubernetes, tmp_path / "cluster", authorization_mode="RBAC")
+    cluster.start()
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
 def plane(real_programs: RealPrograms, tmp_path: Path) -> Iterator[ControlPlane]:
     """A control plane of the test's own: to be broken, or since its nodes and volumes are all that there may be."""
     cluster = ControlPlane(real_programs.kubernetes, tmp_path / "cluster")

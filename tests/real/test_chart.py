@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from tests.real.go_programs import built, go
 from tests.real.installation import NAMESPACE, account_kubeconfig, eventually, shell
 from tests.real.manager_cluster import configurations
 from tests.real.manager_process import OURS, manager
-from tests.real.programs import RealPrograms
 
 pytestmark = pytest.mark.slow
 
@@ -37,15 +36,6 @@ def helm_program() -> Path:
 
 def _build(folder: Path) -> None:
     go("install", f"helm.sh/helm/v3/cmd/helm@{_VERSION}", seconds=900, GOBIN=str(folder), GOFLAGS="-mod=mod")
-
-
-@pytest.fixture
-def empty(real_programs: RealPrograms, tmp_path: Path) -> Iterator[ControlPlane]:
-    """A control plane of the test's own, which grants what roles say."""
-    plane = ControlPlane(real_programs.kubernetes, tmp_path / "cluster", authorization_mode="RBAC")
-    plane.start()
-    yield plane
-    plane.stop()
 
 
 Helm = Callable[..., str]

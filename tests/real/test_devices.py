@@ -74,7 +74,7 @@ def _run(who: str, programs: RealPrograms, folder: Path, part: str) -> Seen:
             await prepare(client, nodes=0)
             await build(client, scenarios, TEMPLATES)
             with running(who, programs, plane, folder / who, **options, **_ARGS):
-                outcomes = await play_all(client, scenarios)
+                outcomes = await play_all(client, scenarios, who)
                 path = "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries"
                 async with (
                     aiohttp.ClientSession() as session,
@@ -153,7 +153,7 @@ def test_one_scheduler_knows_what_pods_hold_that_the_other_has_placed(
             found: dict[str, Outcome] = {}
             for who, pods in zip((first, second), halves, strict=True):
                 with running(who, real_programs, plane, tmp_path):
-                    found = await play_all(client, [replace(scenario, steps=pods)])
+                    found = await play_all(client, [replace(scenario, steps=pods)], who)
             return {device["id"] for each in found[""].values() for device in json.loads(each.devices)["gpu"]}
 
     plane.start()

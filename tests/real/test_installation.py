@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import urllib.request
-from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -38,15 +37,6 @@ RECIPES = (APPLY, "kubectl apply -k config/")
 CO_LOCATION = "kubectl apply -f docs/examples/co-location.yaml"
 CORE = "/api/v1"
 DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodemetrics.slo.koordinator.sh"
-
-
-@pytest.fixture
-def empty(real_programs: RealPrograms, tmp_path: Path) -> Iterator[ControlPlane]:
-    """A control plane of the test's own, which grants what roles say."""
-    plane = ControlPlane(real_programs.kubernetes, tmp_path / "cluster", authorization_mode="RBAC")
-    plane.start()
-    yield plane
-    plane.stop()
 
 
 def container_of(name: str) -> dict[str, Any]:

@@ -66,6 +66,20 @@ def test_the_device_of_an_earlier_node_of_that_name_is_replaced() -> None:
     assert (after["spec"], len(after["metadata"]["ownerReferences"])) == (before["spec"], 1)
 
 
+def test_a_garbage_collector_may_remove_the_earlier_device_first() -> None:
+    api = play(nothing, scenario=scenario())
+    before = api.document(DEVICES, "gpu-0")
+    api.put(DEVICES, {**before, "metadata": {**before["metadata"], "ownerReferences": []}})
+
+    def gone(request: ApiRequest, done: bool) -> Exception | None:
+        is_it = request == ApiRequest("delete", "devices", "gpu-0") and done
+        return ApiStatusError(404, "NotFound", "gone") if is_it else None
+
+    api.fault = gone
+    after = play(nothing, api, scenario()).document(DEVICES, "gpu-0")
+    assert len(after["metadata"]["ownerReferences"]) == 1
+
+
 def test_the_device_goes_with_a_node_that_the_scenario_no_longer_has() -> None:
     api = play(nothing, scenario=scenario(2))
     assert play(nothing, api, scenario(1)).names(DEVICES) == ["gpu-0"]

@@ -259,11 +259,11 @@ def _topology(name: str, cpus: int) -> dict[str, Any]:
     }
 
 
-async def play_all(client: KubeClient, scenarios: Sequence[Scenario]) -> dict[str, Outcome]:
-    """Play them side by side; what they have come to once nothing changes any more."""
+async def play_all(client: KubeClient, scenarios: Sequence[Scenario], who: str) -> dict[str, Outcome]:
+    """Play them side by side with the scheduler ``who``; what they have come to once nothing changes any more."""
     async with asyncio.TaskGroup() as tasks:
         for number, scenario in enumerate(scenarios):
-            tasks.create_task(_play(client, f"s{number}", scenario))
+            tasks.create_task(_play(client, f"s{number}", scenario, who))
     found = await _settled(client)
     return {
         scenario.name: {
@@ -273,14 +273,14 @@ async def play_all(client: KubeClient, scenarios: Sequence[Scenario]) -> dict[st
     }
 
 
-async def _play(client: KubeClient, prefix: str, scenario: Scenario) -> None:
+async def _play(client: KubeClient, prefix: str, scenario: Scenario, who: str) -> None:
     for step in scenario.steps:
-        await _take(client, prefix, step)
+        await _take(client, prefix, step, who)
         # What follows from a step is heard of by watches, and nothing shows that it has been.
         await asyncio.sleep(1.0)
 
 
-async def _take(client: KubeClient, prefix: str, step: Step) -> None:
+async def _take(client: KubeClient, prefix: str, step: Step, who: str) -> None:
     full = f"{prefix}-{step.node if isinstance(step, SetDevices) else step.name}"
     match step:
         case Pod():
@@ -289,8 +289,10 @@ async def _take(client: KubeClient, prefix: str, step: Step) -> None:
         case Reservation():
             await client.create(RESERVATIONS, _reservation(prefix, step))
             await _until_reserved(client, full)
+        case Bound() if who == "original":
+            await _until_original_binds(client, full)
         case Bound():
-            await _until_bound(client, full)
+            await _until(client, full, bound=True)
         case SetDevices():
             spec = {"spec": {"devices": list(step.devices)}}
             await client.patch(DEVICES, full, spec, PatchType.MERGE)
@@ -349,9 +351,9 @@ async def _until(client: KubeClient, name: str, *, bound: bool) -> None:
             await asyncio.sleep(0.05)
 
 
-async def _until_bound(client: KubeClient, name: str) -> None:
-    """On a busy machine the original sometimes does not notice that the victims of a pod have left, and tries the pod
-    again after five minutes: another pod that leaves, as in any cluster, wakes it."""
+async def _until_original_binds(client: KubeClient, name: str) -> None:
+    """On a busy machine it sometimes does not notice that the victims of a pod have left, and tries the pod again after
+    minutes: another pod that leaves, as in any cluster, wakes it. Ours has to notice by itself."""
     waiting = asyncio.ensure_future(_until(client, name, bound=True))
     try:
         while not (await asyncio.wait({waiting}, timeout=_NUDGE))[0]:

@@ -1,6 +1,6 @@
 """The templates of the Helm chart that are made from the types, or from the templates beside this module.
 
-The others are written by hand in ``charts/koordinator/templates``; tests/api/test_chart.py holds what they render to
+The others are written by hand in ``charts/koordinator/templates``; tests/chart/test_chart.py holds what they render to
 what `koord manifests` prints.
 """
 

@@ -91,13 +91,20 @@ class SimulatedDevices:
         if present is not None and registered.metadata.uid not in {
             each.uid for each in present.metadata.owner_references
         }:
-            # Of an earlier node of that name.
-            await self._client.delete(DEVICES, node.name)
+            # Of an earlier node of that name; a garbage collector may have been faster.
+            await self._delete(node.name)
             present = None
         if present is None:
             await self._client.create(DEVICES, document)
         elif (patch := device_patch(present, report)) is not None:
             await self._client.patch(DEVICES, node.name, patch, PatchType.MERGE)
+
+    async def _delete(self, name: str) -> None:
+        try:
+            await self._client.delete(DEVICES, name)
+        except ApiStatusError as error:
+            if not error.is_not_found:
+                raise
 
     async def _present(self, name: str) -> Device | None:
         try:

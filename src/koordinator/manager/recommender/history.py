@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from koordinator.base.durations import format_duration
 from koordinator.base.errors import KoordinatorError
 from koordinator.kube.errors import CredentialError
 from koordinator.kube.reconciler import Reconcilers
-from koordinator.kube.tls import TLSSettings, build_context
+from koordinator.kube.tls import RotatingContext, TLSSettings
 from koordinator.manager.recommender.options import RecommenderOptions
 from koordinator.manager.recommender.tracked import Tracked
 
@@ -75,6 +76,7 @@ class HistoryLoader:
         self._history = options.history
         self._clock = clock
         self._finished = finished
+        self._tls: RotatingContext | None = None
         self._wanted: dict[str, _Wanted] = {}
         """By the UID of the Recommendation."""
         self._reconciler = reconcilers.make(
@@ -134,7 +136,7 @@ class HistoryLoader:
         url = f"{self._history.prometheus_address.rstrip('/')}/api/v1/query_range"
         try:
             timeout = aiohttp.ClientTimeout(total=_REQUEST_SECONDS)
-            tls, headers = build_context(TLSSettings(authority_file=self._history.ca_file)), self._headers()
+            tls, headers = self._server_trust(), self._headers()
             async with (
                 aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
                 session.post(url, data=parameters, allow_redirects=False, ssl=tls) as response,
@@ -148,6 +150,13 @@ class HistoryLoader:
         except (aiohttp.ClientError, TimeoutError, OSError, CredentialError) as error:
             raise HistoryError(f"{url}: {error or type(error).__name__}") from error
         return list(_samples(url, status, bytes(body)))
+
+    def _server_trust(self) -> ssl.SSLContext:
+        """Raises CredentialError. To read the authorities of a machine takes 20 ms, too long for each query."""
+        if self._tls is None:
+            self._tls = RotatingContext(TLSSettings(authority_file=self._history.ca_file), self._clock)
+        self._tls.refresh()
+        return self._tls.context
 
     def _headers(self) -> dict[str, str]:
         """Raises OSError, and HistoryError for what is no token."""
