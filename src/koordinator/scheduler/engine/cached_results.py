@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, MutableMapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
@@ -130,9 +130,7 @@ class CachedResults(ABC):
         """Compute the values of ``rows``, which ascend and are in use."""
         size = self._columns.size
         if self.values.shape[0] < size:
-            larger = np.zeros(size + max(_SPARE_ROWS, size >> 4), dtype=self.values.dtype)
-            larger[: self.values.shape[0]] = self.values
-            self.values = larger
+            self._grow(size + max(_SPARE_ROWS, size >> 4))
         count = rows.shape[0]
         if count <= self._few:
             for row in rows.tolist():
@@ -140,6 +138,11 @@ class CachedResults(ABC):
         else:
             # When these are all rows, a slice is several times as fast.
             self._evaluate(rows, slice(count) if rows[-1] == count - 1 else rows)
+
+    def _grow(self, capacity: int) -> None:
+        larger = np.zeros(capacity, dtype=self.values.dtype)
+        larger[: self.values.shape[0]] = self.values
+        self.values = larger
 
     def evaluate_few(self, rows: Collection[int]) -> None:
         """The same for a few rows in any order, all of which have been evaluated before."""
@@ -178,7 +181,8 @@ class CachedFilterResults(CachedResults):
         self.plugin = plugin
         self._few = ONE_BY_ONE if type(plugin).filter_one is not FilterPlugin.filter_one else 1
         self.has_rejected = False
-        """Whether any row has ever been rejected; until then there is nothing to compare with."""
+        """Whether any row has ever been rejected. Until then there is nothing to compare with, and ``values`` may be an
+        array that others use as well."""
 
     @property
     def origin(self) -> Hashable:
@@ -193,19 +197,38 @@ class CachedFilterResults(CachedResults):
         if not self.has_rejected and not np.count_nonzero(codes):
             return
         if np.count_nonzero(self.values[where] != codes):
-            self.values[where] = codes
-            self.note_news()
+            self._write(where, codes)
 
     def evaluate_one(self, row: int) -> None:
         code = self.plugin.filter_one(self.pod, self.state, row)
         if self.values.item(row) != code:
-            self.values[row] = code
-            self.note_news()
+            self._write(row, code)
+
+    def _grow(self, capacity: int) -> None:
+        if self.has_rejected:
+            super()._grow(capacity)
+        else:
+            self.values = _nothing_rejected(capacity)
+
+    def _write(self, where: Any, codes: Ints | int) -> None:
+        if not self.values.flags.writeable:
+            self.values = self.values.copy()
+        self.values[where] = codes
+        self.note_news()
 
     def note_news(self) -> None:
         """Record that a value has changed."""
         self.has_rejected = True
         self.changed_at = self._columns.version
+
+
+@lru_cache(maxsize=4)
+def _nothing_rejected(capacity: int) -> Ints:
+    """The codes of filters that have rejected no row yet, which are most: to be read only. Classes that each had zeros
+    of their own would need twice the memory, and a new class a tenth more time, which the kernel takes to map it."""
+    codes = np.full(capacity, FEASIBLE, dtype=np.int64)
+    codes.flags.writeable = False
+    return codes
 
 
 class CachedScores(CachedResults):

@@ -297,10 +297,10 @@ class ClassState:
         first = np.full(count, passed, dtype=np.int16)
         for index in range(passed - 1, -1, -1):
             entry = self._filters[index]
-            if only_static and entry.is_pod_dependent:
+            if not entry.has_rejected or (only_static and entry.is_pod_dependent):
                 continue
             codes = entry.values[where]
-            # Mostly nothing is rejected, and counting is several times as fast as any().
+            # Mostly nothing of these is rejected, and counting is several times as fast as any().
             if np.count_nonzero(codes):
                 # Several times as fast as assigning by a mask.
                 first -= (first - np.int16(index)) * (codes != FEASIBLE)
