@@ -10,9 +10,9 @@
 #
 # REQUIREMENTS=nvidia is the same with NVIDIA's bindings, for nodes with GPUs; network, with pyroute2, for network QoS.
 #
-# Not tested: this file has been linted, but neither built nor run, since the project's tests have no container engine.
-# What it does is tested step by step: the wheel in an empty environment (tests/e2e/test_wheel.py), and the Deployments'
-# arguments, under the roles of their service accounts, against a real API server (tests/real/test_installation.py).
+# tests/real/test_image.py, a part of `make test-real-long`, builds both images, runs their programs, and lets
+# `koord manifests` and the Helm chart roll the first one out to a node with containerd and kubelet. Where it builds, there
+# is no registry: Debian 12 with its Python 3.11 stands for the official image of Python there.
 ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim AS build

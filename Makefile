@@ -48,7 +48,7 @@ test-real: $(STAMP) ## tests against the real Kubernetes programs and the Go ori
 	$(BIN)/python -m pytest tests/real -m "real and not slow" -n $(REAL_JOBS) --reruns 1 -rR --durations 40 \
 		-o faulthandler_timeout=1200
 
-test-real-long: $(STAMP) ## those of them that take minutes, or that build a program first; NRI needs Go and the module proxy
+test-real-long: $(STAMP) ## those of them that take minutes, or that build something first: CONTRIBUTING.md says with what
 	$(BIN)/python -m pytest tests/real -m "real and slow" -n $(REAL_JOBS) --reruns 1 -rsR --durations 0 \
 		-o faulthandler_timeout=3600
 

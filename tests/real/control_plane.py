@@ -66,6 +66,10 @@ class ControlPlane:
         return f"https://127.0.0.1:{self._port}"
 
     @property
+    def port(self) -> int:
+        return self._port
+
+    @property
     def kubeconfig(self) -> Path:
         return self._directory / "kubeconfig"
 

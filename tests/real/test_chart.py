@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import os
 import shlex
-import shutil
 import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,27 +13,20 @@ import pytest
 
 from tests.chart.renderings import CASES, CHART, Document, recorded, rendered_by
 from tests.real.control_plane import ControlPlane
-from tests.real.go_programs import built, go
+from tests.real.helm import helm_command, helm_program
 from tests.real.installation import NAMESPACE, account_kubeconfig, eventually, shell
 from tests.real.manager_cluster import configurations
 from tests.real.manager_process import OURS, manager
 
 pytestmark = pytest.mark.slow
 
-_VERSION = "v3.16.4"
 _SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/koordinator-webhook-certs"
 _QUOTAS = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{NAMESPACE}/elasticquotas"
 
 
-@pytest.fixture(scope="module")
-def helm_program() -> Path:
-    """KOORDINATOR_HELM names one, else that of the PATH, else one is built."""
-    found = os.environ.get("KOORDINATOR_HELM") or shutil.which("helm")
-    return Path(found) if found else built(f"helm-{_VERSION}", ("helm",), _build) / "helm"
-
-
-def _build(folder: Path) -> None:
-    go("install", f"helm.sh/helm/v3/cmd/helm@{_VERSION}", seconds=900, GOBIN=str(folder), GOFLAGS="-mod=mod")
+@pytest.fixture(scope="module", name="helm_program")
+def _helm_program() -> Path:
+    return helm_program()
 
 
 Helm = Callable[..., str]
@@ -44,8 +35,8 @@ Helm = Callable[..., str]
 @pytest.fixture
 def helm(helm_program: Path, empty: ControlPlane, tmp_path: Path) -> Helm:
     """Runs it with a home of its own."""
-    homes = " ".join(f"{each}={tmp_path}/helm" for each in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"))
-    return lambda *words: shell(f"{homes} {helm_program} {shlex.join(words)}", empty.kubeconfig)
+    command = helm_command(helm_program, tmp_path / "helm")
+    return lambda *words: shell(f"{command} {shlex.join(words)}", empty.kubeconfig)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from koordinator.api.protobuf import nri_pb2 as nri
-from koordinator.base.clock import SystemClock
+from koordinator.base.clock import ManualClock, SystemClock
 from koordinator.koordlet.hooks.nri_plugin import NRIPlugin
 from koordinator.koordlet.hooks.options import NRIOptions
 from koordinator.node.grpc_messages import GrpcError
@@ -216,3 +216,22 @@ def test_a_runtime_that_was_restarted_is_followed_again(tmp_path: Path) -> None:
             assert len(runtime.registered) == 2
 
     run(scenario())
+
+
+def test_where_there_is_no_runtime_its_socket_is_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock, options = ManualClock(), NRIOptions(str(tmp_path / "nri.sock"))
+    plugin = NRIPlugin(options, HookedNode(tmp_path).starting(), clock)
+
+    async def scenario() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(plugin.run())
+            for _ in range(3):
+                while not clock.sleepers:
+                    await asyncio.sleep(0)
+                await clock.advance(options.longest_pause)
+            task.cancel()
+
+    run(scenario())
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the container runtime is not followed by NRI at {options.socket}: [Errno 2] No such file or directory"
+    ]

@@ -55,7 +55,7 @@ class NRIPlugin:
             except* (TtrpcError, GrpcError, OSError, TimeoutError) as errors:
                 text = "; ".join(str(error) or "no answer" for error in errors.exceptions)
                 if text != self._said:
-                    logger.warning("the container runtime is not followed by NRI: %s", text)
+                    logger.warning("the container runtime is not followed by NRI at %s: %s", self._options.socket, text)
                 self._said = text
             if self.is_connected:
                 pause = self._options.first_pause
