@@ -11,9 +11,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -316,3 +318,51 @@ def _lend(cluster: RolledOut, strategy: dict[str, Any]) -> None:
 def _stop_lending(cluster: RolledOut) -> None:
     _lend(cluster, {"enable": False})
     cluster.eventually(lambda: cluster.batch_cpu() < 0, "end of batch capacity")
+
+
+@dataclass
+class PodCreations:
+    """Pods that are created again and again, without being kept."""
+
+    plane: ControlPlane
+    ended: threading.Event = field(default_factory=threading.Event)
+    changed: int = 0
+    others: list[str] = field(default_factory=list)
+    """The responses of the API server where the webhook has not changed the pod, or refused it."""
+
+    def run(self) -> None:
+        while not self.ended.is_set():
+            code, response = self.plane.request("POST", "/api/v1/namespaces/default/pods?dryRun=All", _pod("report"))
+            if code == 201 and response["metadata"]["labels"].get("koordinator.sh/qosClass") == "BE":
+                self.changed += 1
+            else:
+                self.others.append(json.dumps(response))
+
+
+def test_every_pod_is_changed_while_koord_manager_is_replaced(cluster: RolledOut) -> None:
+    """Its only replica, without whose webhooks no pod would be let in: the new one is ready when it serves them, and the
+    old one finishes what it has begun."""
+    parts = "--without=scheduler,descheduler,koordlet,device-daemon"
+    cluster.run(
+        f"koord manifests --image={_TAG} --replicas=1 --webhook-failure-policy=Fail {parts} | kubectl apply -f -"
+    )
+    rolled_out = f"kubectl --namespace={NAMESPACE} rollout status deployment/koord-manager --timeout=110s"
+    cluster.run(rolled_out)
+    cluster.apply(_PROFILE)
+    creations = PodCreations(cluster.plane)
+    with ThreadPoolExecutor(1) as pool:
+        running_creations = pool.submit(creations.run)
+        try:
+            cluster.eventually(lambda: creations.changed, "changed pod")
+            creations.others.clear()
+            before = {pod["metadata"]["name"] for pod in cluster.pods()}
+            cluster.run(f"kubectl --namespace={NAMESPACE} rollout restart deployment/koord-manager; {rolled_out}")
+            cluster.eventually(
+                lambda: before.isdisjoint(pod["metadata"]["name"] for pod in cluster.pods()), "replacement"
+            )
+        finally:
+            creations.ended.set()
+        running_creations.result()
+    assert creations.others == []
+    cluster.run(_RECIPES["manifests"].remove)
+    cluster.run(_REMOVE_DEFINITIONS)
