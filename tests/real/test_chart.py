@@ -117,3 +117,44 @@ def test_the_certificates_of_a_release_of_the_original_stay(helm: Helm, empty: C
     for _ in range(2):
         helm("upgrade", "--install", "koordinator", str(CHART))
         assert empty.request("GET", _SECRET)[1]["data"] == data
+
+
+_STAND_IN = f"""
+apiVersion: v1
+kind: Namespace
+metadata: {{name: {NAMESPACE}}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: koordinator-webhook-certs, namespace: {NAMESPACE}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: koord-manager, namespace: {NAMESPACE}}}
+spec:
+  selector: {{matchLabels: {{koord-app: koord-manager}}}}
+  template:
+    metadata: {{labels: {{koord-app: koord-manager}}}}
+    spec: {{containers: [{{name: manager, image: original, command: [/koord-manager]}}]}}
+"""
+"""What of the original's chart the Secret depends on."""
+
+
+def test_the_certificates_that_a_running_original_has_written_stay(
+    helm: Helm, empty: ControlPlane, tmp_path: Path
+) -> None:
+    """It leaves Helm's labels and annotations out."""
+    original = tmp_path / "original"
+    (original / "templates").mkdir(parents=True)
+    (original / "Chart.yaml").write_text("{apiVersion: v2, name: koordinator, version: 1.8.0}")
+    (original / "templates/all.yaml").write_text(_STAND_IN)
+    helm("install", "koordinator", str(original))
+    data = {"tls.crt": base64.b64encode(b"certificate").decode()}
+    written = {"metadata": {"name": "koordinator-webhook-certs", "namespace": NAMESPACE}, "data": data}
+    assert empty.request("PUT", _SECRET, written)[0] == 200
+    for _ in range(2):
+        helm("upgrade", "koordinator", str(CHART))
+        assert empty.request("GET", _SECRET)[1]["data"] == data
+    # Without data, as the first release of the original had it; it makes new ones.
+    helm("rollback", "koordinator", "1")
+    assert "data" not in empty.request("GET", _SECRET)[1]
