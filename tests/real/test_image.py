@@ -1,4 +1,4 @@
-"""The image of the Dockerfile: built, run, and rolled out by `koord manifests` to the pods of a real node.
+"""The image of the Dockerfile: built, run, and rolled out to a real node by `koord manifests` and by the Helm chart.
 
 What stands for something else: the official image of Python (see container_engine), the way from pods to the API server
 (see pod_network), and kube-scheduler, for which a koord-scheduler places the pods of the installation itself.
@@ -169,13 +169,9 @@ def _remove(paths: Sequence[Path]) -> None:
 @contextmanager
 def _shared_mounts() -> Iterator[None]:
     """As systemd leaves them, and as pods need that see mounts which are made later. Not so in every container."""
-    private = [
-        point
-        for *_, point, _, optional in (
-            line.split()[:7] for line in Path("/proc/self/mountinfo").read_text().splitlines()
-        )
-        if point in ("/", "/sys") and not optional.startswith("shared:")
-    ]
+    mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    # Of each mount, the fifth field is where it is, and the seventh says whether it is shared.
+    private = [each[4] for each in mounts if each[4] in ("/", "/sys") and not each[6].startswith("shared:")]
     for point in private:
         subprocess.run(["mount", "--make-shared", point], check=True)
     try:
@@ -340,8 +336,8 @@ class PodCreations:
 
 
 def test_every_pod_is_changed_while_koord_manager_is_replaced(cluster: RolledOut) -> None:
-    """Its only replica, without whose webhooks no pod would be let in: the new one is ready when it serves them, and the
-    old one finishes what it has begun."""
+    """Its only replica, without whose webhooks no pod would be let in: the new one is ready when it serves them, and
+    the old one finishes what it has begun."""
     parts = "--without=scheduler,descheduler,koordlet,device-daemon"
     cluster.run(
         f"koord manifests --image={_TAG} --replicas=1 --webhook-failure-policy=Fail {parts} | kubectl apply -f -"

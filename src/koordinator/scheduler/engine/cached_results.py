@@ -224,8 +224,8 @@ class CachedFilterResults(CachedResults):
 
 @lru_cache(maxsize=4)
 def _nothing_rejected(capacity: int) -> Ints:
-    """The codes of filters that have rejected no row yet, which are most: to be read only. Classes that each had zeros
-    of their own would need twice the memory, and a new class a tenth more time, which the kernel takes to map it."""
+    """The codes of filters that have rejected no row yet, which are most: to be read only. With zeros of its own, a
+    class that no other is like would need twice the memory, and the time in which the kernel maps it."""
     codes = np.full(capacity, FEASIBLE, dtype=np.int64)
     codes.flags.writeable = False
     return codes
