@@ -26,7 +26,8 @@ _PYTHON: Final = "of-debian"
 _PACKAGES: Final = "ca-certificates,python3,python3-pip,python3-venv"
 _SUITE: Final = "bookworm"
 _OF_THIS_MACHINE: Final = ("etc/pip.conf", "etc/ssl/certs/ca-certificates.crt")
-"""How packages are reached from here; nothing of this gets into the project's image."""
+"""How packages are reached from here. They are in the stand-in, and so in the image that a test builds, which nobody
+keeps."""
 _SECONDS_OF_SYSTEM: Final = 600.0
 _SECONDS_OF_BUILD: Final = 900.0
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-API_SERVICE: Final = "10.96.0.1"
+_API_SERVICE: Final = "10.96.0.1"
 """The first of the API server's --service-cluster-ip-range, where pods look for it."""
 _BRIDGE: Final = "koordtest0"
 _GATEWAY: Final = "10.244.77.1"
@@ -29,7 +29,9 @@ def pod_network(node_folder: Path, api_port: int) -> Iterator[None]:
     if missing := [program for program in ("ip", "iptables", "sysctl") if shutil.which(program) is None]:
         pytest.skip(f"apt-get install iproute2 iptables procps: {missing[0]} is absent")
     _configure(node_folder)
-    to_api = f"--destination {API_SERVICE} --protocol tcp --dport 443 --jump DNAT --to-destination 127.0.0.1:{api_port}"
+    to_api = (
+        f"--destination {_API_SERVICE} --protocol tcp --dport 443 --jump DNAT --to-destination 127.0.0.1:{api_port}"
+    )
     with ExitStack() as undone:
         _change(undone, f"ip link add {_BRIDGE} type bridge", f"ip link delete {_BRIDGE}")
         _run(f"ip address add {_GATEWAY}/24 dev {_BRIDGE}")

@@ -277,9 +277,13 @@ def test_it_is_rolled_out_used_and_removed(name: str, cluster: RolledOut) -> Non
     assert list(restarts.values()) == [0] * len(_WORKLOADS), restarts
     assert [pod for pod, log in cluster.logs().items() if "forbidden" in log] == []
     _stop_lending(cluster)
+    _uninstall(cluster, recipe)
+
+
+def _uninstall(cluster: RolledOut, recipe: Recipe) -> None:
+    """Until the namespace is gone, and with it the last pod."""
     cluster.run(recipe.remove)
     cluster.run(_REMOVE_DEFINITIONS)
-    # With the last pod, since the namespace holds them.
     cluster.eventually(
         lambda: cluster.plane.request("GET", f"/api/v1/namespaces/{NAMESPACE}")[0] == 404, "no namespace"
     )
@@ -351,6 +355,7 @@ def test_every_pod_is_changed_while_koord_manager_is_replaced(cluster: RolledOut
         try:
             cluster.eventually(lambda: creations.changed, "changed pod")
             creations.others.clear()
+            already = creations.changed
             before = {pod["metadata"]["name"] for pod in cluster.pods()}
             cluster.run(f"kubectl --namespace={NAMESPACE} rollout restart deployment/koord-manager; {rolled_out}")
             cluster.eventually(
@@ -360,5 +365,5 @@ def test_every_pod_is_changed_while_koord_manager_is_replaced(cluster: RolledOut
             creations.ended.set()
         running_creations.result()
     assert creations.others == []
-    cluster.run(_RECIPES["manifests"].remove)
-    cluster.run(_REMOVE_DEFINITIONS)
+    assert creations.changed > already + 10
+    _uninstall(cluster, _RECIPES["manifests"])

@@ -119,9 +119,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
         codes = np.zeros(rows.shape[0], dtype=np.int64)
         free = columns.amounts(rows).free
         short = np.empty((len(state.pairs), rows.shape[0]), dtype=np.bool_)
-        for index, (column, amount) in enumerate(state.pairs):
+        for index, (column, _) in enumerate(state.pairs):
             # One column at a time: take() copies all of them first, since they are not contiguous.
-            np.less(free[column], min(amount, _MOST), out=short[index])
+            np.less(free[column], state.of_each_row[index], out=short[index])
         if not np.count_nonzero(short):
             return codes
         for index, (column, amount) in enumerate(state.pairs):
