@@ -1,0 +1,11 @@
+"""The world as people have it: fixtures that the tests of every program share.
+
+A module is named by what it holds:
+
+- ``pods``: pods as they are created and as the API server shows them, in each shape whose resources count differently;
+- ``kubelet_configurations``: settings of the kubelet that people use;
+- ``broken_objects``: objects that an API server accepts and that no program may trip over.
+
+To add one: append it to the table at the end of its module, with a name and a sentence that says what is special. The
+tests of all programs are parametrised by these tables, so that it is tried on each of them.
+"""
