@@ -12,6 +12,7 @@ from koordinator.api.codec import convert
 from koordinator.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from koordinator.api.quantity import Quantity
 from koordinator.model.pod_requests import canonical, non_zero_requests, pod_limits, pod_requests
+from tests.real_world.pods import PODS, PodShape
 
 amounts = st.dictionaries(
     st.sampled_from(["cpu", "memory", "example.com/widget"]),
@@ -143,3 +144,9 @@ def test_a_sidecar_that_is_resized_counts_and_an_init_container_does_not() -> No
 def test_fractions_of_the_unit_are_rounded_up_once_for_the_whole_pod() -> None:
     two = pod(containers=[container(cpu="100u"), container(cpu="200u")])
     assert cpu(pod_requests(two)) == 1
+
+
+@pytest.mark.parametrize("shape", PODS, ids=lambda shape: shape.name)
+def test_pods_as_people_have_them(shape: PodShape) -> None:
+    running = convert(shape.running("default", "node", "uid"), Pod)
+    assert pod_requests(running).get("cpu", 0) == shape.milli_cpu * 1_000_000

@@ -49,7 +49,7 @@ def _node(annotations: Mapping[str, str]) -> dict[str, Any]:
     metadata = {"name": BROKEN_NODE, "annotations": dict(annotations)}
     conditions = [{"type": "Ready", "status": "True"}]
     status = {"capacity": amounts, "allocatable": dict(amounts), "conditions": conditions}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}, "status": status}
 
 
 def _metric(usage: Mapping[str, Any], **status: Any) -> dict[str, Any]:

@@ -39,12 +39,14 @@ class PodChange:
 class PodShape:
     """``what`` is special about the pod, and the parts of it that are not those of a plain pod.
 
+    ``milli_cpu`` is what the pod takes from its node once its ``changes`` have been made, as kube-scheduler counts it.
     ``needs`` are objects that have to exist before. ``is_static`` pods are created by the kubelet from a file; the API
     server shows their mirror pods.
     """
 
     name: str
     what: str
+    milli_cpu: int
     spec: Mapping[str, Any]
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -168,37 +170,43 @@ def _resize_status(cpu: str, **condition: str) -> dict[str, Any]:
 
 
 PODS: Final[Sequence[PodShape]] = (
-    PodShape("guaranteed", "requests equal to limits", {"containers": [container(limits=_amounts("500m"))]}),
+    PodShape("guaranteed", "requests equal to limits", 500, {"containers": [container(limits=_amounts("500m"))]}),
     PodShape(
         "burstable",
         "a limit above the request",
+        200,
         {"containers": [container(limits=_amounts("1"), requests=_amounts("200m"))]},
     ),
-    PodShape("best-effort", "neither requests nor limits", {"containers": [container()]}),
-    PodShape("requests-alone", "requests without limits", {"containers": [container(requests=_amounts("200m"))]}),
+    PodShape("best-effort", "neither requests nor limits", 0, {"containers": [container()]}),
+    PodShape("requests-alone", "requests without limits", 200, {"containers": [container(requests=_amounts("200m"))]}),
     PodShape(
         "partly-limited",
         "one container has a limit and the other has none, so that the pod has none",
+        600,
         {"containers": [container(limits=_amounts("500m")), container("free", requests=_amounts("100m"))]},
     ),
     PodShape(
         "tiny",
         "a limit of 1 milli-CPU, for which the kernel's smallest quota is 1 ms a period",
+        1,
         {"containers": [container(limits=_amounts("1m"))]},
     ),
     PodShape(
         "odd-milli-cpu",
         "a limit that is no multiple of a hundredth of a CPU",
+        333,
         {"containers": [container(limits=_amounts("333m"))]},
     ),
     PodShape(
         "two-containers",
         "the limit of the pod is the sum",
+        750,
         {"containers": [container(limits=_amounts("500m")), container("second", limits=_amounts("250m"))]},
     ),
     PodShape(
         "sidecar",
         "a restartable init container, which counts with the containers",
+        1000,
         {
             "initContainers": [sidecar("proxy", limits=_amounts("500m"))],
             "containers": [container(limits=_amounts("500m"))],
@@ -207,6 +215,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "two-sidecars",
         "two restartable init containers",
+        1500,
         {
             "initContainers": [
                 sidecar("proxy", limits=_amounts("500m")),
@@ -218,6 +227,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "unlimited-sidecar",
         "a restartable init container without a limit takes the limit from the pod",
+        600,
         {
             "initContainers": [sidecar("proxy", requests=_amounts("100m"))],
             "containers": [container(limits=_amounts("500m"))],
@@ -226,6 +236,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "large-init-container",
         "an init container that has ended wanted more than the containers: requests keep the maximum",
+        1000,
         {
             "initContainers": [container("prepare", limits=_amounts("1"))],
             "containers": [container(limits=_amounts("250m"))],
@@ -234,6 +245,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "sidecar-before-init-container",
         "an init container runs beside the sidecar that was started before it",
+        750,
         {
             "initContainers": [
                 sidecar("proxy", limits=_amounts("250m")),
@@ -245,6 +257,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "overhead",
         "a RuntimeClass adds to what the pod requests and may use",
+        750,
         {
             "runtimeClassName": "with-overhead",
             "overhead": {"cpu": "250m", "memory": "64Mi"},
@@ -255,6 +268,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "pod-level-resources",
         "the limit of the pod is its own, not the sum of its containers'",
+        500,
         {
             "resources": {"requests": _amounts("500m", "128Mi"), "limits": _amounts("1", "256Mi")},
             "containers": [container(limits=_amounts("250m")), container("free")],
@@ -263,6 +277,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "pod-level-resources-alone",
         "no container says anything",
+        500,
         {
             "resources": {"requests": _amounts("500m", "128Mi"), "limits": _amounts("500m", "128Mi")},
             "containers": [container(), container("second")],
@@ -271,6 +286,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "ephemeral-container",
         "a container for debugging that was added later and has no resources",
+        500,
         {"containers": [container(limits=_amounts("500m"))]},
         changes=(
             PodChange(
@@ -282,6 +298,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "resized-up",
         "a resize in place that the kubelet has carried out",
+        500,
         {"containers": [container(limits=_amounts("250m"))]},
         changes=(_resize("500m"),),
         status={"containerStatuses": [_granted("500m")]},
@@ -289,6 +306,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "resized-down",
         "a resize in place to less",
+        250,
         {"containers": [container(limits=_amounts("500m"))]},
         changes=(_resize("250m"),),
         status={"containerStatuses": [_granted("250m")]},
@@ -296,6 +314,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "resize-in-progress",
         "the kubelet has allocated what the spec wants and has not written it to the cgroup yet",
+        500,
         {"containers": [container(limits=_amounts("250m"))]},
         changes=(_resize("500m"),),
         status={
@@ -312,6 +331,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "resize-infeasible",
         "a resize that the node can never grant: what the status says counts, not what the spec wants",
+        250,
         {"containers": [container(limits=_amounts("250m"))]},
         changes=(_resize("500"),),
         status=_resize_status("250m", type="PodResizePending", reason="Infeasible"),
@@ -319,6 +339,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "resize-deferred",
         "a resize that waits until other pods leave the node: what was granted counts until then",
+        1900,
         {"containers": [container(limits=_amounts("250m"))]},
         # Any node of the tests has more than one CPU, and none has this much left beside the other pods.
         changes=(_resize("1900m"),),
@@ -327,6 +348,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "static",
         "the kubelet made it from a file; the API server has its mirror pod",
+        100,
         {"containers": [container(limits=_amounts("100m"))]},
         annotations={"kubernetes.io/config.source": "file", "kubernetes.io/config.mirror": "0f1e2d3c"},
         is_static=True,
@@ -334,6 +356,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "nested-cgroups",
         "its container makes cgroups of its own below that which the kubelet made",
+        500,
         {
             "containers": [
                 container(
@@ -346,6 +369,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "batch",
         "a pod of the priority band koord-batch, as koord-manager's webhook leaves it",
+        0,
         {
             "priority": 5500,
             "containers": [
@@ -362,6 +386,7 @@ PODS: Final[Sequence[PodShape]] = (
     PodShape(
         "pinned",
         "a pod of the class LSR, which koord-scheduler has given a CPU of its own",
+        1000,
         {"containers": [container(limits=_amounts("1"))]},
         labels={"koordinator.sh/qosClass": "LSR"},
         annotations={"scheduling.koordinator.sh/resource-status": '{"cpuset":"1"}'},
