@@ -21,7 +21,10 @@ from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, invalid
 from koordinator.cluster.resource import Cause
 from tests.cluster.corpus import NAMESPACE, comparable, context, in_namespace, resource_of, written
+from tests.real.administrator import Administrator
+from tests.real_world.pods import BATCH_CLASS, OVERHEAD_CLASS, PODS, PodShape
 
+PRIORITY_CLASSES = "scheduling.k8s.io/v1/priorityclasses"
 pytestmark = pytest.mark.real
 Create = Callable[[Document], Document]
 
@@ -63,6 +66,10 @@ def _decoded(body: bytes) -> Document:
 def create(real_cluster: str | Path) -> Create:
     server = _Server(Path(real_cluster))
     server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, query="")
+    administrator = Administrator.of(Path(real_cluster))
+    for path, needed in (("node.k8s.io/v1/runtimeclasses", OVERHEAD_CLASS), (PRIORITY_CLASSES, BATCH_CLASS)):
+        assert administrator.request("POST", f"/apis/{path}", needed)[0] in (201, 409)
+    administrator.close()
     return server.create
 
 
@@ -75,6 +82,16 @@ def test_created_object(create: Create, given: Document) -> None:
     if ours["kind"] == "Job":
         ours["metadata"]["uid"] = real["metadata"]["uid"]
     resource_of(ours).strategy.prepare_create(ours, context())
+    assert comparable(ours) == comparable(real)
+
+
+@pytest.mark.parametrize("shape", PODS, ids=lambda shape: shape.name)
+def test_created_pod_as_people_have_them(create: Create, shape: PodShape) -> None:
+    # A mirror pod without a node is refused.
+    document = shape.document(NAMESPACE, node="somewhere" if shape.is_static else "")
+    real = create(document)
+    ours = in_namespace(copy.deepcopy(document))
+    resource_of(ours).strategy.prepare_create(ours, context(dict(BATCH_CLASS)))
     assert comparable(ours) == comparable(real)
 
 

@@ -21,8 +21,17 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from koordinator.api.codec import decode_any
-from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NODE_METRICS, NODES, PODS
+from koordinator.api.kinds import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    NAMESPACES,
+    NODE_METRICS,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    Kind,
+)
 from koordinator.api.manifests import custom_resource_definitions
+from koordinator.api.meta import Object
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError
@@ -32,11 +41,16 @@ from tests.free_ports import free_ports
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import LOAD_AWARE, write_configuration
+from tests.real_world.pods import BATCH_CLASS, OVERHEAD_CLASS
+from tests.real_world.pods import PODS as PODS_AS_PEOPLE_HAVE_THEM
 
+SHAPES_NODE = "real-world"
+RUNTIME_CLASSES = Kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", Object, namespaced=False)
 PATHS = [
     "/apis/v1/__services__",
     "/apis/v1/nodes/a",
     "/apis/v1/nodes/b",
+    "/apis/v1/nodes/real-world",
     "/apis/v1/nodes/nowhere",
     "/apis/v1/plugins/LoadAwareScheduling/node/a",
     "/apis/v1/plugins/LoadAwareScheduling/node/nowhere",
@@ -110,7 +124,7 @@ def pods() -> list[dict[str, Any]]:
 async def build(client: KubeClient) -> None:
     for document in custom_resource_definitions():
         await client.create(CUSTOM_RESOURCE_DEFINITIONS, document)
-    for name in ("a", "b"):
+    for name in ("a", "b", SHAPES_NODE):
         resources = {"cpu": "8", "memory": "16Gi", "pods": "20", "ephemeral-storage": "50Gi", "example.com/gpu": "2"}
         resources |= {"kubernetes.io/batch-cpu": "4000", "kubernetes.io/batch-memory": "8Gi"}
         images = [{"names": ["x:1", "x@sha256:00"], "sizeBytes": 1000}]
@@ -119,12 +133,27 @@ async def build(client: KubeClient) -> None:
         await client.patch(NODES, name, status, PatchType.MERGE, subresource="status")
     for document in pods():
         await client.create(PODS, document, "default")
+    await create_shapes(client)
     await until_served(client)
     used = {"resources": {"cpu": "2", "memory": "4Gi"}}
     alone = {"name": "ports", "namespace": "default", "podUsage": {"resources": {"cpu": "100m", "memory": "50Mi"}}}
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     metric = {"status": {"updateTime": now, "nodeMetric": {"nodeUsage": used}, "podsMetric": [alone]}}
     await client.patch(NODE_METRICS, "a", metric, PatchType.MERGE, subresource="status")
+
+
+async def create_shapes(client: KubeClient) -> None:
+    """Pods as people have them, on a node of their own, as they are once they run."""
+    await client.create(NAMESPACES, {"metadata": {"name": SHAPES_NODE}})
+    await client.create(RUNTIME_CLASSES, OVERHEAD_CLASS)
+    await client.create(PRIORITY_CLASSES, BATCH_CLASS)
+    for shape in PODS_AS_PEOPLE_HAVE_THEM:
+        await client.create(PODS, shape.document(SHAPES_NODE, node=SHAPES_NODE), SHAPES_NODE)
+        for change in shape.changes:
+            patch, how = dict(change.patch), PatchType.STRATEGIC
+            await client.patch(PODS, shape.name, patch, how, SHAPES_NODE, subresource=change.subresource)
+        status = shape.running(SHAPES_NODE, SHAPES_NODE, "uid")["status"]
+        await client.patch(PODS, shape.name, {"status": status}, PatchType.MERGE, SHAPES_NODE, subresource="status")
 
 
 async def until_served(client: KubeClient) -> None:
@@ -162,8 +191,12 @@ async def sees_everything(session: aiohttp.ClientSession, address: str) -> bool:
     try:
         load = await send(session, "GET", f"{address}/apis/v1/plugins/LoadAwareScheduling/node/a")
         node = await send(session, "GET", f"{address}/apis/v1/nodes/a")
-        known = decode_any(load.text.encode()) if load.status == 200 else {}
-        return "nodeDelta" in known and len(known["pods"]) == len(pods()) and node.status == 200
+        shapes = await send(session, "GET", f"{address}/apis/v1/nodes/{SHAPES_NODE}")
+        if not load.status == node.status == shapes.status == 200:
+            return False
+        known = decode_any(load.text.encode())
+        seen = len(decode_any(shapes.text.encode())["pods"])
+        return "nodeDelta" in known and len(known["pods"]) == len(pods()) and seen == len(PODS_AS_PEOPLE_HAVE_THEM)
     except aiohttp.ClientConnectionError:
         return False
 
@@ -301,7 +334,8 @@ def test_what_pods_request_and_may_use_is_shown_as_by_the_original(responses: tu
     assert (ours.status, ours.content_type.partition(";")[0]) == (theirs.status, theirs.content_type.partition(";")[0])
     shown = samples(theirs, "kube_pod_resource")
     assert shown
-    assert samples(ours, "kube_pod_resource") == shown
+    # The original multiplies milli-CPU by 0.001: 1900m is 1.9000000000000001 there.
+    assert samples(ours, "kube_pod_resource") == pytest.approx(shown, rel=1e-12)
 
 
 def test_feature_gates_have_the_original_s_stages(responses: tuple[Responses, Responses]) -> None:

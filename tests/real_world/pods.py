@@ -26,6 +26,13 @@ OVERHEAD_CLASS: Final[Mapping[str, Any]] = {
 }
 """The RuntimeClass of pods with overhead: the API server fills their ``spec.overhead`` from it."""
 
+BATCH_CLASS: Final[Mapping[str, Any]] = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "koord-batch"},
+    "value": 5000,
+}
+
 
 @dataclass(frozen=True)
 class PodChange:
@@ -81,6 +88,7 @@ class PodShape:
         for change in self.changes:
             _merge(document, change.patch)
         spec = document["spec"]
+        spec["priority"] = next((needed["value"] for needed in self.needs if needed["kind"] == "PriorityClass"), 0)
         containers = [(c["name"], "containerStatuses") for c in spec["containers"]]
         containers += [(c["name"], "initContainerStatuses") for c in spec.get("initContainers", ())]
         containers += [(c["name"], "ephemeralContainerStatuses") for c in spec.get("ephemeralContainers", ())]
@@ -371,7 +379,7 @@ PODS: Final[Sequence[PodShape]] = (
         "a pod of the priority band koord-batch, as koord-manager's webhook leaves it",
         0,
         {
-            "priority": 5500,
+            "priorityClassName": "koord-batch",
             "containers": [
                 container(limits=_BATCH),
             ],
@@ -382,6 +390,7 @@ PODS: Final[Sequence[PodShape]] = (
                 {"containers": {"main": {"requests": _BATCH, "limits": _BATCH}}}
             )
         },
+        needs=(BATCH_CLASS,),
     ),
     PodShape(
         "pinned",
