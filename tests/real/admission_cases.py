@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from koordinator.api.document import Document, copied
+from tests.real_world.pods import PODS
 
 RESOURCES = {"requests": {"cpu": "1", "memory": "3456Mi"}, "limits": {"cpu": "1", "memory": "3456Mi"}}
 PRIORITY_CLASSES = {"koord-prod": 9000, "koord-mid": 7000, "koord-batch": 5000, "koord-free": 3000}
@@ -214,6 +215,7 @@ MUTATIONS = [
             }
         ],
     ),
+    *(Mutation(f"shape-{shape.name}", shape.document("colocated"), [SPARK]) for shape in PODS),
 ]
 
 
