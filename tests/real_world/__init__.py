@@ -4,7 +4,8 @@ A module is named by what it holds:
 
 - ``pods``: pods as they are created and as the API server shows them, in each shape whose resources count differently;
 - ``kubelet_configurations``: settings of the kubelet that people use;
-- ``broken_objects``: objects that an API server accepts and that no program may trip over.
+- ``broken_objects``: objects that an API server accepts and that no program may trip over;
+- ``garbage``: values that are of the wrong type, out of range or no text of any format, in any place of a document.
 
 To add one: append it to the table at the end of its module, with a name and a sentence that says what is special. The
 tests of all programs are parametrised by these tables, so that it is tried on each of them.

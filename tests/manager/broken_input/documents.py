@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from koordinator.api import annotations as keys
 from koordinator.api import labels
-from koordinator.api.document import copied
 from koordinator.api.kinds import (
     CLUSTER_COLOCATION_PROFILES,
     DEVICES,
@@ -26,7 +24,6 @@ from tests.manager.broken_input.bench import MANAGED, node, node_metric, pod
 
 BAD = "bad"
 """The name of everything that is broken."""
-Path = tuple[str | int, ...]
 _USAGE = {"resources": {"cpu": "1", "memory": "1G"}}
 _START = format_time(ManualClock().now())
 
@@ -226,31 +223,3 @@ CONFIGURATIONS: dict[str, Document] = {
         "nodeConfigs": [{"name": "bad", "nodeSelector": {"matchLabels": {"pool": "bad"}}, "enable": False}],
     },
 }
-
-
-def places(document: Any, at: Path = ()) -> Iterator[Path]:
-    """Every place of a document, but those that say which object it is."""
-    if at and at not in (("metadata",), ("metadata", "name"), ("metadata", "namespace")):
-        yield at
-    items = (
-        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
-    )
-    for key, value in items:
-        yield from places(value, (*at, key))
-
-
-def found(document: Document, place: Path) -> Any:
-    inner: Any = document
-    for key in place:
-        inner = inner[key]
-    return inner
-
-
-def replaced(document: Document, place: Path, value: Any) -> Document:
-    """With ``value`` there, if the place is still there."""
-    changed: Document = copied(document)
-    try:
-        found(changed, place[:-1])[place[-1]] = value
-    except (TypeError, KeyError, IndexError, AttributeError):
-        return document
-    return changed

@@ -8,8 +8,9 @@ import pytest
 
 from koordinator.api.kinds import ELASTIC_QUOTA_PROFILES, ELASTIC_QUOTAS, NODES
 from tests.manager.broken_input.bench import ManagerBench, node
-from tests.manager.broken_input.documents import BAD, bad_quota, bad_quota_profile, replaced
+from tests.manager.broken_input.documents import BAD, bad_quota, bad_quota_profile
 from tests.manager.broken_input.neighbours import READABLE, corrected, problems, run, with_neighbour
+from tests.real_world.garbage import replaced
 
 RESERVATION = "node.koordinator.sh/reservation"
 STRATEGY = "node.koordinator.sh/colocation-strategy"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.manager.broken_input.bench import ManagerBench
 from tests.manager.broken_input.documents import BAD, CONFIGURATIONS, DOCUMENTS
-from tests.manager.broken_input.garbage import FEW, TEXT, broken, changes_of
+from tests.real_world.garbage import FEW, TEXT, broken, changes_of
 
 
 class Loud(logging.Handler):

@@ -15,7 +15,7 @@ from tests.in_memory_api import Document
 from tests.manager.broken_input.admission import Admission
 from tests.manager.broken_input.bench import ManagerBench, pod
 from tests.manager.broken_input.documents import BAD, CONFIGURATIONS, DOCUMENTS
-from tests.manager.broken_input.garbage import FEW, TEXT, broken, changes_of, spec_changes_of, typed_changes_of
+from tests.real_world.garbage import FEW, TEXT, broken, changes_of, spec_changes_of, typed_changes_of
 
 WEB = pod(
     "web",

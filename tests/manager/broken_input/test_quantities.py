@@ -10,7 +10,7 @@ import pytest
 from koordinator.api.kinds import NODE_METRICS, NODES, PODS
 from koordinator.api.timestamps import format_time
 from tests.manager.broken_input.bench import COLOCATION, ManagerBench, node, node_metric, pod
-from tests.manager.broken_input.documents import BAD, replaced
+from tests.manager.broken_input.documents import BAD
 from tests.manager.broken_input.neighbours import (
     READABLE,
     corrected,
@@ -20,6 +20,7 @@ from tests.manager.broken_input.neighbours import (
     with_neighbour,
     within_bounds,
 )
+from tests.real_world.garbage import replaced
 
 UNREADABLE: tuple[Any, ...] = ("abc", "NaN", "Inf", "", "1.5.5", "5 cores", "0x10", True, [], {"a": 1})
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 
+from koordinator.api.document import Document, copied
 from tests.examples import examples
-from tests.in_memory_api import Document
-from tests.manager.broken_input.documents import Path, found, places, replaced
+
+Path = tuple[str | int, ...]
 
 QUANTITIES = (
     *("-5", "abc", "NaN", "Inf", "-Infinity", "", " ", "1e30", "-1e30", "1e400", "1e-400", "0x10", "１", "1.5Mi", "٣"),
@@ -74,3 +76,31 @@ def spec_changes_of(document: Document) -> st.SearchStrategy[list[tuple[Path, An
         st.sampled_from([place for place in places(document) if place[0] == "spec" and place[1:]]), GARBAGE
     )
     return st.lists(in_spec, min_size=1, max_size=3) | typed_changes_of(document)
+
+
+def places(document: Any, at: Path = ()) -> Iterator[Path]:
+    """Every place of a document, but those that say which object it is."""
+    if at and at not in (("metadata",), ("metadata", "name"), ("metadata", "namespace")):
+        yield at
+    items = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
+    for key, value in items:
+        yield from places(value, (*at, key))
+
+
+def found(document: Document, place: Path) -> Any:
+    inner: Any = document
+    for key in place:
+        inner = inner[key]
+    return inner
+
+
+def replaced(document: Document, place: Path, value: Any) -> Document:
+    """With ``value`` there, if the place is still there."""
+    changed: Document = copied(document)
+    try:
+        found(changed, place[:-1])[place[-1]] = value
+    except (TypeError, KeyError, IndexError, AttributeError):
+        return document
+    return changed
