@@ -1,12 +1,8 @@
-{{/* The image of a program, from a list: the root context, and the program's values. */}}
+{{/* The image of a program, from a list: the root context, all values, and the program's. */}}
 {{- define "koordinator.image" -}}
-{{- $root := index . 0 -}}
-{{- $image := (index . 1).image -}}
-{{- if hasPrefix "koordinator-sh/" $image.repository -}}
-{{- fail (printf "image.repository %s is an image of the Go original, which this chart's arguments are not for: leave image, tag and imageRepositoryHost out of your values, or name an image of this project (docs/install.md)" $image.repository) -}}
-{{- end -}}
-{{- with $root.Values.imageRepositoryHost }}{{ . | trimSuffix "/" }}/{{ end -}}
-{{ $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}
+{{- $image := (index . 2).image -}}
+{{- with (index . 1).imageRepositoryHost }}{{ . | trimSuffix "/" }}/{{ end -}}
+{{ $image.repository }}:{{ $image.tag | default (index . 0).Chart.AppVersion }}
 {{- end -}}
 
 {{/* "true" where a list of feature gates switches one on: (list gates name). */}}
@@ -16,29 +12,28 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What the pods of the three Deployments have in common: (list root name values). */}}
+{{/* What the pods of the three Deployments have in common: (list values name program). */}}
 {{- define "koordinator.pod" -}}
-{{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
-{{- $values := index . 2 -}}
+{{- $program := index . 2 -}}
 serviceAccountName: {{ $name }}
-{{- with $root.Values.imagePullSecrets }}
+{{- with (index . 0).imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 # Without it the pods that it places, admits or moves could preempt it.
 priorityClassName: system-cluster-critical
-{{- if $values.hostNetwork }}
+{{- if $program.hostNetwork }}
 hostNetwork: true
 dnsPolicy: ClusterFirstWithHostNet
 {{- end }}
 nodeSelector:
-  {{- merge (dict) $values.nodeSelector (dict "kubernetes.io/os" "linux") | toYaml | nindent 2 }}
-{{- with $values.tolerations }}
+  {{- merge (dict) $program.nodeSelector (dict "kubernetes.io/os" "linux") | toYaml | nindent 2 }}
+{{- with $program.tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $values.nodeAffinity }}
+{{- with $program.nodeAffinity }}
 affinity:
   nodeAffinity:
     {{- toYaml . | nindent 4 }}
@@ -79,13 +74,13 @@ strategy:
     maxUnavailable: 0
 {{- end -}}
 
-{{/* One replica at a time may be evicted: (list root name). */}}
+{{/* One replica at a time may be evicted: (list values name). */}}
 {{- define "koordinator.budget" -}}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
   name: {{ index . 1 }}
-  namespace: {{ (index . 0).Values.installation.namespace | quote }}
+  namespace: {{ (index . 0).installation.namespace | quote }}
 spec:
   maxUnavailable: 1
   # A replica that never gets ready must not keep its node from being drained.
@@ -95,21 +90,21 @@ spec:
       koord-app: {{ index . 1 }}
 {{- end -}}
 
-{{/* Where pods of a DaemonSet run: (list root values). */}}
+{{/* Where pods of a DaemonSet run: (list values program). */}}
 {{- define "koordinator.nodes" -}}
-{{- $values := index . 1 -}}
+{{- $program := index . 1 -}}
 priorityClassName: system-node-critical
-{{- with (index . 0).Values.imagePullSecrets }}
+{{- with (index . 0).imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 nodeSelector:
-  {{- merge (dict) $values.nodeSelector (dict "kubernetes.io/os" "linux") | toYaml | nindent 2 }}
-{{- with $values.tolerations }}
+  {{- merge (dict) $program.nodeSelector (dict "kubernetes.io/os" "linux") | toYaml | nindent 2 }}
+{{- with $program.tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $values.nodeAffinity }}
+{{- with $program.nodeAffinity }}
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}

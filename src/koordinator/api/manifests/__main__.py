@@ -1,5 +1,5 @@
 """``python -m koordinator.api.manifests [--check] [--chart FOLDER] [DIRECTORY]``: write everything that an installation
-consists of below config, and what of it the templates of the Helm chart are, or say what is out of date there."""
+consists of below config, and the files of the Helm chart that are made, or say what is out of date there."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m koordinator.api.manifests", description=__doc__)
     parser.add_argument("directory", type=Path, nargs="?", default=Path("config"))
     parser.add_argument("--check", action="store_true", help="change nothing; fail when a file is out of date")
-    parser.add_argument("--chart", type=Path, default=Path("charts/koordinator/templates"), metavar="FOLDER")
+    parser.add_argument("--chart", type=Path, default=Path("charts/koordinator"), metavar="FOLDER")
     options = parser.parse_args(arguments)
     wanted = manifest_files(Installation())
     wanted[KUSTOMIZATION] = kustomization(wanted)
     wanted |= manifest_files(Installation(), OPTIONAL_PARTS)
     stale = _stale(options.directory, wanted, options.directory.rglob("*.yaml"))
-    of_chart = chart_files()
-    # Beside these files are those that are written by hand.
-    folders = {name.split("/")[0] for name in of_chart if "/" in name}
+    of_chart = chart_files(options.chart)
+    # Beside the other files are those that are written by hand.
+    folders = {path.parent for path in map(Path, of_chart) if len(path.parts) > 2}
     stale |= _stale(options.chart, of_chart, (path for name in folders for path in (options.chart / name).glob("*")))
     for path, text in sorted(stale.items()):
         if options.check:

@@ -1,21 +1,25 @@
-"""The templates of the Helm chart that are made from the types, or from the templates beside this module.
+"""The files of the Helm chart that are made: templates from the types, or from the templates beside this module, and what
+templates have to know of the values.
 
-The others are written by hand in ``charts/koordinator/templates``; tests/chart/test_chart.py holds what they render to
-what `koord manifests` prints.
+The others are written by hand in ``charts/koordinator``; tests/chart/test_chart.py holds what they render to what
+`koord manifests` prints.
 """
 
 from __future__ import annotations
 
 import json
 from importlib import resources
+from pathlib import Path
 from typing import Any, Final
+
+import yaml
 
 from koordinator.api.annotations import WEBHOOK_TEMPLATE
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.api.manifests.webhooks import webhook_configurations
 from koordinator.api.manifests.yaml_text import GENERATED, generated_text
 
-_NAMESPACE: Final = "{{ .Values.installation.namespace | quote }}"
+_NAMESPACE: Final = "{{ $values.installation.namespace | quote }}"
 _KEEP: Final = "helm.sh/resource-policy"
 _POLICIES: Final = {
     "melasticquota": "elasticquotas",
@@ -30,24 +34,52 @@ _POLICIES: Final = {
 """Webhook -> the value below ``webhookConfiguration.failurePolicy``; the others have one of their own."""
 _ACCOUNT: Final = f"kind: ServiceAccount\nmetadata:\n  name: koord-manager\n  namespace: {_NAMESPACE}\n"
 _ACCOUNT_ANNOTATIONS: Final = """\
-  {{- with .Values.serviceAccount.annotations }}
+  {{- with $values.serviceAccount.annotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 """
 _RBAC: Final = {
-    "koord-descheduler": ".Values.descheduler.enabled",
-    "koord-manager": ".Values.manager.enabled",
-    "koord-manager-recommender": 'and .Values.manager.enabled (include "koordinator.gate" '
-    '(list .Values.featureGates "Recommender"))',
-    "koord-scheduler": ".Values.scheduler.enabled",
-    "koordlet": ".Values.koordlet.enabled",
+    "koord-descheduler": "$values.descheduler.enabled",
+    "koord-manager": "$values.manager.enabled",
+    "koord-manager-recommender": 'and $values.manager.enabled (include "koordinator.gate" '
+    '(list $values.featureGates "Recommender"))',
+    "koord-scheduler": "$values.scheduler.enabled",
+    "koordlet": "$values.koordlet.enabled",
 }
 """The permissions of a program -> when they are granted."""
 
 
-def chart_files() -> dict[str, str]:
-    """Path below ``charts/koordinator/templates`` -> text."""
+_VALUES: Final = '{{- $values := include "koordinator.values" . | fromJson }}\n'
+"""The start of a template; charts/koordinator/templates/_values.tpl says what it is for."""
+
+
+def chart_files(chart: Path) -> dict[str, str]:
+    """Path below the folder of the chart -> text."""
+    return {f"templates/{name}": text for name, text in _templates().items()} | {
+        "known-values.yaml": known_values(
+            yaml.safe_load((chart / "values.yaml").read_text()),
+            json.loads((chart / "values.schema.json").read_text()),
+        )
+    }
+
+
+def known_values(defaults: dict[str, Any], schema: dict[str, Any]) -> str:
+    """What Helm gives to no template of its own: the defaults, and the names that values may have."""
+    names = _names(schema, schema.get("$defs", {}))
+    text = yaml.safe_dump({"defaults": defaults, "names": names}, sort_keys=False, width=120)
+    return f"# Written by `make manifests` from values.yaml and values.schema.json; change those instead.\n{text}"
+
+
+def _names(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any] | None:
+    """The names in a mapping; None for what is one value, since its schema does not leave other names to the templates."""
+    schema = definitions[schema["$ref"].removeprefix("#/$defs/")] if "$ref" in schema else schema
+    if "properties" not in schema or "additionalProperties" in schema:
+        return None
+    return {name: _names(each, definitions) for name, each in schema["properties"].items()}
+
+
+def _templates() -> dict[str, str]:
     files = {
         f"crd/{definition['spec']['group']}_{definition['spec']['names']['plural']}.yaml": _definition(definition)
         for definition in custom_resource_definitions()
@@ -56,7 +88,7 @@ def chart_files() -> dict[str, str]:
     files["webhook-configurations.yaml"] = _webhooks()
     files["priority-classes.yaml"] = GENERATED + _template("priority-classes.yaml")
     files["gpu-shared-resource-templates.yaml"] = _when(
-        ".Values.scheduler.enabled", _template("config-maps/gpu-shared-resource-templates.yaml")
+        "$values.scheduler.enabled", _template("config-maps/gpu-shared-resource-templates.yaml")
     )
     return files
 
@@ -67,18 +99,20 @@ def _template(path: str) -> str:
 
 
 def _when(condition: str, text: str) -> str:
-    return f"{{{{- if {condition} }}}}\n{GENERATED}{text.removeprefix(GENERATED)}{{{{- end }}}}\n"
+    return f"{_VALUES}{{{{- if {condition} }}}}\n{GENERATED}{text.removeprefix(GENERATED)}{{{{- end }}}}\n"
 
 
 def _definition(definition: dict[str, Any]) -> str:
+    """One that is part of the release stays so, whatever the values say: Helm would delete it, with all its objects."""
     metadata = definition["metadata"]
     kept = {**definition, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), _KEEP: "keep"}}}
     line = f"    {_KEEP}: keep\n"
+    wanted = f"and $values.crds.managed $values.crds.{definition['spec']['names']['plural']}"
     text = _literally(generated_text(kept)).replace(
-        line, f"    {{{{- if .Values.crds.keep }}}}\n{line}    {{{{- end }}}}\n"
+        line, f"    {{{{- if or $values.crds.keep (not ({wanted})) }}}}\n{line}    {{{{- end }}}}\n"
     )
-    plural = definition["spec"]["names"]["plural"]
-    return _when(f"and .Values.crds.managed .Values.crds.{plural}", text)
+    live = f'lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "{metadata["name"]}"'
+    return _when(f'or ({wanted}) (include "koordinator.isReleased" (list . ({live})))', text)
 
 
 def _literally(text: str) -> str:
@@ -98,7 +132,7 @@ def _webhooks() -> str:
         for entry in configuration["webhooks"]:
             policy = _POLICIES.get(entry["name"].removesuffix(".koordinator.sh"))
             if policy is not None:
-                entry["failurePolicy"] = f"{{{{ .Values.webhookConfiguration.failurePolicy.{policy} }}}}"
+                entry["failurePolicy"] = f"{{{{ $values.webhookConfiguration.failurePolicy.{policy} }}}}"
             entry["timeoutSeconds"] = "@timeout@"
         entries = _literal_block(json.dumps(configuration["webhooks"], indent=2))
         parts.append(
@@ -109,9 +143,9 @@ def _webhooks() -> str:
             f"  annotations:\n"
             f"    {WEBHOOK_TEMPLATE}: |\n{entries}"
         )
-    text = "---\n".join(parts).replace("@namespace@", "{{ .Values.installation.namespace }}")
+    text = "---\n".join(parts).replace("@namespace@", "{{ $values.installation.namespace }}")
     return _when(
-        ".Values.manager.enabled", text.replace('"@timeout@"', "{{ .Values.webhookConfiguration.timeoutSeconds }}")
+        "$values.manager.enabled", text.replace('"@timeout@"', "{{ $values.webhookConfiguration.timeoutSeconds }}")
     )
 
 
