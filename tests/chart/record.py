@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.chart.renderings import CASES, rendered_by, write
+from tests.chart.renderings import record
 
 
 def main() -> None:
     (helm,) = sys.argv[1:]
-    for case, values in CASES.items():
-        write(case, rendered_by(Path(helm), values))
+    record(Path(helm))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -10,13 +11,30 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from tests.chart.renderings import CASES, CHART, Document, recorded, rendered_by
+from tests.chart.original import original_chart
+from tests.chart.renderings import (
+    CASES,
+    CHART,
+    DEFAULTS,
+    REFUSED,
+    chart_with_values,
+    recorded,
+    recorded_refusals,
+    refusal,
+    rendered_by,
+    value_paths,
+    without,
+)
 from tests.real.control_plane import ControlPlane
 from tests.real.helm import helm_command, helm_program
 from tests.real.installation import NAMESPACE, account_kubeconfig, eventually, shell
 from tests.real.manager_cluster import configurations
 from tests.real.manager_process import OURS, manager
+from tests.real.programs import RealPrograms
 
 pytestmark = pytest.mark.slow
 
@@ -44,21 +62,42 @@ def test_it_renders_what_is_recorded(case: str, helm_program: Path) -> None:
     assert rendered_by(helm_program, CASES[case]) == list(recorded(case))
 
 
+def test_it_refuses_what_is_recorded(helm_program: Path) -> None:
+    assert {case: refusal(helm_program, values) for case, (values, _) in REFUSED.items()} == recorded_refusals()
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(missing=st.sets(st.sampled_from(value_paths(DEFAULTS)), min_size=1), null=st.booleans())
+def test_values_that_are_missing_are_the_defaults(
+    missing: set[tuple[str, ...]], null: bool, helm_program: Path, tmp_path: Path
+) -> None:
+    chart = chart_with_values(without(missing, null=null), tmp_path)
+    assert rendered_by(helm_program, {}, chart) == list(recorded("defaults"))
+
+
+def test_helm_lint_stops_at_what_is_refused(helm_program: Path) -> None:
+    command = [str(helm_program), "lint", str(CHART), "--set=scheduler.replcas=3"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "[ERROR]" in ended.stdout
+    assert "did you mean scheduler.replicas?" in ended.stdout
+
+
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("program", "value"),
     [
-        ({"scheduler": {"port": 0}}, "scheduler"),
-        ({"featureGates": "Recommender=on"}, "featureGates"),
-        ({"webhookConfiguration": {"failurePolicy": {"pods": "ignore"}}}, "Fail"),
-        ({"koordlet": {"image": {"repository": "koordinator-sh/koordlet"}}}, "an image of the Go original"),
+        ("koord-manager", "featureGates"),
+        ("koord-scheduler", "scheduler.featureGates"),
+        ("koord-descheduler", "descheduler.featureGates"),
+        ("koordlet", "koordlet.features"),
     ],
 )
-def test_values_that_cannot_be_used_are_refused_with_a_reason(
-    values: Document, message: str, helm_program: Path
-) -> None:
-    with pytest.raises(subprocess.CalledProcessError) as refused:
-        rendered_by(helm_program, values)
-    assert message in refused.value.stderr
+def test_every_feature_gate_of_the_original_is_known(program: str, value: str, real_programs: RealPrograms) -> None:
+    """A release of the original has it in its values."""
+    ended = subprocess.run([real_programs.original / program, "--help"], capture_output=True, text=True, check=False)
+    gates = set(re.findall(r"(\w+)=true\|false", ended.stdout + ended.stderr))
+    assert len(gates) > 20
+    assert gates <= set(yaml.safe_load((CHART / "feature-gates.yaml").read_text())[value])
 
 
 def entries(plane: ControlPlane) -> list[str]:
@@ -119,36 +158,11 @@ def test_the_certificates_of_a_release_of_the_original_stay(helm: Helm, empty: C
         assert empty.request("GET", _SECRET)[1]["data"] == data
 
 
-_STAND_IN = f"""
-apiVersion: v1
-kind: Namespace
-metadata: {{name: {NAMESPACE}}}
----
-apiVersion: v1
-kind: Secret
-metadata: {{name: koordinator-webhook-certs, namespace: {NAMESPACE}}}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: koord-manager, namespace: {NAMESPACE}}}
-spec:
-  selector: {{matchLabels: {{koord-app: koord-manager}}}}
-  template:
-    metadata: {{labels: {{koord-app: koord-manager}}}}
-    spec: {{containers: [{{name: manager, image: original, command: [/koord-manager]}}]}}
-"""
-"""What of the original's chart the Secret depends on."""
-
-
 def test_the_certificates_that_a_running_original_has_written_stay(
     helm: Helm, empty: ControlPlane, tmp_path: Path
 ) -> None:
     """It leaves Helm's labels and annotations out."""
-    original = tmp_path / "original"
-    (original / "templates").mkdir(parents=True)
-    (original / "Chart.yaml").write_text("{apiVersion: v2, name: koordinator, version: 1.8.0}")
-    (original / "templates/all.yaml").write_text(_STAND_IN)
-    helm("install", "koordinator", str(original))
+    helm("install", "koordinator", str(original_chart("1.8.0", tmp_path)))
     data = {"tls.crt": base64.b64encode(b"certificate").decode()}
     written = {"metadata": {"name": "koordinator-webhook-certs", "namespace": NAMESPACE}, "data": data}
     assert empty.request("PUT", _SECRET, written)[0] == 200

@@ -7,7 +7,7 @@
 {{- $values := .Values | toJson | fromJson -}}
 {{- $unknown := include "koordinator.unknown" (list "" $values $known.names) -}}
 {{- include "koordinator.complete" (list $values $known.defaults $known.names) -}}
-{{- $problems := print $unknown (include "koordinator.unknownGates" (list . $values)) (include "koordinator.foreignImages" $values) -}}
+{{- $problems := print $unknown (include "koordinator.unusableGates" (list . $values)) (include "koordinator.foreignImages" $values) -}}
 {{- with $problems -}}
 {{- fail (printf "values that cannot be used:%s" .) -}}
 {{- /* `helm lint` passes over what fails. It stops at a template that is missing, and prints its name. */ -}}
@@ -44,15 +44,17 @@
 {{- end -}}
 {{- end -}}
 
-{{/* A line for each feature gate that its program does not know: (list root values). */}}
-{{- define "koordinator.unknownGates" -}}
+{{/* A line for each feature gate that its program does not take: (list root values). */}}
+{{- define "koordinator.unusableGates" -}}
 {{- $values := index . 1 -}}
 {{- range $name, $gates := (index . 0).Files.Get "feature-gates.yaml" | fromYaml -}}
 {{- $given := $values -}}
 {{- range splitList "." $name }}{{ $given = index $given . }}{{ end -}}
 {{- range splitList "," $given -}}
 {{- $gate := splitList "=" . | first | trim -}}
-{{- if and $gate (not (has $gate $gates)) }}
+{{- if not (regexMatch "^\\s*([^=]+=\\s*(true|True|TRUE|t|T|1|false|False|FALSE|f|F|0)\\s*)?$" .) }}
+- {{ $name }}: {{ trim . }} is no feature gate; write NAME=true or NAME=false, with commas in between
+{{- else if and $gate (not (has $gate $gates)) }}
 - {{ $name }}: unknown feature gate {{ $gate }}; {{ include "koordinator.suggestion" (list "" $gate $gates) }}
 {{- end -}}
 {{- end -}}
@@ -93,8 +95,10 @@
 {{- end -}}
 {{- if ge $likeness 50 -}}
 did you mean {{ $prefix }}{{ $nearest }}?
-{{- else -}}
+{{- else if lt (len $names) 50 -}}
 known are {{ join ", " $names }}
+{{- else -}}
+feature-gates.yaml of the chart has those that are known
 {{- end -}}
 {{- end -}}
 

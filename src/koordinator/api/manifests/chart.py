@@ -1,5 +1,5 @@
-"""The files of the Helm chart that are made: templates from the types, or from the templates beside this module, and what
-templates have to know of the values.
+"""The files of the Helm chart that are made: templates from the types, or from the templates beside this module, and
+what templates have to know of the values.
 
 The others are written by hand in ``charts/koordinator``; tests/chart/test_chart.py holds what they render to what
 `koord manifests` prints.
@@ -72,7 +72,7 @@ def known_values(defaults: dict[str, Any], schema: dict[str, Any]) -> str:
 
 
 def _names(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any] | None:
-    """The names in a mapping; None for what is one value, since its schema does not leave other names to the templates."""
+    """The names in a mapping; None for what is one value: its schema does not leave other names to the templates."""
     schema = definitions[schema["$ref"].removeprefix("#/$defs/")] if "$ref" in schema else schema
     if "properties" not in schema or "additionalProperties" in schema:
         return None
