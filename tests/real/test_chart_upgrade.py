@@ -29,10 +29,8 @@ _IMAGES: Final[Document] = {"imageRepositoryHost": "registry.example/team"} | {
 _NO_IMAGES: Final = ",".join(("imageRepositoryHost=registry.example", *(f"{each}.image=null" for each in _PROGRAMS)))
 _QUOTAS: Final = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{NAMESPACE}/elasticquotas"
 _RESERVATIONS: Final = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
-_TOPOLOGIES: Final = "noderesourcetopologies.topology.node.k8s.io"
 _KEPT: Final = ("Namespace", "CustomResourceDefinition")
 _RELEASE: Final = "koordinator"
-_OLDEST: Final = WITH_OBJECTS[0]
 
 
 class Release:
@@ -62,10 +60,7 @@ class Release:
         return self.helm("upgrade", _RELEASE, str(CHART), *flags)
 
     def roll_back(self) -> None:
-        """To the original, as docs/helm.md says: old ones lack the version in which topologies are stored. Agents
-        report them again."""
-        if self.version == _OLDEST:
-            shell(f"kubectl delete --ignore-not-found crd {_TOPOLOGIES}", self._plane.kubeconfig)
+        """To the original."""
         self.helm("rollback", _RELEASE, "1")
 
     def refused(self, *flags: str) -> str:
@@ -87,8 +82,7 @@ class Release:
 
     def _kept(self) -> dict[tuple[str, str], str]:
         """Identity by name of what no upgrade may delete, with an object of a user's in each."""
-        documents = [each for each in original_objects(self.version) if each["kind"] in _KEPT]
-        live = self.live([each for each in documents if each["metadata"]["name"] != _TOPOLOGIES])
+        live = self.live([each for each in original_objects(self.version) if each["kind"] in _KEPT])
         for path in (f"{_QUOTAS}/team", f"{_RESERVATIONS}/room"):
             code, document = self._plane.request("GET", path)
             assert code == 200, path

@@ -8,6 +8,7 @@ The others are written by hand in ``charts/koordinator``; tests/chart/test_chart
 from __future__ import annotations
 
 import json
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -52,6 +53,13 @@ _RBAC: Final = {
 
 _VALUES: Final = '{{- $values := include "koordinator.values" . | fromJson }}\n'
 """The start of a template; charts/koordinator/templates/_values.tpl says what it is for."""
+
+_STORAGE: Final = """\
+{{{{- /* A version in which objects are stored can only be taken away by hand. A release of before that knew but one could
+       not be rolled back to any more. */}}}}
+{{{{- $versions := dig "status" "storedVersions" list $live }}}}
+{{{{- $stored := ternary (first $versions) "{newest}" (eq (len $versions) 1) }}}}
+"""
 
 
 def chart_files(chart: Path) -> dict[str, str]:
@@ -98,8 +106,8 @@ def _template(path: str) -> str:
     return text.replace("${namespace}", _NAMESPACE)
 
 
-def _when(condition: str, text: str) -> str:
-    return f"{_VALUES}{{{{- if {condition} }}}}\n{GENERATED}{text.removeprefix(GENERATED)}{{{{- end }}}}\n"
+def _when(condition: str, text: str, definitions: str = "") -> str:
+    return f"{_VALUES}{definitions}{{{{- if {condition} }}}}\n{GENERATED}{text.removeprefix(GENERATED)}{{{{- end }}}}\n"
 
 
 def _definition(definition: dict[str, Any]) -> str:
@@ -111,8 +119,15 @@ def _definition(definition: dict[str, Any]) -> str:
     text = _literally(generated_text(kept)).replace(
         line, f"    {{{{- if or $values.crds.keep (not ({wanted})) }}}}\n{line}    {{{{- end }}}}\n"
     )
-    live = f'lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "{metadata["name"]}"'
-    return _when(f'or ({wanted}) (include "koordinator.isReleased" (list . ({live})))', text)
+    live = f'{{{{- $live := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "{metadata["name"]}" }}}}\n'
+    names = [version["name"] for version in definition["spec"]["versions"]]
+    if len(names) > 1:
+        live += _STORAGE.format(newest=names[-1])
+        for name in names:
+            text = re.sub(
+                rf"(- name: {name}\n    served: true\n    storage:) \w+", rf'\1 {{{{ eq $stored "{name}" }}}}', text
+            )
+    return _when(f'or ({wanted}) (include "koordinator.isReleased" (list . $live))', text, live)
 
 
 def _literally(text: str) -> str:
