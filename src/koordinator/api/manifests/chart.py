@@ -55,8 +55,8 @@ _VALUES: Final = '{{- $values := include "koordinator.values" . | fromJson }}\n'
 """The start of a template; charts/koordinator/templates/_values.tpl says what it is for."""
 
 _STORAGE: Final = """\
-{{{{- /* A version in which objects are stored can only be taken away by hand. A release of before that knew but one could
-       not be rolled back to any more. */}}}}
+{{{{- /* A version in which objects are stored can only be taken away by hand. A release of before that knew but one
+       could not be rolled back to any more. */}}}}
 {{{{- $versions := dig "status" "storedVersions" list $live }}}}
 {{{{- $stored := ternary (first $versions) "{newest}" (eq (len $versions) 1) }}}}
 """
