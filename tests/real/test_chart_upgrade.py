@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ from tests.chart.original import WITH_OBJECTS, original_chart, original_objects,
 from tests.chart.renderings import CHART, Document, recorded
 from tests.real.control_plane import ControlPlane
 from tests.real.helm import helm_command, helm_program
-from tests.real.installation import NAMESPACE, shell
+from tests.real.installation import NAMESPACE, eventually, shell
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +31,17 @@ _NO_IMAGES: Final = ",".join(("imageRepositoryHost=registry.example", *(f"{each}
 _QUOTAS: Final = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{NAMESPACE}/elasticquotas"
 _RESERVATIONS: Final = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 _KEPT: Final = ("Namespace", "CustomResourceDefinition")
+_QUOTA: Final = {
+    "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+    "kind": "ElasticQuota",
+    "metadata": {"name": "team"},
+}
+_RESERVATION: Final = {
+    "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+    "kind": "Reservation",
+    "metadata": {"name": "room"},
+    "spec": {"template": {}, "owners": [{"object": {"name": "web"}}], "ttl": "0s"},
+}
 _RELEASE: Final = "koordinator"
 
 
@@ -43,15 +55,13 @@ class Release:
         self._command = f"HELM_MAX_HISTORY=0 {helm_command(helm_program(), folder / 'helm')}"
         self.version = version
         self.helm("install", _RELEASE, str(original_chart(version, folder)), "--set=scheduler.replicas=3")
-        assert plane.request("POST", _QUOTAS, {**_kind("ElasticQuota"), "metadata": {"name": "team"}})[0] == 201
-        reservation = {
-            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-            "kind": "Reservation",
-            "metadata": {"name": "room"},
-            "spec": {"template": {}, "owners": [{"object": {"name": "web"}}], "ttl": "0s"},
-        }
-        assert plane.request("POST", _RESERVATIONS, reservation)[0] == 201
+        for path, document in ((_QUOTAS, _QUOTA), (_RESERVATIONS, _RESERVATION)):
+            # A definition is served a moment after it is there.
+            eventually(partial(self._create, path, document), path)
         self.kept = self._kept()
+
+    def _create(self, path: str, document: Document) -> bool:
+        return self._plane.request("POST", path, document)[0] == 201
 
     def helm(self, *words: str) -> str:
         return shell(f"{self._command} {shlex.join(words)}", self._plane.kubeconfig)
@@ -110,10 +120,6 @@ class Release:
         assert len(images) == 1
         assert "koordinator-sh" not in images.pop()
         return live
-
-
-def _kind(name: str) -> Document:
-    return {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": name}
 
 
 def image(document: Document) -> str:
