@@ -37,7 +37,7 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.pooled_transport import PooledTransport
-from koordinator.kube.time_limits import TimeLimits
+from koordinator.base.time_limits import TimeLimits
 from koordinator.kube.transport import Endpoint, Transport
 from koordinator.scheduler.binding.binder import binding_body
 from koordinator.scheduler.cycle.failure_report import PodEvents

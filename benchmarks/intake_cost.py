@@ -37,7 +37,7 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.pooled_transport import ResponseStream
 from koordinator.kube.request import Request
 from koordinator.kube.sender import Sender
-from koordinator.kube.time_limits import TimeLimits
+from koordinator.base.time_limits import TimeLimits
 from koordinator.kube.transport import Stream
 from koordinator.scheduler.configuration import parse_configuration
 from koordinator.scheduler.engine.columns import NodeColumns

@@ -38,7 +38,7 @@ from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.reconciler import run_controllers
 from koordinator.kube.sender import Sender
-from koordinator.kube.time_limits import TimeLimits
+from koordinator.base.time_limits import TimeLimits
 from koordinator.manager.controller_table import BUILT
 from koordinator.manager.controllers import ControllerContext, make_controllers
 from koordinator.manager.node_resource.controller import NodeResourceController

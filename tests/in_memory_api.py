@@ -30,6 +30,7 @@ from koordinator.api.kinds import NAMESPACES, Kind
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.base.clock import Clock, ManualClock
 from koordinator.base.metrics import Metrics
+from koordinator.base.time_limits import TimeLimits
 from koordinator.cluster.background import BackgroundLoops
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import resources_of
@@ -49,7 +50,6 @@ from koordinator.kube.credentials import fixed_credentials
 from koordinator.kube.errors import ApiStatusError, FencedError, TransportError
 from koordinator.kube.kubeconfig import User
 from koordinator.kube.sender import RateLimiter, RequestMetrics, RetryPolicy, Sender
-from koordinator.kube.time_limits import TimeLimits
 
 Document = dict[str, Any]
 

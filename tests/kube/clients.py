@@ -33,7 +33,7 @@ class ImpatientClock(ManualClock):
 
     async def sleep(self, seconds: float) -> None:
         task = asyncio.current_task()
-        if task is not None and task.get_name() in ("kube-client-time-limits", "deadline"):
+        if task is not None and task.get_name() in ("time-limits", "deadline"):
             await super().sleep(seconds)
             return
         self.naps.append(seconds)

@@ -11,11 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from koordinator.base.clock import ManualClock
+from koordinator.base.time_limits import TimeLimits
 from koordinator.kube.connector import Connector
 from koordinator.kube.errors import TransportError
 from koordinator.kube.pool import Connection
 from koordinator.kube.pooled_transport import PooledTransport
-from koordinator.kube.time_limits import TimeLimits
 from koordinator.kube.transport import Endpoint
 from tests.examples import examples
 from tests.kube.clients import run

@@ -171,6 +171,6 @@ def test_closing_leaves_nothing_running() -> None:
     async def work() -> int:
         async with ScriptedServer(response(b"")) as server, client_of(server.url) as client:
             await client.raw("GET", "/version")
-        return sum(task.get_name() == "kube-client-time-limits" for task in asyncio.all_tasks())
+        return sum(task.get_name() == "time-limits" for task in asyncio.all_tasks())
 
     assert run(work()) == 0

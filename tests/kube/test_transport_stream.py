@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from koordinator.base.clock import ManualClock
+from koordinator.base.time_limits import TimeLimits
 from koordinator.kube.errors import TransportError
 from koordinator.kube.pooled_transport import PooledTransport
-from koordinator.kube.time_limits import TimeLimits
 from koordinator.kube.transport import Endpoint
 from tests.kube.clients import run
 

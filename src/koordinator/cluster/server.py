@@ -20,6 +20,8 @@ from aiohttp import web
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.base.listen_address import is_loopback
+from koordinator.base.metrics import Metrics
+from koordinator.base.served_connections import ProgramConnections, ServedConnections
 from koordinator.cluster import kubeconfig_file
 from koordinator.cluster.admission_webhooks.webhooks import AdmissionWebhooks
 from koordinator.cluster.background import BackgroundLoops, LoopBody
@@ -27,7 +29,7 @@ from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import CustomResources
 from koordinator.cluster.data_folder import FolderLock, claim_folder, write_private
 from koordinator.cluster.disruption import DisruptionController
-from koordinator.cluster.http.application import Application, HttpLimits
+from koordinator.cluster.http.application import CONNECTION_OPTIONS, Application, HttpLimits
 from koordinator.cluster.http.authentication import GROUPS, REVIEW_RESOURCES, USER, TokenAuthenticator
 from koordinator.cluster.http.endpoints import PING, Health, HealthCheck
 from koordinator.cluster.metrics_api import METRICS_RESOURCES
@@ -42,9 +44,10 @@ from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.system_objects import create_system_objects
 from koordinator.cluster.termination import Termination
 from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle
+from koordinator.kube.http_server import BACKLOG, HttpServer
 
-_BACKLOG = 1024
 _SHUTDOWN_SECONDS = 2.0
+_CANCEL_SECONDS = 0.5
 _RECOVERY_SECONDS = 1.0
 _RENEWAL_SECONDS = 60.0
 _DEFINITIONS = "custom-resource-definitions"
@@ -91,6 +94,7 @@ class EmbeddedApi:
         self._port = self._options.port
         self._token = ""
         self._authority = b""
+        self._connections: ServedConnections | None = None
 
     @property
     def url(self) -> str:
@@ -100,6 +104,11 @@ class EmbeddedApi:
     @property
     def token(self) -> str:
         return self._token
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._connections) if self._connections is not None else 0
 
     @property
     def certificate_authority(self) -> str:
@@ -234,10 +243,14 @@ class EmbeddedApi:
     ) -> None:
         authenticator = TokenAuthenticator(self._token)
         application = Application(environment, authenticator, health, self._options.http)
-        runner = web.ServerRunner(application.server(), shutdown_timeout=_SHUTDOWN_SECONDS)
+        runner = web.ServerRunner(application.server(), shutdown_timeout=_CANCEL_SECONDS)
         await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        await web.SockSite(runner, listener, ssl_context=context, backlog=_BACKLOG).start()
+        program = ProgramConnections(Metrics(), self._options.clock)
+        self._connections = program.serve(self._port, self._options.http.connections)
+        server = HttpServer(runner, self._connections, self._options.clock, tls=context, options=CONNECTION_OPTIONS)
+        stack.push_async_callback(server.stop, _SHUTDOWN_SECONDS)
+        listener.listen(BACKLOG)
+        server.start([listener])
         # Run first on the way out: a request that never ends by itself must not be waited for.
         stack.callback(environment.storage.end_watches)
 
@@ -245,6 +258,7 @@ class EmbeddedApi:
 def _tls(files: ServingFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
     # Go's clients do not resume sessions, and making tickets is a good part of a handshake.
     context.num_tickets = 0
     context.load_cert_chain(files.certificate, files.key)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
+from koordinator.base.time_limits import Limit, TimeLimits
 from koordinator.kube.decoding import (
     SLICE_BYTES,
     decode_created,
@@ -31,7 +32,6 @@ from koordinator.kube.request import (
     target,
 )
 from koordinator.kube.sender import Sender
-from koordinator.kube.time_limits import Limit, TimeLimits
 from koordinator.kube.watch import EventReader
 
 T = TypeVar("T", bound=Object)

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import koordinator
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.metrics import Metrics
+from koordinator.base.time_limits import TimeLimits
 from koordinator.kube import connection
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connection import Connection
@@ -22,7 +23,6 @@ from koordinator.kube.credentials import Credentials, TokenFile, fixed_credentia
 from koordinator.kube.exec_credentials import ExecCredentials, check_plugin
 from koordinator.kube.pooled_transport import PooledTransport
 from koordinator.kube.sender import RateLimiter, RequestMetrics, RetryPolicy, Sender
-from koordinator.kube.time_limits import TimeLimits
 from koordinator.kube.tls import KeyPair, RotatingContext
 from koordinator.kube.transport import Transport
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from math import inf
 from typing import cast
 
+from koordinator.base.time_limits import Limit, TimeLimits
 from koordinator.kube.connector import Connector
 from koordinator.kube.errors import TransportError
 from koordinator.kube.http1 import ResponseParser, read_success
-from koordinator.kube.time_limits import Limit, TimeLimits
 from koordinator.kube.transport import Response
 
 # Below the 90 s after which Go's server closes idle connections: requests are then rarely sent into a closing one.

@@ -16,11 +16,11 @@ from weakref import WeakSet
 
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
+from koordinator.base.time_limits import TimeLimits
 from koordinator.kube.connector import Connector
 from koordinator.kube.errors import FencedError, TransportError
 from koordinator.kube.http1 import ResponseParser
 from koordinator.kube.pool import Connection, ConnectionPool
-from koordinator.kube.time_limits import TimeLimits
 from koordinator.kube.transport import Endpoint, Response
 
 # A response that is read as it arrives, over a connection of its own, as for a watch.

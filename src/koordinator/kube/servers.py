@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from koordinator.base.clock import Clock
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.metrics import Metrics
+from koordinator.base.served_connections import ProgramConnections
 from koordinator.kube.health import HealthChecks
 from koordinator.kube.serving_certificate import ServingCertificate
 
@@ -41,8 +42,10 @@ class Servers:
     """The planned servers: ``add`` them, then enter this as a context, in which they serve. Each server serves health
     and metrics, beside its own routes."""
 
-    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, metrics: Metrics, clock: Clock, connections: ProgramConnections | None = None) -> None:
+        """``connections`` are those to all servers of the program, if it has others than these."""
         self._metrics = metrics
+        self._connections = connections or ProgramConnections(metrics, clock)
         self._clock = clock
         self._planned: list[_Planned] = []
         self._running: list[HealthServer] = []
@@ -90,7 +93,14 @@ class Servers:
         if planned.certificate is not None:
             planned.certificate.reload()
             tls = planned.certificate.context
-        server = HealthServer(self._metrics, planned.health, host=address.host, port=address.port, tls=tls)
+        server = HealthServer(
+            self._metrics,
+            planned.health,
+            host=address.host,
+            port=address.port,
+            tls=tls,
+            connections=self._connections,
+        )
         for add_routes in planned.routes:
             add_routes(server)
         if planned.profiles:

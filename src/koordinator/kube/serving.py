@@ -9,19 +9,24 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
 from koordinator.api.codec import encode, to_document
+from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
+from koordinator.base.served_connections import ProgramConnections, ServerLimits
 from koordinator.kube.health import HEALTH_PATHS, HealthChecks, HealthMetrics
+from koordinator.kube.http_server import HttpServer, listen
 
 logger = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_TEXT = {"X-Content-Type-Options": "nosniff"}
+_GRACE_SECONDS: Final = 2.0
+_CANCEL_SECONDS: Final = 0.5
+_TEXT: Final = {"X-Content-Type-Options": "nosniff"}
 
 
 class HealthServer:
@@ -35,13 +40,17 @@ class HealthServer:
         host: str = "127.0.0.1",
         port: int = 0,
         tls: ssl.SSLContext | None = None,
+        connections: ProgramConnections | None = None,
+        limits: ServerLimits | None = None,
     ) -> None:
         self.health = health or HealthChecks()
         self._health_metrics = HealthMetrics()
         self._host = host
         self._port = port
         self._tls = tls
-        self._runner: web.AppRunner | None = None
+        self._connections = connections or ProgramConnections(metrics, SystemClock())
+        self._limits = limits or ServerLimits()
+        self._http: HttpServer | None = None
         self._application = web.Application()
         self.bound_port = 0
         for path in HEALTH_PATHS:
@@ -68,24 +77,21 @@ class HealthServer:
 
     async def start(self) -> None:
         """Start listening. Raises OSError if the address is unavailable."""
-        runner = web.AppRunner(self._application, access_log=None, shutdown_timeout=2.0)
+        listeners = await listen(self._host, self._port)
+        self.bound_port = int(listeners[0].getsockname()[1])
+        runner = web.AppRunner(self._application, shutdown_timeout=_CANCEL_SECONDS)
         await runner.setup()
-        try:
-            site = web.TCPSite(runner, self._host, self._port, ssl_context=self._tls)
-            await site.start()
-        except BaseException:
-            await runner.cleanup()
-            raise
-        self._runner = runner
-        self.bound_port = int(runner.addresses[0][1])
+        connections = self._connections.serve(self.bound_port, self._limits)
+        self._http = HttpServer(runner, connections, self._connections.clock, tls=self._tls)
+        self._http.start(listeners)
         scheme = "https" if self._tls else "http"
         logger.info("serving health and metrics on %s://%s:%d", scheme, self._host, self.bound_port)
 
     async def stop(self) -> None:
         """Stop listening; running requests get two seconds to finish."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._http is not None:
+            await self._http.stop(_GRACE_SECONDS)
+            self._http = None
 
     def _health_handler(self, path: str) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:

@@ -73,6 +73,9 @@ class ServingCertificate:
 def _empty_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    # Go's clients do not resume sessions, and making tickets is a good part of a handshake.
+    context.num_tickets = 0
     context.set_alpn_protocols(list(_PROTOCOLS))
     return context
 

@@ -15,6 +15,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.garbage_collection import BRIEFLY, spare_initial_lists
 from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.metrics import Metrics
+from koordinator.base.served_connections import ProgramConnections
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.health import HealthChecks
 from koordinator.kube.informer import Informer
@@ -89,7 +90,8 @@ class Manager:
             metrics=given.metrics,
         )
         leadership.announce_by(self._events, MANAGER_LEASE)
-        self.webhooks = self._make_webhooks(options, given)
+        connections = ProgramConnections(given.metrics, given.clock)
+        self.webhooks = self._make_webhooks(options, given, connections)
         context = ControllerContext(
             client=given.leader_client,
             informers=self._informers,
@@ -104,11 +106,11 @@ class Manager:
         if are_profiles_read(options):
             self._controllers |= {name: make(context) for name, make in ALWAYS.items()}
         export_unreadable(self._informers, given.metrics)
-        self._servers = self._make_servers(options, given)
+        self._servers = self._make_servers(options, given, connections)
 
-    def _make_servers(self, options: Options, given: Dependencies) -> Servers:
+    def _make_servers(self, options: Options, given: Dependencies, connections: ProgramConnections) -> Servers:
         """Metrics and the explanation endpoints on one address; health for kubelets on another; profiles on a third."""
-        servers, health = Servers(given.metrics, given.clock), HealthChecks()
+        servers, health = Servers(given.metrics, given.clock, connections), HealthChecks()
         if self.webhooks is not None:
             health.add(READY_CHECK, self.webhooks.readiness.check, "readyz")
             health.add("loops", self.webhooks.check_loops, "readyz")
@@ -127,7 +129,7 @@ class Manager:
         if isinstance(recommender, RecommenderController):
             server.add_route(RECOMMENDATION_PAGE, recommendation_page(recommender.find))
 
-    def _make_webhooks(self, options: Options, given: Dependencies) -> Webhooks | None:
+    def _make_webhooks(self, options: Options, given: Dependencies, connections: ProgramConnections) -> Webhooks | None:
         if not options.features.enabled(WEBHOOK_FRAMEWORK):
             logger.info("feature gate %s is off: no webhooks are served", WEBHOOK_FRAMEWORK)
             return None
@@ -144,6 +146,7 @@ class Manager:
             given.metrics,
             clock=given.clock,
             random=given.random,
+            connections=connections,
         )
         webhooks.server.add_route(QUOTA_PAGE, quota_page(quotas))
         return webhooks

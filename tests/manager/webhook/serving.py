@@ -12,12 +12,13 @@ import aiohttp
 
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.metrics import Metrics
+from koordinator.base.served_connections import ProgramConnections, ServerLimits
 from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.kube.tls import TLSSettings, build_context
 from koordinator.manager.webhook.admission import AdmissionHandler
 from koordinator.manager.webhook.certificates import Certificates
 from koordinator.manager.webhook.metrics import WebhookMetrics
-from koordinator.manager.webhook.server import MOST_CONNECTIONS, WebhookServer
+from koordinator.manager.webhook.server import LIMITS, WebhookServer
 
 HOST = "127.0.0.1"
 
@@ -29,17 +30,19 @@ async def serving(
     metrics: Metrics | None = None,
     *,
     clock: Clock | None = None,
-    most_connections: int = MOST_CONNECTIONS,
+    limits: ServerLimits = LIMITS,
 ) -> AsyncIterator[WebhookServer]:
     """A server with the certificates of a folder, on a port of its own."""
+    metrics, clock = metrics or Metrics(), clock or SystemClock()
     server = WebhookServer(
         handlers,
         ServingCertificate.in_folder(folder),
-        WebhookMetrics(metrics or Metrics()),
-        clock=clock or SystemClock(),
+        WebhookMetrics(metrics),
+        clock=clock,
         port=0,
         host=HOST,
-        most_connections=most_connections,
+        connections=ProgramConnections(metrics, clock),
+        limits=limits,
     )
     await server.start()
     try:

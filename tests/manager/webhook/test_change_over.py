@@ -23,6 +23,7 @@ import uvloop
 from koordinator.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, SECRETS, VALIDATING_WEBHOOK_CONFIGURATIONS
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
+from koordinator.base.served_connections import ProgramConnections
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.manager.environment import WebhookEnvironment
@@ -122,6 +123,7 @@ class Replica:
             clock=cluster.clock,
             port=0,
             host=HOST,
+            connections=ProgramConnections(metrics, cluster.clock),
         )
         self.sync = ConfigurationSync(
             client,

@@ -15,6 +15,7 @@ import pytest
 from koordinator.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, NODES, SECRETS, VALIDATING_WEBHOOK_CONFIGURATIONS
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
+from koordinator.base.served_connections import ProgramConnections
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.tls import TLSSettings, build_context
 from koordinator.manager.environment import WebhookEnvironment
@@ -59,6 +60,7 @@ class Bench:
             metrics,
             clock=self.clock,
             random=Random(1),
+            connections=ProgramConnections(metrics, self.clock),
         )
 
 

@@ -6,7 +6,7 @@ import asyncio
 import io
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -227,31 +227,6 @@ def test_a_server_that_is_about_to_stop_responds_to_everybody_and_keeps_nobody(f
                 await session.post("/mutate-pod", data=review())
 
     run(scenario)
-
-
-def test_connections_are_limited_and_those_that_are_there_go_on(folder: Path) -> None:
-    async def scenario() -> None:
-        metrics = Metrics()
-        async with serving(folder, HANDLERS, metrics, most_connections=1) as server:
-            async with requesting(server, FIRST) as first, requesting(server, FIRST) as second:
-                await response_of(first)
-                with pytest.raises(aiohttp.ClientError):
-                    await response_of(second)
-                await response_of(first)
-            name = "koord_manager_webhook_refused_connections_total"
-            assert metrics.registry.get_sample_value(name) == 1
-            while True:
-                async with requesting(server, FIRST) as third:
-                    with suppress(aiohttp.ClientError):
-                        await response_of(third)
-                        break
-
-    run(scenario)
-
-
-async def response_of(session: aiohttp.ClientSession) -> None:
-    async with session.post("/mutate-pod", data=review()) as response:
-        assert answered(await response.read())["allowed"]
 
 
 def test_a_pair_that_does_not_fit_is_not_taken(folder: Path) -> None:

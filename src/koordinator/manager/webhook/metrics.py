@@ -38,10 +38,6 @@ class WebhookMetrics:
             "controller_runtime_webhook_panics_total",
             "Total number of webhook panics: handlers that failed unexpectedly.",
         )
-        self.refused_connections = metrics.counter(
-            f"{_SUBSYSTEM}_refused_connections_total",
-            "Connections that were closed at once, since there were too many of them.",
-        )
         self.binding_decisions = metrics.counter(
             f"{_SUBSYSTEM}_binding_admission_decisions_total",
             "Total number of binding admission decisions.",

@@ -20,6 +20,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.loops import Loop, LoopSupervisor
 from koordinator.base.metrics import Metrics
+from koordinator.base.served_connections import ProgramConnections
 from koordinator.kube.errors import CredentialError
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
@@ -96,6 +97,7 @@ class Webhooks:
         *,
         clock: Clock,
         random: Random,
+        connections: ProgramConnections,
     ) -> None:
         folder, address = environment.certificate_folder, listening_address(environment.host)
         certificate = ServingCertificate.in_folder(folder)
@@ -103,7 +105,13 @@ class Webhooks:
         self._environment = environment
         self._needed = tuple(informers)
         self.server = WebhookServer(
-            handlers, certificate, webhook_metrics, clock=clock, port=environment.port, host=address
+            handlers,
+            certificate,
+            webhook_metrics,
+            clock=clock,
+            port=environment.port,
+            host=address,
+            connections=connections,
         )
         self.sync = ConfigurationSync(
             client,

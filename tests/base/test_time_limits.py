@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from koordinator.base.clock import ManualClock
-from koordinator.kube.time_limits import Limit, TimeLimits
+from koordinator.base.time_limits import Limit, TimeLimits
 from tests.kube.clients import run
 
 

@@ -1,7 +1,7 @@
-"""Time limits for things that exist by the hundred: requests in flight, watches.
+"""Time limits for things that exist by the hundred: requests in flight, watches, the connections of a server.
 
-One task checks all limits twice a second, so that starting and ending one costs next to nothing. Other awaits have a
-deadline of their own (``koordinator.base.deadline``).
+One task checks all limits twice a second while there are any, so that starting and ending one costs next to nothing.
+Other awaits have a deadline of their own (``koordinator.base.deadline``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TimeLimits:
         """Check ``limit`` until it is removed."""
         self._limits[limit] = None
         if self._sweeper is None:
-            self._sweeper = asyncio.create_task(self._sweep(), name="kube-client-time-limits")
+            self._sweeper = asyncio.create_task(self._sweep(), name="time-limits")
 
     def extend(self, limit: Limit, seconds: float) -> None:
         """Let ``limit`` expire ``seconds`` from now."""
@@ -48,13 +48,14 @@ class TimeLimits:
         self._limits.pop(limit, None)
 
     async def _sweep(self) -> None:
-        while True:
+        while self._limits:
             await self._clock.sleep(_SWEEP_SECONDS)
             now = self._clock.monotonic()
             for limit in [limit for limit in self._limits if limit.at <= now]:
                 self.remove(limit)
                 limit.expired = True
                 limit.expire()
+        self._sweeper = None
 
     async def close(self) -> None:
         if self._sweeper is not None:

@@ -1,0 +1,324 @@
+"""The connections to the servers of a program: how many there may be, how long each of them may take, and which one is
+closed when there is no room for another.
+
+A client that connects and says nothing costs a file and memory for as long as it likes, and it needs no credentials for
+that; enough of them keep all others out. So whoever sends requests comes before whoever does not: when a server is
+full, the connection that has waited longest for its client is closed for the new one. A connection whose request is
+being worked on, such as a watch, is never closed for another.
+
+There is no limit for one address: API servers behind a proxy or a tunnel share one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+from typing import Final
+
+from koordinator.base.clock import Clock
+from koordinator.base.metrics import Metrics
+from koordinator.base.time_limits import Limit, TimeLimits
+
+logger = logging.getLogger(__name__)
+
+_MOST_RESERVED_FILES: Final = 256
+STALLED_SECONDS: Final = 1.0
+_QUIET_SECONDS: Final = 60.0
+
+
+class Reason(StrEnum):
+    """Why a connection was closed: the label of the metric, and the words of the log line."""
+
+    ENDED = "ended"
+    HANDSHAKE = "handshake"
+    HEADER = "header"
+    IDLE = "idle"
+    RESPONSE = "response"
+    ROOM = "room"
+    FILES = "files"
+    MALFORMED = "malformed"
+
+
+_WORDS: Final = {
+    Reason.HANDSHAKE: "no first byte and TLS handshake in time, or a handshake that failed",
+    Reason.HEADER: "no complete request header in time",
+    Reason.RESPONSE: "its client did not read the response in time",
+    Reason.ROOM: "there was no room for another, and of all it had waited longest for its client",
+    Reason.FILES: "the process has hardly any file descriptors left",
+    Reason.MALFORMED: "what its client sent is not HTTP",
+}
+"""Of the reasons that are worth a log line; the other two are what clients do all day."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """Of one server. Times are in seconds."""
+
+    connections: int = 256
+    handshake: float = 10.0
+    """From the connection to its first byte and the end of the TLS handshake."""
+    header: float = 10.0
+    """From there, or from the first byte of a later request, to the end of the request's header."""
+    body: float = 30.0
+    """From the end of the header to the end of the body."""
+    idle: float = 120.0
+    """Between two requests; longer than API servers keep an idle connection (90 s), so that they close it first."""
+    response: float = 30.0
+    """For reading a response; each MiB of it adds a second."""
+
+    @property
+    def reserve(self) -> int:
+        """So many connections may have sent no request yet without being first in line when room is needed."""
+        return self.connections // 2
+
+
+class ServedConnection:
+    """One connection, and what it is doing: waiting for a request, busy with one, or idle between two."""
+
+    __slots__ = ("_limit", "_pool", "_reason", "_seen", "_seen_at", "_state", "address", "drop", "progress")
+
+    def __init__(self, pool: ServedConnections, address: str, drop: Callable[[], object]) -> None:
+        self._pool = pool
+        self._limit = Limit(self._expire)
+        self._reason = Reason.HANDSHAKE
+        self._state: dict[ServedConnection, None] | None = None
+        self._seen: int | None = None
+        self._seen_at = 0.0
+        self.address = address
+        self.drop = drop
+        """Closes it at once; what has not been sent is lost."""
+        self.progress: Callable[[], int | None] = _at_work
+        """While it is busy: a number that changes when the client reads or writes; None if it is not the client that
+        is waited for."""
+
+    @property
+    def is_open(self) -> bool:
+        return self._state is not None
+
+    @property
+    def is_idle(self) -> bool:
+        return self._state is self._pool.idle
+
+    def await_handshake(self) -> None:
+        """It has been accepted."""
+        self._state = self._pool.waiting
+        self._state[self] = None
+        self._pool.time_limits.add(self._limit)
+        self._within(self._pool.limits.handshake, Reason.HANDSHAKE)
+
+    def await_header(self) -> None:
+        """The header of a request is to come. The place in the queue of those that wait stays the same."""
+        if self._state is not self._pool.waiting:
+            self._move(self._pool.waiting)
+        self._within(self._pool.limits.header, Reason.HEADER)
+
+    def begin(self) -> None:
+        """The header is there. How long the request may take from here on is its handler's affair."""
+        self._move(self._pool.busy)
+        self._limit.at = inf
+
+    def deliver(self, size: int) -> None:
+        """A response of ``size`` bytes is to be read by the client."""
+        self._within(self._pool.limits.response + size / (1 << 20), Reason.RESPONSE)
+
+    def rest(self, *, is_complete: bool) -> None:
+        """The response is sent, though the body of its request may not have come completely."""
+        self._move(self._pool.idle)
+        limits = self._pool.limits
+        self._within(limits.idle if is_complete else limits.body, Reason.IDLE)
+
+    def complain(self, reason: Reason) -> None:
+        """Log that it is about to be closed."""
+        self._pool.complain(self, reason)
+
+    def close(self, reason: Reason) -> None:
+        """Close it from this side."""
+        if self._state is not None:
+            self.closed(reason)
+            self.drop()
+
+    def closed(self, reason: Reason = Reason.ENDED) -> None:
+        """It has been closed, by the client or after a response that says so."""
+        if self._state is not None:
+            self._pool.time_limits.remove(self._limit)
+            self._leave(self._state)
+            self._state = None
+            self._pool.forget(self, reason)
+
+    def is_stalled(self, now: float) -> bool:
+        """Whether its client has not moved since the last look, a second ago or more."""
+        seen = self.progress()
+        if seen is None or seen != self._seen:
+            self._seen, self._seen_at = seen, now
+            return False
+        return now - self._seen_at >= STALLED_SECONDS
+
+    def _move(self, state: dict[ServedConnection, None]) -> None:
+        if self._state is not None:
+            self._leave(self._state)
+            self._state = state
+            state[self] = None
+            self._pool.entered(state)
+
+    def _leave(self, state: dict[ServedConnection, None]) -> None:
+        del state[self]
+        self._pool.left(state)
+
+    def _within(self, seconds: float, reason: Reason) -> None:
+        self._reason = reason
+        self._pool.time_limits.extend(self._limit, seconds)
+
+    def _expire(self) -> None:
+        self.close(self._reason)
+
+
+class ServedConnections:
+    """The connections of one server, each of them in one of three states; oldest first."""
+
+    def __init__(self, port: int, limits: ServerLimits, program: ProgramConnections) -> None:
+        self.port = port
+        self.limits = limits
+        self.waiting: dict[ServedConnection, None] = {}
+        """For their first request, or for the rest of the header of a later one."""
+        self.idle: dict[ServedConnection, None] = {}
+        self.busy: dict[ServedConnection, None] = {}
+        self.quiet = asyncio.Event()
+        """Set while no connection is busy."""
+        self.quiet.set()
+        self.room_made: Callable[[], None] | None = None
+        """Called when a connection was closed or has become idle."""
+        self.time_limits = TimeLimits(program.clock)
+        self._program = program
+        self._open = program.open.labels(str(port))
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.idle) + len(self.busy)
+
+    def open(self, address: str, drop: Callable[[], object]) -> ServedConnection:
+        """A connection that has been accepted."""
+        connection = ServedConnection(self, address, drop)
+        connection.await_handshake()
+        self._open.inc()
+        return connection
+
+    def make_room(self) -> bool:
+        """Whether one more connection may come; another one is closed for it if need be."""
+        return len(self) < self.limits.connections or self.close_one(Reason.ROOM)
+
+    def close_one(self, reason: Reason) -> bool:
+        """Close the connection that is needed least. False if each is needed."""
+        found = self._least_needed()
+        if found is not None:
+            found.close(reason)
+        return found is not None
+
+    def close_all(self) -> None:
+        for connection in [*self.waiting, *self.idle, *self.busy]:
+            connection.close(Reason.ENDED)
+
+    def complain(self, connection: ServedConnection, reason: Reason) -> None:
+        self._program.complain(self.port, connection.address, reason)
+
+    def entered(self, state: dict[ServedConnection, None]) -> None:
+        if state is self.busy:
+            self.quiet.clear()
+        elif state is self.idle:
+            self._announce_room()
+
+    def left(self, state: dict[ServedConnection, None]) -> None:
+        if state is self.busy and not state:
+            self.quiet.set()
+
+    def forget(self, connection: ServedConnection, reason: Reason) -> None:
+        self._open.dec()
+        self._program.closed.labels(str(self.port), reason).inc()
+        self.complain(connection, reason)
+        self._announce_room()
+
+    def may_use(self, descriptor: int) -> bool:
+        return self._program.may_use(descriptor)
+
+    def free_descriptor(self) -> bool:
+        return self._program.free_descriptor()
+
+    def _announce_room(self) -> None:
+        if self.room_made is not None:
+            self.room_made()
+
+    def _least_needed(self) -> ServedConnection | None:
+        """Beyond the reserve, the one that has waited longest for a request; else the one that was idle longest; and if
+        all are busy, one whose client neither sends the rest of its request nor reads its response."""
+        are_many_waiting = len(self.waiting) > self.limits.reserve
+        for state in (self.waiting, self.idle) if are_many_waiting else (self.idle, self.waiting):
+            if state:
+                return next(iter(state))
+        now = self._program.clock.monotonic()
+        stalled = [connection for connection in self.busy if connection.is_stalled(now)]
+        return stalled[0] if stalled else None
+
+
+class ProgramConnections:
+    """The connections to all servers of a program, which share its file descriptors."""
+
+    def __init__(self, metrics: Metrics, clock: Clock, *, most_files: int | None = None) -> None:
+        self.clock = clock
+        self.open = metrics.gauge("koordinator_server_connections", "Open connections to a port.", ("port",))
+        self.closed = metrics.counter(
+            "koordinator_server_closed_connections_total",
+            "Connections to a port that were closed, by reason; ended and idle are the ordinary ones.",
+            ("port", "reason"),
+        )
+        self._files = _usable_files() if most_files is None else most_files
+        self._pools: list[ServedConnections] = []
+        self._unsaid: dict[tuple[int, Reason], int] = {}
+        self._said_at: dict[tuple[int, Reason], float] = {}
+
+    def serve(self, port: int, limits: ServerLimits) -> ServedConnections:
+        """The connections of one more server."""
+        pool = ServedConnections(port, limits, self)
+        self._pools.append(pool)
+        return pool
+
+    def may_use(self, descriptor: int) -> bool:
+        """Whether a connection may have this file descriptor; one of another connection is freed if need be.
+
+        The kernel gives out the lowest free number, so a high one says that almost all are in use, by whatever. The
+        rest is for files, and for connections that the program itself opens.
+        """
+        return descriptor < self._files or self.free_descriptor()
+
+    def free_descriptor(self) -> bool:
+        """Close the connection that is needed least, at the server that has most. False if all are needed."""
+        pools = sorted(self._pools, key=len, reverse=True)
+        return any(pool.close_one(Reason.FILES) for pool in pools)
+
+    def complain(self, port: int, address: str, reason: Reason) -> None:
+        """Log the first of a burst with its address, and at most once a minute how many there were since."""
+        words = _WORDS.get(reason)
+        if words is None:
+            return
+        what, now = (port, reason), self.clock.monotonic()
+        if now - self._said_at.get(what, -inf) < _QUIET_SECONDS:
+            self._unsaid[what] = self._unsaid.get(what, 0) + 1
+            return
+        self._said_at[what] = now
+        more = self._unsaid.pop(what, 0)
+        since = f" ({more} more since the last such line)" if more else ""
+        logger.warning("port %d: a connection from %s is closed: %s%s", port, address, words, since)
+
+
+def _usable_files() -> int:
+    """The file descriptors that connections may have: all but a quarter, or 256 of many."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return 1 << 31
+    return files - min(files // 4, _MOST_RESERVED_FILES)
+
+
+def _at_work() -> int | None:
+    return None

@@ -1,0 +1,317 @@
+"""The HTTP server behind every TCP port that a program serves.
+
+aiohttp reads requests and writes responses; what a client may take up meanwhile is limited here (the rules are in
+``koordinator.base.served_connections``). Connections are accepted here, too, since a library that accepts them hands
+over a TLS connection only after its handshake: those that never finish one would be neither counted nor closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+from aiohttp import web
+
+from koordinator.base.clock import Clock
+from koordinator.base.deadline import within
+from koordinator.base.served_connections import Reason, ServedConnection, ServedConnections
+from koordinator.base.time_limits import Limit
+
+BACKLOG: Final = 1024
+"""Connections that the kernel keeps until they are accepted."""
+_RETRY_SECONDS: Final = 1.0
+_LONGEST_HANDSHAKE: Final = 60.0
+"""Of the library, whose timer does not know the limits; a connection is closed by those first."""
+_GOODBYE_SECONDS: Final = 1.0
+"""How long a client may take to confirm the end of a TLS connection."""
+_NEVER: Final = 1e9
+"""Seconds, for the library's own timer of idle connections."""
+_OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+async def listen(host: str, port: int) -> list[socket.socket]:
+    """Listening sockets for each address of a host; "" is every address. OSError if one is not available."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    listeners: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            try:
+                listener = socket.socket(family, kind, protocol)
+            except OSError:
+                continue  # a machine without IPv6 still resolves its addresses
+            listeners.append(listener)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+    except OSError as error:
+        for listener in listeners:
+            listener.close()
+        reason = os.strerror(error.errno or 0).lower()
+        raise OSError(error.errno, f"cannot listen on {host or '*'} port {port}: {reason}") from error
+    return listeners
+
+
+class HttpServer:
+    """Serves from ``start`` to ``stop``. ``runner`` is set up already; this cleans it up.
+
+    ``options`` are those of aiohttp's connections.
+    """
+
+    def __init__(
+        self,
+        runner: web.BaseRunner,
+        pool: ServedConnections,
+        clock: Clock,
+        *,
+        tls: ssl.SSLContext | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        server = runner.server
+        assert server is not None, "set up the runner first"
+        self._runner = runner
+        self._server = server
+        self._pool = pool
+        self._clock = clock
+        self._tls = tls
+        self._options = {"access_log": None, **(options or {}), "keepalive_timeout": _NEVER}
+        self._handler = server.request_handler
+        server.request_handler = self._respond
+        self._listeners: list[socket.socket] = []
+        self._heard: deque[tuple[socket.socket, ServedConnection]] = deque()
+        """Those whose first bytes have come, in this order."""
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._is_last = False
+
+    def start(self, listeners: Sequence[socket.socket]) -> None:
+        """Serve on sockets that listen; they are closed at the end."""
+        for listener in listeners:
+            listener.setblocking(False)
+            self._listeners.append(listener)
+        self._listen()
+
+    def close_after_response(self) -> None:
+        """From now on, respond to each client once more."""
+        self._is_last = True
+
+    async def stop(self, grace: float) -> None:
+        """Accept no more, let requests in progress finish for ``grace`` seconds, and close all connections."""
+        self.close_after_response()
+        self._ignore()
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+        try:
+            with suppress(TimeoutError):
+                await within(self._clock, grace, self._pool.quiet.wait())
+        finally:
+            self._pool.close_all()
+            await self._runner.cleanup()
+            if self._connecting:
+                await asyncio.wait(self._connecting)
+            await self._pool.time_limits.close()
+
+    def _listen(self) -> None:
+        self._pool.room_made = None
+        for listener in self._listeners:
+            asyncio.get_running_loop().add_reader(listener.fileno(), self._accept, listener)
+
+    def _ignore(self) -> None:
+        for listener in self._listeners:
+            asyncio.get_running_loop().remove_reader(listener.fileno())
+
+    def _pause(self) -> None:
+        """Leave new connections in the kernel's queue until there is room, which is looked for after a second, too."""
+        self._ignore()
+        self._pool.room_made = self._listen
+        retry = Limit(self._listen)
+        self._pool.time_limits.add(retry)
+        self._pool.time_limits.extend(retry, _RETRY_SECONDS)
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Accept one connection in a turn of the event loop: however many there are, requests have their turns, too."""
+        if not self._pool.make_room():
+            self._pause()
+            return
+        try:
+            accepted, address = listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            if error.errno not in _OUT_OF_FILES:
+                raise
+            if not self._pool.free_descriptor():
+                self._pause()
+            return
+        if not self._pool.may_use(accepted.fileno()):
+            accepted.close()
+            self._pause()
+            return
+        accepted.setblocking(False)
+        connection = self._pool.open(str(address[0]), partial(_stop_hearing, accepted))
+        # Until then a connection costs little: neither the library's state nor that of TLS.
+        asyncio.get_running_loop().add_reader(accepted.fileno(), self._hear, accepted, connection)
+
+    def _hear(self, accepted: socket.socket, connection: ServedConnection) -> None:
+        """The first byte is here, or the end."""
+        asyncio.get_running_loop().remove_reader(accepted.fileno())
+        try:
+            has_ended = not accepted.recv(1, socket.MSG_PEEK)
+        except OSError:
+            has_ended = True
+        if has_ended:
+            accepted.close()
+            connection.closed()
+            return
+        connection.drop = accepted.close
+        self._heard.append((accepted, connection))
+        if len(self._heard) == 1:
+            self._connect_next()
+
+    def _connect_next(self) -> None:
+        """Begin one TLS handshake in a turn of the event loop: each of them takes a good part of a millisecond."""
+        accepted, connection = self._heard[0]
+        if connection.is_open:
+            task = asyncio.create_task(self._connect(accepted, connection), name="accept a connection")
+            self._connecting.add(task)
+            task.add_done_callback(self._connecting.discard)
+        asyncio.get_running_loop().call_soon(self._connected_one)
+
+    def _connected_one(self) -> None:
+        self._heard.popleft()
+        if self._heard:
+            self._connect_next()
+
+    async def _connect(self, accepted: socket.socket, connection: ServedConnection) -> None:
+        if not connection.is_open:
+            return
+        loop = asyncio.get_running_loop()
+        protocol = _HttpConnection(self._server, connection, loop, self._options)
+        # The library reads the end from the socket then, and cleans up.
+        connection.drop = partial(_hang_up, accepted)
+        timers = {"ssl_handshake_timeout": _LONGEST_HANDSHAKE, "ssl_shutdown_timeout": _GOODBYE_SECONDS}
+        try:
+            await loop.connect_accepted_socket(
+                lambda: protocol, accepted, ssl=self._tls, **(timers if self._tls is not None else {})
+            )
+        except OSError:
+            accepted.close()
+            connection.closed(Reason.HANDSHAKE)
+
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        protocol = request.protocol
+        assert isinstance(protocol, _HttpConnection)
+        protocol.receive(request)
+        try:
+            response = await self._handler(request)
+            if self._is_last:
+                response.force_close()
+            await protocol.send(request, response)
+        except web.HTTPException as refusal:
+            if self._is_last:
+                refusal.force_close()
+            raise
+        else:
+            return response
+        finally:
+            protocol.rest(request)
+
+
+class _HttpConnection(web.RequestHandler):
+    """aiohttp's side of a connection, and what it knows of the client."""
+
+    __slots__ = ("_connection", "_in_hand", "_received", "_sending", "_wire")
+
+    def __init__(
+        self,
+        server: web.Server,
+        connection: ServedConnection,
+        loop: asyncio.AbstractEventLoop,
+        options: Mapping[str, Any],
+    ) -> None:
+        super().__init__(server, loop=loop, **options)
+        self._connection = connection
+        self._wire: asyncio.Transport | None = None
+        self._received = 0
+        self._in_hand: web.BaseRequest | None = None
+        self._sending = False
+        connection.progress = self._progress
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        # uvloop's transports do not derive from asyncio.Transport.
+        self._wire = cast("asyncio.Transport", transport)
+        self._connection.drop = self._wire.abort
+        if self._connection.is_open:
+            self._connection.await_header()
+        else:
+            self._wire.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if data:
+            self._received += len(data)
+            if self._connection.is_idle:
+                self._connection.await_header()
+        super().data_received(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._connection.closed()
+        super().connection_lost(exc)
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """The library would log a stack trace for everything that is not HTTP."""
+        if status != HTTPStatus.BAD_REQUEST:
+            return super().handle_error(request, status, exc, message)
+        self._connection.complain(Reason.MALFORMED)
+        response = web.Response(status=status, text="400: Bad Request\n")
+        response.force_close()
+        return response
+
+    def receive(self, request: web.BaseRequest) -> None:
+        """The header of a request is here, and perhaps its body."""
+        self._in_hand = request
+        self._connection.begin()
+
+    async def send(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
+        """Send what has not been sent yet; the response to a list holds the list for as long as it is not read."""
+        self._sending = True
+        self._connection.deliver(response.content_length or 0)
+        with suppress(ConnectionError):  # no response can be sent any more
+            await response.prepare(request)
+            await response.write_eof()
+
+    def rest(self, request: web.BaseRequest) -> None:
+        """The response is sent; the client may still be sending a body that nobody has read."""
+        self._in_hand, self._sending = None, False
+        self._connection.rest(is_complete=request.content.is_eof())
+
+    def _progress(self) -> int | None:
+        if self._sending and self._wire is not None:
+            return self._wire.get_write_buffer_size()
+        if self._in_hand is not None and not self._in_hand.content.is_eof():
+            return self._received
+        return None
+
+
+def _stop_hearing(accepted: socket.socket) -> None:
+    asyncio.get_running_loop().remove_reader(accepted.fileno())
+    accepted.close()
+
+
+def _hang_up(accepted: socket.socket) -> None:
+    with suppress(OSError):  # the client was faster
+        accepted.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,60 @@
+"""The servers of health, metrics and pages, which all programs have, among hostile clients."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from koordinator.base.clock import ManualClock
+from koordinator.base.metrics import Metrics
+from koordinator.base.served_connections import ProgramConnections
+from koordinator.kube.serving import HealthServer
+from tests.kube.certificates import Authority
+from tests.real_world.attacked_server import LIMITS, AttackedServer, outlive
+from tests.real_world.hostile_clients import HOSTILE_CLIENTS, HostileClient, Target
+
+REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+Loop = Callable[[], asyncio.AbstractEventLoop]
+
+
+@asynccontextmanager
+async def attacked_server(folder: Path | None) -> AsyncIterator[AttackedServer]:
+    """Over TLS if there is a folder for certificates."""
+    metrics, clock, authority = Metrics(), ManualClock(), Authority()
+    for number in range(20):
+        metrics.gauge(f"gauge_{number}", "One of many, so that the page is large. " * 40).set(number)
+    tls, trusting = None, None
+    if folder is not None:
+        tls = authority.server_context(folder)
+        trusting = ssl.create_default_context(cadata=authority.pem.decode())
+        trusting.check_hostname = False
+    server = HealthServer(metrics, tls=tls, connections=ProgramConnections(metrics, clock), limits=LIMITS)
+    await server.start()
+    labels = {"port": str(server.bound_port)}
+    try:
+        yield AttackedServer(
+            Target("127.0.0.1", server.bound_port, REQUEST, trusting),
+            clock,
+            lambda: metrics.registry.get_sample_value("koordinator_server_connections", labels) or 0,
+        )
+    finally:
+        await server.stop()
+
+
+@LOOPS
+@pytest.mark.parametrize("over", ["http", "https"])
+@pytest.mark.parametrize("client", HOSTILE_CLIENTS, ids=str)
+def test_ordinary_clients_are_served_beside(client: HostileClient, over: str, loop: Loop, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(30), attacked_server(tmp_path if over == "https" else None) as server:
+            await outlive(server, client)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(scenario())
