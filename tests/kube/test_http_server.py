@@ -247,16 +247,40 @@ def test_a_burst_is_logged_once_with_its_address(caplog: pytest.LogCaptureFixtur
     assert lines[1].endswith("(27 more since the last such line)")
 
 
-def test_what_is_not_http_is_answered_and_leaves_no_stack_traces(caplog: pytest.LogCaptureFixture) -> None:
+HEAD = b"GET /page HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"GET / HTTP/1.1\r\nA\x00: b\r\n\r\n", HEAD + b"Transfer-Encoding: chunked\r\n\r\nno number\r\n"],
+    ids=["header", "body"],
+)
+def test_what_is_not_http_is_refused_without_stack_traces(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        async with serving() as made:
-            reader, writer = await made.send(b"GET / HTTP/1.1\r\nA\x00: b\r\n\r\n")
-            assert (await reader.readline()).startswith(b"HTTP/1.0 400 ")
-            assert await reader.read() is not None
+        async with serving(read) as made:
+            reader, writer = await made.send(sent)
+            assert b" 400 " in await reader.readline()
             writer.close()
 
     run(scenario)
     assert [record for record in caplog.records if record.exc_info] == []
+
+
+def test_a_client_that_goes_away_within_its_request_leaves_no_stack_traces(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with serving(read) as made:
+            _, writer = await made.send(HEAD + b"Content-Length: 10\r\n\r\nhalf")
+            await wait_for(lambda: made.open == 1)
+            await turns()
+            writer.transport.abort()
+            await wait_for(lambda: made.open == 0)
+
+    run(scenario)
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+async def read(request: web.Request) -> web.StreamResponse:
+    return web.Response(body=await request.read())
 
 
 async def turns() -> None:

@@ -206,9 +206,13 @@ class ServedConnections:
         self._open.inc()
         return connection
 
+    @property
+    def is_full(self) -> bool:
+        return len(self) >= self.limits.connections
+
     def make_room(self) -> bool:
         """Whether one more connection may come; another one is closed for it if need be."""
-        return len(self) < self.limits.connections or self.close_one(Reason.ROOM)
+        return not self.is_full or self.close_one(Reason.ROOM)
 
     def close_one(self, reason: Reason) -> bool:
         """Close the connection that is needed least. False if each is needed."""

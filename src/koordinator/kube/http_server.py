@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import select
 import socket
 import ssl
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -26,8 +26,9 @@ from koordinator.base.deadline import within
 from koordinator.base.served_connections import Reason, ServedConnection, ServedConnections
 from koordinator.base.time_limits import Limit
 
-BACKLOG: Final = 1024
+BACKLOG: Final = 4096
 """Connections that the kernel keeps until they are accepted."""
+_ACCEPTED_AT_ONCE: Final = 64
 _RETRY_SECONDS: Final = 1.0
 _LONGEST_HANDSHAKE: Final = 60.0
 """Of the library, whose timer does not know the limits; a connection is closed by those first."""
@@ -90,8 +91,8 @@ class HttpServer:
         self._handler = server.request_handler
         server.request_handler = self._respond
         self._listeners: list[socket.socket] = []
-        self._heard: deque[tuple[socket.socket, ServedConnection]] = deque()
-        """Those whose first bytes have come, in this order."""
+        self._heard: list[tuple[socket.socket, ServedConnection]] = []
+        """Those whose first bytes have come, and whose handshake has not begun."""
         self._connecting: set[asyncio.Task[None]] = set()
         self._is_last = False
 
@@ -141,28 +142,37 @@ class HttpServer:
         self._pool.time_limits.extend(retry, _RETRY_SECONDS)
 
     def _accept(self, listener: socket.socket) -> None:
-        """Accept one connection in a turn of the event loop: however many there are, requests have their turns, too."""
+        """Accept some of those who wait, and leave the others for the next turn of the event loop."""
+        for _ in range(_ACCEPTED_AT_ONCE):
+            if not self._accept_one(listener):
+                return
+
+    def _accept_one(self, listener: socket.socket) -> bool:
+        """Whether there may be another."""
+        if self._pool.is_full and not _is_readable(listener):
+            return False  # nobody need be closed for nobody
         if not self._pool.make_room():
             self._pause()
-            return
+            return False
         try:
             accepted, address = listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return
+            return False
         except OSError as error:
             if error.errno not in _OUT_OF_FILES:
                 raise
             if not self._pool.free_descriptor():
                 self._pause()
-            return
+            return False
         if not self._pool.may_use(accepted.fileno()):
             accepted.close()
             self._pause()
-            return
+            return False
         accepted.setblocking(False)
         connection = self._pool.open(str(address[0]), partial(_stop_hearing, accepted))
         # Until then a connection costs little: neither the library's state nor that of TLS.
         asyncio.get_running_loop().add_reader(accepted.fileno(), self._hear, accepted, connection)
+        return True
 
     def _hear(self, accepted: socket.socket, connection: ServedConnection) -> None:
         """The first byte is here, or the end."""
@@ -178,21 +188,20 @@ class HttpServer:
         connection.drop = accepted.close
         self._heard.append((accepted, connection))
         if len(self._heard) == 1:
-            self._connect_next()
+            asyncio.get_running_loop().call_soon(self._connect_one)
 
-    def _connect_next(self) -> None:
-        """Begin one TLS handshake in a turn of the event loop: each of them takes a good part of a millisecond."""
-        accepted, connection = self._heard[0]
+    def _connect_one(self) -> None:
+        """Begin one TLS handshake in a turn of the event loop, for each of them takes a good part of a millisecond.
+
+        The newest is the first: when thousands have come at once, whoever comes after them need not wait for them all.
+        """
+        accepted, connection = self._heard.pop()
         if connection.is_open:
             task = asyncio.create_task(self._connect(accepted, connection), name="accept a connection")
             self._connecting.add(task)
             task.add_done_callback(self._connecting.discard)
-        asyncio.get_running_loop().call_soon(self._connected_one)
-
-    def _connected_one(self) -> None:
-        self._heard.popleft()
         if self._heard:
-            self._connect_next()
+            asyncio.get_running_loop().call_soon(self._connect_one)
 
     async def _connect(self, accepted: socket.socket, connection: ServedConnection) -> None:
         if not connection.is_open:
@@ -223,6 +232,13 @@ class HttpServer:
             if self._is_last:
                 refusal.force_close()
             raise
+        except web.RequestPayloadError:
+            protocol.complain()
+            raise web.HTTPBadRequest from None
+        except ConnectionError:
+            if request.transport is not None:
+                raise  # it was another connection that the handler lost
+            return web.Response()
         else:
             return response
         finally:
@@ -276,10 +292,14 @@ class _HttpConnection(web.RequestHandler):
         """The library would log a stack trace for everything that is not HTTP."""
         if status != HTTPStatus.BAD_REQUEST:
             return super().handle_error(request, status, exc, message)
-        self._connection.complain(Reason.MALFORMED)
+        self.complain()
         response = web.Response(status=status, text="400: Bad Request\n")
         response.force_close()
         return response
+
+    def complain(self) -> None:
+        """Log that this is not HTTP."""
+        self._connection.complain(Reason.MALFORMED)
 
     def receive(self, request: web.BaseRequest) -> None:
         """The header of a request is here, and perhaps its body."""
@@ -305,6 +325,12 @@ class _HttpConnection(web.RequestHandler):
         if self._in_hand is not None and not self._in_hand.content.is_eof():
             return self._received
         return None
+
+
+def _is_readable(listener: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _stop_hearing(accepted: socket.socket) -> None:

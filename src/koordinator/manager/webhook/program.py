@@ -60,6 +60,7 @@ class Readiness:
         self._name = name
         self._url = f"https://{f'[{address}]' if ':' in address else address}:{port}/healthz"
         self._withdrawn = False
+        self._calling: asyncio.Task[str] | None = None
 
     def withdraw(self) -> None:
         """Report "not ready" from now on, though the server still serves for a moment: no new requests should be routed
@@ -72,6 +73,16 @@ class Readiness:
             return "webhooks are about to stop"
         if not self._sync.succeeded.is_set():
             return f"webhook certificates and configurations are not in place: {self._sync.last_error}"
+        if self._calling is None:
+            self._calling = asyncio.create_task(self._call(), name="webhook readiness call")
+            self._calling.add_done_callback(self._called)
+        # One call for all who ask meanwhile: whoever can reach the health port could have thousands made.
+        return await asyncio.shield(self._calling)
+
+    def _called(self, call: asyncio.Task[str]) -> None:
+        self._calling = None
+
+    async def _call(self) -> str:
         try:
             tls = build_context(TLSSettings(authority_file=str(self._authority)))
             async with (
@@ -80,7 +91,7 @@ class Readiness:
             ):
                 return "" if response.status == HTTPStatus.OK else f"{self._url}: {response.status}"
         except (CredentialError, aiohttp.ClientError, ssl.SSLError, TimeoutError, OSError) as error:
-            return f"{self._url}: {error or type(error).__name__}"
+            return f"{self._url}: {str(error) or type(error).__name__}"
 
 
 class Webhooks:
