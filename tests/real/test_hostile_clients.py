@@ -25,7 +25,7 @@ COUNT = 120
 REVIEW = b"POST /mutate-pod HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(review()), review())
 METRICS = b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
 READY = b"GET /readyz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
-OTHERS = {client.name: 50 for client in HOSTILE_CLIENTS}
+OTHERS = {client.name: 30 for client in HOSTILE_CLIENTS}
 A_FEW = 5
 """Connections of the API server, which it keeps."""
 MOST_GROWTH = 160 << 10
@@ -94,7 +94,7 @@ def test_every_pod_is_changed_among_hostile_clients(cluster: ControlPlane, tmp_p
         memory_before, descriptors_before = memory(running), descriptors(running)
         with hostile_crowd(
             Victim(running.webhook_port, REVIEW, True, {**OTHERS, "idle": 2300}),
-            Victim(running.health_port, READY, False, {**OTHERS, "half-header": 1000}),
+            Victim(running.health_port, READY, False, {**OTHERS, "half-header": 500}),
             Victim(running.metrics_port, METRICS, False, OTHERS),
         ):
             # The API server has no connection yet: it must get one now.

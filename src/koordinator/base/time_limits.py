@@ -13,6 +13,8 @@ from math import inf
 from koordinator.base.clock import Clock
 
 _SWEEP_SECONDS = 0.5
+_AT_ONCE = 32
+"""Limits that expire in one turn of the event loop: to close thousands of connections takes a good part of a second."""
 
 
 class Limit:
@@ -51,10 +53,14 @@ class TimeLimits:
         while self._limits:
             await self._clock.sleep(_SWEEP_SECONDS)
             now = self._clock.monotonic()
-            for limit in [limit for limit in self._limits if limit.at <= now]:
+            for number, limit in enumerate([limit for limit in self._limits if limit.at <= now], 1):
+                if limit not in self._limits or limit.at > now:
+                    continue  # removed or extended meanwhile
                 self.remove(limit)
                 limit.expired = True
                 limit.expire()
+                if number % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
         self._sweeper = None
 
     async def close(self) -> None:
