@@ -50,6 +50,7 @@ from koordinator.kube.credentials import fixed_credentials
 from koordinator.kube.errors import ApiStatusError, FencedError, TransportError
 from koordinator.kube.kubeconfig import User
 from koordinator.kube.sender import RateLimiter, RequestMetrics, RetryPolicy, Sender
+from koordinator.kube.write_policy import ReadOnly
 
 Document = dict[str, Any]
 
@@ -133,7 +134,12 @@ class InMemoryApi:
     def connection(self) -> InMemoryConnection:
         return InMemoryConnection(self)
 
-    def client(self, clock: Clock | None = None, connection: InMemoryConnection | None = None) -> KubeClient:
+    def client(
+        self,
+        clock: Clock | None = None,
+        connection: InMemoryConnection | None = None,
+        read_only: ReadOnly | None = None,
+    ) -> KubeClient:
         """A client whose deadlines and pauses go by ``clock``, or else by that of the server. It does not repeat
         requests that the server could not be queried."""
         clock, random = clock or self.clock, Random(1)
@@ -146,6 +152,7 @@ class InMemoryApi:
             RequestMetrics(Metrics(), "in-memory"),
             identity=[("User-Agent", "test")],
             timeout_seconds=60,
+            read_only=read_only,
         )
         # No watch stalls in memory, and to look for that twice a second would cost more than all else.
         return KubeClient(sender, TimeLimits(ManualClock()), random)

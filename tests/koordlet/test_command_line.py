@@ -58,3 +58,8 @@ def test_nonsense_ends_with_one_line_that_names_the_flag(argument: str, capsys: 
         parsed(argument)
     assert ended.value.code == 2
     assert argument.partition("=")[0] in capsys.readouterr().err
+
+
+def test_what_only_observes_takes_nothing_back() -> None:
+    with pytest.raises(ConfigurationError, match="--cleanup"):
+        parse_options(["--cleanup", "--observe-only"], {"NODE_NAME": "n"})

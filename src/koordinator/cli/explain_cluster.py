@@ -16,6 +16,7 @@ from koordinator.kube.connect import ClientOptions, user_agent
 from koordinator.kube.connection import Connection
 from koordinator.kube.errors import KubeError
 from koordinator.kube.kubeconfig import Kubeconfig
+from koordinator.kube.write_policy import ReadOnly
 
 _KUBECONFIG: Final = "kubeconfig"
 
@@ -145,6 +146,7 @@ def _client(
         timeout_seconds=options.seconds,
         # A person waits; a server that is not there would be tried for five seconds.
         max_connection_retries=0,
+        read_only=ReadOnly("this command"),
         environment=options.environment if environment is None else environment,
     )
 

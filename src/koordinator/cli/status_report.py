@@ -25,6 +25,7 @@ from koordinator.cluster.nodes.node_objects import FLEET_ANNOTATION, LEASE_NAMES
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.write_policy import ReadOnly
 
 HEALTHY: Final = 0
 UNHEALTHY: Final = 1
@@ -101,7 +102,8 @@ async def collect(data: Path, clock: Clock) -> Report:
 
 async def _client_of(record: ClusterRecord) -> KubeClient | None:
     try:
-        return await connect(ClientOptions(kubeconfig=record.kubeconfig, timeout_seconds=_SECONDS))
+        read_only = ReadOnly("this command")
+        return await connect(ClientOptions(kubeconfig=record.kubeconfig, timeout_seconds=_SECONDS, read_only=read_only))
     except KoordinatorError:
         # Still starting, or the file was deleted: the other programs are queried all the same.
         return None

@@ -145,7 +145,7 @@ class Handle:
     random: Random
     metrics: Metrics
     dry_run: bool = False
-    """Of the whole program: nothing may be written."""
+    """Of the whole program: nothing is written, and ``client`` refuses it."""
     node_selector: LabelSelector | None = None
     """Of the profile."""
     gates: frozenset[str] = frozenset()
@@ -178,7 +178,13 @@ class Plugin:
         """Called before each cycle with all its nodes, for what filters look up; may do I/O."""
 
     async def run(self) -> None:
-        """Work beside the cycles, such as a controller, while this instance leads; cancelled at the end."""
+        """Work beside the cycles, such as a controller, while this instance leads; cancelled at the end. Not called in
+        a dry run."""
+
+    async def intentions(self) -> Sequence[str]:
+        """What ``run`` would do now, a sentence each; asked for after each cycle of a dry run. May read, and cannot
+        write."""
+        return ()
 
 
 class DeschedulePlugin(Plugin):

@@ -37,6 +37,7 @@ from koordinator.kube.leader_election import LeaderElectionConfig
 from koordinator.kube.leadership import Leadership
 from koordinator.kube.lease_watchdog import lease_watchdog
 from koordinator.kube.servers import Servers
+from koordinator.kube.write_policy import ReadOnly
 
 if TYPE_CHECKING:
     from koordinator.kube.serving import HealthServer
@@ -66,12 +67,15 @@ def _prepare(arguments: Sequence[str]) -> Run | None:
     if options.write_config_to:
         Path(options.write_config_to).write_text(write_configuration(configuration), "utf-8")
         return None
-    election = election_config(configuration.document.leader_election, socket.gethostname())
+    dry_run = configuration.document.dry_run
+    # A dry run leaves the lease to the instance that acts, and needs none to look on.
+    election = None if dry_run else election_config(configuration.document.leader_election, socket.gethostname())
     names = ", ".join(profile.document.name for profile in configuration.profiles)
     lease = f"lease {election.namespace}/{election.name}" if election else "no leader election"
     plugins = {name for profile in configuration.profiles for name in profile.plugins}
     idle = features.remarks(options.gates, plugins)
-    greet(_PROGRAM, f"profiles {names}; {lease}", [*configuration.warnings, *options.remarks, *idle])
+    mode = "; dry run: nothing is written, and controllers only say what they would do" if dry_run else ""
+    greet(_PROGRAM, f"profiles {names}; {lease}{mode}", [*configuration.warnings, *options.remarks, *idle])
     if catalogue.third_party:
         origins = ", ".join(f"{name} ({origin})" for name, origin in catalogue.third_party.items())
         logger.info("plugins of other packages: %s", origins)
@@ -100,7 +104,14 @@ async def _run(
 ) -> None:
     clock, random, metrics = process.clock, process.random, process.metrics
     connection = configuration.document.client_connection
-    reaching = client_options(connection, _PROGRAM, metrics, kubeconfig=options.kubeconfig, master=options.master)
+    reaching = client_options(
+        connection,
+        _PROGRAM,
+        metrics,
+        kubeconfig=options.kubeconfig,
+        master=options.master,
+        read_only=ReadOnly("a dry run") if configuration.document.dry_run else None,
+    )
     async with connected(reaching) as client:
         events = EventBroadcaster(client, host=process.host, clock=clock, random=random, metrics=metrics)
         leadership = Leadership(

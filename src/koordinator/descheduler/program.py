@@ -54,6 +54,9 @@ class Descheduler:
         self._interval = document.descheduling_interval.total_seconds()
         self._heartbeat = LoopMetrics(process.clock, process.metrics).loop("descheduling-cycles", _CYCLE_DEADLINE)
         self._cycling = False
+        self._dry_run = document.dry_run
+        self._intentions: frozenset[str] = frozenset()
+        """Of the controllers, as of the last cycle of a dry run."""
         self._selector = checked_selector(document.node_selector, "nodeSelector")
         self.informers = InformerSet(client, clock=process.clock, random=process.random)
         self._nodes = self.informers.informer(NODES, transform=node_as_seen)
@@ -104,7 +107,8 @@ class Descheduler:
         for plugin in plugins:
             await self._begin(plugin, stop)
         async with asyncio.TaskGroup() as tasks:
-            beside = [tasks.create_task(plugin.run(), name=plugin.name) for plugin in plugins]
+            acting = [] if self._dry_run else plugins
+            beside = [tasks.create_task(plugin.run(), name=plugin.name) for plugin in acting]
             beside.append(tasks.create_task(self._run_cycles(), name="descheduling-cycles"))
             await stop.wait()
             self._cycling = False
@@ -127,6 +131,8 @@ class Descheduler:
         """One pass over the cluster."""
         begun = self._clock.monotonic()
         report = await self._cycle.run()
+        if self._dry_run:
+            await self._say_intentions()
         self.cycles += 1
         logger.info(
             "Descheduling cycle done",
@@ -138,6 +144,20 @@ class Descheduler:
             ),
         )
         return report
+
+    async def _say_intentions(self) -> None:
+        """Log what the controllers would do, unless it was said after the last cycle."""
+        found: dict[str, None] = {}
+        for profile in self._profiles:
+            for plugin in profile.plugins.values():
+                try:
+                    found |= dict.fromkeys(await plugin.intentions())
+                except Exception:
+                    logger.exception("what %s would do cannot be found out", plugin.name)
+        for sentence in found:
+            if sentence not in self._intentions:
+                logger.info("In dry run mode: %s", sentence)
+        self._intentions = frozenset(found)
 
     def check_cycles(self) -> str:
         """For health checks: why no cycle has ended for too long while this instance leads; empty otherwise."""

@@ -263,7 +263,8 @@ class _Flags:
         self.observe_only = group.boolean(
             "observe-only",
             False,
-            "Write nothing and evict no pods: log what would be written and who would be evicted.",
+            "Change nothing, neither on this node nor in the API server, and call no hooks: log what would"
+            " be written and who would be evicted. koordlet's own files (audit log, samples, forecasts) are kept.",
         )
         self.cleanup = group.boolean(
             "cleanup",
@@ -303,7 +304,7 @@ class _Flags:
 def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
     """Read the command line. Ends the program for --help, --version and mistakes in flags.
 
-    ConfigurationError if NODE_NAME is not set.
+    ConfigurationError if NODE_NAME is not set, or if flags exclude each other.
     """
     machine = Host() if environment.get("agent_mode") == "hostMode" else Host.in_pod()
     flags = _Flags(machine)
@@ -311,6 +312,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
     node_name = environment.get("NODE_NAME", "")
     if not node_name:
         raise ConfigurationError("NODE_NAME", "", "set it to the name of this machine's Node")
+    if given[flags.cleanup] and given[flags.observe_only]:
+        raise ConfigurationError("--cleanup", True, "it writes, which --observe-only excludes")
     return Options(
         node_name=node_name,
         host=Host(

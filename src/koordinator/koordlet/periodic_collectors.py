@@ -125,7 +125,8 @@ class PeriodicCollectors:
 
     async def _collect_cold_pages(self) -> None:
         scan = self._observed.last_scan()
-        if scan is None or self._is_missing("cold pages", kidled.switch_on(self._options.host)):
+        may_write = not self._options.enforcement.observe_only
+        if scan is None or self._is_missing("cold pages", kidled.switch_on(self._options.host, may_write=may_write)):
             return
         found = self._cold_pages.collect(scan, self._observed.pods(), self._observed.host_applications())
         if isinstance(found, Unavailable):

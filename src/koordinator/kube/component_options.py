@@ -16,6 +16,7 @@ from koordinator.base.flags import FlagValues
 from koordinator.base.metrics import Metrics
 from koordinator.kube.connect import ClientOptions, user_agent
 from koordinator.kube.leader_election_config import LeaderElectionConfig, make_identity
+from koordinator.kube.write_policy import ReadOnly
 
 
 class ClientFlags:
@@ -76,7 +77,13 @@ class LeaderElectionFlags:
 
 
 def client_options(
-    connection: ClientConnection, program: str, metrics: Metrics, *, kubeconfig: str = "", master: str = ""
+    connection: ClientConnection,
+    program: str,
+    metrics: Metrics,
+    *,
+    kubeconfig: str = "",
+    master: str = "",
+    read_only: ReadOnly | None = None,
 ) -> ClientOptions:
     """How ``program`` reaches the API server; ``kubeconfig`` and ``master`` are those of the flags."""
     return ClientOptions(
@@ -86,6 +93,7 @@ def client_options(
         burst=connection.burst,
         user_agent=user_agent(program),
         metrics=metrics,
+        read_only=read_only,
     )
 
 

@@ -25,6 +25,7 @@ from koordinator.kube.pooled_transport import PooledTransport
 from koordinator.kube.sender import RateLimiter, RequestMetrics, RetryPolicy, Sender
 from koordinator.kube.tls import KeyPair, RotatingContext
 from koordinator.kube.transport import Transport
+from koordinator.kube.write_policy import ReadOnly
 
 _GO_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
@@ -48,7 +49,8 @@ class ClientOptions:
     ``--kube-api-qps`` and ``--kube-api-burst``. ``timeout_seconds`` bounds each call including its retries. With
     ``lists_in_slices``, decoding a long list yields to the event loop in between. ``metrics`` is the registry of the
     client's metrics. A request that never left this machine is retried up to ``max_connection_retries`` times: programs
-    wait for their server, an interactive command reports at once that the server is unreachable.
+    wait for their server, an interactive command reports at once that the server is unreachable. With ``read_only``,
+    the client refuses every write.
     """
 
     kubeconfig: str = ""
@@ -63,6 +65,7 @@ class ClientOptions:
     max_connections: int = 256
     max_connection_retries: int = 5
     lists_in_slices: bool = False
+    read_only: ReadOnly | None = None
     metrics: Metrics | None = None
     clock: Clock = field(default_factory=SystemClock)
     random: random.Random = field(default_factory=random.Random, repr=False)
@@ -96,6 +99,7 @@ async def connect(options: ClientOptions) -> KubeClient:
             identity=[("User-Agent", options.user_agent), *impersonation_headers(found.user)],
             timeout_seconds=options.timeout_seconds,
             tls=tls,
+            read_only=options.read_only,
         )
     except BaseException:
         await transport.close()

@@ -95,6 +95,17 @@ class FencedError(KubeError):
     """The request was not sent, because the caller is no longer allowed to write (it lost its lease)."""
 
 
+class WriteRefusedError(KubeError):
+    """The request was not sent, because this client may not write: it belongs to a program that only looks on."""
+
+    def __init__(self, purpose: str, verb: str, resource: str, name: str) -> None:
+        what = " ".join(part for part in (verb, resource, name) if part)
+        super().__init__(f"{purpose} writes nothing: {what} was not sent")
+        self.verb = verb
+        self.resource = resource
+        self.name = name
+
+
 class MalformedObjectError(KubeError):
     """The server performed the request, but the object in its response does not match the kind's schema."""
 

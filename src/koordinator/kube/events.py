@@ -23,7 +23,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.loops import LoopMetrics
 from koordinator.base.metrics import Metrics
-from koordinator.kube.errors import ApiStatusError, MalformedObjectError, TransportError
+from koordinator.kube.errors import ApiStatusError, MalformedObjectError, TransportError, WriteRefusedError
 from koordinator.kube.event_series import EVENTS_V1, EventEntry, EventKey, EventOptions, event_name, limit_note
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.lacks import Lack, lack_for_write
@@ -321,6 +321,9 @@ class EventBroadcaster:
             self._written(entry)
         except TransportError as error:
             self._retry(entry, str(error))
+        except WriteRefusedError as error:
+            logger.info("%s: %s", error, _describe(entry))
+            self._drop(entry, "refused")
         except Exception:
             logger.exception("event could not be written: %s", _describe(entry))
             self._drop(entry, "error")

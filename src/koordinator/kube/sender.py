@@ -21,6 +21,7 @@ from koordinator.kube.errors import ApiStatusError, CredentialError, TransportEr
 from koordinator.kube.request import JSON, Request
 from koordinator.kube.tls import RotatingContext
 from koordinator.kube.transport import Stream, Transport
+from koordinator.kube.write_policy import ReadOnly
 
 # The client's request metrics, under the names that Kubernetes programs in Go use.
 
@@ -149,7 +150,8 @@ class _RetryState:
 
 
 class Sender:
-    """Sends requests to one API server. ``identity`` are the headers that every request carries."""
+    """Sends requests to one API server. ``identity`` are the headers that every request carries; with ``read_only``, no
+    request that would write is sent."""
 
     def __init__(
         self,
@@ -163,6 +165,7 @@ class Sender:
         identity: list[tuple[str, str]],
         timeout_seconds: float,
         tls: RotatingContext | None = None,
+        read_only: ReadOnly | None = None,
     ) -> None:
         self._transport = transport
         self._credentials = credentials
@@ -174,6 +177,7 @@ class Sender:
         self._identity = identity
         self._timeout_seconds = timeout_seconds
         self._tls = tls
+        self._read_only = read_only
         self._headers: dict[str, Headers] = {}
         self._headers_for = ""
         self._may_write: Callable[[], bool] | None = None
@@ -188,7 +192,9 @@ class Sender:
         return fenced
 
     async def call(self, request: Request) -> bytes:
-        """Return the body of the response. Raises ApiStatusError, TransportError or CredentialError."""
+        """Return the body of the response. Raises ApiStatusError, TransportError, CredentialError, or, for a write that
+        this client may not send, WriteRefusedError."""
+        self._check(request)
         started = self._monotonic()
         try:
             return await self._until_response(request, self._exchange, started)
@@ -197,10 +203,15 @@ class Sender:
 
     async def stream(self, request: Request) -> Stream:
         """Return the response of a watch once it has begun; the deadline applies to its beginning."""
+        self._check(request)
         return await self._until_response(request, self._open, self._monotonic())
 
     async def close(self) -> None:
         await self._transport.close()
+
+    def _check(self, request: Request) -> None:
+        if self._read_only is not None:
+            self._read_only.check(request.method, request.target)
 
     async def _exchange(self, request: Request, headers: Headers, give_up_at: float) -> bytes:
         method = request.method

@@ -28,14 +28,17 @@ def settings(host: Host) -> dict[str, str] | Unavailable:
     return paths
 
 
-def switch_on(host: Host) -> Unavailable | None:
-    """Have kidled scan all memory, cgroups with what is below them; None if it does."""
+def switch_on(host: Host, *, may_write: bool = True) -> Unavailable | None:
+    """Have kidled scan all memory, cgroups with what is below them; None if it does. Without ``may_write``, it is only
+    looked at whether it does."""
     paths = settings(host)
     if isinstance(paths, Unavailable):
         return paths
     for name, value in _SETTINGS.items():
         if read_optional_integer(paths[name]) == int(value):
             continue
+        if not may_write:
+            return Unavailable(f"{paths[name]} is not {value}", f"{value} in it, which is not written")
         try:
             MachineFiles().write(paths[name], value)
         except FileError as error:

@@ -37,6 +37,7 @@ from koordinator.descheduler.drain.plan import (
     ReservePlace,
 )
 from koordinator.descheduler.drain.pod_rules import PodRules, Refuse
+from koordinator.descheduler.intentions import intentions_for, merged
 from koordinator.descheduler.migration.job_status import status_patch
 from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.kube.errors import ApiStatusError
@@ -99,20 +100,46 @@ class DrainController:
         found = self._drains.get(name)
         if found is None:
             return None
-        drain = _as_begun(found)
-        is_renamed = found.spec.node_name != drain.spec.node_name
-        facts = self._facts(drain, renamed_to=found.spec.node_name if is_renamed else "")
-        rules = PodRules(drain.spec, self._scheduler_names, self._refuse)
         try:
-            plan = decide(drain, facts, rules, self._clock.now())
+            drain, plan = self._decide(found)
         except SelectorError as error:
             self._recorder.event(
-                reference_to(DRAIN_NODES, drain), "Warning", "InvalidPodSelector", "Drain", f"spec.podSelector: {error}"
+                reference_to(DRAIN_NODES, found), "Warning", "InvalidPodSelector", "Drain", f"spec.podSelector: {error}"
             )
             return _UNREADABLE
         await self._carry_out(drain, plan)
         is_over = plan.status.phase == drains.ABORTED and not drain.spec.ttl
         return None if is_over and not plan.actions else _PERIOD
+
+    async def intentions(self) -> list[str]:
+        """What would be done about each DrainNode, with nothing done about it."""
+        return [
+            f"DrainNode {drain.metadata.name} of node {drain.spec.node_name}: {each}"
+            for drain in self._drains.list()
+            for each in await self._intentions_for(drain)
+        ]
+
+    async def _intentions_for(self, drain: DrainNode) -> list[str]:
+        async def next_plan(drain: DrainNode) -> tuple[DrainNode, list[str]]:
+            _, plan = self._decide(drain)
+            for action in plan.actions:
+                if isinstance(action, PatchDrainNode):
+                    drain = merged(drain, action.patch)
+            actions = [str(action) for action in plan.actions if not isinstance(action, PatchDrainNode)]
+            return replace(drain, status=plan.status), actions
+
+        try:
+            return await intentions_for(drain, next_plan)
+        except SelectorError as error:
+            return [f"nothing, spec.podSelector is invalid: {error}"]
+
+    def _decide(self, found: DrainNode) -> tuple[DrainNode, DrainPlan]:
+        """The DrainNode as the decision sees it, and the plan. SelectorError for a selector that is none."""
+        drain = _as_begun(found)
+        is_renamed = found.spec.node_name != drain.spec.node_name
+        facts = self._facts(drain, renamed_to=found.spec.node_name if is_renamed else "")
+        rules = PodRules(drain.spec, self._scheduler_names, self._refuse)
+        return drain, decide(drain, facts, rules, self._clock.now())
 
     def _names(self) -> Iterable[str]:
         return [drain.metadata.name for drain in self._drains.list()]

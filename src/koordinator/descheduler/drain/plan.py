@@ -55,6 +55,9 @@ class Cordon:
 
     wanted: bool
 
+    def __str__(self) -> str:
+        return "cordon its node" if self.wanted else "uncordon its node"
+
 
 @dataclass(frozen=True, slots=True)
 class PatchDrainNode:
@@ -67,6 +70,9 @@ class PatchDrainNode:
 class DeleteDrainNode:
     """Delete the DrainNode itself."""
 
+    def __str__(self) -> str:
+        return "delete it"
+
 
 @dataclass(frozen=True, slots=True)
 class ReservePlace:
@@ -74,6 +80,9 @@ class ReservePlace:
 
     pod: Pod
     name: str
+
+    def __str__(self) -> str:
+        return f"create Reservation {self.name} for pod {self.pod.metadata.key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +92,9 @@ class ExtendReservation:
     name: str
     ttl: float
 
+    def __str__(self) -> str:
+        return f"keep Reservation {self.name} for longer"
+
 
 @dataclass(frozen=True, slots=True)
 class CreateJob:
@@ -90,12 +102,19 @@ class CreateJob:
 
     document: dict[str, Any]
 
+    def __str__(self) -> str:
+        pod = self.document["spec"]["podRef"]
+        return f"create PodMigrationJob {self.document['metadata']['name']} for pod {pod['namespace']}/{pod['name']}"
+
 
 @dataclass(frozen=True, slots=True)
 class DeleteOwned:
     """Delete a Reservation or a job that belongs to the DrainNode."""
 
     owned: Reservation | PodMigrationJob
+
+    def __str__(self) -> str:
+        return f"delete {type(self.owned).__name__} {self.owned.metadata.name}"
 
 
 Action = Cordon | PatchDrainNode | DeleteDrainNode | ReservePlace | ExtendReservation | CreateJob | DeleteOwned

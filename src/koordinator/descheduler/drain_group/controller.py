@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from koordinator.api import drain_node as drains
 from koordinator.api import drain_node_group as groups
 from koordinator.api.drain_node import DrainNode
@@ -27,6 +29,7 @@ from koordinator.descheduler.drain_group.plan import (
 )
 from koordinator.descheduler.drain_group.planning import capacity_of
 from koordinator.descheduler.drain_group.stages import Stage, stage_of
+from koordinator.descheduler.intentions import intentions_for, merged
 from koordinator.descheduler.migration.job_status import status_patch
 from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.descheduler.requests import reservations_by_node
@@ -82,13 +85,33 @@ class DrainGroupController:
         group = self._groups.get(name)
         if group is None:
             return None
-        plan = decide(group, self._facts(group), self._clock.now())
+        plan = self._decide(group)
         for action in plan.actions:
             await self._take(action, group)
         await self._write_status(group, plan)
         if plan.status.phase == groups.PENDING and group.status.phase == groups.PENDING and not plan.actions:
             return _WAITING_PERIOD
         return None if plan.status.phase in groups.FINISHED and not plan.actions else _PERIOD
+
+    async def intentions(self) -> list[str]:
+        """What would be done about each DrainNodeGroup, with nothing done about it."""
+
+        async def next_plan(group: DrainNodeGroup) -> tuple[DrainNodeGroup, list[str]]:
+            plan = self._decide(group)
+            for action in plan.actions:
+                if isinstance(action, PatchGroup):
+                    group = merged(group, action.patch)
+            actions = [str(action) for action in plan.actions if not isinstance(action, PatchGroup)]
+            return replace(group, status=plan.status), actions
+
+        return [
+            f"DrainNodeGroup {group.metadata.name}: {each}"
+            for group in self._groups.list()
+            for each in await intentions_for(group, next_plan)
+        ]
+
+    def _decide(self, group: DrainNodeGroup) -> GroupPlan:
+        return decide(group, self._facts(group), self._clock.now())
 
     def _names(self) -> Iterable[str]:
         return [group.metadata.name for group in self._groups.list()]

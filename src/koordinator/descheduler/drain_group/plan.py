@@ -56,12 +56,18 @@ class LabelNode:
     node: str
     group: str | None
 
+    def __str__(self) -> str:
+        return f"take node {self.node} into the group" if self.group else f"let node {self.node} leave the group"
+
 
 @dataclass(frozen=True, slots=True)
 class CreateDrainNode:
     """Create this DrainNode."""
 
     document: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"create DrainNode {self.document['metadata']['name']}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +77,18 @@ class PatchDrainNode:
     drain: DrainNode
     patch: dict[str, Any]
 
+    def __str__(self) -> str:
+        return f"change DrainNode {self.drain.metadata.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class DeleteDrainNode:
     """Delete a DrainNode of the group."""
 
     drain: DrainNode
+
+    def __str__(self) -> str:
+        return f"delete DrainNode {self.drain.metadata.name}"
 
 
 @dataclass(frozen=True, slots=True)

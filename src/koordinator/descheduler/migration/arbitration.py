@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 from typing import Any
 
 from koordinator.api import annotations as annotation_keys
@@ -20,11 +20,11 @@ from koordinator.descheduler.pod_order import eviction_order
 
 
 class ArbitrationStatus(Enum):
-    """What becomes of a job in one round."""
+    """What becomes of a job in one round; the value says so in words."""
 
-    PASSED = auto()
-    WAITING = auto()
-    FORBIDDEN = auto()
+    PASSED = "let it through"
+    WAITING = "let it wait"
+    FORBIDDEN = "fail it"
     """Its pod must not be moved; the job fails."""
 
 

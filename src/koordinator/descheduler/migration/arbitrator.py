@@ -15,7 +15,14 @@ from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import unless
 from koordinator.base.loops import Loop
-from koordinator.descheduler.migration.arbitration import ArbitrationStatus, filter_job, in_order, is_under_way, waits
+from koordinator.descheduler.migration.arbitration import (
+    ArbitrationResult,
+    ArbitrationStatus,
+    filter_job,
+    in_order,
+    is_under_way,
+    waits,
+)
 from koordinator.descheduler.migration.arguments import ArbitrationArgs
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.limits import MigrationFilters
@@ -65,19 +72,27 @@ class Arbitrator:
 
     async def arbitrate(self) -> None:
         """One round over all jobs that wait."""
-        waiting = [job for job in self._cluster.open_jobs() if waits(job)]
-        if not waiting:
-            return
-        pods = {job.metadata.name: pod for job in waiting if (pod := self._pod(job)) is not None}
-        await self._workloads.refresh(pods.values(), older_than=_FRESH)
-        for job in in_order(waiting, pods, self._under_way):
+        for job, pod in await self._in_order():
             try:
-                await self._arbitrate_job(job, pods.get(job.metadata.name))
+                await self._arbitrate_job(job, pod)
             except KubeError as error:
                 logger.warning("migration job %s waits on: %s", job.metadata.name, error)
             except Exception:
                 # One job with an unforeseen error must not keep all others from proceeding.
                 logger.exception("migration job %s waits on", job.metadata.name)
+
+    async def results(self) -> list[tuple[PodMigrationJob, ArbitrationResult]]:
+        """What a round would come to for each job that waits, with nothing written."""
+        return [(job, filter_job(job, pod, self._filters)) for job, pod in await self._in_order()]
+
+    async def _in_order(self) -> list[tuple[PodMigrationJob, Pod | None]]:
+        """The jobs that wait with their pods, in the order of a round."""
+        waiting = [job for job in self._cluster.open_jobs() if waits(job)]
+        if not waiting:
+            return []
+        pods = {job.metadata.name: pod for job in waiting if (pod := self._pod(job)) is not None}
+        await self._workloads.refresh(pods.values(), older_than=_FRESH)
+        return [(job, pods.get(job.metadata.name)) for job in in_order(waiting, pods, self._under_way)]
 
     async def _arbitrate_arrivals(self) -> None:
         """One round, when there is a new job, or when those that were not let through are due again."""

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
+from msgspec.structs import replace
+
 from koordinator.api import labels
 from koordinator.api import pod_migration_job as jobs
 from koordinator.api.codec import convert, decode_any
@@ -21,6 +23,7 @@ from koordinator.api.pod_migration_job import EVICT_DIRECTLY, PodMigrationJob
 from koordinator.api.reservation import Reservation
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
+from koordinator.descheduler.intentions import intentions_for, merged
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.descheduler.migration.cool_down import CoolDown, under_way_since
 from koordinator.descheduler.migration.evictors import EvictionRefusedError, PodEvictor
@@ -126,7 +129,7 @@ class JobController:
         if job.metadata.deletion_timestamp is not None:
             return None
         for _ in range(_STEPS):
-            plan = decide(job, await self._snapshot(job), self._args, self._clock.now())
+            plan = await self._decide(job)
             if not plan.steps:
                 return plan.after
             try:
@@ -143,6 +146,28 @@ class JobController:
                 if plan.final:
                     return None
         raise MigrationError(f"{name} did not come to rest after {_STEPS} plans")
+
+    async def intentions(self, job: PodMigrationJob) -> list[str]:
+        """What would be done about a job that arbitration lets through, with nothing done about it."""
+
+        async def next_plan(job: PodMigrationJob) -> tuple[PodMigrationJob, list[str]]:
+            plan, actions = await self._decide(job), []
+            for step in plan.steps:
+                match step:
+                    case WriteStatus(status):
+                        job = replace(job, status=status)
+                        if is_terminal(job):
+                            actions.append(f"end as {status.phase}: {status.message}")
+                    case PatchJob(patch):
+                        job = merged(job, patch)
+                    case _:
+                        actions.append(str(step))
+            return job, actions
+
+        return await intentions_for(job, next_plan)
+
+    async def _decide(self, job: PodMigrationJob) -> Plan:
+        return decide(job, await self._snapshot(job), self._args, self._clock.now())
 
     def _names(self) -> Iterable[str]:
         return [job.metadata.name for job in self._cluster.jobs()]

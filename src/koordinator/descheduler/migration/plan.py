@@ -42,6 +42,9 @@ class PatchJob:
 class CreateReservation:
     """Create the Reservation for the job's pod; that it exists already is as good."""
 
+    def __str__(self) -> str:
+        return "create a Reservation for its pod"
+
 
 @dataclass(frozen=True, slots=True)
 class OrderReservation:
@@ -49,6 +52,9 @@ class OrderReservation:
 
     name: str
     order: str
+
+    def __str__(self) -> str:
+        return f"put Reservation {self.name} in order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,9 @@ class DeleteReservation:
     name: str
     uid: str
 
+    def __str__(self) -> str:
+        return f"delete Reservation {self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class EvictPod:
@@ -65,6 +74,9 @@ class EvictPod:
 
     pod: Pod
     policy: str
+
+    def __str__(self) -> str:
+        return f"evict pod {self.pod.metadata.key} from node {self.pod.spec.node_name}"
 
 
 Step = WriteStatus | PatchJob | CreateReservation | OrderReservation | DeleteReservation | EvictPod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -30,6 +31,7 @@ from koordinator.descheduler.framework import (
     Refusals,
     Snapshot,
 )
+from koordinator.descheduler.migration.arbitration import ArbitrationStatus, waits
 from koordinator.descheduler.migration.arbitrator import Arbitrator
 from koordinator.descheduler.migration.arguments import NODE_FIT, MigrationControllerArgs
 from koordinator.descheduler.migration.controller import JobController
@@ -106,6 +108,33 @@ class MigrationController(FilterPlugin, EvictPlugin):
                 tasks.create_task(self.drain.run(), name="drain controller")
             if self.drain_groups is not None:
                 tasks.create_task(self.drain_groups.run(), name="drain group controller")
+
+    async def intentions(self) -> Sequence[str]:
+        """For each job, DrainNode and DrainNodeGroup what would be done about it, and what would be scavenged."""
+        return [
+            *await self._job_intentions(),
+            *await self.scavenger.intentions(),
+            *(await self.drain.intentions() if self.drain is not None else ()),
+            *(await self.drain_groups.intentions() if self.drain_groups is not None else ()),
+        ]
+
+    async def _job_intentions(self) -> list[str]:
+        found = []
+        for job, result in await self.arbitrator.results():
+            what = f"{result.status.value}: {'; '.join(result.reasons)}" if result.reasons else result.status.value
+            found.append(f"PodMigrationJob {job.metadata.name}: {what}")
+            if result.status is ArbitrationStatus.PASSED:
+                annotations = {**job.metadata.annotations, annotation_keys.PASSED_ARBITRATION: "true"}
+                job = replace(job, metadata=replace(job.metadata, annotations=annotations))
+                found += [
+                    f"PodMigrationJob {job.metadata.name}: {each}" for each in await self.controller.intentions(job)
+                ]
+        for job in self._cluster.jobs():
+            if not waits(job) and job.metadata.deletion_timestamp is None:
+                found += [
+                    f"PodMigrationJob {job.metadata.name}: {each}" for each in await self.controller.intentions(job)
+                ]
+        return found
 
     async def prepare(self, snapshot: Snapshot) -> None:
         """Read the scales of workloads of other kinds than Kubernetes' own."""

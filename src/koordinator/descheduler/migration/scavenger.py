@@ -87,6 +87,15 @@ class Scavenger:
             except Exception:
                 logger.exception("migration job %s could not be scavenged", job.metadata.name)
 
+    async def intentions(self) -> list[str]:
+        """What a pass would delete, as sentences."""
+        now = self._clock.now()
+        over = [job for job in self._cluster.jobs() if is_over(job, now, self._cool_down)]
+        return [
+            *(f"Reservation {found.metadata.name}: delete it, its job is gone" for found in await self._left_over()),
+            *(f"PodMigrationJob {job.metadata.name}: delete it with its Reservation, it is over" for job in over),
+        ]
+
     async def _remove(self, job: PodMigrationJob) -> None:
         options = job.spec.reservation_options
         reference = options.reservation_ref if options is not None else None
@@ -97,19 +106,28 @@ class Scavenger:
         logger.info("migration job %s, %s, was scavenged", job.metadata.name, job.status.phase or "Pending")
 
     async def _remove_left_over(self) -> None:
-        uids = {job.metadata.uid for job in self._cluster.jobs()}
+        for found in await self._left_over():
+            try:
+                await self._delete(RESERVATIONS, found)
+                logger.info("Reservation %s was scavenged: its job is gone", found.metadata.name)
+            except KubeError as error:
+                logger.warning("Reservation %s could not be scavenged: %s", found.metadata.name, error)
+            except Exception:
+                logger.exception("Reservation %s could not be scavenged", found.metadata.name)
+
+    async def _left_over(self) -> list[Reservation]:
+        """The Reservations whose job is gone."""
+        uids, left_over = {job.metadata.uid for job in self._cluster.jobs()}, []
         for found in self._cluster.reservations.list():
             owner = _job_of(found)
             if owner is None or owner.uid in uids:
                 continue
             try:
                 if await self._is_gone(owner):
-                    await self._delete(RESERVATIONS, found)
-                    logger.info("Reservation %s was scavenged: its job is gone", found.metadata.name)
+                    left_over.append(found)
             except KubeError as error:
-                logger.warning("Reservation %s could not be scavenged: %s", found.metadata.name, error)
-            except Exception:
-                logger.exception("Reservation %s could not be scavenged", found.metadata.name)
+                logger.warning("the job of Reservation %s cannot be read: %s", found.metadata.name, error)
+        return left_over
 
     async def _is_gone(self, owner: OwnerReference) -> bool:
         """By the API server, which knows of jobs that no informer has seen yet."""

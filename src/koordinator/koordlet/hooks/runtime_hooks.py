@@ -209,7 +209,11 @@ class RuntimeHooks:
         return loops
 
     async def serve(self, loops: LoopMetrics) -> None:
-        """Serve runtimes and their proxies until cancelled."""
+        """Serve runtimes and their proxies until cancelled; neither with ``--observe-only``, since answers of hooks
+        change containers."""
+        if self._options.enforcement.observe_only:
+            logger.info("observe only: neither runtime proxies nor NRI are served")
+            return
         async with asyncio.TaskGroup() as tasks:
 
             def start(name: str, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
