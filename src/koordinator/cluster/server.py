@@ -29,6 +29,7 @@ from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import CustomResources
 from koordinator.cluster.data_folder import FolderLock, claim_folder, write_private
 from koordinator.cluster.disruption import DisruptionController
+from koordinator.cluster.garbage_collector.collector import GarbageCollector
 from koordinator.cluster.http.application import CONNECTION_OPTIONS, Application, HttpLimits
 from koordinator.cluster.http.authentication import GROUPS, REVIEW_RESOURCES, USER, TokenAuthenticator
 from koordinator.cluster.http.endpoints import PING, Health, HealthCheck
@@ -75,6 +76,8 @@ class ServerOptions:
     http: HttpLimits = field(default_factory=HttpLimits)
     disruption_controller: bool = True
     """Keep the status of PodDisruptionBudgets; False leaves that to others, as a real API server does."""
+    garbage_collector: bool = True
+    """Delete what no owner is left of, as kube-controller-manager does; both may run."""
     missing_controller_warnings: bool = True
     """Warn the creator of objects on which nothing here acts; False where kube-controller-manager does."""
 
@@ -223,6 +226,8 @@ class EmbeddedApi:
         controllers = [Termination(environment).loops(), self._quotas.loops(environment, loops.add)]
         if self._options.disruption_controller:
             controllers.append(DisruptionController(environment).loops())
+        if self._options.garbage_collector:
+            controllers.append(GarbageCollector(environment).loops())
         for controller in controllers:
             for name, body in controller.items():
                 loops.add(name, body)

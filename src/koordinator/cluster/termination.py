@@ -15,6 +15,7 @@ from koordinator.cluster.storage.interface import StorageError, Stored
 from koordinator.cluster.verbs.delete import delete_collection
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.options import DeleteOptions, ListOptions
+from koordinator.cluster.verbs.propagation import BACKGROUND_POLICY
 from koordinator.cluster.verbs.target import CUSTOM_RESOURCE_CLEANUP, Target, decode
 from koordinator.cluster.verbs.update import Attempt, retry, store
 
@@ -95,7 +96,8 @@ class Termination:
     async def _emptied(self, target: Target) -> bool:
         storage = self._environment.storage
         if storage.list(target.prefix, limit=1).items:
-            await delete_collection(self._environment, target, ListOptions(), DeleteOptions())
+            options = DeleteOptions(propagation_policy=BACKGROUND_POLICY)
+            await delete_collection(self._environment, target, ListOptions(), options)
         return not storage.list(target.prefix, limit=1).items
 
     def _release(self, resource: Resource, name: str) -> Attempt:

@@ -18,7 +18,7 @@ _NUMBERS = count()
 @pytest.fixture(scope="module")
 def shared_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     # The real kube-apiserver has no controllers either: here the cases write the status of budgets.
-    options = ServerOptions(disruption_controller=False, missing_controller_warnings=False)
+    options = ServerOptions(disruption_controller=False, garbage_collector=False, missing_controller_warnings=False)
     with embedded_server(tmp_path_factory.mktemp("embedded"), options) as kubeconfig:
         yield kubeconfig
 

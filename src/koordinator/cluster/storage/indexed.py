@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -69,6 +69,9 @@ class IndexedStorage(ABC):
 
     def watch(self, prefix: str, after: int) -> Watch:
         return self._watch_cache.watch(prefix, after)
+
+    def observe(self, observer: Callable[[Sequence[Change]], None]) -> None:
+        self._watch_cache.observers.append(observer)
 
     def revision(self) -> int:
         return self._watch_cache.revision

@@ -7,7 +7,7 @@ history between two revisions can be replayed until it is compacted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -157,6 +157,11 @@ class Storage(Protocol):
 
     def watch(self, prefix: str, after: int) -> Watch:
         """Every change under ``prefix`` with a revision greater than ``after``, once, in order, then live ones."""
+        ...
+
+    def observe(self, observer: Callable[[Sequence[Change]], None]) -> None:
+        """Call ``observer`` with all changes of all keys from now on, once each and in order, before their writers
+        return. It must be quick, and must not raise."""
         ...
 
     def revision(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -116,6 +116,8 @@ class WatchCache:
         self._collections: dict[str, Collection] = {}
         self._order: deque[tuple[Collection, int]] = deque()
         self._size = 0
+        self.observers: list[Callable[[Sequence[Change]], None]] = []
+        """Called with all changes when they have become visible."""
         self.revision = 0
         self.floor = 0
         """Changes up to this revision were trimmed; none is kept before it, in any collection."""
@@ -151,6 +153,8 @@ class WatchCache:
         touched = [self._remember(change, apply=True) for change in changes]
         self.revision = changes[-1].revision
         self._trim()
+        for observer in self.observers:
+            observer(changes)
         for collection in dict.fromkeys(touched):
             for watcher in collection.watchers:
                 watcher.notify()

@@ -22,12 +22,19 @@ def validate_metadata(obj: Document, old: Document | None, namespaced: bool, nam
     causes += validate_labels(metadata.get("labels"), "metadata.labels")
     causes += _validate_annotations(metadata.get("annotations") or {})
     causes += _validate_owners(metadata.get("ownerReferences") or [])
-    causes += [
-        invalid("metadata.finalizers", finalizer, detail)
-        for finalizer in metadata.get("finalizers") or []
-        for detail in label_key(finalizer)
-    ]
+    causes += _validate_finalizers(metadata.get("finalizers") or [])
     return causes + (_validate_unchanged(metadata, old.get("metadata") or {}) if old is not None else [])
+
+
+def _validate_finalizers(finalizers: list[str]) -> list[Cause]:
+    causes = [
+        invalid("metadata.finalizers", finalizer, detail) for finalizer in finalizers for detail in label_key(finalizer)
+    ]
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        causes.append(
+            invalid("metadata.finalizers", finalizers, "finalizer orphan and foregroundDeletion cannot be both set")
+        )
+    return causes
 
 
 def validate_core_finalizers(obj: Document) -> list[Cause]:

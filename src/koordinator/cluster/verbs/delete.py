@@ -11,6 +11,7 @@ from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.verbs.environment import Attributes, Environment, timestamp
 from koordinator.cluster.verbs.options import DeleteOptions, ListOptions, WriteOptions
+from koordinator.cluster.verbs.propagation import finalizers_for
 from koordinator.cluster.verbs.read import ObjectList, list_objects
 from koordinator.cluster.verbs.target import Target, blocks_removal, claim, encode, is_namespace
 from koordinator.cluster.verbs.update import retry
@@ -51,11 +52,13 @@ async def delete(
         context = environment.context(request.warnings)
         await _admit(environment, Attributes("DELETE", about, None, old, context, request, requested))
         claim(target.resource, old)
+        changed = _set_finalizers(target.resource, old, options)
         gone = grace == 0 and not blocks_removal(target.resource, old)
         if gone:
-            return stored if options.dry_run else await environment.storage.delete(stored.key, stored.revision)
-        marked = _mark(target.resource, old, grace, environment.clock.now())
-        return await _store(environment, stored, target.resource, old, options) if marked else stored
+            final = encode(target.resource, old) if changed else None
+            return stored if options.dry_run else await environment.storage.delete(stored.key, stored.revision, final)
+        changed |= _mark(target.resource, old, grace, environment.clock.now())
+        return await _store(environment, stored, target.resource, old, options) if changed else stored
 
     stored = await retry(environment, target, attempt)
     return Deletion(stored, gone)
@@ -84,6 +87,18 @@ def _is_pending(resource: Resource, old: Document, options: DeleteOptions) -> bo
     if not resource.graceful_deletion or not old["metadata"].get("deletionTimestamp") or not granted:
         return False
     return options.grace_period_seconds is None or options.grace_period_seconds >= granted
+
+
+def _set_finalizers(resource: Resource, obj: Document, options: DeleteOptions) -> bool:
+    """Say in the object what becomes of its dependents; whether that was not said already."""
+    metadata = obj["metadata"]
+    before, after = metadata.get("finalizers") or [], finalizers_for(resource, obj, options)
+    if set(before) == set(after) or (is_namespace(resource) and metadata.get("deletionTimestamp")):
+        return False
+    metadata["finalizers"] = after
+    if not after:
+        del metadata["finalizers"]
+    return True
 
 
 def check_preconditions(target: Target, old: Document, options: DeleteOptions) -> None:

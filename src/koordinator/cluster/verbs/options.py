@@ -153,6 +153,9 @@ class DeleteOptions:
     resource_version: str = ""
     dry_run: bool = False
     propagation_policy: str = ""
+    """Foreground, Background or Orphan; empty leaves it to the object and to its kind."""
+    orphan_dependents: bool | None = None
+    """What came before ``propagation_policy``; never both."""
 
     @classmethod
     def parse(cls, body: Document | None, query: Query) -> DeleteOptions:
@@ -177,6 +180,7 @@ class DeleteOptions:
             # Also where the real server goes by the body alone: what was meant as a trial must not delete.
             dry_run=bool(given.get("dryRun")) or query.get("dryRun") == _ALL,
             propagation_policy=given.get("propagationPolicy") or "",
+            orphan_dependents=given.get("orphanDependents"),
         )
 
     def document(self) -> Document:
@@ -187,6 +191,8 @@ class DeleteOptions:
         preconditions = {"uid": self.uid, "resourceVersion": self.resource_version}
         if any(preconditions.values()):
             document["preconditions"] = {name: value for name, value in preconditions.items() if value}
+        if self.orphan_dependents is not None:
+            document["orphanDependents"] = self.orphan_dependents
         if self.propagation_policy:
             document["propagationPolicy"] = self.propagation_policy
         return {**document, "dryRun": ["All"]} if self.dry_run else document

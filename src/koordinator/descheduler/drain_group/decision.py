@@ -186,7 +186,7 @@ def _without_labels(group: DrainNodeGroup, facts: GroupFacts) -> tuple[GroupActi
 
 def _finalize(group: DrainNodeGroup, facts: GroupFacts) -> tuple[GroupAction, ...]:
     """Before a group goes: so do its DrainNodes, which undo by themselves what they have not completed. They do without
-    a garbage collector, which not every cluster has, such as that of koord up."""
+    a garbage collector, which a cluster may lack."""
     if FINALIZER not in group.metadata.finalizers:
         return ()
     finalizers = [each for each in group.metadata.finalizers if each != FINALIZER]

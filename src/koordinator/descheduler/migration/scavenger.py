@@ -1,7 +1,7 @@
 """Deletes jobs that are over, and those that were never finished, with the Reservations made for them.
 
-A Reservation goes with its job by an owner reference, too; but that takes a garbage collector, which not every cluster
-has, such as that of koord up. So those are looked for whose job was deleted while no descheduler led.
+A Reservation goes with its job by an owner reference, too; but that takes a garbage collector, which a cluster may
+lack. So those are looked for whose job was deleted while no descheduler led.
 """
 
 from __future__ import annotations
