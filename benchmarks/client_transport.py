@@ -32,12 +32,12 @@ from koordinator.api.kinds import PODS
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import Pod, PodSpec
 from koordinator.base.clock import SystemClock
+from koordinator.base.time_limits import TimeLimits
 from koordinator.kube.aiohttp_transport import AiohttpTransport
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.pooled_transport import PooledTransport
-from koordinator.base.time_limits import TimeLimits
 from koordinator.kube.transport import Endpoint, Transport
 from koordinator.scheduler.binding.binder import binding_body
 from koordinator.scheduler.cycle.failure_report import PodEvents

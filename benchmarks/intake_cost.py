@@ -33,11 +33,11 @@ from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
+from koordinator.base.time_limits import TimeLimits
 from koordinator.kube.client import KubeClient
 from koordinator.kube.pooled_transport import ResponseStream
 from koordinator.kube.request import Request
 from koordinator.kube.sender import Sender
-from koordinator.base.time_limits import TimeLimits
 from koordinator.kube.transport import Stream
 from koordinator.scheduler.configuration import parse_configuration
 from koordinator.scheduler.engine.columns import NodeColumns

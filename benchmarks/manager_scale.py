@@ -33,12 +33,12 @@ from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import Clock, ManualClock, SystemClock
 from koordinator.base.metrics import Metrics
+from koordinator.base.time_limits import TimeLimits
 from koordinator.kube.client import KubeClient
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.reconciler import run_controllers
 from koordinator.kube.sender import Sender
-from koordinator.base.time_limits import TimeLimits
 from koordinator.manager.controller_table import BUILT
 from koordinator.manager.controllers import ControllerContext, make_controllers
 from koordinator.manager.node_resource.controller import NodeResourceController

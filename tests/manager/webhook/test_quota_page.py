@@ -8,6 +8,7 @@ from pathlib import Path
 from koordinator.api.elastic_quota import ROOT_QUOTA
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
+from koordinator.base.served_connections import ProgramConnections
 from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.manager.webhook.certificate_files import write_files
 from koordinator.manager.webhook.metrics import WebhookMetrics
@@ -48,13 +49,15 @@ def test_it_shows_quotas_under_the_names_of_the_original(tmp_path: Path) -> None
         bench = QuotaBench()
         bench.observe(TOP, SUB)
         write_files(tmp_path, certificates(HOST), NOW)
+        metrics, clock = Metrics(), SystemClock()
         server = WebhookServer(
             (),
             ServingCertificate.in_folder(tmp_path),
-            WebhookMetrics(Metrics()),
-            clock=SystemClock(),
+            WebhookMetrics(metrics),
+            clock=clock,
             port=0,
             host=HOST,
+            connections=ProgramConnections(metrics, clock),
         )
         server.add_route(PATH, quota_page(bench.quotas))
         await server.start()
