@@ -149,6 +149,33 @@ class Ready:
 
 
 @dataclass(frozen=True)
+class Resize:
+    """The pod is to request other CPUs from now on, on the node that it has."""
+
+    name: str
+    cpu: str
+
+
+@dataclass(frozen=True)
+class Granted:
+    """What the kubelet says of the pod's container: the CPUs that are allocated to it, and those that it runs with;
+    ``pending``: why its resize waits."""
+
+    name: str
+    allocated: str
+    runs: str
+    pending: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """The Reservation's name and uid are written on the pod by hand; or, without a name, the record is taken off."""
+
+    pod: str
+    reservation: str = ""
+
+
+@dataclass(frozen=True)
 class Protect:
     """From now on, no pod with the label app=``app`` may be disrupted."""
 
@@ -163,7 +190,7 @@ class AddNode:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-Step = Mapping[str, Any] | Delete | Change | Ready | Protect | AddNode
+Step = Mapping[str, Any] | Delete | Change | Ready | Resize | Granted | Record | Protect | AddNode
 """A document is created and waited for until it is decided about."""
 
 
@@ -242,6 +269,19 @@ async def _take(watched: Watched, step: Step) -> None:
         condition = {"type": "Ready", "status": "True", "message": step.message}
         status = {"phase": "Running", "conditions": [condition]}
         await client.patch(PODS, step.name, {"status": status}, PatchType.STRATEGIC, "default", subresource="status")
+    elif isinstance(step, Resize):
+        container = {"name": "main", "resources": {"requests": {"cpu": step.cpu}}}
+        spec = {"spec": {"containers": [container]}}
+        await client.patch(PODS, step.name, spec, PatchType.STRATEGIC, "default", subresource="resize")
+    elif isinstance(step, Granted):
+        await client.patch(PODS, step.name, _granted(step), PatchType.MERGE, "default", subresource="status")
+    elif isinstance(step, Record):
+        text = None
+        if step.reservation:
+            found = await client.get(RESERVATIONS, step.reservation)
+            text = json.dumps({"name": step.reservation, "uid": found.metadata.uid})
+        patch = {"metadata": {"annotations": {RESERVATION_ALLOCATED: text}}}
+        await client.patch(PODS, step.pod, patch, PatchType.MERGE, "default")
     elif isinstance(step, Protect):
         selector = {"matchLabels": {"app": step.app}}
         document = {"metadata": {"name": step.app}, "spec": {"minAvailable": 1, "selector": selector}}
@@ -255,6 +295,21 @@ async def _take(watched: Watched, step: Step) -> None:
         await client.create(PODS, dict(step), "default")
         name = step["metadata"]["name"]
         assert await watched.until(lambda: is_decided(watched, name), _DECIDED), f"{name} is not decided about"
+
+
+def _granted(step: Granted) -> dict[str, Any]:
+    container = {
+        "name": "main",
+        "image": "pause",
+        "imageID": "pause",
+        "ready": True,
+        "restartCount": 0,
+        "allocatedResources": {"cpu": step.allocated, "memory": "512Mi"},
+        "resources": {"requests": {"cpu": step.runs, "memory": "512Mi"}},
+    }
+    pending = {"type": "PodResizePending", "status": "True", "reason": step.pending}
+    conditions = [{"type": "PodScheduled", "status": "True"}, *([pending] if step.pending else [])]
+    return {"status": {"phase": "Running", "containerStatuses": [container], "conditions": conditions}}
 
 
 async def _add_node(client: KubeClient, step: AddNode) -> None:

@@ -24,6 +24,7 @@ from tests.real.reservation_runs import (
     watched_reservations,
 )
 from tests.real.reservation_scenarios import CAPACITY, ELSEWHERE, OPERATING, OWNERS, TAKING_OVER
+from tests.real.resized_owners import OTHERWISE, PLACED, RESIZED
 from tests.real.side_by_side import Parts, Who, both, cases, cut, two_planes
 
 _SHARED: Final[Any] = {"allocateOnce": False}
@@ -301,7 +302,8 @@ PREEMPTING: Final = (
 
 _ALIKE: Final = cut((*SCENARIOS, *OWNERS, *CAPACITY, *TAKING_OVER, *ELSEWHERE, *OPERATING), 7)
 _PREEMPTING: Final = cut(PREEMPTING, 2, first=7)
-_PARTS: Final = {**_ALIKE, **_PREEMPTING}
+_RESIZED: Final = cut((*RESIZED, *OTHERWISE), 1, first=9)
+_PARTS: Final = {**_ALIKE, **_PREEMPTING, **_RESIZED}
 _ARGS: Final[Any] = {part: {"enablePreemption": True} for part in _PREEMPTING}
 
 
@@ -370,6 +372,10 @@ def test_pods_and_reservations_end_as_with_the_original(played: Parts[Outcomes],
         return
     if name in _KEPT_FROM:
         assert "Insufficient cpu" in ours[name].pods[_KEPT_FROM[name]][0]
+        return
+    if name in PLACED:
+        for pod, is_placed in PLACED[name].items():
+            assert (not ours[name].pods[pod][0], not theirs[name].pods[pod][0]) == (is_placed, not is_placed)
         return
     wrong = _differences(name, *(_without_other_words(name, each[name]) for each in (ours, theirs)))
     assert not wrong, "\n".join(wrong)

@@ -13,6 +13,7 @@ taken for the pods of all.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any, Final
 
 from koordinator.scheduler.engine.columns import NodeReference
@@ -20,6 +21,15 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 
 Allocation = Any
 """A value that only the plugin interprets, not None and not a Reason. Equal values are the same allocation."""
+
+
+class Nothing(Enum):
+    """What ``AllocatorPlugin.restore`` returns for a pod that, by its annotations, holds nothing."""
+
+    NOTHING = 0
+
+
+NOTHING: Final = Nothing.NOTHING
 _NOTHING: Final[Mapping[str, Allocation]] = {}
 
 
@@ -85,11 +95,13 @@ class AllocationLedger:
             self._of_pod[uid] = dict(held)
 
     def restore(self, row: int, pod: PodInfo, node: NodeReference) -> None:
-        """Restore the pod's allocations from its annotations. Where these have none, the recorded allocation stays: a
+        """Restore the pod's allocations from its annotations. Where these say nothing, the recorded allocation stays: a
         plugin may have made it a moment ago."""
         for name, listeners in self._listeners.items():
             allocation = listeners[0]("restore", pod, node)
-            if allocation is not None and allocation != self.of(name, pod.uid):
+            if allocation is NOTHING:
+                self.release(row, pod, name)
+            elif allocation is not None and allocation != self.of(name, pod.uid):
                 self.take(row, pod, name, allocation)
 
     def _notify(self, point: str, row: int, pod: PodInfo, plugin: str, allocation: Allocation) -> None:

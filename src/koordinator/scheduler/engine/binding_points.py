@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import ObjectMeta
-from koordinator.scheduler.engine.allocations import Allocation
+from koordinator.scheduler.engine.allocations import Allocation, Nothing
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import EventHandler, Plugin, Reason
@@ -54,9 +54,10 @@ class AllocatorPlugin(Plugin, EventHandler):
         return None
 
     @abstractmethod
-    def restore(self, pod: PodInfo, node: NodeReference) -> Allocation | None:
-        """The allocation recorded in the annotations of a pod that the API shows on the node; None if there is none.
-        Called when the API first shows the pod there, as after a restart, and when its annotations change."""
+    def restore(self, pod: PodInfo, node: NodeReference) -> Allocation | Nothing | None:
+        """The allocation recorded in the annotations of a pod that the API shows on the node; None if there is none, or
+        NOTHING if that means that the pod holds none, which releases an allocation that was made before. Called when
+        the API first shows the pod there, as after a restart, and when its annotations change."""
 
     @abstractmethod
     def on_allocated(self, row: int, pod: PodInfo, allocation: Allocation) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordinator.api.annotations import RESERVATION_AFFINITY
+from koordinator.api.annotations import RESERVATION_AFFINITY, RESERVATION_ALLOCATED
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.meta import LabelSelector, LabelSelectorRequirement, ObjectReference, OwnerReference
 from koordinator.api.pod import Pod
@@ -130,11 +130,11 @@ def test_a_pod_is_matched_anew_for_what_is_reserved_and_not_for_what_is_used() -
     cache: ReservationCache = cluster.view.shared[ReservationPlugin.name]["cache"]
     booking = cache.bookings["uid-r"]
     booking.owners = owners = CountedOwners(booking.reservation.spec.owners)
-    requesting, user = describe(make_pod("asking", labels=OWNER)), describe(make_pod("user", labels=OWNER))
+    requesting = describe(make_pod("asking", labels=OWNER))
     assert cache.match(requesting).uids == ("uid-r",)
-    cache.use("uid-r", user)
+    cluster.bound(noted(make_pod("user"), {RESERVATION_ALLOCATED: '{"name":"r","uid":"uid-r"}'}), "a")
     assert cache.match(requesting).uids == ()
-    cache.unuse("uid-r", user)
+    cluster.state.remove_pod("uid-user")
     assert cache.match(requesting).uids == ("uid-r",)
     assert owners.calls == 1
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import PODS, RESERVATIONS
 from koordinator.api.reservation import FAILED, Reservation
+from koordinator.scheduler.engine.allocations import NOTHING, Nothing
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
     BindOutcome,
@@ -88,15 +89,19 @@ class ReservationBinding(
         booking = self._cache.bookings.get(awaited.uid)
         return Use(booking.name, booking.uid) if booking is not None and booking.is_open else None
 
-    def restore(self, pod: PodInfo, node: NodeReference) -> Use | None:
+    def restore(self, pod: PodInfo, node: NodeReference) -> Use | Nothing | None:
+        """Before a pod is bound its record is written, so that without one it takes from no Reservation. What a reserve
+        pod takes over is recorded on those pods."""
         record = allocated_record(pod.pod)
-        return Use(record.name, record.uid) if record is not None else None
+        if record is not None:
+            return Use(record.name, record.uid)
+        return None if stands_for_a_reservation(pod.pod) else NOTHING
 
     def on_allocated(self, row: int, pod: PodInfo, allocation: Use | TakeOver) -> None:
         if isinstance(allocation, TakeOver):
             self._cache.claimed.update((each.uid, allocation.uid) for each in allocation.pods)
             return
-        self._cache.use(allocation.uid, pod)
+        self._cache.use(allocation.uid, pod, row)
 
     def on_released(self, row: int, pod: PodInfo, allocation: Use | TakeOver) -> None:
         if isinstance(allocation, TakeOver):
@@ -130,7 +135,7 @@ class ReservationBinding(
         found: TakeOver | None = self.view.allocations.of(self.name, reservation.metadata.uid)
         taken = {each.uid: each for each in found.pods} if found is not None else {}
         own = allocated_annotation(reservation.metadata.name, reservation.metadata.uid)
-        stale = dict(self._cache.users_of(reservation.metadata.uid))
+        stale = self._cache.users_of(reservation.metadata.uid)
         for uid, text in (*dict.fromkeys(stale.keys() - taken.keys()).items(), *dict.fromkeys(taken, own).items()):
             metadata = (taken.get(uid) or stale[uid]).pod.metadata
             annotations = {annotation_keys.RESERVATION_ALLOCATED: text}

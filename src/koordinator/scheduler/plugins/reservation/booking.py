@@ -47,7 +47,7 @@ class Booking:
     order: int
     """The label ``reservation-order``; 0 without one."""
     users: dict[str, PodInfo] = field(default_factory=dict)
-    """The pods that take from it, by uid, assumed ones included."""
+    """The pods on its node that take from it, by uid, assumed ones included, as they are now."""
     is_claimed: bool = False
     """Whether the annotation of an operating-mode pod names a current owner."""
     row: int = -1

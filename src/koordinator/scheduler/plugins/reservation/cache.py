@@ -1,9 +1,10 @@
-"""The Reservations by node, and what owners have taken of them: one cache for all profiles, kept current by events.
+"""The Reservations by node, and what owners take of them: one cache for all profiles, kept current by events.
 
 A reserve pod counts on its node with all that its Reservation holds, and each owner counts there, too. What owners take
 of it is therefore subtracted from its node's columns, so that at any moment the requested resources of a node are those
-of its pods and of what its Reservations still keep free. An owner that takes more than is left takes the rest from the
-node.
+of its pods and of what its Reservations still keep free: max(0, what it holds - what its owners on the node request
+now). An owner that takes more than is left takes the rest from the node; one that is resized to less gives the
+difference back to its Reservation.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from koordinator.scheduler.configuration.koordinator_arguments import Reservatio
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.framework_hooks import RESERVED
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.booking import (
     NO_CREDIT,
@@ -55,6 +55,7 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import (
     stands_for_a_reservation,
 )
 from koordinator.scheduler.plugins.reservation.selector_index import SelectorIndex
+from koordinator.scheduler.plugins.reservation.users import Users, taken_of
 
 _MEMO: Final = "Reservation"
 
@@ -85,8 +86,7 @@ class ReservationCache(EventHandler):
         self.on_node_named: dict[str, dict[str, Booking]] = {}
         """The same, by name of the node."""
         self._index: dict[Hashable, dict[str, Booking]] = {}
-        self._users: dict[str, dict[str, PodInfo]] = {}
-        """The pods that take from each Reservation, by its uid, also from Reservations that are not known yet."""
+        self._users = Users(view)
         self.waiting: dict[str, PodInfo] = {}
         """The pods that the API has on no node, by uid, whichever scheduler handles them."""
         self.claimed: dict[str, str] = {}
@@ -123,6 +123,7 @@ class ReservationCache(EventHandler):
             self._set(new)
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
+        self._changed_user(pod)
         old = self.bookings.get(pod.uid)
         if not assumed and (is_operating(pod.pod) or (old is not None and is_operating(old.pod))):
             self._set_operating(pod.pod, old)
@@ -170,19 +171,15 @@ class ReservationCache(EventHandler):
         if booking is not None and is_operating(booking.pod):
             self._unbook(pod.uid)
 
-    def use(self, uid: str, pod: PodInfo) -> None:
-        """Record that the pod takes from the Reservation."""
-        self._users.setdefault(uid, {})[pod.uid] = pod
+    def use(self, uid: str, pod: PodInfo, row: int) -> None:
+        """Record that the pod, which is on ``row``, takes from the Reservation."""
+        self._users.add(uid, pod, row)
         self._changed_users(uid)
 
     def unuse(self, uid: str, pod: PodInfo) -> None:
         """Undo ``use``."""
-        users = self._users.get(uid, {})
-        if users.pop(pod.uid, None) is None:
-            return
-        if not users:
-            del self._users[uid]
-        self._changed_users(uid)
+        if self._users.remove(uid, pod):
+            self._changed_users(uid)
 
     # Queries.
 
@@ -207,7 +204,7 @@ class ReservationCache(EventHandler):
 
     def users_of(self, uid: str) -> Mapping[str, PodInfo]:
         """The pods that take from a Reservation, by uid."""
-        return self._users.get(uid, {})
+        return self._users.of(uid)
 
     def _counted_on(self, row: int) -> list[Booking]:
         """See ``ClusterView.reservations_on``. A pod in operating mode runs beside its owner: both count."""
@@ -309,7 +306,7 @@ class ReservationCache(EventHandler):
             self._take_out(old)
         booking = booking_of(reservation, pod, self._view.columns.resources)
         booking.row, booking.credit = self._row_of(booking) if row < 0 else row, credit
-        booking.users = dict(self._users.get(uid, {}))
+        booking.users = self._users_on_its_node(booking)
         self._version += 1
         self.bookings[uid] = booking
         self.on_node_named.setdefault(booking.node_name, {})[uid] = booking
@@ -358,36 +355,36 @@ class ReservationCache(EventHandler):
         self.selector_index.remove(uid)
         self._version += 1
 
+    def _changed_user(self, pod: PodInfo) -> None:
+        """Apply a change of a pod: one that takes from a Reservation may have been resized."""
+        uid = self._users.taken_from(pod)
+        booking = self.bookings.get(uid) if uid is not None else None
+        known = booking.users.get(pod.uid) if booking is not None else None
+        if booking is None or known is None:
+            return
+        if known.request == pod.request and known.priority == pod.priority:
+            booking.users[pod.uid] = pod
+        else:
+            self._changed_users(booking.uid)
+
     def _changed_users(self, uid: str) -> None:
         booking = self.bookings.get(uid)
         if booking is not None:
             was_open = booking.is_open
-            booking.users = dict(self._users.get(uid, {}))
+            booking.users = self._users_on_its_node(booking)
             self._openings += booking.is_open != was_open
             self._set_credit(booking)
             self._touch(booking)
 
-    def _set_credit(self, booking: Booking) -> None:
-        """Subtract from the columns what owners take of the Reservation, and nothing more."""
-        if booking.row >= 0:
-            self._credit(booking.row, booking, self._credit_of(booking))
+    def _users_on_its_node(self, booking: Booking) -> dict[str, PodInfo]:
+        return self._users.on(booking.uid, self._view.columns.row_of.get(booking.node_name))
 
-    def _credit_of(self, booking: Booking) -> tuple[Columns, tuple[int, int]]:
-        if is_operating(booking.pod):
-            # Unlike a reserve pod it runs beside its owner, and the kubelet admits others by what both request.
-            return NO_CREDIT
-        here = [user for user in booking.users.values() if user.uid in self._view.pods_on.get(booking.row, {})]
-        if not here:
-            return NO_CREDIT
-        amounts: dict[int, int] = {}
-        for column, held in booking.allocatable.items():
-            taken = min(held, sum(user.request.amounts.get(column, 0) for user in here))
-            if taken and column != PODS:
-                amounts[column] = taken
-        counted = self._view.pods_on[booking.row].get(booking.uid)
-        most = counted.request.non_zero if counted is not None else (0, 0)
-        cpu, memory = (min(most[index], sum(user.request.non_zero[index] for user in here)) for index in (0, 1))
-        return amounts, (cpu, memory)
+    def _set_credit(self, booking: Booking) -> None:
+        """Subtract from the columns what owners take of the Reservation. A pod in operating mode, unlike a reserve pod,
+        runs beside its owner, and the kubelet admits others by what both request."""
+        if booking.row >= 0:
+            counted = self._view.pods_on.get(booking.row, {}).get(booking.uid)
+            self._credit(booking.row, booking, NO_CREDIT if is_operating(booking.pod) else taken_of(booking, counted))
 
     def _credit(self, row: int, booking: Booking, new: tuple[Columns, tuple[int, int]]) -> None:
         old, booking.credit = booking.credit, new
