@@ -118,6 +118,8 @@ def print_node(document: Mapping[str, Any], console: Console) -> None:
         print_text(console, f"what follows may be old: {escape(reason)}", indent=2)
     _print_resources(document, console)
     for plugin, facts in document["plugins"].items():
+        for fault in facts.get("faults", ()):
+            _print_apart(console, f"{escape(plugin)}: NodeMetric {escape(document['node'])}: {escape(fault)}")
         if "usage" in facts:
             _print_load(plugin, facts, console)
         elif "devices" in facts:

@@ -13,6 +13,7 @@ from typing import Final
 
 from koordinator.api.pod import Container, ContainerStatus, Pod, ResourceList
 from koordinator.api.quantity import Quantity
+from koordinator.api.usable_amounts import MOST
 
 Amounts = dict[str, int]
 """Resource name -> exact amount in units of 10**-9."""
@@ -21,9 +22,6 @@ _AmountsOf = Callable[[Container, bool], Amounts]
 """(container, whether its status counts) -> amounts of its own that the caller may change."""
 
 _NANO: Final = 10**9
-MOST: Final = 2**56
-"""The largest amount that counts. A hundred times this, and the sum over the pods of a node, stay within 64 bits, so
-that no absurd amount in an object can overflow a sum."""
 NON_ZERO_DEFAULTS: Final[Mapping[str, int]] = {"cpu": 100 * 10**6, "memory": 200 * 2**20 * _NANO}
 """The scored requests of a container that requests no CPU or memory: 100 milli-CPU, 200 MiB."""
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, MIN_NODE_SCORE
 from koordinator.scheduler.engine.resync import TRIES
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,16 @@ class PluginErrors:
         self._count(plugin, point)
         if self._is_due(f"{plugin} {point} {error}"):
             logger.error("plugin %s failed in %s: %s", plugin, point, _text(error), exc_info=error)
+
+    def of_score(self, plugin: str, subject: str, score: int) -> None:
+        """A plugin gave ``subject`` a score out of range, in place of which the lowest one counts. What it does once it
+        does for one node and one pod after the other, so one of them is logged each minute."""
+        self._count(plugin, "score")
+        if self._is_due(f"{plugin} score"):
+            logger.error(
+                "plugin %s: a score of %s for %s is not usable: allowed are %d to %d; it counts as %d",
+                *(plugin, score, subject, MIN_NODE_SCORE, MAX_NODE_SCORE, MIN_NODE_SCORE),
+            )
 
     def of_event_handler(self, plugin: str, point: str, error: Exception) -> None:
         """A plugin failed to process an event, and will be resynchronised: logged once until it has been."""

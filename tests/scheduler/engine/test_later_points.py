@@ -121,8 +121,7 @@ def test_filters_must_agree_and_scores_are_scaled_by_the_largest() -> None:
     assert scores(points, pod, "0", "3", "7") == [0, 42, 100]
     assert scores(points, pod, "0", "0") == [0, 0]
     assert scores(points, pod) == []
-    with pytest.raises(PluginError, match="below 0"):
-        scores(points, pod, "-1")
+    assert scores(points, pod, "-1", "3", "-7") == [0, 100, 0]
 
 
 def test_pods_that_a_reservation_may_take_over_are_scored_alike() -> None:

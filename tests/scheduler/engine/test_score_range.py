@@ -1,10 +1,11 @@
-"""Final scores are 0..100; what a foreign plugin says beyond that is its error, shown to who asks why a pod waits."""
+"""Final scores are 0..100; a node for which a plugin says something beyond that counts with 0, and the plugin is
+reported: it is its error, or that of who has written about the node, and no other node or pod has to suffer from it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ import pytest
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.engine import Engine
-from koordinator.scheduler.engine.framework import PluginError, ScorePlugin
+from koordinator.scheduler.engine.framework import ScorePlugin
+from koordinator.scheduler.engine.handle import SchedulerServices
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod, make_state
@@ -40,11 +42,29 @@ class SaysAtLast(Says):
         return raw // 10**9
 
 
-def decide(kind: type[Says], scores: Sequence[int], weight: int = 1, nodes: int = len(NODES)) -> Placement:
+class Reports:
+    def __init__(self) -> None:
+        self.scores: list[tuple[str, str, int]] = []
+
+    def unusable_score(self, plugin: str, subject: str, score: int) -> None:
+        self.scores.append((plugin, subject, score))
+
+
+def decide(
+    kind: type[Says],
+    scores: Sequence[int],
+    weight: int = 1,
+    nodes: int = len(NODES),
+    *,
+    batches: bool = True,
+    reports: Reports | None = None,
+) -> Placement:
     state = make_state(NODES[:nodes])
     plugin = kind(None, state.view)
     plugin.scores = scores
-    engine = Engine(Profile("s", {"Says": plugin}, PluginOrder(score=(("Says", weight),))), state, FirstChoice())
+    order = PluginOrder(score=(("Says", weight),))
+    engine = Engine(Profile("s", {"Says": plugin}, order), state, FirstChoice(), batches=batches)
+    engine.handle.connect(cast("SchedulerServices", reports or Reports()))
     result = engine.decide(describe(make_pod("p")), NOW)
     assert isinstance(result, Placement)
     return result
@@ -53,9 +73,12 @@ def decide(kind: type[Says], scores: Sequence[int], weight: int = 1, nodes: int 
 @pytest.mark.parametrize("kind", [Says, SaysAtLast])
 @pytest.mark.parametrize("wrong", [-1, 101, 2**31, -(2**33)])
 @pytest.mark.parametrize("nodes", [1, 6])
-def test_a_score_out_of_range_ends_the_attempt(kind: type[Says], wrong: int, nodes: int) -> None:
-    with pytest.raises(PluginError, match=f"Says: a score of {wrong} is not usable: allowed are 0 to 100"):
-        decide(kind, [wrong, 1, 2, 3, 4, 5], nodes=nodes)
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_score_out_of_range_costs_its_node_alone(kind: type[Says], wrong: int, nodes: int, *, batches: bool) -> None:
+    reports = Reports()
+    top = decide(kind, [wrong, 1, 2, 3, 4, 5], nodes=nodes, batches=batches, reports=reports).top
+    assert [node.by_plugin["Says"] for node in top] == [5, 4, 3][: len(top)] if nodes > 1 else [0]
+    assert set(reports.scores) == {("Says", "n0", wrong)}
 
 
 @pytest.mark.parametrize("kind", [Says, SaysAtLast])

@@ -144,7 +144,13 @@ class SchedulingLoop:
         """Attach the components that in turn call the loop."""
         self._parts = parts
         services = PluginServices(
-            self._queue, parts.event_handlers, parts.events, self._view.pseudo_pods, self.wake, self._clock.monotonic
+            self._queue,
+            parts.event_handlers,
+            parts.events,
+            self._view.pseudo_pods,
+            self.wake,
+            self._clock.monotonic,
+            self._errors.of_score,
         )
         for engine in self._engines.values():
             engine.handle.connect(services)

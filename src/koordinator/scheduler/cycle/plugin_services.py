@@ -39,6 +39,7 @@ class PluginServices:
         pseudo_pods: set[str],
         wake: Callable[[], None],
         monotonic: Callable[[], float],
+        unusable_score: Callable[[str, str, int], None],
     ) -> None:
         self._queue = queue
         self._event_handlers = event_handlers
@@ -46,6 +47,8 @@ class PluginServices:
         self._pseudo_pods = pseudo_pods
         self._wake = wake
         self._monotonic = monotonic
+        self.unusable_score = unusable_score
+        """See Handle."""
 
     def monotonic(self) -> float:
         """See Handle."""

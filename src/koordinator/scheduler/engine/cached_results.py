@@ -24,9 +24,9 @@ from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
     MAX_NODE_SCORE,
+    MIN_NODE_SCORE,
     FilterPlugin,
     Plugin,
-    PluginError,
     ScorePlugin,
     ScoreType,
     is_built_in,
@@ -269,7 +269,7 @@ class CachedScores(CachedResults):
     def _evaluate(self, rows: Rows, where: Any) -> None:
         scores = self.plugin.score(self.pod, self.state, rows)
         if not self.scales:
-            self.check(scores)
+            scores = self.usable(scores, rows)
         if self.factor != 1:
             scores = scores * self.factor
         if not self.scales or np.count_nonzero(self.values[where] != scores):
@@ -280,29 +280,40 @@ class CachedScores(CachedResults):
         """What the value of ``row`` would be now for a pod of the same class."""
         score = self.plugin.score_one(pod, self.state, row)
         if not self.scales and not 0 <= score <= MAX_NODE_SCORE:
-            raise self._out_of_range(score)
+            score = self._instead_of(score, row)
         return score * self.factor
 
     def evaluate_one(self, row: int) -> None:
         # ``score_of``, inlined: each decision runs this for each plugin.
         score = self.plugin.score_one(self.pod, self.state, row)
         if not self.scales and not 0 <= score <= MAX_NODE_SCORE:
-            raise self._out_of_range(score)
+            score = self._instead_of(score, row)
         score *= self.factor
         if self.values.item(row) != score:
             self.values[row] = score
             self.changed_at = self._columns.version
 
-    def check(self, scores: Ints, meant: Mask | None = None) -> None:
-        """Raise PluginError if a final score, of those that ``meant`` selects, is out of range. Plugins of this package
-        are trusted, since the check costs a tenth of what it takes them to compute a few scores."""
-        if self._is_foreign:
-            for score in (scores if meant is None else scores[meant]).tolist():
-                if not 0 <= score <= MAX_NODE_SCORE:
-                    raise self._out_of_range(score)
+    def usable(self, scores: Ints, rows: Rows | None, meant: Mask | None = None) -> Ints:
+        """Final scores of ``rows`` (None: of all), without those out of range: such a node counts with the lowest
+        score, and the plugin is reported with it. ``meant`` selects the scores that count at all. Plugins of this
+        package are trusted, since to look costs a tenth of what it takes them to compute a few scores."""
+        if not self._is_foreign:
+            return scores
+        wrong = (scores < 0) | (scores > MAX_NODE_SCORE)
+        if meant is not None:
+            wrong &= meant
+        found = np.flatnonzero(wrong)
+        if not found.shape[0]:
+            return scores
+        first = int(found[0])
+        lowest = self._instead_of(int(scores[first]), first if rows is None else int(rows[first]))
+        return np.where(wrong, lowest, scores)
 
-    def _out_of_range(self, score: int) -> PluginError:
-        return PluginError(f"{self.plugin.name}: a score of {score} is not usable: allowed are 0 to {MAX_NODE_SCORE}")
+    def _instead_of(self, score: int, row: int) -> int:
+        """The score that counts for one that is out of range. An error of the plugin, or of what somebody has written
+        about the node, concerns that node alone."""
+        self.plugin.handle.unusable_score(self.plugin.name, self._columns.names[row], score)
+        return MIN_NODE_SCORE
 
 
 F = TypeVar("F", bound=CachedResults)

@@ -254,8 +254,7 @@ class Evaluation(ClassState):
             else:
                 self._flat.pop(index, None)
             scaled = score.plugin.normalize(self.pod, score.state, raw, feasible)
-            final = raw if scaled is None else scaled
-            score.check(final, feasible)
+            final = score.usable(raw if scaled is None else scaled, None, feasible)
             weighted = (final * score.weight).astype(known.dtype)
             if not np.array_equal(weighted, known[:size]):
                 known[:size] = weighted

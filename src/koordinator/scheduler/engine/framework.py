@@ -36,6 +36,7 @@ from koordinator.scheduler.engine.view import ClusterView
 if TYPE_CHECKING:
     from koordinator.scheduler.engine.handle import Handle
 
+MIN_NODE_SCORE: Final = 0
 MAX_NODE_SCORE: Final = 100
 ScoreType = type[np.int16] | type[np.int32] | type[np.int64]
 FEASIBLE: Final = 0

@@ -32,6 +32,7 @@ class SchedulerServices(Protocol):
     def activate(self, uids: Iterable[str]) -> None: ...
     def monotonic(self) -> float: ...
     def announce(self, event: ClusterEvent) -> None: ...
+    def unusable_score(self, plugin: str, subject: str, score: int) -> None: ...
     def set_pseudo_pod(self, pod: Pod) -> None: ...
     def remove_pseudo_pod(self, pod: Pod) -> None: ...
     def pod_event(
@@ -116,6 +117,12 @@ class Handle:
         event, ``queueing_hint`` is called, see ``Plugin.events_to_register``."""
         if self._services is not None:
             self._services.announce(event)
+
+    def unusable_score(self, plugin: str, subject: str, score: int) -> None:
+        """Report a score out of range, which the plugin has given ``subject``, a node or a Reservation, and in place of
+        which the lowest one counts."""
+        if self._services is not None:
+            self._services.unusable_score(plugin, subject, score)
 
     def set_pseudo_pod(self, pod: Pod) -> None:
         """Add or update a pod that no API server has, such as the reserve pod of a reservation. Without a node it is

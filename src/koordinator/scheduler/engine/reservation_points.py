@@ -90,15 +90,15 @@ class ReservationPoints:
 
     def scores(self, pairs: Sequence[tuple[PodInfo, ReservationInfo]], row: int) -> list[int]:
         """The sum of all plugins' scores for each of ``pairs``, which are one pod with several Reservations, or one
-        Reservation with several pods; each plugin's scores are scaled by its largest to 0..100.
-
-        Raises PluginError for a negative score.
-        """
+        Reservation with several pods; each plugin's scores are scaled by its largest to 0..100. A negative one is
+        reported, and counts as 0."""
         totals = [0] * len(pairs)
         for plugin in self._scoring:
             scores = [plugin.score_reservation(pod, reservation, row) for pod, reservation in pairs]
-            if min(scores, default=0) < 0:
-                raise PluginError(f"plugin {plugin.name} scores a reservation {min(scores)}, which is below 0")
+            for index, score in enumerate(scores):
+                if score < 0:
+                    plugin.handle.unusable_score(plugin.name, f"reservation {pairs[index][1].name}", score)
+                    scores[index] = 0
             largest = max(scores, default=0)
             for index, score in enumerate(scores):
                 totals[index] += score * MAX_NODE_SCORE // largest if largest else 0

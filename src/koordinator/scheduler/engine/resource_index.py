@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from koordinator.api.quantity import Quantity
+from koordinator.api.usable_amounts import bounded
 
 CPU: Final = 0
 MEMORY: Final = 1
@@ -36,7 +37,8 @@ class ResourceIndex:
         return self._names[column]
 
     def vector(self, amounts: Mapping[str, Quantity]) -> dict[int, int]:
-        """Column -> integer amount in the column's unit."""
+        """Column -> integer amount in the column's unit, within the bounds of what can be meant."""
         return {
-            self.column(name): (amount.milli if name == "cpu" else amount.value) for name, amount in amounts.items()
+            self.column(name): bounded(amount.milli if name == "cpu" else amount.value)
+            for name, amount in amounts.items()
         }

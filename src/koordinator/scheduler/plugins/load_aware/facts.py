@@ -41,6 +41,8 @@ def load_facts(
     facts: dict[str, Any] = {"reported": metric is not None and metric.measured, "expired": columns.expired[row]}
     if metric is None:
         return facts
+    if metric.faults:
+        facts["faults"] = list(metric.faults)
     if metric.updated:
         facts["reportedAt"] = format_micro_time(datetime.fromtimestamp(metric.updated, UTC))
     capacity, loads, sums = columns.limits_of[row][CAPACITY], columns.loads(row, node), node.sums()

@@ -7,14 +7,22 @@ with its expected usage. (Original: podAssignCache of LoadAwareScheduling.)
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 from koordinator.api.nodemetric import NodeMetric
+from koordinator.api.pod import ResourceList
 from koordinator.api.priority import PriorityClass
+from koordinator.api.timestamps import format_micro_time
+from koordinator.api.usable_amounts import is_below_zero, unusable
 from koordinator.scheduler.plugins.load_aware.pod_load import AssignedPod, Share, total
 from koordinator.scheduler.plugins.load_aware.settings import LONGEST_WINDOW, AggregatedKey, Settings, Vector
 
 _DEFAULT_REPORT_SECONDS: Final = 60.0
+_CLOCKS_DIFFER_BY: Final = 60.0
+"""Seconds that a node's clock may be ahead without a word."""
+_FAULTS_NAMED: Final = 5
+"""Of a NodeMetric: where the first fields are not usable, so are many, for the same reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +35,14 @@ class Report:
     """The time from which the age of this report is counted; None without one."""
     interval: float
     measured: bool
-    """Whether status.nodeMetric is set at all."""
+    """Whether status.nodeMetric is set at all, and says how much the node uses."""
     usage: Vector
     system: Vector
     aggregated: dict[AggregatedKey, Vector]
     pods: dict[str, Vector]
     prod_pods: frozenset[str]
+    faults: tuple[str, ...] = ()
+    """What of the NodeMetric is not usable, field by field."""
 
 
 @dataclass(slots=True)
@@ -105,28 +115,36 @@ def _is_expected(pod: AssignedPod, metric: Report) -> bool:
     return metric.updated - metric.interval < pod.assigned_at or pod.estimated_until > metric.updated
 
 
-def read_report(metric: NodeMetric, settings: Settings, before: Report | None) -> Report:
-    """A NodeMetric in vectors; one without an update time keeps that of the report before it."""
+def read_report(metric: NodeMetric, settings: Settings, before: Report | None, now: float) -> Report:
+    """A NodeMetric in vectors; one without an update time keeps that of the report before it.
+
+    A usage below zero says nothing, and is taken for one that was not reported; one beyond all bounds counts as the
+    largest. ``now``: no report is from the time after it; 0 if it is unknown."""
     status, policy = metric.status, metric.spec.metric_collect_policy
     interval = policy.report_interval_seconds if policy else None
     info = status.node_metric
+    system = info.system_usage.resources if info is not None and settings.prod_includes_system else {}
+    faults = [*_ahead(status.update_time, now), *_unusable(metric, settings)]
     reported_at = status.update_time.timestamp() if status.update_time else None
+    if reported_at is not None and now:
+        reported_at = min(reported_at, now)
     updated = reported_at if reported_at is not None else before.updated if before else 0.0
     measured = {
         f"{pod.namespace}/{pod.name}": (settings.amounts(pod.pod_usage.resources), pod.priority)
         for pod in status.pods_metric
-        if pod.pod_usage.resources
+        if pod.pod_usage.resources and not is_below_zero(pod.pod_usage.resources)
     }
     return Report(
         updated=updated,
         expires_from=reported_at,
-        interval=float(interval) if interval is not None else _DEFAULT_REPORT_SECONDS,
-        measured=info is not None,
+        interval=float(max(interval, 0)) if interval is not None else _DEFAULT_REPORT_SECONDS,
+        measured=info is not None and not any(map(is_below_zero, (info.node_usage.resources, system))),
         usage=settings.amounts(info.node_usage.resources if info else {}),
-        system=settings.amounts(info.system_usage.resources if info else {}),
+        system=settings.amounts(system),
         aggregated=_aggregated(metric, settings),
         pods={key: usage for key, (usage, _) in measured.items()},
         prod_pods=frozenset(key for key, (_, priority) in measured.items() if priority == PriorityClass.PROD.value),
+        faults=tuple(faults),
     )
 
 
@@ -135,8 +153,35 @@ def _aggregated(metric: NodeMetric, settings: Settings) -> dict[AggregatedKey, V
     info = metric.status.node_metric
     for entry in sorted(info.aggregated_node_usages if info else [], key=lambda each: each.duration):
         for aggregation, usage in entry.usage.items():
-            if usage.resources:
+            if usage.resources and not is_below_zero(usage.resources):
                 vector = settings.amounts(usage.resources)
                 found[aggregation, entry.duration] = vector
                 found[aggregation, LONGEST_WINDOW] = vector
     return found
+
+
+def _ahead(updated: datetime | None, now: float) -> list[str]:
+    if updated is None or not now or updated.timestamp() - now <= _CLOCKS_DIFFER_BY:
+        return []
+    at = format_micro_time(datetime.fromtimestamp(now, UTC))
+    return [f"status.updateTime: {format_micro_time(updated)} is yet to come: it counts as {at}, when it was read"]
+
+
+def _unusable(metric: NodeMetric, settings: Settings) -> list[str]:
+    status, info = metric.status, metric.status.node_metric
+    found: list[str] = []
+
+    def look(resources: ResourceList, field: str) -> None:
+        found.extend(unusable({name: resources[name] for name in settings.resources if name in resources}, field))
+
+    if info is not None:
+        look(info.node_usage.resources, "status.nodeMetric.nodeUsage.resources")
+        if settings.prod_includes_system:
+            look(info.system_usage.resources, "status.nodeMetric.systemUsage.resources")
+        for index, entry in enumerate(info.aggregated_node_usages):
+            for aggregation, usage in entry.usage.items():
+                where = f"status.nodeMetric.aggregatedNodeUsages[{index}].usage.{aggregation}.resources"
+                look(usage.resources, where)
+    for index, pod in enumerate(status.pods_metric):
+        look(pod.pod_usage.resources, f"status.podsMetric[{index}].podUsage.resources")
+    return found[:_FAULTS_NAMED]

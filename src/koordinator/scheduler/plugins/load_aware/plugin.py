@@ -36,7 +36,7 @@ from koordinator.scheduler.plugins.load_aware.load_columns import (
     USAGE,
     LoadColumns,
 )
-from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad, read_report
+from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad, Report, read_report
 from koordinator.scheduler.plugins.load_aware.pod_load import (
     AssignedPod,
     Estimates,
@@ -100,10 +100,20 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandl
         if kind != "NodeMetric":
             return
         node = self._node(row)
-        node.metric = read_report(obj, self._settings, node.metric) if isinstance(obj, NodeMetric) else None
+        before = node.metric
+        node.metric = read_report(obj, self._settings, before, self._now()) if isinstance(obj, NodeMetric) else None
         self._columns.write_report_time(row, node.metric.expires_from if node.metric else None, self._now())
         self._columns.conclude(row, node)
         self.view.columns.touch(row, Aspect.LOAD)
+        if isinstance(obj, NodeMetric) and node.metric is not None:
+            self._report(obj, node.metric, before)
+
+    def _report(self, metric: NodeMetric, now: Report, before: Report | None) -> None:
+        """Report each field that is not usable, unless it was so before."""
+        known = {_field(fault) for fault in before.faults} if before is not None else ()
+        for fault in now.faults:
+            if _field(fault) not in known:
+                self.handle.object_event(NODE_METRICS, metric, "Warning", "UnusableNodeMetric", "Scheduling", fault)
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         if is_finished(pod.pod):
@@ -257,3 +267,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandl
 
     def _now(self) -> float:
         return self.view.now.timestamp() if self.view.now is not None else _LONG_AGO
+
+
+def _field(fault: str) -> str:
+    return fault.partition(": ")[0]

@@ -12,7 +12,7 @@ from koordinator.api.duration import GoDuration
 from koordinator.api.meta import WireStruct
 from koordinator.api.pod import ResourceList
 from koordinator.api.quantity import Quantity
-from koordinator.model.pod_requests import MOST
+from koordinator.api.usable_amounts import bounded
 
 Vector = tuple[int, ...]
 AggregatedKey = tuple[str, timedelta]
@@ -84,10 +84,10 @@ class Settings:
         return bool(self.dominant_weight) or any(self.weights)
 
     def vector(self, amounts: Mapping[str, int]) -> Vector:
-        return tuple([_bounded(amounts.get(name, 0)) for name in self.resources])
+        return tuple([bounded(amounts.get(name, 0)) for name in self.resources])
 
     def amounts(self, resources: ResourceList) -> Vector:
-        """CPU in milli-CPU, the rest in whole units; missing resources are zero."""
+        """CPU in milli-CPU, the rest in whole units; missing resources are zero, as are amounts below zero."""
         return tuple([_amount(name, resources.get(name)) for name in self.resources])
 
     def thresholds_for(self, annotation: str | None) -> Thresholds:
@@ -134,8 +134,4 @@ def _key(aggregation: str, window: GoDuration | None) -> AggregatedKey:
 def _amount(name: str, amount: Quantity | None) -> int:
     if amount is None:
         return 0
-    return _bounded(amount.milli if name == "cpu" else amount.value)
-
-
-def _bounded(amount: int) -> int:
-    return max(-MOST, min(amount, MOST))
+    return bounded(amount.milli if name == "cpu" else amount.value)

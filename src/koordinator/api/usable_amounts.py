@@ -1,0 +1,37 @@
+"""Which amounts can be meant: nothing at least, and no more than all computers together have.
+
+A quantity of any size is valid on the wire. An amount that somebody has written about a node or a pod, and that
+decisions compute with, is brought within these bounds where it is read, and its author is told of the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from koordinator.api.quantity import Quantity
+
+MOST: Final = 2**56
+"""The largest amount that counts, in milli-CPU or whole units. A hundred times this, and the sum over the pods of a
+node, stay within 64 bits, so that no absurd amount in an object can overflow a sum."""
+
+
+def unusable(amounts: Mapping[str, Quantity], field: str) -> list[str]:
+    """A sentence for each amount that is out of bounds; ``field`` is the path of ``amounts``."""
+    return [f"{field}.{name}: {why}" for name, amount in amounts.items() if (why := _why_not(name, amount))]
+
+
+def is_below_zero(amounts: Mapping[str, Quantity]) -> bool:
+    """Whether any of them is: such a record says nothing."""
+    return any(amount.nanos < 0 for amount in amounts.values())
+
+
+def bounded(amount: int) -> int:
+    """The amount that counts, for one in milli-CPU or whole units."""
+    return max(0, min(amount, MOST))
+
+
+def _why_not(name: str, amount: Quantity) -> str:
+    if 0 <= (amount.milli if name == "cpu" else amount.value) <= MOST:
+        return ""
+    return f"{amount} is not usable: allowed are 0 to {MOST}{'m' if name == 'cpu' else ''}"
