@@ -7,6 +7,8 @@ from typing import Final
 
 HIGHEST_CPU: Final = 1 << 16
 """No machine has more CPUs; without a bound ``0-999999999`` would cost minutes and gigabytes."""
+HIGHEST_NUMA_NODE: Final = (1 << 10) - 1
+"""The kernel's own bound."""
 
 
 def parse_cpu_list(text: str) -> frozenset[int]:

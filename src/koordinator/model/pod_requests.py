@@ -13,7 +13,7 @@ from typing import Final
 
 from koordinator.api.pod import Container, ContainerStatus, Pod, ResourceList
 from koordinator.api.quantity import Quantity
-from koordinator.api.usable_amounts import MOST
+from koordinator.api.usable_amounts import bounded
 
 Amounts = dict[str, int]
 """Resource name -> exact amount in units of 10**-9."""
@@ -75,8 +75,9 @@ def non_zero_requests(pod: Pod) -> Amounts:
 
 
 def canonical(name: str, nanos: int) -> int:
-    """An exact amount in the unit of its column (milli-CPU, else whole units), rounded up, at most ``MOST``."""
-    return min(-(-nanos // (10**6 if name == "cpu" else _NANO)), MOST)
+    """An exact amount in the unit of its column (milli-CPU, else whole units), rounded up, within the bounds of what
+    can be meant."""
+    return bounded(-(-nanos // (10**6 if name == "cpu" else _NANO)))
 
 
 def _is_plain(pod: Pod) -> bool:

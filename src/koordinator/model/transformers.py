@@ -96,5 +96,6 @@ def _trimmed(allocatable: Mapping[str, Quantity], text: str) -> Mapping[str, Qua
     for name, amount in reserved.items():
         if name in trimmed and name not in _NOT_TRIMMED:
             before = trimmed[name]
-            trimmed[name] = Quantity(max(before.nanos - amount.nanos, 0), before.format)
+            # Nobody makes a node larger by reserving less than nothing.
+            trimmed[name] = Quantity(max(before.nanos - max(amount.nanos, 0), 0), before.format)
     return trimmed

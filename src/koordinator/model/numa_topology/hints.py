@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
+from typing import Final
 
 
 class NUMATopologyPolicy(StrEnum):
@@ -62,9 +63,19 @@ def numa_nodes_of(mask: int) -> tuple[int, ...]:
     return tuple([bit for bit in range(mask.bit_length()) if mask >> bit & 1])
 
 
+MANY: Final = 8
+"""Up to so many NUMA nodes, as in the kubelet, all sets are tried: each further one doubles them."""
+
+
+def sizes_to_try(count: int) -> Sequence[int]:
+    """How many of ``count`` NUMA nodes the sets have that are tried: any number, or on a machine with very many each
+    single one and all together."""
+    return range(1, count + 1) if count <= MANY else (1, count)
+
+
 def masks_of(numa_nodes: Sequence[int]) -> Iterator[int]:
-    """Every mask of these except the empty one, in the order of hints."""
-    for size in range(1, len(numa_nodes) + 1):
+    """Every mask of these that is tried, in the order of hints."""
+    for size in sizes_to_try(len(numa_nodes)):
         yield from masks_of_size(numa_nodes, size)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from koordinator.api.device import GPU
@@ -23,8 +23,6 @@ from koordinator.scheduler.plugins.device_share.reservations import Restored, of
 
 TOO_FEW = Reason("Insufficient NUMA Scoped Devices", unresolvable=True)
 NOT_KNOWN = Reason("Designated Allocation Lack NUMA Node ID")
-_MANY = 8
-"""Up to so many NUMA nodes, all masks are tried: each further one doubles them."""
 _SCORE = 500
 """The score of NUMA nodes with the best GPUs: higher than that of any CPUs."""
 
@@ -44,7 +42,7 @@ class DeviceAlignment(NUMATopologyHintProvider, DeviceSharePart):
         if demand.designated:
             return _designated(demand, node)
         numa_nodes = node.numa_nodes
-        found = {mask: self._in(pod, demand, row, mask) for mask in _masks(numa_nodes)}
+        found = {mask: self._in(pod, demand, row, mask) for mask in masks_of(numa_nodes)}
         if not found:
             return {}
         best = found[mask_of(numa_nodes)]
@@ -100,13 +98,6 @@ class DeviceAlignment(NUMATopologyHintProvider, DeviceSharePart):
             return ()
         found = self._from_any(pod, demand, row, of_affinity(affinity))
         return (found,) if isinstance(found, Reason) else ()
-
-
-def _masks(numa_nodes: Sequence[int]) -> Iterable[int]:
-    """The masks to try: all, or on a machine with very many NUMA nodes each single one and all together."""
-    if len(numa_nodes) <= _MANY:
-        return masks_of(numa_nodes)
-    return (*(mask_of((each,)) for each in numa_nodes), mask_of(numa_nodes))
 
 
 def _designated(demand: DeviceDemand, node: NodeDevices) -> Hints | Reason:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from koordinator.api.codec import encode
 from koordinator.api.device_share import device_quantity, read_allocated_devices
 from koordinator.api.resource_names import DEPRECATED_NAMES
+from koordinator.api.usable_amounts import bounded
 
 Minors = Mapping[int, Mapping[str, int]]
 """Minor number -> resource -> amount."""
@@ -80,7 +81,7 @@ def read_allocations(text: str) -> DeviceAllocations:
     found: dict[str, list[HeldDevice]] = {}
     for device_type, devices in read_allocated_devices(text).items():
         for device in devices:
-            amounts = {DEPRECATED_NAMES.get(name, name): each.value for name, each in device.resources.items()}
+            amounts = {DEPRECATED_NAMES.get(name, name): bounded(each.value) for name, each in device.resources.items()}
             extension = device.extension
             functions = extension.virtual_functions if extension is not None else []
             held = HeldDevice(

@@ -15,6 +15,7 @@ from koordinator.api.codec import DecodeError, encode, to_document
 from koordinator.api.device import GPU, Device, DeviceInfo
 from koordinator.api.device_share import HONOR, PCIE_LEVEL, read_partition_table
 from koordinator.api.resource_names import with_current_names
+from koordinator.api.usable_amounts import bounded
 from koordinator.scheduler.plugins.device_share.allocation import ByType, DeviceAllocations, Minors, amounts_held
 from koordinator.scheduler.plugins.device_share.demand import NO_HINT, Hint
 from koordinator.scheduler.plugins.device_share.gpu_partitions import PartitionTable, partition_table
@@ -119,7 +120,7 @@ class NodeDevices:
             self.infos.setdefault(info.type, []).append(info)
             amounts = with_current_names(info.resources) if info.health else {}
             self.total.setdefault(info.type, {})[info.minor] = {
-                name: each.value for name, each in amounts.items() if each.value > 0
+                name: bounded(each.value) for name, each in amounts.items() if each.value > 0
             }
         planned = device.metadata.labels.get(label_keys.SECONDARY_DEVICE_WELL_PLANNED)
         self.is_well_planned, self.is_badly_planned = planned == "true", planned == "false"

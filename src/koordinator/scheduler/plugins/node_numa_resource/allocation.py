@@ -12,6 +12,7 @@ from typing import Final
 
 from koordinator.api.quantity import Format, Quantity
 from koordinator.api.resource_names import CPU
+from koordinator.api.usable_amounts import MOST, bounded
 from koordinator.model.cpu_allocation.accumulator import (
     NOT_ENOUGH,
     ExclusivePolicy,
@@ -256,13 +257,13 @@ class NumaAllocator:
 
 
 def amplified(amount: int, ratio: float) -> int:
-    """Rounded as in the original."""
-    return ceil(amount * ratio) if ratio > 1 else amount
+    """Rounded as in the original; at most what counts at all."""
+    return ceil(min(amount * ratio, MOST)) if ratio > 1 else amount
 
 
 def canonical(name: str, amount: Quantity) -> int:
-    """In milli-CPU, or whole units."""
-    return amount.milli if name == CPU else amount.value
+    """In milli-CPU, or whole units, within the bounds of what can be meant."""
+    return bounded(amount.milli if name == CPU else amount.value)
 
 
 def quantity(name: str, amount: int, quantity_format: Format) -> Quantity:

@@ -10,7 +10,7 @@ import msgspec
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
-from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
+from koordinator.api.cpu_list import HIGHEST_NUMA_NODE, format_cpu_list, parse_cpu_list
 from koordinator.api.meta import WireStruct
 from koordinator.api.pod import ResourceList
 from koordinator.api.quantity import Quantity
@@ -65,11 +65,14 @@ def allocation_of(annotations: Mapping[str, str]) -> PodAllocation | None:
         return None
     amounts: dict[int, dict[str, Quantity]] = {}
     for each in status.numa_node_resources:
+        if not 0 <= each.node <= HIGHEST_NUMA_NODE:
+            continue
         # A NUMA node that occurs twice has the sum of both.
         of_node = amounts.setdefault(each.node, {})
         for name, amount in each.resources.items():
             known = of_node.get(name)
-            of_node[name] = amount if known is None else Quantity(known.nanos + amount.nanos, known.format)
+            taken = max(amount.nanos, 0) + (known.nanos if known is not None else 0)
+            of_node[name] = Quantity(taken, (known or amount).format)
     if not cpus and not amounts:
         return None
     exclusive = EXCLUSIVE_POLICIES.get(spec.preferred_cpu_exclusive_policy, ExclusivePolicy.NONE)

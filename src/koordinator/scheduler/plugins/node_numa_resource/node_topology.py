@@ -16,7 +16,7 @@ import msgspec
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
 from koordinator.api.codec import DecodeError, decode
-from koordinator.api.cpu_list import parse_cpu_list
+from koordinator.api.cpu_list import HIGHEST_CPU, HIGHEST_NUMA_NODE, parse_cpu_list
 from koordinator.api.meta import WireStruct
 from koordinator.api.node import Node
 from koordinator.api.node_reservation import NodeReservation
@@ -30,6 +30,8 @@ from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, Z
 
 T = TypeVar("T")
 MOST_ALLOCATED: Final = "MostAllocated"
+_DIGITS: Final = 10
+"""Python refuses to read numbers of more than some thousand."""
 _BIND_POLICIES: Final = {
     "FullPCPUsOnly": BindPolicy.FULL_PCPUS,
     "SpreadByPCPUs": BindPolicy.SPREAD_BY_PCPUS,
@@ -95,7 +97,7 @@ def read_topology(document: NodeResourceTopology) -> NodeTopology:
         # Cores are numbered by socket.
         LogicalCPU(each.id, each.socket << 16 | each.core, each.node, each.socket)
         for each in (detail.detail if detail is not None else ())
-        if each.id >= 0
+        if 0 <= each.id <= HIGHEST_CPU
     )
     kubelet = _read(annotations, annotation_keys.KUBELET_CPU_MANAGER_POLICY, CPUManagerPolicy) or CPUManagerPolicy()
     reserved = _reserved(annotations, kubelet)
@@ -136,6 +138,8 @@ def _zones(document: NodeResourceTopology, cpus: CPUTopology, reserved: int) -> 
     for zone in document.zones:
         name = zone.name.removeprefix(NODE_ZONE_PREFIX)
         if zone.type != NODE_ZONE_TYPE or name == zone.name or not (name.isascii() and name.isdecimal()):
+            continue
+        if len(name) > _DIGITS or int(name) > HIGHEST_NUMA_NODE:
             continue
         found[int(name)] = {resource.name: resource.allocatable for resource in zone.resources}
     for number, amounts in found.items():

@@ -13,6 +13,7 @@ from koordinator.model.numa_topology.hints import (
     mask_of,
     masks_of_size,
     numa_nodes_of,
+    sizes_to_try,
 )
 from koordinator.scheduler.plugins.node_numa_resource.allocation import Amounts, amplified
 from koordinator.scheduler.plugins.node_numa_resource.reserved import Choice
@@ -31,7 +32,7 @@ def hints_of(
     count = len(found.numa_nodes)
     is_single = policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
     # If no single NUMA node suffices, the reasons require larger sets; the set of all of them is enough for that.
-    for size in (1, count) if narrow and is_single and count > 1 else range(1, count + 1):
+    for size in (1, count) if narrow and is_single and count > 1 else sizes_to_try(count):
         for mask in masks_of_size(found.numa_nodes, size):
             found.add(mask)
         if narrow and found.is_settled(size):

@@ -9,6 +9,7 @@ from koordinator.api import labels as label_keys
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.meta import WireStruct
 from koordinator.api.reservation import Reservation
+from koordinator.api.usable_amounts import unusable
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.plugins.reservation.booking import RestrictedOptions
 from koordinator.scheduler.plugins.reservation.matching import Owners
@@ -29,6 +30,10 @@ def faults(reservation: Reservation) -> list[str]:
             Owners([owner])
         except SelectorError as error:
             found.append(f"spec.owners[{index}].labelSelector: {error}; no pod owns the reservation until it is mended")
+    template = reservation.spec.template
+    for index, container in enumerate(template.spec.containers if template is not None else ()):
+        found += unusable(container.resources.requests, f"spec.template.spec.containers[{index}].resources.requests")
+    found += unusable(reservation.status.allocatable, "status.allocatable")
     annotations = reservation.metadata.annotations
     for key, kind in _ANNOTATIONS:
         try:
