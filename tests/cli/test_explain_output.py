@@ -91,6 +91,17 @@ def test_devices_of_a_node_are_listed_with_what_is_free_of_each() -> None:
     assert "[oops]" in text
 
 
+def test_fields_of_a_report_that_are_not_usable_are_named() -> None:
+    facts = {"reported": False, "expired": False, "faults": ["status.x: -3 is not usable: [0 to 5]"]}
+    document = {**Scene(make_node("a")).node("a"), "plugins": {"LoadAwareScheduling": facts}}
+    console = Console(file=io.StringIO(), width=200)
+    print_node(document, console)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "LoadAwareScheduling: NodeMetric a: status.x: -3 is not usable: [0 to 5]" in text
+    assert "the node has not reported its usage" in text
+
+
 def test_nodes_with_the_same_score_are_called_so() -> None:
     scene = Scene(*(make_node(f"n{number}") for number in range(14)))
     scene.try_pod(make_pod("p"))

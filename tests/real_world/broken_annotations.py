@@ -44,6 +44,7 @@ BROKEN_ANNOTATIONS: Final[Sequence[BrokenObject]] = (
     _of_pod("devices-below-zero", "a GPU of a negative number", keys.DEVICE_ALLOCATED, '{"gpu":[{"minor":-1}]}'),
     _of_pod("gang-below-zero", "a gang of less than nobody", keys.GANG_MIN_AVAILABLE, "-1", _GANG),
     _of_pod("gang-huge", "a gang of more than a number holds", keys.GANG_MIN_AVAILABLE, "1e99", _GANG),
+    _of_node("reserves-below-zero", "less than nothing is kept", keys.NODE_RESERVATION, '{"resources":{"cpu":"-99"}}'),
     _of_node("raw-allocatable-huge", "a node without end", keys.RAW_ALLOCATABLE, '{"cpu":"1e99999"}'),
     _of_node("ratio-nan", "a ratio that is no number", keys.RESOURCE_AMPLIFICATION_RATIO, '{"cpu":NaN}'),
     _of_node(

@@ -11,7 +11,7 @@ from koordinator.api.kinds import Kind
 
 BROKEN_NODE: Final = "broken"
 BROKEN_NAMESPACE: Final = "broken"
-_NOW: Final = "2026-01-01T00:00:00Z"
+REPORTED_AT: Final = "2026-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def metric_document(usage: Mapping[str, Any], **status: Any) -> dict[str, Any]:
         "kind": "NodeMetric",
         "metadata": {"name": BROKEN_NODE},
         "spec": {},
-        "status": {"updateTime": _NOW, "nodeMetric": {"nodeUsage": {"resources": dict(usage)}}, **status},
+        "status": {"updateTime": REPORTED_AT, "nodeMetric": {"nodeUsage": {"resources": dict(usage)}}, **status},
     }
 
 

@@ -257,7 +257,8 @@ class CachedScores(CachedResults):
         self.factor = 1 if scales else weight
         if not scales:
             self.values = np.zeros(0, dtype=score_type)
-        self._is_foreign = not is_built_in(plugin)
+        self.is_trusted = is_built_in(plugin)
+        """Plugins of this package are: to look at all scores costs a tenth of what it takes them to compute a few."""
 
     @property
     def origin(self) -> Hashable:
@@ -295,9 +296,8 @@ class CachedScores(CachedResults):
 
     def usable(self, scores: Ints, rows: Rows | None, meant: Mask | None = None) -> Ints:
         """Final scores of ``rows`` (None: of all), without those out of range: such a node counts with the lowest
-        score, and the plugin is reported with it. ``meant`` selects the scores that count at all. Plugins of this
-        package are trusted, since to look costs a tenth of what it takes them to compute a few scores."""
-        if not self._is_foreign:
+        score, and the plugin is reported with it. ``meant`` selects the scores that count at all."""
+        if self.is_trusted:
             return scores
         wrong = (scores < 0) | (scores > MAX_NODE_SCORE)
         if meant is not None:

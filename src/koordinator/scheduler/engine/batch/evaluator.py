@@ -93,7 +93,8 @@ class BatchResults:
         """Evaluate ``rows``; returns weighted scores of shape (rows, classes)."""
         scores, first = self.evaluate(rows), self._members[0]
         assert isinstance(first, CachedScores)
-        scores = first.usable(scores.ravel(), rows.repeat(scores.shape[1])).reshape(scores.shape)
+        if not first.is_trusted:
+            scores = np.stack([first.usable(of_class, rows) for of_class in scores.T], axis=1)
         weighted = np.zeros((scores.shape[0], scores.shape[1] + 1), dtype=self._values.dtype)
         weighted[:, 1:] = scores if first.factor == 1 else scores * first.factor
         self._values[: weighted.shape[1], rows] = weighted.T

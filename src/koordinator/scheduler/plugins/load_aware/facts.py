@@ -45,6 +45,8 @@ def load_facts(
         facts["faults"] = list(metric.faults)
     if metric.updated:
         facts["reportedAt"] = format_micro_time(datetime.fromtimestamp(metric.updated, UTC))
+    if not metric.measured:
+        return facts
     capacity, loads, sums = columns.limits_of[row][CAPACITY], columns.loads(row, node), node.sums()
     usage, prod = loads[USAGE].amounts, loads[PROD].amounts
     facts["usage"] = [
