@@ -12,6 +12,7 @@ from koordinator.base.debug_flags import set_verbosity
 from koordinator.descheduler.configuration import Configuration, write_configuration
 from koordinator.descheduler.program import Descheduler
 from koordinator.kube.debug_flags import add_debug_flags
+from koordinator.kube.progress import add_progress
 from koordinator.kube.serving import HealthServer, json_response
 
 
@@ -22,6 +23,8 @@ def add_pages(
     ``/explain/rebalance``: what the next cycle would do."""
     document = yaml.safe_load(write_configuration(configuration))
     server.add_configuration(lambda: document)
+    running, ended = {"cycles": lambda: int(descheduler.is_in_cycle)}, {"cycles": lambda: descheduler.cycles}
+    add_progress(server, descheduler.informers, running, ended)
     if configuration.document.enable_profiling:
         add_debug_flags(server, {"v": set_verbosity})
     answering = asyncio.Lock()

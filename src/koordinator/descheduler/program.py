@@ -93,7 +93,8 @@ class Descheduler:
         self.rehearsal = Rehearsal(self._profiles, make_limiter, self._snapshot)
         """What the next cycle would do."""
         self.cycles = 0
-        """Since the start."""
+        """Those that have ended since the start."""
+        self.is_in_cycle = False
 
     @property
     def synced(self) -> bool:
@@ -130,9 +131,13 @@ class Descheduler:
     async def run_cycle(self) -> CycleReport:
         """One pass over the cluster."""
         begun = self._clock.monotonic()
-        report = await self._cycle.run()
-        if self._dry_run:
-            await self._say_intentions()
+        self.is_in_cycle = True
+        try:
+            report = await self._cycle.run()
+            if self._dry_run:
+                await self._say_intentions()
+        finally:
+            self.is_in_cycle = False
         self.cycles += 1
         logger.info(
             "Descheduling cycle done",

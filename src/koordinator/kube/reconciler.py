@@ -54,6 +54,12 @@ class Reconcilers:
         """For work of one key that takes long: it shares the event loop with the other reconcilers."""
         self._loops = LoopMetrics(clock, metrics)
         self._results = metrics.counter(results, "Keys that a controller has seen to", ("controller", "result"))
+        self._made: list[Reconciler[Any]] = []
+
+    @property
+    def in_hand(self) -> int:
+        """How many keys are due or being reconciled."""
+        return sum(reconciler.in_hand for reconciler in self._made)
 
     def make(
         self,
@@ -69,7 +75,9 @@ class Reconcilers:
         within ``deadline`` seconds. ``every`` gives all keys. ``pauses`` are the shortest and the longest before a key
         that failed is tried again, in seconds."""
         loop = self._loops.loop(f"controller {name}", deadline)
-        return Reconciler(name, reconcile, every, self._clock, self.yielding, loop, self._results, workers, pauses)
+        made = Reconciler(name, reconcile, every, self._clock, self.yielding, loop, self._results, workers, pauses)
+        self._made.append(made)
+        return made
 
 
 class Reconciler(Generic[K]):
@@ -101,6 +109,11 @@ class Reconciler(Generic[K]):
     @property
     def is_running(self) -> bool:
         return self._queue is not None
+
+    @property
+    def in_hand(self) -> int:
+        """How many keys are due or being reconciled."""
+        return 0 if self._queue is None else self._queue.unfinished
 
     def add(self, key: K) -> None:
         """The key has to be looked at."""

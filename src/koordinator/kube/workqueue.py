@@ -39,10 +39,21 @@ class WorkQueue(Generic[K]):
         self._earlier = asyncio.Event()
         self._getters: deque[asyncio.Future[None]] = deque()
         self._shutting_down = False
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     def __len__(self) -> int:
         """The number of ready items (neither delayed nor being processed)."""
         return len(self._queue)
+
+    @property
+    def unfinished(self) -> int:
+        """The number of items that are ready or being processed."""
+        return len(self._dirty | self._processing)
+
+    async def idle(self) -> None:
+        """Wait until no item is ready or being processed; delayed ones do not count."""
+        await self._idle.wait()
 
     @property
     def waiting(self) -> int:
@@ -54,6 +65,7 @@ class WorkQueue(Generic[K]):
         if self._shutting_down or item in self._dirty:
             return
         self._dirty.add(item)
+        self._idle.clear()
         if item not in self._processing:
             self._push(item)
 
@@ -106,6 +118,8 @@ class WorkQueue(Generic[K]):
         self._processing.discard(item)
         if item in self._dirty:
             self._push(item)
+        elif not self._dirty and not self._processing:
+            self._idle.set()
 
     def shut_down(self) -> None:
         """Accept no more items; ``get`` returns the ready ones and then raises. Delayed items are dropped."""

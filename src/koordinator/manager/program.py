@@ -102,6 +102,7 @@ class Manager:
             random=given.random,
             extensions=given.extensions,
         )
+        self._reconcilers = context.reconcilers
         self._controllers = make_controllers(context, BUILT, GATES)
         if are_profiles_read(options):
             self._controllers |= {name: make(context) for name, make in ALWAYS.items()}
@@ -120,6 +121,9 @@ class Manager:
         return servers
 
     def _add_routes(self, server: HealthServer) -> None:
+        from koordinator.kube.progress import add_progress
+
+        add_progress(server, self._informers, {"keys": lambda: self._reconcilers.in_hand})
         for path in _METRICS_PATHS:
             server.add_metrics(path, self._metrics)
         controller = self._controllers.get(NodeResourceController.name)

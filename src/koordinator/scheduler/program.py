@@ -49,6 +49,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.sources import Sources
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugin_errors import PluginErrors
+from koordinator.scheduler.queue.queued_pod import Pool
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
 from koordinator.scheduler.queue.sort_keys import checked_sort_key
 from koordinator.scheduler.watch.event_handlers import EventHandlers
@@ -203,6 +204,12 @@ class Scheduler:
         """For health checks: a description of the bindings that have exceeded their deadline; empty when there are
         none."""
         return self._binder.check()
+
+    @property
+    def in_hand(self) -> int:
+        """How many pods may be decided about now, or are being bound; not those that wait at a Permit plugin."""
+        ready, begun = self.queue.size(Pool.ACTIVE), self.queue.size(Pool.IN_FLIGHT)
+        return ready + begun - len(self.state.view.waiting)
 
     @property
     def sources(self) -> Sources:

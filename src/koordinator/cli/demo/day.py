@@ -11,10 +11,14 @@ from koordinator.api.labels import QOS_CLASS
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY
 
 NODES: Final = 20
+STEP_HOURS: Final = 0.5
+"""From one moment at which the day is looked at, and pods are offered, to the next."""
 DAY_SECONDS: Final = 36.0
-"""Real seconds that the day takes."""
-SPEED: Final = 24 * 3600 / DAY_SECONDS
+"""Real seconds that the day takes where no program lags behind."""
+PACE: Final = "koord-demo-pace"
+"""The ConfigMap by which the simulated nodes are told how far their time may go on."""
 FIRST_BATCH_HOUR: Final = 7
+FIRST_BATCH_POD: Final = "batch-07-00"
 NAMESPACE: Final = "default"
 CPU_THRESHOLD_PERCENT: Final = 65
 """Of the load-aware filter, as in the local cluster's scheduler.yaml."""
@@ -26,7 +30,7 @@ COLOCATION: Final = {
     "cpuReclaimThresholdPercent": SAFE_PERCENT,
     "memoryReclaimThresholdPercent": 65,
     # An hour takes a second and a half: what is reported and written every minute or five in a real cluster, is here
-    # every second.
+    # at every look.
     "metricReportIntervalSeconds": 1,
     "updateTimeThresholdSeconds": 1,
     "resourceDiffThreshold": 0.02,

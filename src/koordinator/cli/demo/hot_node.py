@@ -13,8 +13,8 @@ from koordinator.api.kinds import PODS, REPLICA_SETS
 from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import ABORTED, FAILED, SUCCEEDED, PodMigrationJob
+from koordinator.cli.demo.claim import Claim, clock, some
 from koordinator.cli.demo.day import NAMESPACE, Arrival, batch_pod
-from koordinator.cli.demo.workloads import clock
 from koordinator.cli.explain_failure import ExplainError
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.kube.interface import Client
@@ -25,7 +25,8 @@ REPLICAS: Final = 4
 HOT_PERCENT: Final = 40
 """Of a node's CPU: above it the node is hot."""
 _COOL_PERCENT: Final = 30
-_HOUR: Final = 2.5
+HOUR: Final = 2.5
+"""When its pods are bound to it."""
 _RUN_MINUTES: Final = 1440
 """A pod of the crawler outlives the day."""
 
@@ -42,11 +43,11 @@ def arrivals() -> list[Arrival]:
             "template": {"metadata": {"labels": {"app": CRAWLER}}, "spec": batch_pod(CRAWLER, _RUN_MINUTES)["spec"]},
         },
     }
-    return [Arrival(_HOUR, f"the ReplicaSet {CRAWLER}", (), ((REPLICA_SETS, replica_set),))]
+    return [Arrival(HOUR, f"the ReplicaSet {CRAWLER}", (), ((REPLICA_SETS, replica_set),))]
 
 
 def descheduler_configuration(port: int) -> dict[str, Any]:
-    """Relieves hot nodes every second, one pod of a workload at a time, a place for it first."""
+    """Relieves hot nodes twice a second, one pod of a workload at a time, a place for it first."""
     migration = {
         "maxMigratingPerWorkload": 1,
         "maxUnavailablePerWorkload": 1,
@@ -65,7 +66,7 @@ def descheduler_configuration(port: int) -> dict[str, Any]:
     return {
         "apiVersion": "descheduler/v1alpha2",
         "kind": "DeschedulerConfiguration",
-        "deschedulingInterval": "1s",
+        "deschedulingInterval": "500ms",
         "leaderElection": {"leaderElect": False},
         "healthzBindAddress": f"127.0.0.1:{port}",
         "metricsBindAddress": f"127.0.0.1:{port}",
@@ -177,10 +178,11 @@ class Crawler:
         self._uid = ""
         self._created = 0
 
-    async def follow(self, seen: HotNode, hour: float, pods: Sequence[Pod]) -> None:
-        """Create what is missing, when it is time; query the descheduler once the node has cooled."""
-        if hour < _HOUR:
-            return
+    async def follow(self, seen: HotNode, hour: float, pods: Sequence[Pod]) -> list[str]:
+        """Create what is missing, when it is time, and return the names; query the descheduler once the node has
+        cooled."""
+        if hour < HOUR:
+            return []
         if not self._uid:
             self._uid = (await self._client.get(REPLICA_SETS, CRAWLER, NAMESPACE)).metadata.uid
         staying = sum(1 for pod in pods if is_crawler(pod) and pod.metadata.deletion_timestamp is None)
@@ -189,6 +191,7 @@ class Crawler:
         self._created += len(numbers)
         if seen.rebalance is None and seen.after() is not None and seen.began.keys() == seen.moves.keys():
             seen.rebalance = await self._query()
+        return [f"{CRAWLER}-{number}" for number in numbers]
 
     def _pod(self, number: int) -> dict[str, Any]:
         document = batch_pod(f"{CRAWLER}-{number}", _RUN_MINUTES, {"app": CRAWLER})
@@ -203,34 +206,59 @@ class Crawler:
         try:
             document: Mapping[str, Any] = await fetch(endpoint, "/explain/rebalance")
         except ExplainError:
-            # Queried again after the next observation; a day without a response fails its claim.
+            # Queried again after the next step; a day without a response fails its claim.
             return None
         return document
 
 
-def cooling_claim(seen: HotNode) -> tuple[str, bool]:
+def cooling_claim(seen: HotNode) -> Claim:
     """What is said of the node, and whether it is so."""
     moves, (hour, most), after = seen.succeeded(), seen.before(), seen.after()
     cooled = "never cooled" if after is None else f"{after[1]} % at {clock(after[0])}"
     count = sum(1 for move in moves if after is not None and move.hour <= after[0])
-    text = (
-        f"{HOT} used {most} % of its CPU at {clock(hour)}, and {cooled}, when koord-descheduler had moved {count} of "
-        f"{REPLICAS} pods that were bound to it by hand, each to the room that was reserved for it before"
-    )
     are_reserved = all(move.reserved and move.target == move.reserved != HOT for move in moves)
-    return text, most > HOT_PERCENT and after is not None and bool(moves) and are_reserved
+    jobs = [
+        f"{move.pod} {move.phase} at {clock(move.hour)}, reserved on {move.reserved or 'no node'}, "
+        f"replaced on {move.target or 'no node'}"
+        for move in seen.moves.values()
+    ]
+    running = [name for name in seen.began if name not in seen.moves]
+    least = min((used for at, used in seen.used if at > hour), default=most)
+    return Claim(
+        f"{HOT} used {most} % of its CPU at {clock(hour)}, and {cooled}, when koord-descheduler had moved {count} of "
+        f"{REPLICAS} pods that were bound to it by hand, each to the room that was reserved for it before",
+        most > HOT_PERCENT and after is not None and bool(moves) and are_reserved,
+        f"{HOT} uses more than {HOT_PERCENT} % of its CPU, koord-descheduler moves at least one pod to another node, "
+        f"each to its Reservation, and {HOT} then uses at most {HOT_PERCENT} %",
+        f"{most} % at {clock(hour)}, later {least} % at least; jobs: {'; '.join(jobs) or 'none has ended'}; not ended: "
+        f"{some(running)}",
+        ("koord explain rebalance", f"koord explain node {HOT}", "kubectl get podmigrationjobs -o yaml"),
+    )
 
 
-def availability_claim(seen: HotNode) -> tuple[str, bool]:
+def availability_claim(seen: HotNode) -> Claim:
     least = min((ready for _, ready in seen.ready), default=0)
-    text = f"never more than one of these {REPLICAS} pods was away (the fewest that were ready: {least})"
-    return text, least >= REPLICAS - 1
+    few = [f"{ready} at {clock(hour)}" for hour, ready in seen.ready if ready < REPLICAS - 1]
+    return Claim(
+        f"never more than one of these {REPLICAS} pods was away (the fewest that were ready: {least})",
+        least >= REPLICAS - 1,
+        f"at least {REPLICAS - 1} of the {REPLICAS} pods of {CRAWLER} are ready, since all of them were",
+        f"too few were ready: {some(few)}" if seen.ready else f"the {REPLICAS} pods were never ready at one time",
+        ("koord explain rebalance", f"kubectl get pods -l app={CRAWLER} -o wide"),
+    )
 
 
-def staying_claim(seen: HotNode) -> tuple[str, bool]:
+def staying_claim(seen: HotNode) -> Claim:
     """Who stayed when the node had cooled: everybody, each for a reason."""
     rebalance = seen.rebalance or {"pods": 0, "evictions": [], "stays": []}
     stays = sum(each["pods"] for each in rebalance["stays"] if each["why"])
-    text = f"koord explain rebalance said why each of the other pods stayed ({stays} of {rebalance['pods']})"
     others = [move.pod for move in seen.moves.values() if not move.pod.startswith(f"{CRAWLER}-")]
-    return text, stays > 0 and stays + len(rebalance["evictions"]) == rebalance["pods"] and not others
+    return Claim(
+        f"koord explain rebalance said why each of the other pods stayed ({stays} of {rebalance['pods']})",
+        stays > 0 and stays + len(rebalance["evictions"]) == rebalance["pods"] and not others,
+        f"once {HOT} has cooled, each pod is to be evicted or has a reason to stay, and only pods of {CRAWLER} moved",
+        f"{stays} with a reason and {len(rebalance['evictions'])} to be evicted, of {rebalance['pods']} pods"
+        f"{'' if seen.rebalance else ' (koord-descheduler was never asked, since the node did not cool)'}; other pods "
+        f"that moved: {some(others)}",
+        ("koord explain rebalance",),
+    )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from koordinator.api.codec import decode_any
 from koordinator.api.kinds import PODS
@@ -24,6 +23,9 @@ from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.interface import Client
 from koordinator.model.overcommit.abnormality import CONDITION_TYPE
+
+KEPT_OFF: Final = "scheduler_pods_kept_off_nodes_total"
+"""What koord-scheduler counts of its own work, read from its /metrics."""
 
 # What is recorded of the pod that no node can take: the scheduler's explanation, the pod's conditions and its events.
 
@@ -73,7 +75,6 @@ def _closest(document: Any) -> str:
 class NodeUsage:
     """One report of one node, CPU in milli-CPU."""
 
-    updated: datetime
     used: int
     online: int
     batch: int
@@ -94,7 +95,6 @@ class PlacedPod:
     name: str
     priority_class: PriorityClass
     node: str
-    bound_at: datetime | None
     requested: Mapping[str, int]
 
 
@@ -139,6 +139,8 @@ class Day:
     hot_node: HotNode = field(default_factory=HotNode)
     rush: Rush = field(default_factory=Rush)
     """What is seen of the node on which online load rises."""
+    placed_by_hand: set[str] = field(default_factory=set)
+    """Pods whose creator named the node."""
     kept_off_hot_nodes: int = 0
     """Pods that were placed while the load-aware filter kept them off at least one node."""
 
@@ -194,12 +196,11 @@ def node_usage(metric: NodeMetric) -> NodeUsage | None:
             online += _cpu(pod.pod_usage)
         else:
             batch += _cpu(pod.pod_usage)
-    return NodeUsage(status.update_time, _cpu(status.node_metric.node_usage), online, batch)
+    return NodeUsage(_cpu(status.node_metric.node_usage), online, batch)
 
 
 def placed_pod(pod: Pod) -> PlacedPod:
     """The facts of a pod that the report needs."""
-    bound = next((c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "True"), None)
     requested: dict[str, int] = {"pods": 1}
     for container in pod.spec.containers:
         for name, amount in container.resources.requests.items():
@@ -208,7 +209,6 @@ def placed_pod(pod: Pod) -> PlacedPod:
         name=pod.metadata.name,
         priority_class=priority_class_with_default(pod),
         node=pod.spec.node_name,
-        bound_at=bound.last_transition_time if bound else None,
         requested=requested,
     )
 

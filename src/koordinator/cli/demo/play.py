@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import aiohttp
 import yaml
@@ -18,26 +17,22 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from koordinator.api.installation import NAMESPACE
-from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, POD_MIGRATION_JOBS, PODS, RESERVATIONS
-from koordinator.api.pod import Pod
+from koordinator.api.kinds import CONFIG_MAPS, NODES
 from koordinator.api.slo_controller_config import DEFAULT_NAME
 from koordinator.base.clock import Clock
 from koordinator.cli.demo import day as script
 from koordinator.cli.demo import hot_node, rush, workloads
-from koordinator.cli.demo.day import FAULTY, FAULTY_FROM_HOUR, FAULTY_TO_HOUR
-from koordinator.cli.demo.hot_node import HOT, Crawler
-from koordinator.cli.demo.observation import Day, explain
+from koordinator.cli.demo.day import STEP_HOURS, Arrival
+from koordinator.cli.demo.hot_node import Crawler
+from koordinator.cli.demo.observation import KEPT_OFF, Day, explain
+from koordinator.cli.demo.progress import Program, page_at
+from koordinator.cli.demo.steps import Steps
+from koordinator.cli.demo.waiting import Waiting
 from koordinator.cli.local_cluster import programs
 from koordinator.cli.local_cluster.programs import LocalClusterOptions
 from koordinator.cli.local_cluster.running import LocalCluster
-from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION, Fault
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.interface import Client, PatchType
-
-# What the scheduler counts of its own work, read from its /metrics.
-
-
-_KEPT_OFF = "scheduler_pods_kept_off_nodes_total"
 
 
 async def pods_kept_off(port: int, plugin: str) -> int:
@@ -49,37 +44,14 @@ async def pods_kept_off(port: int, plugin: str) -> int:
             sample.value
             for family in text_string_to_metric_families(text)
             for sample in family.samples
-            if sample.name == _KEPT_OFF and sample.labels.get("plugin") == plugin
+            if sample.name == KEPT_OFF and sample.labels.get("plugin") == plugin
         )
     )
 
 
-# One node whose agent reports nonsense, for some hours and at least until koord-manager has noticed.
-
-
-class FaultyNode:
-    """Call ``follow`` after each look at the nodes."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._has_fault = False
-
-    async def follow(self, day: Day, hour: float) -> None:
-        """Have the fault begin or end, when it is time."""
-        marks = day.marks.get(FAULTY, [])
-        if not self._has_fault and not marks and hour >= FAULTY_FROM_HOUR:
-            await self._say(Fault.NEGATIVE_READINGS)
-        elif self._has_fault and marks and hour >= FAULTY_TO_HOUR:
-            await self._say(None)
-
-    async def _say(self, fault: Fault | None) -> None:
-        patch = {"metadata": {"annotations": {FAULT_ANNOTATION: fault}}}
-        await self._client.patch(NODES, FAULTY, patch, PatchType.MERGE)
-        self._has_fault = fault is not None
-
-
-_OBSERVE_EVERY = 0.5
-_SETTLE_SECONDS = 20.0
+_STEP_SECONDS: Final = script.DAY_SECONDS * STEP_HOURS / 24
+_MOST_EXTRA_HOURS: Final = 6.0
+"""For the last pods, and the node that was set aside, which may still be on their way when the day is over."""
 _STARTED_NEXT: Final = {
     "manager": "koord-manager",
     "scheduler": "koord-scheduler",
@@ -88,8 +60,9 @@ _STARTED_NEXT: Final = {
 }
 _HOURS: Final = 24.0
 _LINE_EVERY: Final = 3
-Show = Callable[[float, str], None]
-"""Called with the hour and a description of it, several times an hour."""
+_WAITED_LONG_SECONDS: Final = 5.0
+_RESPONSE_SECONDS: Final = 60.0
+"""For a page of a program, after which it is asked again."""
 
 
 @asynccontextmanager
@@ -103,6 +76,7 @@ async def running(cluster: LocalCluster, say: Callable[[str], None]) -> AsyncIte
             strategies = {"colocation-config": script.COLOCATION, "resource-threshold-config": rush.SUPPRESSION}
             configuration = {"data": {name: json.dumps(strategy) for name, strategy in strategies.items()}}
             await client.patch(CONFIG_MAPS, DEFAULT_NAME, configuration, PatchType.MERGE, NAMESPACE)
+            await client.create(CONFIG_MAPS, {"metadata": {"name": script.PACE}, "data": {}}, NAMESPACE)
             for name, what in _STARTED_NEXT.items():
                 say(f"starting {what}")
                 await cluster.start(name)
@@ -114,18 +88,47 @@ async def running(cluster: LocalCluster, say: Callable[[str], None]) -> AsyncIte
 
 
 async def play(cluster: LocalCluster, client: Client, clock: Clock, console: Console) -> Day:
-    """Run the whole day and return what was seen of it."""
-    day = Day()
+    """Run the whole day and return what was seen of it. Raises NeverHappened."""
+    day, options = Day(), cluster.options
     day.see_nodes((await client.list(NODES)).items)
-    faulty = FaultyNode(client)
-    crawler = Crawler(client, cluster.options.descheduler_port)
-    with day_progress(console) as show:
-        await _run_script(client, clock, day, faulty, crawler, show)
-    await _settle(client, clock, day, faulty)
-    port = cluster.options.scheduler_port
-    day.explained = await explain(client, port, script.NAMESPACE, script.TOO_LARGE)
-    day.kept_off_hot_nodes = await pods_kept_off(port, "LoadAwareScheduling")
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_RESPONSE_SECONDS)) as session:
+        with day_progress(console, clock) as shown:
+            steps = Steps(
+                client,
+                Program("koord-manager", page_at(session, options.manager_port), "manager"),
+                Program("koord-scheduler", page_at(session, options.scheduler_port), "scheduler"),
+                Program("koord-descheduler", page_at(session, options.descheduler_port), "descheduler"),
+                day,
+                Crawler(client, options.descheduler_port),
+                Waiting(clock, shown.waiting),
+            )
+            async with steps.watching():
+                await run_script(steps, clock, shown)
+    day.explained = await explain(client, options.scheduler_port, script.NAMESPACE, script.TOO_LARGE)
+    day.kept_off_hot_nodes = await pods_kept_off(options.scheduler_port, "LoadAwareScheduling")
     return day
+
+
+def arrivals_by_hour() -> dict[float, list[Arrival]]:
+    """Everything that is offered over the day."""
+    by_hour: dict[float, list[Arrival]] = {}
+    for arrival in (*script.script(), *workloads.arrivals(), *hot_node.arrivals(), *rush.arrivals()):
+        by_hour.setdefault(arrival.hour, []).append(arrival)
+    return by_hour
+
+
+async def run_script(steps: Steps, clock: Clock, shown: Shown) -> None:
+    """One step after the other, none sooner than the pace of the day has it, and none before all programs have dealt
+    with what was before it."""
+    offered, next_at = arrivals_by_hour(), clock.monotonic()
+    hour = 0.0
+    while hour < 24 or (hour < 24 + _MOST_EXTRA_HOURS and not steps.is_settled):
+        await steps.take(hour, offered.get(hour, ()))
+        shown.hour(hour, steps.description(hour))
+        hour += STEP_HOURS
+        # A step that took long is caught up with by the next ones, but never more than one of them.
+        next_at = max(next_at, clock.monotonic() - _STEP_SECONDS) + _STEP_SECONDS
+        await clock.sleep(max(0.0, next_at - clock.monotonic()))
 
 
 def make_cluster(data: Path, seed: int, clock: Clock, say: Callable[[str], None]) -> LocalCluster:
@@ -143,7 +146,9 @@ def make_cluster(data: Path, seed: int, clock: Clock, say: Callable[[str], None]
             scenario=scenario,
             scheduler_config=_scheduler_configuration(data),
             seed=seed,
-            speed=script.SPEED,
+            pace=f"{NAMESPACE}/{script.PACE}",
+            # There is one of each program, and one that is kept waiting for the processor must not end for it.
+            leader_election=False,
         )
     options = programs.with_free_ports(options)
     path = data / "descheduler.yaml"
@@ -152,97 +157,77 @@ def make_cluster(data: Path, seed: int, clock: Clock, say: Callable[[str], None]
     return LocalCluster(options, ("apiserver", *_STARTED_NEXT), clock, say, "koord demo")
 
 
-async def _run_script(client: Client, clock: Clock, day: Day, faulty: FaultyNode, crawler: Crawler, show: Show) -> None:
-    all_arrivals = (*script.script(), *workloads.arrivals(), *hot_node.arrivals(), *rush.arrivals())
-    arrivals = sorted(all_arrivals, key=lambda arrival: arrival.hour)
-    began = clock.monotonic()
-    arrived = 0
-    while (hour := (clock.monotonic() - began) * 24 / script.DAY_SECONDS) < 24:
-        while arrived < len(arrivals) and arrivals[arrived].hour <= hour:
-            for kind, document in arrivals[arrived].objects:
-                await client.create(kind, document, script.NAMESPACE if kind.namespaced else "")
-            await asyncio.gather(*(client.create(PODS, pod, script.NAMESPACE) for pod in arrivals[arrived].pods))
-            arrived += 1
-        pods = await _observe(client, day, hour)
-        await faulty.follow(day, hour)
-        await crawler.follow(day.hot_node, hour, pods)
-        show(hour, _description(day, hour))
-        await clock.sleep(_OBSERVE_EVERY)
-
-
-async def _settle(client: Client, clock: Clock, day: Day, faulty: FaultyNode) -> None:
-    """The last pods, and the node that was set aside, may still be on their way when the day is over."""
-    deadline = clock.monotonic() + _SETTLE_SECONDS
-    while not _is_settled(day) and clock.monotonic() < deadline:
-        await clock.sleep(_OBSERVE_EVERY)
-        await _observe_pods(client, day, 24.0)
-        day.see_marks(24.0, (await client.list(NODES)).items)
-        await faulty.follow(day, 24.0)
-
-
-def _is_settled(day: Day) -> bool:
-    marks = day.marks.get(script.FAULTY, [])
-    is_back = bool(marks) and not marks[-1].reason and marks[-1].batch_cpu > 0
-    return is_back and all(pod.node or pod.name == script.TOO_LARGE for pod in day.pods.values())
-
-
-async def _observe(client: Client, day: Day, hour: float) -> Sequence[Pod]:
-    """Look at everything; the pods that there are."""
-    metrics, nodes, jobs = await asyncio.gather(
-        client.list(NODE_METRICS), client.list(NODES), client.list(POD_MIGRATION_JOBS)
-    )
-    day.see_metrics(hour, metrics.items)
-    day.observe_batch_capacity(hour, nodes.items)
-    day.see_marks(hour, nodes.items)
-    pods = await _observe_pods(client, day, hour)
-    usage = day.moments[-1].nodes.get(HOT)
-    percent = usage.used * 100 // day.capacity[HOT] if usage is not None else None
-    day.hot_node.see(hour, percent, pods, jobs.items)
-    return pods
-
-
-async def _observe_pods(client: Client, day: Day, hour: float) -> Sequence[Pod]:
-    pods, reservations = await asyncio.gather(client.list(PODS, script.NAMESPACE), client.list(RESERVATIONS))
-    day.see_pods(pods.items)
-    day.workloads.see(hour, pods.items, reservations.items)
-    return pods.items
-
-
-def _description(day: Day, hour: float) -> str:
-    latest = day.moments[-1].nodes
-    capacity = sum(day.capacity.values())
-    used = sum(usage.used for usage in latest.values()) * 100 // capacity
-    pending = sum(1 for pod in day.pods.values() if not pod.node)
-    return f"{int(hour):02d}:{int(hour % 1 * 60):02d}  CPU {used:3d} %  pods {len(day.pods):3d}  pending {pending:2d}"
-
-
 def _scheduler_configuration(data: Path) -> Path:
     """The local cluster's profile; a pod that no node can take is tried again soon, since an hour takes seconds."""
     document = yaml.safe_load(programs.shipped_file("scheduler.yaml").read_text())
     document["podInitialBackoffSeconds"] = 1
     document["podMaxBackoffSeconds"] = 1
+    document["leaderElection"] = {"leaderElect": False}
     path = data / "scheduler.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(document))
     return path
 
 
+class Shown(Protocol):
+    """Shows how the day goes on."""
+
+    def hour(self, hour: float, text: str) -> None:
+        """The hour that it is, and a description of it."""
+
+    def waiting(self, text: str) -> None:
+        """What the day waits for."""
+
+
+class _Bar:
+    """On a terminal."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._bar = progress.add_task("midnight", total=_HOURS)
+        self._text = "midnight"
+
+    def hour(self, hour: float, text: str) -> None:
+        self._text = text
+        self._progress.update(self._bar, completed=min(hour, _HOURS), description=text)
+
+    def waiting(self, text: str) -> None:
+        self._progress.update(self._bar, description=f"{self._text}, {text}")
+
+
+class _Lines:
+    """In a file: a line for every three hours, and one for what is waited for long."""
+
+    def __init__(self, console: Console, clock: Clock) -> None:
+        self._console = console
+        self._clock = clock
+        self._shown = -1
+        self._waited_since: float | None = None
+
+    def hour(self, hour: float, text: str) -> None:
+        self._waited_since = None
+        if (part := int(hour) // _LINE_EVERY) > self._shown:
+            self._shown = part
+            self._print(text)
+
+    def waiting(self, text: str) -> None:
+        now = self._clock.monotonic()
+        if self._waited_since is None:
+            self._waited_since = now
+        elif now - self._waited_since >= _WAITED_LONG_SECONDS:
+            self._waited_since = now
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
 @contextmanager
-def day_progress(console: Console) -> Iterator[Show]:
+def day_progress(console: Console, clock: Clock) -> Iterator[Shown]:
     """Show the progress of one day."""
-    if console.is_terminal:
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=40), TimeElapsedColumn())
-        with Progress(*columns, console=console) as progress:
-            bar = progress.add_task("midnight", total=_HOURS)
-            yield lambda hour, text: progress.update(bar, completed=hour, description=text)
-            progress.update(bar, completed=_HOURS)
+    if not console.is_terminal:
+        yield _Lines(console, clock)
         return
-    shown = -1
-
-    def show(hour: float, text: str) -> None:
-        nonlocal shown
-        if (part := int(hour) // _LINE_EVERY) > shown:
-            shown = part
-            console.print(text, highlight=False, soft_wrap=True)
-
-    yield show
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=40), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        yield _Bar(progress)

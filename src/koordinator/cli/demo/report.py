@@ -1,10 +1,9 @@
-"""The report of a day, and the claims that it stands on."""
+"""The report of a day, as text and as a picture."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,158 +14,12 @@ from rich.table import Table
 from koordinator.api.priority import PriorityClass
 from koordinator.api.resource_names import BATCH_CPU
 from koordinator.base.errors import ConfigurationError
-from koordinator.cli.demo.day import CPU_THRESHOLD_PERCENT, FAULTY, FIRST_BATCH_HOUR, SAFE_PERCENT
-from koordinator.cli.demo.hot_node import HOT, HOT_PERCENT, HotNode, availability_claim, cooling_claim, staying_claim
-from koordinator.cli.demo.observation import Day, Explained, Mark, NodeUsage, PlacedPod
-from koordinator.cli.demo.rush import rush_claim, rush_sentence
-from koordinator.cli.demo.workloads import clock, gang_claim, quota_claim, reservation_claim
-
-_LEAST_GAIN = 1.5
-_OF_THE_NODE = ("cpu", "memory", "pods")
-_LONGEST_HOURS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """One statement about the day, with the figure that decides it."""
-
-    text: str
-    holds: bool
-
-
-def utilisation(day: Day, since: float, until: float = 24.0) -> tuple[float, float]:
-    """Mean CPU use between two hours in percent of capacity: of online pods and system alone, and of everything."""
-    capacity = sum(day.capacity.values())
-    moments = [moment for moment in day.moments if since <= moment.hour < until and moment.nodes]
-    if not moments or not capacity:
-        return 0.0, 0.0
-    total = sum(usage.used for moment in moments for usage in moment.nodes.values()) / len(moments)
-    batch = sum(usage.batch for moment in moments for usage in moment.nodes.values()) / len(moments)
-    return (total - batch) * 100 / capacity, total * 100 / capacity
-
-
-def placed_on_hot_nodes(day: Day) -> list[PlacedPod]:
-    """Batch pods that went to a node whose last two reports before the binding were both over the threshold."""
-    history: dict[str, list[NodeUsage]] = {}
-    for moment in day.moments:
-        for name, usage in moment.nodes.items():
-            reports = history.setdefault(name, [])
-            if not reports or reports[-1].updated != usage.updated:
-                reports.append(usage)
-    wrong = []
-    for pod in day.pods.values():
-        if pod.priority_class is not PriorityClass.BATCH or pod.bound_at is None:
-            continue
-        before = [usage for usage in history.get(pod.node, []) if usage.updated < pod.bound_at][-2:]
-        limit = day.capacity[pod.node] * CPU_THRESHOLD_PERCENT / 100
-        if len(before) == 2 and all(usage.used > limit for usage in before):
-            wrong.append(pod)
-    return wrong
-
-
-def overbooked(day: Day) -> list[str]:
-    """Nodes on which pods were seen to request more than there is, with the resource. Batch resources do not count:
-    what is offered of them shrinks under the pods that have them, as online load rises."""
-    return sorted(
-        f"{node} {resource}"
-        for (node, resource), amount in day.most_requested.items()
-        if resource in _OF_THE_NODE and amount > day.allocatable[node].get(resource, 0)
-    )
-
-
-def longest_above(day: Day, percent: int) -> float:
-    """For how many hours at a stretch some node used more than this of its CPU."""
-    longest = 0.0
-    for node, capacity in day.capacity.items():
-        since: float | None = None
-        for moment in day.moments:
-            usage = moment.nodes.get(node)
-            if usage is None or usage.used * 100 <= capacity * percent:
-                since = None
-                continue
-            since = moment.hour if since is None else since
-            longest = max(longest, moment.hour - since)
-    return longest
-
-
-def batch_capacity_at(day: Day, online: Callable[[Iterable[tuple[int, int]]], tuple[int, int]]) -> int:
-    """CPUs offered to batch pods while these ran and online pods used the least (``min``) or the most (``max``)."""
-    hours = {reading.hour: reading.batch_cpu for reading in day.batch_capacity}
-    seen = [
-        (sum(usage.online for usage in moment.nodes.values()), hours[moment.hour])
-        for moment in day.moments
-        if moment.nodes and moment.hour >= FIRST_BATCH_HOUR and moment.hour in hours
-    ]
-    return online(seen)[1] // 1000 if seen else 0
-
-
-def claims(day: Day) -> list[Claim]:
-    """Everything that must hold for the demonstration to be one."""
-    online = [pod for pod in day.pods.values() if pod.priority_class is PriorityClass.PROD]
-    batch = [pod for pod in day.pods.values() if pod.priority_class is PriorityClass.BATCH]
-    alone, together = utilisation(day, FIRST_BATCH_HOUR + 1, 21.0)
-    hot, over = placed_on_hot_nodes(day), overbooked(day)
-    quiet, busy, hurt = batch_capacity_at(day, min), batch_capacity_at(day, max), longest_above(day, SAFE_PERCENT)
-    return [
-        _all_placed("online", online),
-        _all_placed("batch", batch),
-        Claim(
-            f"no node has more CPU, memory or pods requested than it can give ({', '.join(over) or 'none seen'})",
-            not over and bool(day.most_requested),
-        ),
-        Claim(
-            f"batch pods raise CPU use at least {_LEAST_GAIN:g} times ({alone:.0f} % to {together:.0f} %)",
-            together >= alone * _LEAST_GAIN > 0,
-        ),
-        Claim(
-            f"the load-aware filter kept pods off hot nodes ({day.kept_off_hot_nodes} pods)", day.kept_off_hot_nodes > 0
-        ),
-        Claim(
-            f"no batch pod was sent to a node that had stayed above {CPU_THRESHOLD_PERCENT} % CPU ({len(hot)} were)",
-            not hot,
-        ),
-        Claim(
-            "the pod that no node can take says why, and its explanation, condition and event say the same",
-            day.explained is not None and day.explained.agrees,
-        ),
-        Claim(
-            f"koord-manager offered less to batch pods when online pods were busy ({quiet} CPUs at their quietest, "
-            f"{busy} at their busiest)",
-            0 < busy < quiet,
-        ),
-        Claim(
-            f"online pods were not hurt: no node used more than {SAFE_PERCENT} % of its CPU for longer than "
-            f"{_LONGEST_HOURS:g} h (the longest was {hurt:.1f} h)",
-            hurt <= _LONGEST_HOURS and bool(day.moments),
-        ),
-        Claim(
-            f"{FAULTY}, whose agent reported nonsense, and no other node was marked as abnormal, lent nothing to batch "
-            "pods meanwhile and lends again",
-            set(day.marks) == {FAULTY} and was_set_aside(day.marks[FAULTY]),
-        ),
-        Claim(*rush_claim(day.rush)),
-        Claim(*gang_claim(day.workloads)),
-        Claim(*quota_claim(day.workloads)),
-        Claim(*reservation_claim(day.workloads)),
-        Claim(*cooling_claim(day.hot_node)),
-        Claim(*availability_claim(day.hot_node)),
-        Claim(*staying_claim(day.hot_node)),
-    ]
-
-
-def was_set_aside(marks: Sequence[Mark]) -> bool:
-    """Whether a node was abnormal, lent nothing while it was, and has been lending again since.
-
-    It lends again a moment before the mark comes off, which the last look at the mark may have seen.
-    """
-    lent = [mark.batch_cpu for mark in marks if mark.reason]
-    last = marks[-1]
-    return bool(lent) and lent[0] == 0 and not any(lent[:-1]) and not last.reason and last.batch_cpu > 0
-
-
-def _all_placed(what: str, pods: Sequence[PlacedPod]) -> Claim:
-    placed = sum(1 for pod in pods if pod.node)
-    return Claim(f"every {what} pod was placed ({placed} of {len(pods)})", bool(pods) and placed == len(pods))
+from koordinator.cli.demo.claim import Claim, clock
+from koordinator.cli.demo.claims import batch_capacity_at, utilisation
+from koordinator.cli.demo.day import FIRST_BATCH_HOUR
+from koordinator.cli.demo.hot_node import HOT, HOT_PERCENT, HotNode
+from koordinator.cli.demo.observation import Day, Explained, Mark
+from koordinator.cli.demo.rush import rush_sentence
 
 
 def print_report(day: Day, checked: Sequence[Claim], console: Console | None = None) -> None:
@@ -210,7 +63,12 @@ def print_report(day: Day, checked: Sequence[Claim], console: Console | None = N
 
 
 def _print_claims(checked: Sequence[Claim], console: Console) -> None:
-    rows = [("[green]✓[/green]" if claim.holds else "[red]✗[/red]", escape(claim.text)) for claim in checked]
+    rows: list[tuple[str, str]] = []
+    for claim in checked:
+        rows.append(("[green]✓[/green]" if claim.holds else "[red]✗[/red]", escape(claim.text)))
+        if not claim.holds:
+            what = {"expected": claim.expected, "seen": claim.seen, "try": "; ".join(claim.advice)}
+            rows += [(" ", f"[bold]{name}:[/bold] {escape(text)}") for name, text in what.items()]
     if not console.is_terminal:
         for mark, text in rows:
             console.print(f"  {mark} {text}", soft_wrap=True)

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.nodemetric import NodeMetric, PodMetricInfo
+from koordinator.cli.demo.claim import Claim, clock
 from koordinator.cli.demo.day import Arrival, batch_pod, pod_of
-from koordinator.cli.demo.workloads import clock
 from koordinator.cluster.nodes.pod_runtime import RUN_TIME_ANNOTATION
 from koordinator.cluster.nodes.usage import BEHAVIOUR_ANNOTATION
 
@@ -112,18 +112,33 @@ def _cpu(pod: PodMetricInfo) -> int:
     return 0 if amount is None else amount.milli
 
 
-def rush_claim(seen: Rush) -> tuple[str, bool]:
+def rush_claim(seen: Rush) -> Claim:
     """What is said of the node, and whether it is so."""
     before, held, released = seen.before(), seen.held(), seen.released()
-    text = f"the batch pods of {NODE} made room for {RUSH} and had it back"
+    text, holds, least = f"the batch pods of {NODE} made room for {RUSH} and had it back", False, ""
     if before is None or held is None or held.said is None:
-        return f"{text} (they were never suppressed)", False
-    back = "never let go" if released is None else f"{_cpus(released.batch)} at {clock(released.hour)}"
-    figures = f"{_cpus(before.batch)} at {clock(before.hour)}, {_cpus(held.batch)} at {clock(held.hour)}, {back}"
-    limit = seen.limit_of(held)
-    figures += f", at most {_cpus(limit)} allowed"
-    is_held_down = held.batch <= min(limit * 1.05, _LEAST_DROP * before.batch)
-    return f"{text} ({figures})", is_held_down and released is not None
+        text += " (they were never suppressed)"
+    else:
+        back = "never let go" if released is None else f"{_cpus(released.batch)} at {clock(released.hour)}"
+        figures = f"{_cpus(before.batch)} at {clock(before.hour)}, {_cpus(held.batch)} at {clock(held.hour)}, {back}"
+        limit, share = seen.limit_of(held), _LEAST_DROP * before.batch
+        text += f" ({figures}, at most {_cpus(limit)} allowed)"
+        holds = held.batch <= min(limit * 1.05, share) and released is not None
+        least = f" to at most {_cpus(min(round(limit * 1.05), round(share)))}"
+    looks = [
+        f"{clock(look.hour)}: {_cpus(look.batch)}, {RUSH} {_cpus(look.rush)}"
+        + (f", suppressed to {look.said['cpus']:g}" if look.said is not None else "")
+        for look in seen.looks
+        if look.hour >= RUSH_HOUR - 1 and look.hour <= RUSH_HOUR + _RUSH_MINUTES / 60 + 2
+    ]
+    return Claim(
+        text,
+        holds,
+        f"from {clock(RUSH_HOUR)} on the NodeMetric of {NODE} says that batch pods are suppressed{least}, and after "
+        f"{RUSH} has ended that they use {_ENOUGH * 100:g} % of before again",
+        f"the batch pods used {'; '.join(looks) or 'nothing'}",
+        (f"koord explain node {NODE}", f"kubectl get nodeslo {NODE} -o yaml"),
+    )
 
 
 def rush_sentence(seen: Rush) -> str:

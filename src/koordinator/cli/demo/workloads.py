@@ -11,6 +11,7 @@ from koordinator.api.labels import POD_GROUP, QUOTA_IS_PARENT, QUOTA_NAME, QUOTA
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
 from koordinator.api.resource_names import BATCH_CPU
+from koordinator.cli.demo.claim import Claim, clock, some
 from koordinator.cli.demo.day import Arrival, batch_pod, pod_of
 
 GANG: Final = "training"
@@ -157,31 +158,55 @@ class Workloads:
         return held[-1] if held and len(set(held)) == 1 else ""
 
 
-def gang_claim(seen: Workloads) -> tuple[str, bool]:
+def gang_claim(seen: Workloads) -> Claim:
     """What is said of the gang, and whether it is so."""
     hours = seen.gang_hours()
     between = "some were never placed" if hours is None else f"placed from {clock(hours[0])} to {clock(hours[1])}"
-    text = f"the gang {GANG} waited for the last of its {MEMBERS} pods, of {clock(COMPLETE_HOUR)}, and ran as one"
-    holds = hours is not None and hours[0] >= COMPLETE_HOUR and hours[1] - hours[0] <= _LATE_HOURS
-    return f"{text} ({between})", holds
+    missing = [name for number in range(MEMBERS) if (name := f"{GANG}-{number}") not in seen.placed]
+    return Claim(
+        f"the gang {GANG} waited for the last of its {MEMBERS} pods, of {clock(COMPLETE_HOUR)}, and ran as one "
+        f"({between})",
+        hours is not None and hours[0] >= COMPLETE_HOUR and hours[1] - hours[0] <= _LATE_HOURS,
+        f"no pod of {GANG} is placed before {clock(COMPLETE_HOUR)}, and all {MEMBERS} within {_LATE_HOURS:g} h",
+        f"{between}; not placed: {some(missing)}",
+        (f"koord explain gang {GANG}", f"koord explain pod {missing[0] if missing else f'{GANG}-0'}"),
+    )
 
 
-def quota_claim(seen: Workloads) -> tuple[str, bool]:
+def quota_claim(seen: Workloads) -> Claim:
     borrowed, back = seen.most_borrowed(), seen.given_back_at()
     own, lent = OWN_CPUS[BORROWER], OWN_CPUS[LENDER]
     ending = "which it never had back" if back is None else f"which had its {lent} CPUs back at {clock(back)}"
-    text = f"the quota {BORROWER} used {borrowed} CPUs, {own} of its own and the others lent by {LENDER}, {ending}"
-    # Pods of the borrower are not killed: the lender waits until they have ended, and then its last pod may be backing
-    # off, for seconds, which are hours of this day.
-    return text, borrowed > own and back is not None and back >= ASKING_HOUR
+    used = "; ".join(
+        f"{clock(hour)}: " + ", ".join(f"{quota} {cpus}" for quota, cpus in cpus_of.items())
+        for hour, cpus_of in seen.used
+        if hour >= _BORROWING_HOUR
+    )
+    # Pods of the borrower are not killed: the lender waits until they have ended.
+    return Claim(
+        f"the quota {BORROWER} used {borrowed} CPUs, {own} of its own and the others lent by {LENDER}, {ending}",
+        borrowed > own and back is not None and back >= ASKING_HOUR,
+        f"{BORROWER} uses more than its {own} CPUs between {clock(_BORROWING_HOUR)} and {clock(ASKING_HOUR)}, and "
+        f"later {LENDER} uses its {lent} and {BORROWER} at most its {own}",
+        f"CPUs used at {used or 'no time'}",
+        (f"koord explain quota {BORROWER}", f"koord explain quota {LENDER}", f"koord explain pod {BORROWER}-00"),
+    )
 
 
-def reservation_claim(seen: Workloads) -> tuple[str, bool]:
+def reservation_claim(seen: Workloads) -> Claim:
     node = seen.reserved_node()
-    text = f"a Reservation held {RESERVED_CPUS} CPUs on {node or 'no node'} until {RELEASE} came and took them"
     is_used = bool(seen.reservations) and seen.reservations[-1][1] == "Succeeded"
-    return text, bool(node) and is_used and seen.nodes.get(RELEASE) == node
-
-
-def clock(hour: float) -> str:
-    return f"{int(hour):02d}:{int(hour % 1 * 60):02d}"
+    states: list[str] = []
+    for hour, phase, where in seen.reservations:
+        state = f"{phase or 'Pending'} on {where or 'no node'}"
+        if not states or not states[-1].endswith(state):
+            states.append(f"from {clock(hour)} {state}")
+    return Claim(
+        f"a Reservation held {RESERVED_CPUS} CPUs on {node or 'no node'} until {RELEASE} came and took them",
+        bool(node) and is_used and seen.nodes.get(RELEASE) == node,
+        f"the Reservation {RESERVED} is Available on one node until {clock(RELEASE_HOUR)}, {RELEASE} is placed there, "
+        "and the Reservation has Succeeded",
+        f"the Reservation was {', '.join(states) or 'never seen'}; {RELEASE} was placed on "
+        f"{seen.nodes.get(RELEASE) or 'no node'}",
+        (f"koord explain reservation {RESERVED}", f"koord explain pod {RELEASE}"),
+    )

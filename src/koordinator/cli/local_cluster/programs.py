@@ -41,8 +41,11 @@ class LocalClusterOptions:
     """Also says on which port koord-descheduler serves: ``descheduler_port``."""
     descheduler_port: int = 0
     seed: int = 0
-    speed: float | None = None
-    """None: as the scenario says."""
+    pace: str = ""
+    """The namespace and the name of the ConfigMap that says how far simulated time may go on; empty: as the scenario
+    says."""
+    leader_election: bool = True
+    """Of the manager; that of the others is in their configurations."""
     gpu_nodes: int = 0
     """Simulated nodes with GPUs, beside the others."""
     koordlets: int | None = None
@@ -115,8 +118,8 @@ def simulated_nodes(options: LocalClusterOptions) -> Program:
         f"--seed={options.seed}",
         f"-v={options.verbosity}",
     ]
-    if options.speed is not None:
-        arguments.append(f"--speed={options.speed}")
+    if options.pace:
+        arguments.append(f"--pace={options.pace}")
     if options.gpu_nodes:
         arguments.append(f"--gpu-nodes={options.gpu_nodes}")
     if options.koordlets is not None:
@@ -148,6 +151,7 @@ def manager(options: LocalClusterOptions) -> Program:
         f"--metrics-addr=127.0.0.1:{options.manager_port}",
         f"--health-probe-addr=127.0.0.1:{options.manager_health_port}",
         "--enable-pprof=false",
+        f"--enable-leader-election={str(options.leader_election).lower()}",
         # So that it can be tried here; usage is sampled more often than on a real cluster, to see something soon.
         "--feature-gates=Recommender=true",
         "--recommender-interval=10s",

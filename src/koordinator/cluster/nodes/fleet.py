@@ -18,6 +18,7 @@ from koordinator.cluster.nodes.faults import Faults, said_fault
 from koordinator.cluster.nodes.metrics_reporter import MetricsReporter
 from koordinator.cluster.nodes.node_objects import SimulatedNode, expand
 from koordinator.cluster.nodes.orphans import Orphans
+from koordinator.cluster.nodes.paced_time import PacedClock, PacedParts, PacedTime
 from koordinator.cluster.nodes.pod_runtime import PodRuntime
 from koordinator.cluster.nodes.population import NODE_RETENTION, NodeUsage, Population
 from koordinator.cluster.nodes.registration import Liveness, Registration
@@ -59,11 +60,15 @@ class Fleet:
         concurrency: int = _CONCURRENCY,
         koordlets: int = 0,
         kernels: Path | None = None,
+        pace: tuple[str, str] | None = None,
     ) -> None:
         """``concurrency`` bounds how many requests each part (leases, status, metrics, pods …) has open.
 
         So many of the first nodes run koordlet itself, with the files of their kernels in the folder ``kernels``;
         ValueError if there is none. Where time passes faster, no node does: koordlet lives in real time.
+
+        ``pace`` is the namespace and the name of a ConfigMap that says how far simulated time may go on, as in
+        ``paced_time``; ``scenario.timing.speed`` counts for nothing then.
         """
         if koordlets and kernels is None:
             raise ValueError("koordlets: their kernels need a folder")
@@ -77,7 +82,13 @@ class Fleet:
         self._wanted = expand(scenario)
         self._nodes: dict[str, SimulatedNode] = {}
         self._registered = asyncio.Event()
-        self.time = SimulatedTime(self._clock, timing.speed, timing.start_hour)
+        self._paced: PacedTime | None = None
+        if pace is None:
+            self.time = SimulatedTime(self._clock, timing.speed, timing.start_hour)
+        else:
+            paced = PacedClock(self._clock)
+            self.time = SimulatedTime(paced, 1.0, timing.start_hour)
+            self._paced = PacedTime(client, *pace, paced, self._clock, self._random)
         thresholds = Thresholds()
         self._population = Population(scenario.usage, scenario.seed, self._sample_interval, thresholds)
         self._policies = Reflector(
@@ -90,7 +101,7 @@ class Fleet:
         )  # fmt: skip
         self._events = EventBroadcaster(client, instance=_SOURCE, clock=self._clock, random=self._random)
         self._recorder = self._events.recorder(_SOURCE)
-        self._koordlets = koordlets if timing.speed == 1 else 0
+        self._koordlets = koordlets if timing.speed == 1 and pace is None else 0
         self._kernels = kernels
         self._agents: NodeAgents | None = None
         self._assemble()
@@ -167,12 +178,25 @@ class Fleet:
             # A report that knows no pods yet would make busy nodes look idle to the scheduler.
             await self._pod_informer.wait_synced()
             group.create_task(self._policies.run(), name="policies of nodes")
-            group.create_task(self._sample(), name="sampling")
-            group.create_task(self._reporter.duty.run(), name="node metrics")
+            if self._paced is not None:
+                group.create_task(self._paced.run(self.time, self._paced_parts()), name="paced time")
+            else:
+                group.create_task(self._sample(), name="sampling")
+                group.create_task(self._reporter.duty.run(), name="node metrics")
             if self._koordlets > 0 and self._kernels is not None:
                 self._agents = self._make_agents(self._kernels)
                 group.create_task(self._agents.run(), name="koordlets")
         raise AssertionError("the loops above end by cancellation only")
+
+    def _paced_parts(self) -> PacedParts:
+        return PacedParts(
+            population=self._population,
+            sample_interval=self._sample_interval,
+            runtime=self._runtime,
+            report=self._reporter.report_all,
+            pods=self._pod_informer,
+            nodes=self._node_informer,
+        )
 
     async def _all_seen(self) -> None:
         """Wait until the informer has every node: leases and reports need their uids."""

@@ -70,7 +70,14 @@ async def _serve(options: argparse.Namespace, scenario: Scenario) -> None:
         await client.raw("GET", "/version")
         with TemporaryDirectory(prefix="koord-kernels-") as kernels:
             random = Random(scenario.seed)
-            fleet = Fleet(client, scenario, random=random, koordlets=options.koordlets, kernels=Path(kernels))
+            fleet = Fleet(
+                client,
+                scenario,
+                random=random,
+                koordlets=options.koordlets,
+                kernels=Path(kernels),
+                pace=options.pace,
+            )
             await run_until(stop, fleet)
     finally:
         await client.close()
@@ -122,6 +129,13 @@ def _scenario(options: argparse.Namespace) -> Scenario:
     return scenario
 
 
+def _namespace_and_name(text: str) -> tuple[str, str]:
+    namespace, _, name = text.partition("/")
+    if not namespace or not name or "/" in name:
+        raise argparse.ArgumentTypeError(f"{text!r}: the namespace and the name of a ConfigMap, as in default/pace")
+    return namespace, name
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m koordinator.cluster.nodes",
@@ -140,6 +154,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the simulated usage (default: the scenario's)")
     parser.add_argument(
         "--speed", type=float, metavar="X", help="simulated seconds per real second (default: the scenario's)"
+    )
+    parser.add_argument(
+        "--pace",
+        type=_namespace_and_name,
+        metavar="NAMESPACE/NAME",
+        help="a ConfigMap that says how far simulated time may go on, instead of --speed",
     )
     parser.add_argument(
         "--koordlets",

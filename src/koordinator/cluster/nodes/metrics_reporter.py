@@ -16,6 +16,7 @@ from typing import Any, Final
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
+from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock
 from koordinator.cluster.nodes.faults import Faults
 from koordinator.cluster.nodes.node_metrics import clearing, default_spec, node_metric_statuses
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 _LEAST_REAL_INTERVAL: Final = 1.0
 _ABSENT_PAUSE: Final = 10.0
+_AGAIN: Final = BackoffPolicy(initial=0.1, maximum=5.0)
 _EARLY: Final = 0.9
 """A turn that comes after this share of the interval is in time: turns do not come to the second."""
 
@@ -67,6 +69,7 @@ class MetricsReporter:
         self._policies: dict[str, CollectPolicy] = {}
         self._reported: dict[str, float] = {}
         self._absent_until = -math.inf
+        self._backoff = Backoff(_AGAIN, clock, random)
         interval = max(_LEAST_REAL_INTERVAL, time.real(timing.report_interval.total_seconds()))
         self._spec = default_spec(report_seconds=math.ceil(interval))
         self.duty = Duty(
@@ -82,6 +85,14 @@ class MetricsReporter:
         self._reported.pop(node, None)
         self._without.discard(node)
         self._faults.forget(node)
+
+    async def report_all(self) -> None:
+        """Report for all nodes now, whatever their intervals say; returns when it has been done."""
+        self._reported.clear()
+        names: Sequence[str] = self._population.nodes
+        while names := await self._report(names):
+            await self._clock.sleep(self._backoff.next())
+        self._backoff.reset()
 
     async def _report(self, names: Sequence[str]) -> Sequence[str]:
         if self._clock.monotonic() < self._absent_until:

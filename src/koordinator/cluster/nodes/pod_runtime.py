@@ -60,6 +60,8 @@ class PodTimes:
 
     seen: float
     started: float | None = None
+    starting: float | None = None
+    """Set while the start is being written, since the API may show it before the response comes."""
     deleting: float | None = None
 
 
@@ -189,11 +191,15 @@ class PodRuntime:
         self._times: dict[str, PodTimes] = {}
         self._delays: dict[str, PodDelays] = {}
         self._concurrency = concurrency
-        self._queue: WorkQueue[str] = WorkQueue(clock, ExponentialFailureLimiter(base=0.5, maximum=30.0))
+        self._queue: WorkQueue[str] = WorkQueue(time.clock, ExponentialFailureLimiter(base=0.5, maximum=30.0))
 
     async def run(self) -> None:
         """Do what is due, when it is due, until cancelled."""
         await run_workers(self._queue, self._act, workers=self._concurrency, on_error=_say_failure)
+
+    async def idle(self) -> None:
+        """Wait until all that is due has been done."""
+        await self._queue.idle()
 
     def observe(self, pod: Pod) -> None:
         """A pod that is bound to a simulated node was added or has changed."""
@@ -205,7 +211,9 @@ class PodRuntime:
         if pod.metadata.deletion_timestamp is not None and times.deleting is None:
             times.deleting = now
         if pod.status.phase == "Running" and times.started is None:
-            times.started = self._time.of(pod.status.start_time) if pod.status.start_time else now
+            times.started = times.starting
+            if times.started is None:
+                times.started = self._time.of(pod.status.start_time) if pod.status.start_time else now
         self._update_population(pod, times)
         self._plan(pod, times)
 
@@ -270,14 +278,19 @@ class PodRuntime:
             return
         host_network = pod.spec.host_network
         address = node.address if host_network else self._addresses.take(pod.metadata.uid, node.ordinal)
-        await self._patch(pod, pod_status.running(pod, address, node.address, self._clock.now()))
-        if times.started is None:
-            # Finer than the API's whole seconds, which is what a fast simulation needs.
-            times.started = self._time.now()
+        # Finer than the API's whole seconds, which is what a fast simulation needs.
+        times.starting = self._time.now()
+        try:
+            await self._patch(pod, pod_status.running(pod, address, node.address, self._clock.now()))
+        finally:
+            times.starting = None
 
     async def _patch(self, pod: Pod, patch: dict[str, Any]) -> None:
         name, namespace = pod.metadata.name, pod.metadata.namespace
-        await self._client.patch(PODS, name, patch, PatchType.STRATEGIC, namespace, subresource="status")
+        written = await self._client.patch(PODS, name, patch, PatchType.STRATEGIC, namespace, subresource="status")
+        if pod.metadata.uid in self._times:
+            # Simulated time does not wait until the watch has shown it.
+            self.observe(written)
 
     def _delays_of(self, pod: Pod) -> PodDelays:
         self._check_behaviour(pod)

@@ -131,7 +131,7 @@ async def _attempt(name: str, do: Callable[[str], Awaitable[None]]) -> KubeError
     return None
 
 
-# Simulated time: the real clock, run ``speed`` times as fast from the moment of its making.
+# Simulated time: a clock, run ``speed`` times as fast from the moment of its making.
 #
 # Usage, run times and measuring windows live in simulated time, so that a day can pass in a minute. What is written to
 # the API keeps real time, because other programs compare it with their own clocks.
@@ -141,7 +141,7 @@ class SimulatedTime:
     """Seconds since the epoch (UTC), as floats."""
 
     def __init__(self, clock: Clock, speed: float = 1.0, start_hour: float | None = None) -> None:
-        """``start_hour`` is the hour of the day at which it begins; None means that of the real clock."""
+        """``start_hour`` is the hour of the day at which it begins; None means that of the clock."""
         self._clock = clock
         self._speed = speed
         self._began = clock.monotonic()
@@ -152,8 +152,9 @@ class SimulatedTime:
         self._start = start.timestamp()
 
     @property
-    def speed(self) -> float:
-        return self._speed
+    def clock(self) -> Clock:
+        """The clock that it runs with; ``real`` gives seconds of it."""
+        return self._clock
 
     def now(self) -> float:
         return self._start + self.elapsed()
@@ -163,7 +164,7 @@ class SimulatedTime:
         return (self._clock.monotonic() - self._began) * self._speed
 
     def real(self, simulated_seconds: float) -> float:
-        """How many real seconds so much simulated time takes."""
+        """How many seconds of the clock so much simulated time takes."""
         return simulated_seconds / self._speed
 
     def of(self, moment: datetime) -> float:

@@ -9,6 +9,7 @@ import yaml
 
 from koordinator.base.services import ServiceError
 from koordinator.kube.debug_flags import add_debug_flags
+from koordinator.kube.progress import add_progress
 from koordinator.kube.services import BASE, Services
 from koordinator.kube.serving import HealthServer
 from koordinator.scheduler.configuration import SchedulerConfiguration, write_configuration
@@ -56,6 +57,7 @@ def add_routes(
     """Add the services that show the scheduler's state and explain decisions, and those for debugging."""
     make_services(scheduler, is_leading).mount(server)
     add_pod_resources(server, scheduler.pods, is_leading)
+    add_progress(server, scheduler.informers, {"pods": lambda: scheduler.in_hand})
     server.add_configuration(lambda: yaml.safe_load(write_configuration(configuration)))
     if configuration.document.enable_profiling:
         add_debug_flags(server, scheduler.debug.settings.setters)
