@@ -4,15 +4,15 @@ observed of that, and the claims."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from koordinator.api.kinds import PODS, REPLICA_SETS
 from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod
-from koordinator.api.pod_migration_job import ABORTED, FAILED, SUCCEEDED, PodMigrationJob
+from koordinator.api.pod_migration_job import ABORTED, FAILED, RUNNING, SUCCEEDED, PodMigrationJob
 from koordinator.cli.demo.claim import Claim, clock, some
 from koordinator.cli.demo.day import NAMESPACE, Arrival, batch_pod
 from koordinator.cli.explain_failure import ExplainError
@@ -27,6 +27,7 @@ HOT_PERCENT: Final = 40
 _COOL_PERCENT: Final = 30
 HOUR: Final = 2.5
 """When its pods are bound to it."""
+_BEFORE_EVICTION: Final = ("ReservationCreated", "ReservationScheduled")
 _RUN_MINUTES: Final = 1440
 """A pod of the crawler outlives the day."""
 
@@ -150,6 +151,17 @@ class HotNode:
         return sorted((each for each in self.moves.values() if each.phase == SUCCEEDED), key=lambda each: each.hour)
 
 
+def _staying(pods: Sequence[Pod]) -> list[Pod]:
+    return [pod for pod in pods if is_crawler(pod) and pod.metadata.deletion_timestamp is None]
+
+
+def is_under_way(job: PodMigrationJob) -> bool:
+    """Whether koord-descheduler and koord-scheduler can go on with the job before simulated time does: its place is
+    reserved, and then its pod is evicted."""
+    status = job.status
+    return status.phase == RUNNING and status.status in ("", *_BEFORE_EVICTION) and not status.reason
+
+
 def is_crawler(pod: Pod) -> bool:
     controller = controller_of(pod.metadata)
     return controller is not None and (controller.kind, controller.name) == ("ReplicaSet", CRAWLER)
@@ -177,21 +189,44 @@ class Crawler:
         self._port = descheduler_port
         self._uid = ""
         self._created = 0
+        self._unseen: set[str] = set()
+        """Pods that are created and that the watch has not shown yet."""
+        self._wake = asyncio.Event()
 
-    async def follow(self, seen: HotNode, hour: float, pods: Sequence[Pod]) -> list[str]:
-        """Create what is missing, when it is time, and return the names; query the descheduler once the node has
-        cooled."""
-        if hour < HOUR:
-            return []
+    async def begin(self) -> None:
+        """From now on, the pods are there; the ReplicaSet has been created."""
+        self._uid = (await self._client.get(REPLICA_SETS, CRAWLER, NAMESPACE)).metadata.uid
+        self.wake()
+
+    def wake(self) -> None:
+        """A pod has changed."""
+        self._wake.set()
+
+    async def keep(self, pods: Callable[[], Sequence[Pod]]) -> NoReturn:
+        """Replace each pod as soon as it leaves, until cancelled: a descheduler counts the replacements that are not
+        ready, and would take what nobody replaces for gone for good."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._replace(pods())
+
+    async def _replace(self, pods: Sequence[Pod]) -> None:
         if not self._uid:
-            self._uid = (await self._client.get(REPLICA_SETS, CRAWLER, NAMESPACE)).metadata.uid
-        staying = sum(1 for pod in pods if is_crawler(pod) and pod.metadata.deletion_timestamp is None)
-        numbers = range(self._created, self._created + REPLICAS - staying)
-        await asyncio.gather(*(self._client.create(PODS, self._pod(number), NAMESPACE) for number in numbers))
+            return
+        self._unseen.difference_update(pod.metadata.name for pod in pods)
+        numbers = range(self._created, self._created + REPLICAS - len(_staying(pods)) - len(self._unseen))
         self._created += len(numbers)
+        self._unseen.update(f"{CRAWLER}-{number}" for number in numbers)
+        await asyncio.gather(*(self._client.create(PODS, self._pod(number), NAMESPACE) for number in numbers))
+
+    def missing(self, pods: Sequence[Pod]) -> int:
+        """How many of its pods are not there yet."""
+        return REPLICAS - len(_staying(pods)) if self._uid else 0
+
+    async def query(self, seen: HotNode) -> None:
+        """Query the descheduler once the node has cooled."""
         if seen.rebalance is None and seen.after() is not None and seen.began.keys() == seen.moves.keys():
             seen.rebalance = await self._query()
-        return [f"{CRAWLER}-{number}" for number in numbers]
 
     def _pod(self, number: int) -> dict[str, Any]:
         document = batch_pod(f"{CRAWLER}-{number}", _RUN_MINUTES, {"app": CRAWLER})

@@ -109,14 +109,15 @@ class Steps:
         self._pods.add_handlers(
             on_add=lambda pod, initial: self._pod_changed(pod),
             on_update=lambda old, new: self._pod_changed(new),
-            on_delete=lambda pod: changed.set(),
+            on_delete=lambda pod: self._pod_changed(pod),
         )
         self._pace.add_handlers(on_add=lambda found, initial: changed.set(), on_update=lambda old, new: changed.set())
         async with asyncio.TaskGroup() as group:
-            running = [group.create_task(informer.run()) for informer in (self._pods, self._pace)]
+            running = [group.create_task(work) for work in (self._pods.run(), self._pace.run())]
             try:
                 for informer in (self._pods, self._pace):
                     await informer.wait_synced()
+                running.append(group.create_task(self._crawler.keep(self._pods.list)))
                 yield
             finally:
                 for task in running:
@@ -126,6 +127,7 @@ class Steps:
         if pod.spec.node_name:
             self._bound = newer(self._bound, pod.metadata.resource_version)
         self._waiting.changed.set()
+        self._crawler.wake()
 
     @property
     def is_settled(self) -> bool:
@@ -140,11 +142,14 @@ class Steps:
         await self._go_on(hour)
         metrics = await self._reports_used(hour)
         await self._rebalanced(hour, metrics)
-        crawlers = await self._look(hour, metrics)
+        await self._look(hour, metrics)
         created = await self._offer(hour, arrivals)
         await self._faulty.follow(self._day, hour)
-        created += await self._crawler.follow(self._day.hot_node, hour, crawlers)
+        if hour == hot_node.HOUR:
+            await self._crawler.begin()
+        await self._crawler.query(self._day.hot_node)
         await self._decided(hour, created)
+        await self._evicted(hour)
         reservations = await self._client.list(RESERVATIONS)
         self._day.see_pods(self._pods.list())
         self._day.workloads.see(hour, self._pods.list(), reservations.items)
@@ -196,8 +201,8 @@ class Steps:
         what = "koord-scheduler has tried to place what koord-descheduler has reserved"
         await self._until(hour, what, lambda: self._scheduler.lags(reserved), _advice("scheduler"))
 
-    async def _look(self, hour: float, metrics: Sequence[NodeMetric]) -> Sequence[Pod]:
-        """Look at everything that simulated time and the programs have changed; returns the pods of the crawler."""
+    async def _look(self, hour: float, metrics: Sequence[NodeMetric]) -> None:
+        """Look at everything that simulated time and the programs have changed."""
         self._day.see_metrics(hour, metrics)
         # Jobs first: the replacement of a job that has ended is there, then.
         jobs = (await self._client.list(POD_MIGRATION_JOBS)).items
@@ -205,7 +210,6 @@ class Steps:
         usage = self._day.moments[-1].nodes.get(hot_node.HOT)
         percent = usage.used * 100 // self._day.capacity[hot_node.HOT] if usage is not None else None
         self._day.hot_node.see(hour, percent, crawlers, jobs)
-        return crawlers
 
     async def _offer(self, hour: float, arrivals: Sequence[Arrival]) -> list[str]:
         """Create what arrives: its objects first, and its pods when the programs know these. Returns their names."""
@@ -232,7 +236,11 @@ class Steps:
 
         async def undecided() -> str:
             pods = {pod.metadata.name: pod for pod in self._pods.list()}
-            waiting = [name for name in created if name not in pods or not _is_decided(pods[name])]
+            crawlers = [name for name, pod in pods.items() if hot_node.is_crawler(pod)]
+            names = dict.fromkeys((*created, *crawlers))
+            waiting = [name for name in names if name not in pods or not _is_decided(pods[name])]
+            missing = self._crawler.missing(self._pods.list())
+            waiting += [f"a new pod of {hot_node.CRAWLER}"] * missing
             return f"{len(waiting)} are not: {some(waiting)}" if waiting else ""
 
         async def reservation() -> str:
@@ -248,6 +256,20 @@ class Steps:
         if hour == RESERVATION_HOUR:
             advice = (f"koord explain reservation {RESERVED}", *_advice("scheduler"))
             await self._until(hour, f"the Reservation {RESERVED} is Available", reservation, advice)
+
+    async def _evicted(self, hour: float) -> None:
+        """Have those pods evicted for which a place is being reserved, and replaced."""
+
+        async def under_way() -> str:
+            jobs = [job for job in (await self._client.list(POD_MIGRATION_JOBS)).items if hot_node.is_under_way(job)]
+            states = [f"{job.metadata.name} is at {job.status.status or 'its begin'}" for job in jobs]
+            return some(states) if states else ""
+
+        what = "no PodMigrationJob has a place to reserve or a pod to evict"
+        advice = ("kubectl get podmigrationjobs,reservations -o yaml", *_advice("descheduler"))
+        if await under_way():
+            await self._until(hour, what, under_way, advice)
+            await self._decided(hour, ())
 
     async def _until(
         self, hour: float, what: str, missing: Missing, advice: Sequence[str], *, is_watched: bool = False
