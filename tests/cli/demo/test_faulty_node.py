@@ -11,7 +11,7 @@ from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import BATCH_CPU
 from koordinator.cli.demo.day import FAULTY, FAULTY_FROM_HOUR, FAULTY_TO_HOUR
 from koordinator.cli.demo.observation import Day, Mark
-from koordinator.cli.demo.play import FaultyNode
+from koordinator.cli.demo.steps import FaultyNode
 from koordinator.kube.interface import Client
 
 NOTICED = [Mark(10.0, "NegativeUsage", 0)]
@@ -23,9 +23,10 @@ class Patches:
     def __init__(self) -> None:
         self.said: list[Any] = []
 
-    async def patch(self, kind: object, name: str, body: dict[str, Any], *_: object) -> None:
+    async def patch(self, kind: object, name: str, body: dict[str, Any], *_: object) -> Node:
         assert name == FAULTY
         self.said += body["metadata"]["annotations"].values()
+        return Node(metadata=ObjectMeta(name=name, resource_version=str(len(self.said))))
 
 
 def said(*looks: tuple[float, list[Mark]]) -> list[Any]:

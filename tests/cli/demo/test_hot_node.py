@@ -28,6 +28,7 @@ from koordinator.cli.demo.hot_node import (
     availability_claim,
     cooling_claim,
     descheduler_configuration,
+    is_under_way,
     staying_claim,
 )
 from koordinator.cli.demo.observation import Day
@@ -58,8 +59,8 @@ def job(name: str, pod: str, phase: str, node: str = "", bound: str = "") -> Pod
 
 def test_a_node_that_cools_holds_every_claim() -> None:
     node = a_cooled_node()
-    assert [claim(node)[1] for claim in (cooling_claim, availability_claim, staying_claim)] == [True] * 3
-    assert "moved 2 of 4 pods" in cooling_claim(node)[0]
+    assert [claim(node).holds for claim in (cooling_claim, availability_claim, staying_claim)] == [True] * 3
+    assert "moved 2 of 4 pods" in cooling_claim(node).text
 
 
 def _one_move(phase: str, replacement: str, reserved: str, target: str) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def _one_move(phase: str, replacement: str, reserved: str, target: str) -> dict[
 
 def test_one_move_is_enough() -> None:
     changes = _one_move(SUCCEEDED, "crawler-4", "node-3", "node-3")
-    assert cooling_claim(replace(a_cooled_node(), **changes))[1]
+    assert cooling_claim(replace(a_cooled_node(), **changes)).holds
 
 
 def test_a_node_has_not_cooled_while_a_pod_is_on_its_way() -> None:
@@ -91,22 +92,22 @@ def test_a_node_has_not_cooled_while_a_pod_is_on_its_way() -> None:
     ids=["was not hot", "stays hot", "nobody moved", "failed", "nothing reserved", "elsewhere", "back"],
 )
 def test_a_node_that_is_not_cooled_by_reserved_moves_fails_its_claim(changes: dict[str, Any]) -> None:
-    assert not cooling_claim(replace(a_cooled_node(), **changes))[1]
+    assert not cooling_claim(replace(a_cooled_node(), **changes)).holds
 
 
 @pytest.mark.parametrize("ready", [[], [(3.0, 4), (5.0, 2)]])
 def test_two_pods_away_at_once_fail_the_claim(ready: list[tuple[float, int]]) -> None:
-    assert not availability_claim(replace(a_cooled_node(), ready=ready))[1]
+    assert not availability_claim(replace(a_cooled_node(), ready=ready)).holds
 
 
 def test_a_pod_that_stays_for_no_reason_fails_the_claim() -> None:
     stays = [{"why": "", "pods": 1, "examples": ["a"]}, {"why": "bare", "pods": 82, "examples": ["b"]}]
-    assert not staying_claim(replace(a_cooled_node(), rebalance={"pods": 83, "evictions": [], "stays": stays}))[1]
+    assert not staying_claim(replace(a_cooled_node(), rebalance={"pods": 83, "evictions": [], "stays": stays})).holds
 
 
 def test_somebody_else_who_is_moved_fails_the_claim() -> None:
     moves = {"job": Move("feed-02", 8.0, SUCCEEDED, "feed-03", "node-3", "node-3")}
-    assert not staying_claim(replace(a_cooled_node(), moves=moves))[1]
+    assert not staying_claim(replace(a_cooled_node(), moves=moves)).holds
 
 
 def test_a_move_is_seen_when_its_job_has_ended() -> None:
@@ -141,14 +142,22 @@ class Created:
         self.pods.append(document)
 
 
-def followed(*looks: tuple[float, Sequence[Pod]]) -> list[tuple[str, str | None]]:
-    """The names of the pods that are created, and the nodes that they name."""
+def kept(*looks: Sequence[Pod], begins: bool = True) -> list[tuple[str, str | None]]:
+    """The names of the pods that are created while the watch shows these pods, and the nodes that they name."""
 
     async def scenario() -> list[dict[str, Any]]:
-        client = Created()
+        client, shown = Created(), list[Pod]()
         controller = Crawler(cast("Client", client), 0)
-        for hour, pods in looks:
-            await controller.follow(HotNode(), hour, pods)
+        keeping = asyncio.create_task(controller.keep(lambda: shown))
+        if begins:
+            await controller.begin()
+        for pods in looks:
+            shown = list(pods)
+            controller.wake()
+            for _ in range(5):
+                await asyncio.sleep(0)
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
         return client.pods
 
     return [(each["metadata"]["name"], each["spec"].get("nodeName")) for each in asyncio.run(scenario())]
@@ -158,13 +167,35 @@ FIRST = [(f"crawler-{number}", HOT) for number in range(REPLICAS)]
 
 
 def test_the_first_pods_are_bound_by_hand_when_it_is_time() -> None:
-    assert followed((2.4, [])) == []
-    assert followed((2.5, [])) == FIRST
+    assert kept([], begins=False) == []
+    assert kept([]) == FIRST
 
 
-def test_a_pod_that_leaves_is_replaced_by_one_that_the_scheduler_places() -> None:
+def test_a_pod_that_leaves_is_replaced_at_once_by_one_that_the_scheduler_places() -> None:
     pods = [crawler(name, HOT, leaving=name == "crawler-2") for name, _ in FIRST]
-    assert followed((2.5, []), (5.0, pods)) == [*FIRST, ("crawler-4", None)]
+    assert kept([], pods) == [*FIRST, ("crawler-4", None)]
+
+
+def test_a_pod_that_the_watch_has_not_shown_yet_is_not_created_again() -> None:
+    pods = [crawler(name, HOT) for name, _ in FIRST]
+    assert kept([], pods[:2], pods, pods[1:], pods[1:]) == [*FIRST, ("crawler-4", None)]
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"phase": "Running"}, True),
+        ({"phase": "Running", "status": "ReservationCreated"}, True),
+        ({"phase": "Running", "status": "ReservationScheduled"}, True),
+        ({"phase": "Running", "status": "ReservationScheduled", "reason": "Unschedulable"}, False),
+        ({"phase": "Running", "status": "Eviction", "reason": "Evicting"}, False),
+        ({"phase": "Pending"}, False),
+        ({"phase": SUCCEEDED}, False),
+    ],
+)
+def test_a_job_is_under_way_as_long_as_it_needs_no_simulated_time(status: dict[str, str], expected: bool) -> None:
+    document = {"metadata": {"name": "a"}, "spec": {"podRef": {"name": "crawler-0"}}, "status": status}
+    assert is_under_way(decode(encode(document), PodMigrationJob)) is expected
 
 
 def test_the_report_says_who_moved_where_and_why_others_stayed() -> None:

@@ -3,55 +3,45 @@
 from __future__ import annotations
 
 import io
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from rich.console import Console
 
 from koordinator.api.priority import PriorityClass
+from koordinator.cli.demo.claims import claims, longest_above, overbooked, placed_on_hot_nodes, utilisation
 from koordinator.cli.demo.observation import BatchCapacity, Day, Explained, Mark, Moment, NodeUsage, PlacedPod
-from koordinator.cli.demo.report import (
-    claims,
-    longest_above,
-    overbooked,
-    placed_on_hot_nodes,
-    print_report,
-    utilisation,
-)
+from koordinator.cli.demo.report import print_report
 from koordinator.cli.demo.rush import Look, Rush, rush_claim
 from koordinator.cli.demo.workloads import Workloads
 from tests.cli.demo.cooled_node import a_cooled_node
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
+
+def usage(used: int, batch: int) -> NodeUsage:
+    return NodeUsage(used, used - batch, batch)
 
 
-def usage(hour: float, used: int, batch: int) -> NodeUsage:
-    return NodeUsage(START + timedelta(seconds=hour), used, used - batch, batch)
-
-
-def pod(name: str, priority_class: PriorityClass, node: str, hour: float) -> PlacedPod:
-    return PlacedPod(name, priority_class, node, START + timedelta(seconds=hour) if node else None, {"pods": 1})
+def pod(name: str, priority_class: PriorityClass, node: str) -> PlacedPod:
+    return PlacedPod(name, priority_class, node, {"pods": 1})
 
 
 def a_good_day() -> Day:
     day = Day(capacity={"a": 10_000}, allocatable={"a": {"pods": 10}})
     day.moments = [
-        Moment(float(hour), {"a": usage(hour, 1_000 if hour < 7 else 5_000, 0 if hour < 7 else 4_000)})
-        for hour in range(24)
+        Moment(float(hour), {"a": usage(1_000 if hour < 7 else 5_000, 0 if hour < 7 else 4_000)}) for hour in range(24)
     ]
     # Online pods are busy at two in the afternoon, and less is offered to batch pods then.
-    day.moments[14] = Moment(14.0, {"a": usage(14, 6_000, 4_000)})
+    day.moments[14] = Moment(14.0, {"a": usage(6_000, 4_000)})
     day.batch_capacity = [BatchCapacity(float(hour), 4_000 if hour == 14 else 5_000) for hour in range(24)]
     day.pods = {
-        "web": pod("web", PriorityClass.PROD, "a", 0.5),
-        "job": pod("job", PriorityClass.BATCH, "a", 7.5),
+        "web": pod("web", PriorityClass.PROD, "a"),
+        "job": pod("job", PriorityClass.BATCH, "a"),
     }
     day.most_requested = {("a", "pods"): 2}
     day.kept_off_hot_nodes = 3
     day.marks = {"node-19": [Mark(11.0, "NegativeUsage", 0), Mark(14.0, "", 5_000)]}
     day.explained = explained("0/1 nodes are available", "0/1 nodes are available", "0/1 nodes are available")
     day.workloads = Workloads(
-        placed={f"training-{number}": 11.0 for number in range(8)},
+        placed={"web": 0.0, "job": 8.0, **{f"training-{number}": 11.0 for number in range(8)}},
         nodes={"checkout-next": "a"},
         used=[(20.0, {"analytics": 24, "reports": 0}), (22.0, {"analytics": 8, "reports": 16})],
         reservations=[(4.0, "Available", "a"), (19.0, "Succeeded", "a")],
@@ -85,13 +75,13 @@ def test_utilisation_separates_batch_from_the_rest() -> None:
 
 def test_a_pending_online_pod_fails_its_claim() -> None:
     day = a_good_day()
-    day.pods["web"] = pod("web", PriorityClass.PROD, "", 0)
+    day.pods["web"] = pod("web", PriorityClass.PROD, "")
     assert failing(day) == [0]
 
 
 def test_a_pending_batch_pod_fails_its_claim() -> None:
     day = a_good_day()
-    day.pods["job"] = pod("job", PriorityClass.BATCH, "", 0)
+    day.pods["job"] = pod("job", PriorityClass.BATCH, "")
     assert failing(day) == [1]
 
 
@@ -104,7 +94,7 @@ def test_an_overbooked_node_fails_its_claim() -> None:
 
 def test_no_gain_fails_its_claim() -> None:
     day = a_good_day()
-    day.moments = [Moment(moment.hour, {"a": usage(moment.hour, 1_000, 100)}) for moment in day.moments]
+    day.moments = [Moment(moment.hour, {"a": usage(1_000, 100)}) for moment in day.moments]
     assert 3 in failing(day)
 
 
@@ -124,7 +114,7 @@ def test_batch_capacity_that_does_not_follow_online_load_fails_its_claim(offered
 def test_hurt_online_pods_fail_their_claim() -> None:
     day = a_good_day()
     for hour in range(15, 18):
-        day.moments[hour] = Moment(float(hour), {"a": usage(hour, 6_600, 5_600)})
+        day.moments[hour] = Moment(float(hour), {"a": usage(6_600, 5_600)})
     assert longest_above(day, 65) == 2.0
     assert 8 in failing(day)
 
@@ -151,7 +141,7 @@ def test_an_abnormal_node_that_is_not_set_aside_fails_its_claim(marks: dict[str,
 
 def test_a_short_peak_hurts_nobody() -> None:
     day = a_good_day()
-    day.moments[15] = Moment(15.0, {"a": usage(15, 6_600, 5_600)})
+    day.moments[15] = Moment(15.0, {"a": usage(6_600, 5_600)})
     assert longest_above(day, 65) == 0.0
     assert failing(day) == []
 
@@ -164,15 +154,45 @@ def test_a_filter_that_did_nothing_fails_its_claim() -> None:
 
 def test_a_batch_pod_on_a_hot_node_fails_its_claim() -> None:
     day = a_good_day()
-    day.moments = [Moment(m.hour, {"a": usage(m.hour, 7_000, 6_000 if m.hour >= 7 else 0)}) for m in day.moments]
+    day.moments = [Moment(m.hour, {"a": usage(7_000, 6_000 if m.hour >= 7 else 0)}) for m in day.moments]
     assert [hot.name for hot in placed_on_hot_nodes(day)] == ["job"]
     assert 5 in failing(day)
 
 
-def test_one_hot_report_is_not_held_against_the_scheduler() -> None:
+def test_two_hot_reports_are_not_held_against_the_scheduler() -> None:
+    """It may have decided before the second one."""
     day = a_good_day()
-    day.moments[7] = Moment(7.0, {"a": usage(7.0, 7_000, 0)})
+    for hour in (7, 8):
+        day.moments[hour] = Moment(float(hour), {"a": usage(7_000, 0)})
     assert placed_on_hot_nodes(day) == []
+
+
+def test_a_pod_whose_creator_chose_the_hot_node_is_not_held_against_the_scheduler() -> None:
+    day = a_good_day()
+    day.moments = [Moment(m.hour, {"a": usage(7_000, 6_000)}) for m in day.moments]
+    day.placed_by_hand = {"job"}
+    assert placed_on_hot_nodes(day) == []
+
+
+def test_a_claim_that_does_not_hold_says_what_was_expected_what_was_seen_and_what_to_try() -> None:
+    day = a_good_day()
+    day.workloads.used = [(20.0, {"analytics": 4, "reports": 0}), (22.0, {"analytics": 8, "reports": 2})]
+    console = Console(file=io.StringIO(), width=200)
+    print_report(day, claims(day), console)
+    assert isinstance(console.file, io.StringIO)
+    said = console.file.getvalue()
+    for text in (
+        "expected: analytics uses more than its 8 CPUs between 19:30 and 21:00",
+        "seen: CPUs used at 20:00: analytics 4, reports 0; 22:00: analytics 8, reports 2",
+        "try: koord explain quota analytics; koord explain quota reports",
+    ):
+        assert text in said
+    assert said.count("expected:") == 1
+
+
+def test_every_claim_that_fails_has_an_expectation_numbers_and_something_to_try() -> None:
+    for claim in claims(Day()):
+        assert claim.holds or (claim.expected and claim.seen and claim.advice), claim.text
 
 
 def test_a_day_without_observations_fails_nearly_everything() -> None:
@@ -291,4 +311,4 @@ def test_what_a_report_averages_may_have_been_used_under_the_limit_of_the_report
         Look(12.7, 1900, 5000, {"cpus": 1.5}),
         Look(15.0, 7200, 0, None),
     ]
-    assert rush_claim(Rush(looks))[1] is holds
+    assert rush_claim(Rush(looks)).holds is holds

@@ -45,7 +45,7 @@ def placed_on_hot_nodes(day: Day) -> list[PlacedPod]:
     """
     wrong = []
     for pod in day.pods.values():
-        hour = day.workloads.placed.get(pod.name)
+        hour = day.workloads.placed.get(pod.name) if pod.node else None
         if pod.priority_class is not PriorityClass.BATCH or hour is None or pod.name in day.placed_by_hand:
             continue
         reports = [moment.nodes[pod.node] for moment in day.moments if moment.hour <= hour and pod.node in moment.nodes]

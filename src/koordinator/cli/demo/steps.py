@@ -112,16 +112,22 @@ class Steps:
             on_delete=lambda pod: self._pod_changed(pod),
         )
         self._pace.add_handlers(on_add=lambda found, initial: changed.set(), on_update=lambda old, new: changed.set())
-        async with asyncio.TaskGroup() as group:
-            running = [group.create_task(work) for work in (self._pods.run(), self._pace.run())]
-            try:
-                for informer in (self._pods, self._pace):
-                    await informer.wait_synced()
-                running.append(group.create_task(self._crawler.keep(self._pods.list)))
-                yield
-            finally:
-                for task in running:
-                    task.cancel()
+        try:
+            async with asyncio.TaskGroup() as group:
+                running = [group.create_task(work) for work in (self._pods.run(), self._pace.run())]
+                try:
+                    for informer in (self._pods, self._pace):
+                        await informer.wait_synced()
+                    running.append(group.create_task(self._crawler.keep(self._pods.list)))
+                    yield
+                finally:
+                    for task in running:
+                        task.cancel()
+        except ExceptionGroup as failed:
+            # What ended the block is the caller's to deal with, as it was raised.
+            if len(failed.exceptions) == 1:
+                raise failed.exceptions[0] from None
+            raise
 
     def _pod_changed(self, pod: Pod) -> None:
         if pod.spec.node_name:
