@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from koordinator.cli.local_cluster.programs import LocalClusterOptions, simulated_nodes
+from koordinator.cli.local_cluster.programs import LocalClusterOptions, manager, simulated_nodes
 from koordinator.cli.main import main
 
 _HERE = Path("here")
@@ -28,9 +28,15 @@ def _flags_of_nodes(flag: str, options: LocalClusterOptions) -> list[str]:
     return [each for each in simulated_nodes(options).arguments if each.startswith(flag)]
 
 
-@pytest.mark.parametrize(("speed", "said"), [(None, []), (60.0, ["--speed=60.0"])])
-def test_a_scenario_keeps_its_speed_unless_another_is_requested(speed: float | None, said: list[str]) -> None:
-    assert _flags_of_nodes("--speed", replace(_OPTIONS, speed=speed)) == said
+@pytest.mark.parametrize(("pace", "said"), [("", []), ("default/pace", ["--pace=default/pace"])])
+def test_a_scenario_keeps_its_speed_unless_something_sets_the_pace(pace: str, said: list[str]) -> None:
+    assert _flags_of_nodes("--pace", replace(_OPTIONS, pace=pace)) == said
+
+
+@pytest.mark.parametrize("leader_election", [True, False])
+def test_the_manager_takes_part_in_a_leader_election_unless_it_is_the_only_one(leader_election: bool) -> None:
+    arguments = manager(replace(_OPTIONS, leader_election=leader_election)).arguments
+    assert f"--enable-leader-election={str(leader_election).lower()}" in arguments
 
 
 @pytest.mark.parametrize(("koordlets", "said"), [(None, []), (0, ["--koordlets=0"]), (3, ["--koordlets=3"])])

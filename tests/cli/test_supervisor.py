@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -69,6 +70,34 @@ def test_a_program_that_is_never_ready_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(ProgramFailed, match="slow was not ready within 5 s"):
         asyncio.run(scenario())
+
+
+def test_it_is_said_what_is_waited_for_while_a_program_starts_slowly(tmp_path: Path) -> None:
+    async def scenario() -> list[str]:
+        clock, reports, is_ready = ManualClock(), list[str](), False
+
+        async def ready() -> bool:
+            return is_ready
+
+        supervisor = Supervisor(tmp_path, clock, reports.append)
+        code = "import time; print('reading', flush=True); time.sleep(60)"
+        starting = asyncio.ensure_future(supervisor.start(python("slow", code, ready)))
+        log = supervisor.log_path("slow")
+        await until(lambda: clock.sleepers > 0 and log.exists() and "reading" in log.read_text())
+        try:
+            for _ in range(90):
+                await clock.advance(1)
+            is_ready = True
+            await clock.advance(1)
+            await starting
+        finally:
+            await supervisor.stop()
+        return reports
+
+    reports = asyncio.run(scenario())
+    assert len(reports) == 3
+    assert re.match(r"waiting for slow \(process \d+\) to be ready, for 10 s so far; the end of its log", reports[0])
+    assert reports[0].endswith("slow.log): reading")
 
 
 def test_a_killed_program_is_started_again_after_the_back_off(tmp_path: Path) -> None:

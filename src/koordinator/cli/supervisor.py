@@ -25,8 +25,15 @@ _STEADY_AFTER: Final = 30.0
 """A child that has run this long is trusted again: it starts again with the first back-off, and is called healthy even
 when it ended more than once before."""
 _POLL_SECONDS: Final = 0.05
+_START_SECONDS: Final = 300.0
+"""A program that is not ready by then never will be; on a machine that is busy with something else, it takes a
+minute."""
+_SAID_AFTER: Final = 10.0
+_SAID_EVERY: Final = 30.0
 _RESPONSE_SECONDS: Final = 5.0
-"""How long a program may take to say that it is ready."""
+"""How long a running program may take to say that it is well."""
+_FIRST_RESPONSE_SECONDS: Final = 30.0
+"""And one that is starting, when the processor has more to do than at any other time."""
 _PROBE_EVERY: Final = 10.0
 _PATIENCE_SECONDS: Final = 2.0
 """How long stopping may take before it is said what is waited for."""
@@ -73,7 +80,7 @@ class Supervisor:
         log_folder: Path,
         clock: Clock,
         report: Callable[[str], None],
-        start_seconds: float = 60.0,
+        start_seconds: float = _START_SECONDS,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._log_folder = log_folder
@@ -104,7 +111,7 @@ class Supervisor:
         return child.pid if child is not None and child.returncode is None else None
 
     async def start(self, program: Program) -> None:
-        """Start ``program``, return when it is ready and keep it running from then on.
+        """Start ``program``, return when it is ready and keep it running from then on. What takes long is said.
 
         Raises ProgramFailed when it ends first or takes too long.
         """
@@ -113,13 +120,21 @@ class Supervisor:
             child = await self._spawn(program)
         except OSError as error:
             raise ProgramFailed(f"{program.name} cannot be started: {error}") from error
-        deadline = self._clock.monotonic() + self._start_seconds
-        while not await _is_healthy(program):
+        began = self._clock.monotonic()
+        say_at = began + _SAID_AFTER
+        while not await _is_healthy(program, _FIRST_RESPONSE_SECONDS):
             if child.returncode is not None:
                 raise ProgramFailed(f"{program.name} ended with status {child.returncode}:\n{child.log_tail()}")
-            if self._clock.monotonic() > deadline:
+            now = self._clock.monotonic()
+            if now - began > self._start_seconds:
                 raise ProgramFailed(
                     f"{program.name} was not ready within {self._start_seconds:.0f} s:\n{child.log_tail()}"
+                )
+            if now >= say_at:
+                say_at = now + _SAID_EVERY
+                self._report(
+                    f"waiting for {program.name} (process {child.pid}) to be ready, for {now - began:.0f} s so far; "
+                    f"the end of its log ({self.log_path(program.name)}): {child.log_tail(1).strip()}"
                 )
             await self._clock.sleep(_POLL_SECONDS)
         self._set(program, Condition.RUNNING)
@@ -273,9 +288,9 @@ class Supervisor:
         self._on_change()
 
 
-async def _is_healthy(program: Program) -> bool:
+async def _is_healthy(program: Program, seconds: float = _RESPONSE_SECONDS) -> bool:
     try:
-        async with asyncio.timeout(_RESPONSE_SECONDS):
+        async with asyncio.timeout(seconds):
             return await program.ready()
     except TimeoutError:
         return False

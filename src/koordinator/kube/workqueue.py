@@ -52,7 +52,7 @@ class WorkQueue(Generic[K]):
         return len(self._dirty | self._processing)
 
     async def idle(self) -> None:
-        """Wait until no item is ready or being processed; delayed ones do not count."""
+        """Wait until no item is ready, being processed or delayed."""
         await self._idle.wait()
 
     @property
@@ -79,6 +79,7 @@ class WorkQueue(Generic[K]):
         due = self._clock.monotonic() + seconds
         if due >= self._due.get(item, float("inf")):
             return
+        self._idle.clear()
         self._due[item] = due
         heapq.heappush(self._waiting, (due, next(self._order), item))
         self._earlier.set()
@@ -118,7 +119,7 @@ class WorkQueue(Generic[K]):
         self._processing.discard(item)
         if item in self._dirty:
             self._push(item)
-        elif not self._dirty and not self._processing:
+        elif not self._dirty and not self._processing and not self._due:
             self._idle.set()
 
     def shut_down(self) -> None:

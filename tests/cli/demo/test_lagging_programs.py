@@ -107,10 +107,12 @@ def day_with(manager_lag: Lag, scheduler_lag: Lag) -> Seen:
         )
         manager, scheduler = Lagging(api, manager_lag), Lagging(api, scheduler_lag, lambda: _bind_all(api))
         day = Day()
-        programs = [Program(name, each.page, name) for name, each in (("manager", manager), ("scheduler", scheduler))]
-        steps = Steps(
-            client, *programs, programs[0], day, Crawler(client, 0), Waiting(clock, lambda text: None)
-        )  # fmt: skip
+        program, placing = (
+            Program("manager", manager.page, "manager"),
+            Program("scheduler", scheduler.page, "scheduler"),
+        )
+        waiting = Waiting(clock, lambda text: None)
+        steps = Steps(client, program, placing, program, day, Crawler(client, 0), waiting)
         running = [asyncio.create_task(work) for work in (fleet.run(), manager.run(), scheduler.run())]
         playing = asyncio.create_task(play(steps, day))
         try:

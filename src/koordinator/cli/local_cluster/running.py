@@ -70,8 +70,9 @@ async def prepare(client: Client, *, with_webhooks: bool = True) -> None:
 
 
 def _never_in_the_way(configuration: dict[str, Any]) -> dict[str, Any]:
-    """A local cluster is used without its manager, too: then no request waits for a webhook."""
-    webhooks = [{**webhook, "failurePolicy": "Ignore"} for webhook in configuration["webhooks"]]
+    """A local cluster is used without its manager, too: then no request waits for a webhook. A manager that is only
+    slow, on a busy machine, is waited for as long as an API server may: without it, a pod is written as another one."""
+    webhooks = [{**webhook, "failurePolicy": "Ignore", "timeoutSeconds": 30} for webhook in configuration["webhooks"]]
     return {**configuration, "webhooks": webhooks}
 
 
@@ -88,7 +89,7 @@ async def _ensure(
             await client.patch(kind, document["metadata"]["name"], {"spec": document["spec"]}, PatchType.MERGE)
 
 
-_PREPARE_SECONDS: Final = 60.0
+_PREPARE_SECONDS: Final = 300.0
 _PROGRAMS: Final = {
     "apiserver": programs.api_server,
     "nodes": programs.simulated_nodes,

@@ -28,7 +28,7 @@ from koordinator.kube.informer import Informer
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.object_cache import is_older
 
-_TURNS: Final = 10
+_TURNS: Final = 20
 """Of the event loop, in which a task that has been woken puts its work into its queue."""
 _REPORT_AGAIN_SECONDS: Final = 30.0
 """Real time: a NodeMetric expires, though nothing has happened since it was written."""

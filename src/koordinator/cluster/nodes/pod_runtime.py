@@ -6,6 +6,7 @@ again, so that a restart adopts running pods and an outage of the API server onl
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 from collections.abc import Callable
@@ -191,11 +192,20 @@ class PodRuntime:
         self._times: dict[str, PodTimes] = {}
         self._delays: dict[str, PodDelays] = {}
         self._concurrency = concurrency
-        self._queue: WorkQueue[str] = WorkQueue(time.clock, ExponentialFailureLimiter(base=0.5, maximum=30.0))
+        self._due: WorkQueue[str] = WorkQueue(time.clock)
+        """Pods with a step that is due in simulated time."""
+        self._queue: WorkQueue[str] = WorkQueue(clock, ExponentialFailureLimiter(base=0.5, maximum=30.0))
+        """Pods whose step is due now; one that fails is tried again in real time."""
 
     async def run(self) -> None:
         """Do what is due, when it is due, until cancelled."""
-        await run_workers(self._queue, self._act, workers=self._concurrency, on_error=_say_failure)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(run_workers(self._due, self._take_up, workers=1, on_error=_say_failure), name="due pods")
+            acting = run_workers(self._queue, self._act, workers=self._concurrency, on_error=_say_failure)
+            tasks.create_task(acting, name="steps of pods")
+
+    async def _take_up(self, key: str) -> None:
+        self._queue.add(key)
 
     async def idle(self) -> None:
         """Wait until all that is due has been done."""
@@ -236,7 +246,7 @@ class PodRuntime:
     def _plan(self, pod: Pod, times: PodTimes) -> None:
         plan = next_step(pod, times, self._delays[pod.metadata.uid])
         if plan is not None:
-            self._queue.add_after(pod.metadata.key, self._time.real(plan.at - self._time.now()))
+            self._due.add_after(pod.metadata.key, self._time.real(plan.at - self._time.now()))
 
     async def _act(self, key: str) -> None:
         pod = self._find_pod(key)
