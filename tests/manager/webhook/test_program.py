@@ -142,6 +142,23 @@ def test_without_configurations_it_gives_up_after_twenty_seconds_with_the_reason
     run(scenario)
 
 
+def test_a_first_try_that_takes_long_on_a_busy_machine_is_waited_for(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        bench = Bench(tmp_path)
+        bench.api.fault = lambda requested, done: Hang()
+        webhooks = bench.webhooks()
+        running = asyncio.create_task(webhooks.run())
+        await bench.clock.advance(2 * SETUP_SECONDS)
+        assert not webhooks.sync.tried.is_set()
+        assert not running.done()
+        await bench.clock.advance(3 * SETUP_SECONDS)
+        with pytest.raises(ExceptionGroup) as ended:
+            await running
+        assert ended.group_contains(WebhookSetupError, match="set up within 20s: not done within 60s")
+
+    run(scenario)
+
+
 def test_it_says_what_it_could_not_get_to_know(tmp_path: Path) -> None:
     async def scenario() -> None:
         bench = Bench(tmp_path)

@@ -99,6 +99,8 @@ class ConfigurationSync:
         """The authority of the certificate that is being served; empty before there is one."""
         self._change_over_until = float("-inf")
         self._said: dict[str, tuple[str, ...]] = {}
+        self.tried = asyncio.Event()
+        """Set after the first round, however it ended."""
         self.succeeded = asyncio.Event()
         """Set after the first successful round."""
         self.last_error = "not tried yet"
@@ -165,12 +167,14 @@ class ConfigurationSync:
         self.last_error = ""
         self._results.labels("succeeded").inc()
         self._backoff.reset()
+        self.tried.set()
         self.succeeded.set()
         return _PERIOD
 
     def _pause_after(self, error: Exception) -> float:
         """Record the error; the webhooks keep their current certificates. Returns the seconds until the next round."""
         before, self.last_error = self.last_error, _reason(error)
+        self.tried.set()
         if isinstance(error, OvertakenError) or (isinstance(error, ApiStatusError) and error.is_conflict):
             self._results.labels("conflict").inc()
             logger.info("another replica was faster: %s", self.last_error)

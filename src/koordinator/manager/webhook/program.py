@@ -40,8 +40,9 @@ _SECONDS: Final = 5.0
 logger = logging.getLogger(__name__)
 
 SETUP_SECONDS: Final = 20.0
-"""The time limit of the first certificates and configurations, as in the original; a process that exceeds it is better
-restarted."""
+"""The time limit of the first certificates and configurations, as in the original, once they have been tried for the
+first time; a process that exceeds it is better restarted. A first round that is slow, on a busy machine, has the time
+limit of any round: a new process would only begin it anew."""
 SYNC_SECONDS: Final = 120.0
 """The time limit of the initial list of each kind of object that handlers depend on."""
 LINGER_SECONDS: Final = 3.0
@@ -174,6 +175,7 @@ class Webhooks:
 
     async def _first_setup(self) -> None:
         try:
+            await self.sync.tried.wait()
             await within(self._clock, SETUP_SECONDS, self.sync.succeeded.wait())
         except TimeoutError:
             raise WebhookSetupError(
