@@ -134,6 +134,34 @@ def test_cancelled_getter_passes_its_wake_up_on() -> None:
     run(scenario())
 
 
+def test_it_is_idle_when_nothing_is_ready_worked_on_or_delayed() -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        queue: WorkQueue[str] = WorkQueue(clock)
+        await queue.idle()
+        queue.add("a")
+        idle = asyncio.create_task(queue.idle())
+        assert queue.unfinished == 1
+        item = await queue.get()
+        queue.add_after(item, 5)
+        queue.done(item)
+        await asyncio.sleep(0)
+        assert (idle.done(), queue.unfinished) == (False, 0)
+        timers = asyncio.create_task(queue.run_timers())
+        await clock.advance(5)
+        queue.done(await queue.get())
+        await idle
+        queue.add_after("b", 5)
+        idle = asyncio.create_task(queue.idle())
+        await asyncio.sleep(0)
+        assert not idle.done()
+        queue.shut_down()
+        await idle
+        timers.cancel()
+
+    run(scenario())
+
+
 def test_failing_work_comes_again() -> None:
     async def scenario() -> None:
         clock = ManualClock()

@@ -127,6 +127,8 @@ class WorkQueue(Generic[K]):
         self._shutting_down = True
         self._waiting.clear()
         self._due.clear()
+        if not self.unfinished:
+            self._idle.set()
         while self._getters:
             self._wake_one()
 

@@ -19,6 +19,8 @@ from koordinator.cli.explain_failure import ExplainError
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.kube.interface import Client
 
+RESPONSE_SECONDS: Final = 60.0
+"""For one response of a program, on a busy machine."""
 HOT: Final = "node-18"
 CRAWLER: Final = "crawler"
 REPLICAS: Final = 4
@@ -52,6 +54,8 @@ def descheduler_configuration(port: int) -> dict[str, Any]:
     migration = {
         "maxMigratingPerWorkload": 1,
         "maxUnavailablePerWorkload": 1,
+        # On a busy machine, simulated time waits for minutes in the middle of a migration.
+        "defaultJobTTL": "2h",
         # Five minutes between two pods of one workload are more than this day has.
         "objectLimiters": {"workload": {"duration": "0s"}},
         "coolDown": "10m",
@@ -237,7 +241,8 @@ class Crawler:
         return document
 
     async def _query(self) -> Mapping[str, Any] | None:
-        endpoint = ProgramEndpoint(f"http://127.0.0.1:{self._port}", None, ("", ""), 0, Path(), program="descheduler")
+        url = f"http://127.0.0.1:{self._port}"
+        endpoint = ProgramEndpoint(url, None, ("", ""), 0, Path(), program="descheduler", seconds=RESPONSE_SECONDS)
         try:
             document: Mapping[str, Any] = await fetch(endpoint, "/explain/rebalance")
         except ExplainError:

@@ -16,7 +16,7 @@ from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.resource_names import BATCH_CPU
 from koordinator.cli.demo import rush
 from koordinator.cli.demo.day import FAULTY
-from koordinator.cli.demo.hot_node import HotNode
+from koordinator.cli.demo.hot_node import RESPONSE_SECONDS, HotNode
 from koordinator.cli.demo.rush import Rush
 from koordinator.cli.demo.workloads import Workloads
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
@@ -50,7 +50,8 @@ class Explained:
 
 async def explain(client: Client, scheduler_port: int, namespace: str, name: str) -> Explained:
     """Query the scheduler as ``koord explain pod`` does, and read the pod and its events."""
-    endpoint = ProgramEndpoint(f"http://127.0.0.1:{scheduler_port}", None, ("", ""), 0, Path())
+    url = f"http://127.0.0.1:{scheduler_port}"
+    endpoint = ProgramEndpoint(url, None, ("", ""), 0, Path(), seconds=RESPONSE_SECONDS)
     document = await fetch(endpoint, f"/debug/explain/{namespace}/{name}")
     pod = await client.get(PODS, name, namespace)
     events = decode_any(await client.raw("GET", EVENTS_V1.path(namespace)))["items"]

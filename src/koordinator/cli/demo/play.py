@@ -23,8 +23,8 @@ from koordinator.base.clock import Clock
 from koordinator.cli.demo import day as script
 from koordinator.cli.demo import hot_node, rush, workloads
 from koordinator.cli.demo.day import STEP_HOURS, Arrival
-from koordinator.cli.demo.hot_node import Crawler
-from koordinator.cli.demo.observation import KEPT_OFF, Day, explain
+from koordinator.cli.demo.hot_node import RESPONSE_SECONDS, Crawler
+from koordinator.cli.demo.observation import KEPT_OFF, Day
 from koordinator.cli.demo.progress import Program, page_at
 from koordinator.cli.demo.steps import Steps
 from koordinator.cli.demo.waiting import Waiting
@@ -61,8 +61,6 @@ _STARTED_NEXT: Final = {
 _HOURS: Final = 24.0
 _LINE_EVERY: Final = 3
 _WAITED_LONG_SECONDS: Final = 5.0
-_RESPONSE_SECONDS: Final = 60.0
-"""For a page of a program, after which it is asked again."""
 
 
 @asynccontextmanager
@@ -91,7 +89,7 @@ async def play(cluster: LocalCluster, client: Client, clock: Clock, console: Con
     """Run the whole day and return what was seen of it. Raises NeverHappened."""
     day, options = Day(), cluster.options
     day.see_nodes((await client.list(NODES)).items)
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_RESPONSE_SECONDS)) as session:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(RESPONSE_SECONDS)) as session:
         with day_progress(console, clock) as shown:
             steps = Steps(
                 client,
@@ -104,7 +102,7 @@ async def play(cluster: LocalCluster, client: Client, clock: Clock, console: Con
             )
             async with steps.watching():
                 await run_script(steps, clock, shown)
-    day.explained = await explain(client, options.scheduler_port, script.NAMESPACE, script.TOO_LARGE)
+                await steps.explain_too_large(options.scheduler_port)
     day.kept_off_hot_nodes = await pods_kept_off(options.scheduler_port, "LoadAwareScheduling")
     return day
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -32,10 +32,11 @@ from koordinator.cli.demo import hot_node
 from koordinator.cli.demo.claim import clock, some
 from koordinator.cli.demo.day import FAULTY, FAULTY_FROM_HOUR, FAULTY_TO_HOUR, NAMESPACE, PACE, TOO_LARGE, Arrival
 from koordinator.cli.demo.hot_node import Crawler
-from koordinator.cli.demo.observation import Day
+from koordinator.cli.demo.observation import Day, explain
 from koordinator.cli.demo.progress import Program, Round, newest
-from koordinator.cli.demo.waiting import Expectation, Missing, Waiting
+from koordinator.cli.demo.waiting import Expectation, Missing, NeverHappened, Waiting
 from koordinator.cli.demo.workloads import RESERVATION_HOUR, RESERVED
+from koordinator.cli.explain_failure import ExplainError
 from koordinator.cluster.nodes.paced_time import Pace
 from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION, Fault
 from koordinator.kube.informer import Informer
@@ -159,6 +160,21 @@ class Steps:
         reservations = await self._client.list(RESERVATIONS)
         self._day.see_pods(self._pods.list())
         self._day.workloads.see(hour, self._pods.list(), reservations.items)
+
+    async def explain_too_large(self, scheduler_port: int) -> None:
+        """Record what is said of the pod that no node can take, once its condition and its event have been written."""
+
+        async def missing() -> str:
+            try:
+                self._day.explained = said = await explain(self._client, scheduler_port, NAMESPACE, TOO_LARGE)
+            except ExplainError as error:
+                return str(error)
+            return "" if said.agrees else f"{said.message!r}, {said.condition!r} and {some(said.notes)}"
+
+        what = f"the explanation, the condition and the event of {TOO_LARGE} say the same"
+        # If they never do, the report has a claim that says so.
+        with suppress(NeverHappened):
+            await self._until(24.0, what, missing, _advice("scheduler"))
 
     def description(self, hour: float) -> str:
         """The state of the cluster in one line."""
