@@ -216,6 +216,15 @@ def test_batch_pods_that_do_not_make_room_or_do_not_have_it_back_fail_their_clai
     assert failing(day) == [10]
 
 
+def test_other_batch_pods_may_keep_the_node_at_its_threshold_before_and_after_the_rush() -> None:
+    looks = [
+        Look(10.0, 6_700, 0, {"cpus": 8.4}),
+        Look(12.0, 2_600, 5_000, {"cpus": 3.2}),
+        Look(14.5, 6_400, 0, {"cpus": 8.1}),
+    ]
+    assert rush_claim(Rush(looks)).holds
+
+
 def test_the_report_says_why_batch_pods_were_held_down() -> None:
     console = Console(file=io.StringIO(), width=100)
     print_report(a_good_day(), [], console)

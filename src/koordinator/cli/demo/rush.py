@@ -94,11 +94,12 @@ class Rush:
         return max(limits)
 
     def released(self) -> Look | None:
-        """The first look that shows them as they were before, after they had been held down."""
+        """The first look that shows them as they were before, after they had been held down. Other batch pods may have
+        come to the node meanwhile, so that all of them together are still kept below the threshold, with room for these."""
         before, held = self.before(), self.held()
         if before is None or held is None:
             return None
-        later = (each for each in self.looks if each.hour > held.hour and each.said is None)
+        later = (each for each in self.looks if each.hour > held.hour)
         return next((each for each in later if each.batch >= _ENOUGH * before.batch), None)
 
 
