@@ -95,7 +95,7 @@ class Rush:
 
     def released(self) -> Look | None:
         """The first look that shows them as they were before, after they had been held down. Other batch pods may have
-        come to the node meanwhile, so that all of them together are still kept below the threshold, with room for these."""
+        come to the node meanwhile: then all of them together may still be kept below the threshold."""
         before, held = self.before(), self.held()
         if before is None or held is None:
             return None
