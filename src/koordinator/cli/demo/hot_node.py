@@ -30,8 +30,8 @@ _COOL_PERCENT: Final = 30
 HOUR: Final = 2.5
 """When its pods are bound to it."""
 _BEFORE_EVICTION: Final = ("ReservationCreated", "ReservationScheduled")
-_RUN_MINUTES: Final = 1440
-"""A pod of the crawler outlives the day."""
+_RUN_MINUTES: Final = 2880
+"""A pod of the crawler outlives the day, and what comes after it."""
 
 
 def arrivals() -> list[Arrival]:

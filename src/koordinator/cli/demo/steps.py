@@ -32,7 +32,7 @@ from koordinator.cli.demo import hot_node
 from koordinator.cli.demo.claim import clock, some
 from koordinator.cli.demo.day import FAULTY, FAULTY_FROM_HOUR, FAULTY_TO_HOUR, NAMESPACE, PACE, TOO_LARGE, Arrival
 from koordinator.cli.demo.hot_node import Crawler
-from koordinator.cli.demo.observation import Day, explain
+from koordinator.cli.demo.observation import Day, explain, placed_pod
 from koordinator.cli.demo.progress import Program, Round, newest
 from koordinator.cli.demo.waiting import Expectation, Missing, NeverHappened, Waiting
 from koordinator.cli.demo.workloads import RESERVATION_HOUR, RESERVED
@@ -132,6 +132,8 @@ class Steps:
 
     def _pod_changed(self, pod: Pod) -> None:
         if pod.spec.node_name:
+            # One that is evicted before the next look was placed all the same.
+            self._day.pods[pod.metadata.name] = placed_pod(pod)
             self._bound = newer(self._bound, pod.metadata.resource_version)
         self._waiting.changed.set()
         self._crawler.wake()

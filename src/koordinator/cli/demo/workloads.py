@@ -38,7 +38,9 @@ RESERVED: Final = "release"
 RELEASE: Final = "checkout-next"
 RESERVED_CPUS: Final = 4
 RESERVATION_HOUR: Final = 3.5
-RELEASE_HOUR: Final = 18.0
+RELEASE_HOUR: Final = 22.5
+"""When batch pods have had all day to take the room. By day, they keep many nodes at the threshold of the load-aware
+filter, and the one with the room may be among these."""
 _LATE_HOURS: Final = 1.5
 
 
