@@ -31,7 +31,7 @@ from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.cpu_topology import CPUTopology
 from koordinator.node.errors import FileError
 from koordinator.node.host import Host
-from koordinator.node.kernel_files import CPU_QUOTA, CPUSET, Target
+from koordinator.node.kernel_files import CPU_QUOTA, Target
 
 _LATEST_INTERVALS = 2
 """A sample counts as the present usage for so many intervals of measuring."""
@@ -164,14 +164,24 @@ def _best_effort(layout: CgroupLayout, executor: Executor) -> BestEffortCgroups 
         return None
     pods = tuple(f"{root}/{name}" for name in _subfolders(folder))
     containers = tuple(f"{pod}/{name}" for pod in pods for name in _subfolders(layout.folder("cpu", pod)))
-    quota, cpuset = executor.present(Target(CPU_QUOTA, root)), executor.present(Target(CPUSET, root))
+    quota = executor.present(Target(CPU_QUOTA, root))
+    reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
     return BestEffortCgroups(
         root=root,
         pods=pods,
         containers=containers,
         quota=quota if isinstance(quota, int) else None,
-        cpuset=cpuset if isinstance(cpuset, frozenset) else None,
+        cpuset=_cpus(reader, root),
+        available=_cpus(reader, layout.kubepods),
     )
+
+
+def _cpus(reader: CgroupReader, folder: str) -> frozenset[int] | None:
+    """That the cgroup may use; None where the kernel shows none: it has no cpuset, or the controller is off there."""
+    try:
+        return reader.cpuset(folder) or None
+    except FileError:
+        return None
 
 
 def _subfolders(folder: str) -> list[str]:

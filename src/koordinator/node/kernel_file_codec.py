@@ -76,6 +76,11 @@ class KernelFileCodec:
         name = target.file.v1 if self._layout.version is CgroupVersion.V1 else target.file.v2
         return None if name is None else f"{folder}/{name}"
 
+    def in_force_path(self, target: Target) -> str | None:
+        """The file that shows what holds where the target's own is empty; None where an empty one means nothing."""
+        is_v2 = self._layout.version is CgroupVersion.V2
+        return f"{self.folder(target)}/{target.file.v2_in_force}" if is_v2 and target.file.v2_in_force else None
+
     def folder(self, target: Target) -> str:
         """The folder of the file, which is there unless the cgroup has gone or the kernel lacks the feature."""
         file = target.file
@@ -113,7 +118,7 @@ class KernelFileCodec:
         v2 = self._layout.version is CgroupVersion.V2
         match target.file.format:
             case Format.CPU_LIST if isinstance(value, frozenset):
-                yield format_cpu_list(value) or "\n"
+                yield format_cpu_list(value)
             case Format.TASKS if isinstance(value, frozenset):
                 present = self.decode(target, content)
                 yield from (
@@ -184,7 +189,8 @@ def check(target: Target, value: Value) -> None:
     """InvalidValueError, with what is allowed, for a value that the file cannot hold."""
     file = target.file
     if file.format is Format.CPU_LIST:
-        if not isinstance(value, frozenset) or any(cpu < 0 for cpu in value):
+        # The kernel does not empty the set of a cgroup with processes, on version 2 neither.
+        if not isinstance(value, frozenset) or not value or min(value) < 0:
             raise InvalidValueError(f"{target}: {value!r} is not a set of CPUs")
     elif file.format is Format.TASKS:
         if not isinstance(value, frozenset) or any(task < 1 for task in value):

@@ -75,6 +75,8 @@ class KernelFile:
     lowest: int | None = None
     highest: int | None = None
     nesting: Nesting = Nesting.NONE
+    v2_in_force: str | None = None
+    """Version 2's file that shows what holds where this one is empty, which is what a parent has."""
 
     def __repr__(self) -> str:
         return f"<{self.key}>"
@@ -90,8 +92,10 @@ def _cgroup(
     nesting: Nesting = Nesting.NONE,
     *,
     in_v1: bool = True,
+    v2_in_force: str | None = None,
 ) -> KernelFile:
-    return KernelFile(key, Root.CGROUP, controller, key if in_v1 else None, v2, format_, lowest, highest, nesting)
+    v1 = key if in_v1 else None
+    return KernelFile(key, Root.CGROUP, controller, v1, v2, format_, lowest, highest, nesting, v2_in_force)
 
 
 def _same(key: str, controller: str, lowest: int, highest: int | None, *, in_v1: bool = True) -> KernelFile:
@@ -104,7 +108,14 @@ CPU_PERIOD: Final = _cgroup("cpu.cfs_period_us", "cpu", "cpu.max", Format.PERIOD
 CPU_BURST: Final = _cgroup("cpu.cfs_burst_us", "cpu", "cpu.max.burst", Format.INTEGER, 0, 100_000_000)
 CPU_BVT: Final = _same("cpu.bvt_warp_ns", "cpu", -1, 2)
 CPU_IDLE: Final = _same("cpu.idle", "cpu", 0, 1)
-CPUSET: Final = _cgroup("cpuset.cpus", "cpuset", "cpuset.cpus", Format.CPU_LIST, nesting=Nesting.SET)
+CPUSET: Final = _cgroup(
+    "cpuset.cpus",
+    "cpuset",
+    "cpuset.cpus",
+    Format.CPU_LIST,
+    nesting=Nesting.SET,
+    v2_in_force="cpuset.cpus.effective",
+)
 MEMORY_LIMIT: Final = _cgroup("memory.limit_in_bytes", "memory", "memory.max", Format.LIMIT, NO_LIMIT)
 MEMORY_MIN: Final = _cgroup("memory.min", "memory", "memory.min", Format.BYTES, 0, None, Nesting.PROTECTION)
 MEMORY_LOW: Final = _cgroup("memory.low", "memory", "memory.low", Format.BYTES, 0, None, Nesting.PROTECTION)

@@ -73,6 +73,20 @@ def test_what_is_written_already_is_not_read_again_for_a_minute(kernel: FakeKern
     assert kernel.value(QUOTA) == 50_000
 
 
+def test_it_is_read_again_after_a_minute_though_files_of_its_kind_change_all_the_time(
+    kernel: FakeKernel, clock: ManualClock
+) -> None:
+    other = Target(CPU_QUOTA, "kubepods/pod2")
+    kernel.add(other, -1)
+    executor = kernel.executor(clock)
+    for second in range(61):
+        want(executor, (QUOTA, 50_000), (other, 50_000 + second))
+        executor.apply()
+        kernel.contents[kernel.codec.path(QUOTA) or ""] = "-1\n"
+        pass_seconds(clock, 1)
+    assert [content for path, content in kernel.writes if path == kernel.codec.path(QUOTA)] == ["50000", "50000"]
+
+
 def test_a_round_in_which_nothing_can_have_changed_decides_nothing(kernel: FakeKernel, clock: ManualClock) -> None:
     target = Target(CPU_QUOTA, POD)
     kernel.add(target, -1)
@@ -385,3 +399,33 @@ def test_whatever_fails_and_whenever_the_agent_is_killed_no_child_is_wider_and_t
     want(again, *((Target(CPUSET, folder), value) for folder, value in last.items()))
     again.apply()
     assert {folder: kernel.value(Target(CPUSET, folder)) for folder in FOLDERS} == last
+
+
+def test_a_set_that_is_its_parents_is_looked_at_again_when_the_parent_is_written(clock: ManualClock) -> None:
+    """Version 2: the child has no CPUs of its own, and what it has of its parent is what is wished, at first."""
+    kernel = FakeKernel(CgroupVersion.V2)
+    parent, child = Target(CPUSET, POD), Target(CPUSET, CONTAINER)
+    two, four = frozenset({0, 1}), frozenset({0, 1, 2, 3})
+    kernel.add(parent, two)
+    path = kernel.add(child, None)
+    kernel.contents[f"{path}.effective"] = "0-1\n"
+    executor = kernel.executor(clock)
+    want(executor, (parent, two), (child, two))
+    assert executor.apply().written == ()
+    assert outcome(executor, child) is Outcome.THERE_ALREADY
+    want(executor, (parent, four), (child, two))
+    executor.apply()
+    kernel.contents[f"{path}.effective"] = "0-3\n"
+    executor.apply()
+    assert kernel.value(child) == two
+
+
+def test_no_set_of_cpus_is_emptied(clock: ManualClock) -> None:
+    """The kernel does not take it of a cgroup with processes."""
+    kernel = FakeKernel(CgroupVersion.V2)
+    target = Target(CPUSET, POD)
+    kernel.add(target, frozenset({0}))
+    executor = kernel.executor(clock)
+    want(executor, (target, frozenset()))
+    assert executor.apply().written == ()
+    assert list(executor.invalid_wishes.values()) == [f"{target}: frozenset() is not a set of CPUs"]

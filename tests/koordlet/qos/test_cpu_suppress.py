@@ -118,14 +118,15 @@ def test_the_cpuset_policy_takes_whole_cores_and_lifts_the_quota() -> None:
     assert value(decision, CPUSET, f"{BEST_EFFORT}/pod0/c") == frozenset({0, 1, 4, 5})
 
 
-@pytest.mark.parametrize("missing", ["the kernel's cpuset", "a CPU that is free"])
+@pytest.mark.parametrize("missing", ["the controller cpuset", "a CPU that is free"])
 def test_the_cpuset_policy_lifts_the_quota_also_where_it_cannot_choose_cpus(missing: str) -> None:
     owner = pod_usage("db", "LSE", annotations={"scheduling.koordinator.sh/resource-status": '{"cpuset":"0-7"}'})
     cgroups = best_effort(quota=130_000)
-    given_ = {"best_effort": replace(cgroups, cpuset=None)} if "kernel" in missing else {"pods": (owner,)}
+    given_ = {"best_effort": replace(cgroups, cpuset=None)} if "controller" in missing else {"pods": (owner,)}
     policy = suppression(cpuSuppressThresholdPercent=65, cpuSuppressPolicy="cpuset")
     decision = decide(snapshot(policy=policy, **{"best_effort": cgroups} | given_))
     assert (value(decision, CPU_QUOTA), value(decision, CPUSET)) == (-1, None)
+    assert [BEST_EFFORT in problem.text for problem in decision.problems] == ([True] if "controller" in missing else [])
 
 
 def test_cpus_of_exclusive_pods_are_left_alone() -> None:
@@ -142,6 +143,14 @@ def test_cpus_that_pods_keep_off_are_left_alone(enable: bool) -> None:
     policy = suppression(enable=enable, cpuSuppressThresholdPercent=100, cpuSuppressPolicy="cpuset")
     given = snapshot(policy=policy, pods=(pod_usage("web"),), node_cpu=0.0, kept_cpus=frozenset({0, 1}))
     assert value(decide(given), CPUSET) == frozenset(range(2, 8))
+
+
+@pytest.mark.parametrize(("enable", "expected"), [(True, {4, 5}), (False, {2, 3, 4, 5, 6})])
+def test_only_cpus_of_the_folder_of_all_pods_are_chosen(enable: bool, expected: set[int]) -> None:
+    """The kernel gives a cgroup all CPUs of its parent if it has none of them itself."""
+    policy = suppression(enable=enable, cpuSuppressThresholdPercent=10, cpuSuppressPolicy="cpuset")
+    cgroups = replace(best_effort(), available=frozenset({2, 3, 4, 5, 6}))
+    assert value(decide(snapshot(policy=policy, best_effort=cgroups)), CPUSET) == expected
 
 
 def test_under_kubelets_static_policy_only_containers_are_narrowed() -> None:

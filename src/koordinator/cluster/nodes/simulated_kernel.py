@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from koordinator.api.cpu_list import parse_cpu_list
+from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
 from koordinator.api.pod import ResourceRequirements
 from koordinator.api.qos import KubernetesQoS, QoSClass, qos_class_with_default
 from koordinator.api.quantity import Quantity
@@ -112,6 +112,8 @@ class SimulatedKernel:
         self._cgroups: dict[str, _Cgroup] = {}
         self._bandwidth: dict[str, float] = dict.fromkeys(("", *_RESCTRL_GROUPS), 0.0)
         self._schemata: dict[str, dict[str, str]] = {}
+        self._allowed: dict[str, frozenset[int]] = {}
+        """The CPUs in force at this moment, by folder."""
         self.host: Final = Host.below(root)
         self.layout: Final = CgroupLayout(self.host.cgroup, CgroupVersion.V2, CgroupDriver.SYSTEMD)
         self._qos: Final = sorted({self.layout.qos(qos) for qos in KubernetesQoS})
@@ -124,6 +126,7 @@ class SimulatedKernel:
         """Let time pass until ``now``, in which the system and these pods ran; all other pods have ended before."""
         seconds, self._now = max(0.0, now - self._now), max(now, self._now)
         self._keep_only(demands)
+        self._allowed.clear()
         for demand in demands:
             self._make_pod(demand.pod)
         shares = self._shares(demands)
@@ -166,9 +169,16 @@ class SimulatedKernel:
         """Cores that a cgroup may use by its quota and its CPUs."""
         quota, _, period = self._read(folder, "cpu.max").partition(" ")
         cores = float(self._cpus) if quota == "max" else int(quota) / int(period or PERIOD)
-        # What was just written is in force whether the file of the effective CPUs shows it already or not.
-        own = self._read(folder, "cpuset.cpus")
-        return min(cores, float(len(parse_cpu_list(own)))) if own else cores
+        return min(cores, float(len(self._cpus_of(folder))))
+
+    def _cpus_of(self, folder: str) -> frozenset[int]:
+        """Those of its own that its parent has; all of its parent's if there is none."""
+        allowed = self._allowed.get(folder)
+        if allowed is None:
+            above = self._cpus_of(folder.rpartition("/")[0]) if folder else frozenset(range(self._cpus))
+            own = parse_cpu_list(self._read(folder, "cpuset.cpus"))
+            allowed = self._allowed[folder] = (own & above) or above
+        return allowed
 
     # What is counted.
 
@@ -205,7 +215,7 @@ class SimulatedKernel:
             f"inactive_file {cache}\nactive_file 0\nunevictable 0\n",
             "memory.numa_stat": f"anon N0={memory}\nfile N0={cache}\nunevictable N0=0\n",
             "memory.current": f"{memory + cache}\n",
-            "cpuset.cpus.effective": f"{self._read(folder, 'cpuset.cpus') or self._all_cpus()}\n",
+            "cpuset.cpus.effective": f"{format_cpu_list(self._cpus_of(folder))}\n",
             "cpu.pressure": _pressure(waiting, cgroup.stalled),
         }
         self._write_files(self.layout.folder("", folder), files)

@@ -249,7 +249,8 @@ class Executor:
         try:
             if path not in contents:
                 contents[path] = self._files.read(path)
-            return self._codec.decode(target, contents[path])
+            in_force = self._codec.in_force_path(target) if not contents[path].strip() else None
+            return self._codec.decode(target, contents[path] if in_force is None else self._files.read(in_force))
         except FileError as error:
             if target.file.format is Format.GROUP and isinstance(error, MissingFileError):
                 return 0
@@ -265,12 +266,16 @@ class Executor:
     ) -> None:
         """Leave aside what is as it should be, and what is not there to be written."""
         for target, setting in settings.items():
+            if target not in due and run.family.progress.observed(target) == setting.value:
+                # It was not read in this round.
+                continue
             if self._is_there(target, setting.value, present[target]):
                 state = run.family.progress.state(target)
                 outcome = Outcome.THERE_ALREADY if state is None or state.value != setting.value else state.outcome
                 if outcome not in (Outcome.WRITTEN, Outcome.THERE_ALREADY):
                     outcome = Outcome.THERE_ALREADY
-                run.family.progress.record(target, TargetState(setting.value, outcome, run.now))
+                there = TargetState(setting.value, outcome, run.now, is_inherited=self._is_inherited(target, run))
+                run.family.progress.record(target, there)
             elif present[target] is None and target not in due and run.family.progress.is_absent(target):
                 run.broken.add(target)
             elif present[target] is None:
@@ -281,6 +286,11 @@ class Executor:
             # Tasks end, and those that others have put there are none of ours.
             return value <= shown
         return value == shown
+
+    def _is_inherited(self, target: Target, run: _Pass) -> bool:
+        path = self._codec.path(target)
+        content = run.contents.get(path) if path is not None else None
+        return content is not None and not content.strip() and self._codec.in_force_path(target) is not None
 
     def _check_absent(self, target: Target, setting: Setting, run: _Pass) -> None:
         path, folder = self._codec.path(target), self._codec.folder(target)
@@ -325,6 +335,8 @@ class Executor:
             for text in self._codec.texts(step.target, step.value, run.contents.get(path, "")):
                 self._write_text(step, setting, path, text, run)
             run.live[step.target] = step.value
+            for child in run.children.get(step.target, ()):
+                run.family.progress.parent_changed(child)
         except MissingFileError as error:
             gone = not self._files.exists(self._codec.folder(step.target))
             self._leave(step.target, setting.value, Outcome.VANISHED if gone else Outcome.UNSUPPORTED, str(error), run)

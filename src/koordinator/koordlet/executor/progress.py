@@ -28,6 +28,8 @@ class TargetState:
     detail: str = ""
     failures: int = 0
     retry_at: float = 0.0
+    is_inherited: bool = False
+    """Whether the file is empty, so that the value is a parent's."""
 
     @property
     def has_failed(self) -> bool:
@@ -63,6 +65,12 @@ class Progress:
         for target, state in self._states.items():
             if target.folder == folder:
                 state.at = -inf
+
+    def parent_changed(self, target: Target) -> None:
+        """The target is due if it has its parent's value."""
+        state = self._states.get(target)
+        if state is not None and state.is_inherited:
+            state.at = -inf
 
     def keep(self, targets: Collection[Target]) -> None:
         """Forget all others."""

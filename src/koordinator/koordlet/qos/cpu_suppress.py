@@ -23,6 +23,7 @@ from koordinator.koordlet.qos.snapshot import (
     STATIC,
     BestEffortCgroups,
     Decision,
+    Problem,
     Snapshot,
     capacity_milli,
     cpu_list_or_none,
@@ -192,7 +193,11 @@ def _by_cpuset(snapshot: Snapshot, cgroups: BestEffortCgroups, budget: int, reas
     wishes = _quota_release(cgroups, "the policy is cpuset")
     if cgroups.cpuset is None:
         # A kernel without cpuset must not keep the quota of another policy for ever.
-        return Decision(tuple(wishes), "the CPUs of BestEffort pods are not known")
+        problem = Problem(
+            "resourceUsedThresholdWithBE.cpuSuppressPolicy: by cpuset, best-effort pods are not suppressed, since "
+            f"{cgroups.root} shows no CPUs: switch the cgroup controller cpuset on there, or use the policy cfsQuota"
+        )
+        return Decision(tuple(wishes), problem.text, problems=(problem,))
     shared, dedicated = _pools(snapshot)
     count = next_cpu_count(budget, len(cgroups.cpuset), len(snapshot.cpus), len(shared) + len(dedicated))
     from_dedicated = count * len(dedicated) // (len(shared) + len(dedicated)) if count else 0
@@ -217,7 +222,8 @@ def _pools(snapshot: Snapshot) -> tuple[list[LogicalCPU], list[LogicalCPU]]:
     """CPUs that are shared, and those of LSR pods, which let best-effort pods on; CPUs of LSE pods are in neither."""
     assert snapshot.topology is not None
     owner = {cpu: qos_class_raw(usage.pod.pod) for usage in snapshot.pods for cpu in pod_cpus(usage.pod.pod)}
-    eligible = [cpu for cpu in snapshot.topology.cpus if cpu.cpu not in snapshot.kept_cpus]
+    allowed = snapshot.allowed_cpus
+    eligible = [cpu for cpu in snapshot.topology.cpus if cpu.cpu in allowed]
     dedicated = [cpu for cpu in eligible if owner.get(cpu.cpu) is QoSClass.LSR]
     return [cpu for cpu in eligible if owner.get(cpu.cpu) not in (QoSClass.LSR, QoSClass.LSE)], dedicated
 
@@ -271,7 +277,7 @@ def _recovery_set(snapshot: Snapshot) -> frozenset[int]:
         if qos_class_raw(usage.pod.pod) is QoSClass.LSE
         for cpu in pod_cpus(usage.pod.pod)
     }
-    return snapshot.cpus - snapshot.kept_cpus - exclusive
+    return snapshot.allowed_cpus - exclusive
 
 
 def _allocated_containers(snapshot: Snapshot) -> frozenset[str]:

@@ -85,6 +85,10 @@ class BestEffortCgroups:
     quota: int | None = None
     """Microseconds in a period of the root, -1 for none."""
     cpuset: frozenset[int] | None = None
+    """The CPUs that the root may use, its own or its parent's; None where the kernel shows none."""
+    available: frozenset[int] | None = None
+    """Those that the folder of all pods leaves it. To any other the kernel grants nothing: a cgroup of version 2 that
+    has none of its parent's CPUs may use them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,12 @@ class Snapshot:
     def cpus(self) -> frozenset[int]:
         """Every CPU that is online."""
         return frozenset(cpu.cpu for cpu in self.topology.cpus) if self.topology else frozenset()
+
+    @property
+    def allowed_cpus(self) -> frozenset[int]:
+        """Those that pods without CPUs of their own may use, best-effort pods among them."""
+        available = self.best_effort.available if self.best_effort else None
+        return (self.cpus if available is None else self.cpus & available) - self.kept_cpus
 
 
 @dataclass(frozen=True, slots=True)
