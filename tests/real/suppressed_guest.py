@@ -144,7 +144,7 @@ class Guest:
         try:
             (_CGROUPS / self.container(BATCH[0]) / "cpuset.cpus").write_text("\n")
         except OSError as error:
-            return error.strerror
+            return str(error.strerror)
         return ""
 
     def end(self) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
-_SECONDS = 580
+_SECONDS = 1100
 _MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
 _PACKAGES = "apt-get install qemu-system-x86 linux-image-amd64 busybox-static kmod"
 _INIT = """#!/bin/busybox sh

@@ -1,0 +1,114 @@
+"""What koordlet spends in a second on a node: with few pods the mean of a minute, so that it has all that comes once a
+minute, with many that of a few seconds, which shows what each pod costs.
+
+The gates are the default ones, with a NodeSLO that enables CPU suppression; a third of the pods is best-effort.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from koordinator.api.kinds import NODES
+from tests.costs.call_counter import CallCounter
+from tests.costs.figures import Cost
+from tests.koordlet.node_under_test import GIB, MEMORY_STAT, NODE, NodeUnderTest
+
+_CPUS: Final = 8
+_WARM_UP_SECONDS: Final = 65
+_FOLDERS: Final = ("kubepods", "kubepods/burstable", "kubepods/besteffort")
+
+
+@dataclass(frozen=True)
+class Shape:
+    pods: int
+    seconds: int
+
+
+SHAPES: Final[dict[str, Shape]] = {"10 pods": Shape(10, 60), "50 pods": Shape(50, 8)}
+
+
+class BusyNode(NodeUnderTest):
+    """Cgroups as version 2 shows them, of so many pods of one container."""
+
+    def __init__(self, root: Path, pods: int) -> None:
+        self._cpu_micros = 0
+        self._of_pods: list[str] = []
+        super().__init__(root)
+        self.pod_is_there = False
+        self.pods = [self._pod(number, is_batch=number % 3 == 0) for number in range(pods)]
+        self._of_pods = [folder for pod in self.pods for folder in _folders(pod)]
+        self.machine.write_cpus([(0, cpu // 2, 0) for cpu in range(_CPUS)])
+        self.machine.write_numa_memory(0, 16 << 20)
+        self.machine.write("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n")
+        for folder in ("", *_FOLDERS, *self._of_pods):
+            self._make(folder)
+        amounts = {"cpu": str(_CPUS), "memory": "16Gi", "pods": "110"}
+        document = self.api.document(NODES, NODE)
+        status = {**document["status"], "capacity": amounts, "allocatable": amounts}
+        self.api.put(NODES, {**document, "status": status})
+        self.show_slo({"resourceUsedThresholdWithBE": {"enable": True}})
+
+    def _make(self, folder: str) -> None:
+        files = {
+            "cpu.max": "max 100000\n",
+            "cpu.max.burst": "0\n",
+            "cpu.weight": "100\n",
+            "cpuset.cpus": "\n",
+            "cpuset.cpus.effective": f"0-{_CPUS - 1}\n",
+            "memory.max": "max\n",
+            "cgroup.procs": "",
+            "cgroup.threads": "",
+            "memory.numa_stat": "anon N0=8192\nfile N0=0\nunevictable N0=0\n",
+        }
+        for name, content in files.items():
+            self.machine.write(f"/sys/fs/cgroup/{folder}/{name}", content)
+
+    def write_files(self) -> None:
+        self.write_machine_files()
+        self._cpu_micros += 20_000
+        stat = f"usage_usec {self._cpu_micros}\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n"
+        for folder in (*_FOLDERS, *self._of_pods):
+            self.machine.write(f"/sys/fs/cgroup/{folder}/cpu.stat", stat)
+            self.machine.write(f"/sys/fs/cgroup/{folder}/memory.stat", MEMORY_STAT.format(GIB >> 6, 4096))
+
+    def _pod(self, number: int, *, is_batch: bool) -> dict[str, Any]:
+        requests = {"kubernetes.io/batch-cpu": "100"} if is_batch else {"cpu": "100m"}
+        container = {"name": "c", "image": "i", "resources": {"requests": requests, "limits": requests}}
+        return {
+            "metadata": {
+                "name": f"pod-{number}",
+                "namespace": "shop",
+                "uid": f"uid-{number}",
+                "labels": {"koordinator.sh/qosClass": "BE" if is_batch else "LS"},
+            },
+            "spec": {"priority": 5500 if is_batch else 9500, "containers": [container]},
+            "status": {
+                "phase": "Running",
+                "qosClass": "BestEffort" if is_batch else "Burstable",
+                "containerStatuses": [{"name": "c", "containerID": f"containerd://c{number}"}],
+            },
+        }
+
+
+def _folders(pod: dict[str, Any]) -> tuple[str, str]:
+    folder = f"kubepods/{pod['status']['qosClass'].lower()}/pod{pod['metadata']['uid']}"
+    return folder, f"{folder}/{pod['status']['containerStatuses'][0]['containerID'].removeprefix('containerd://')}"
+
+
+def cost(shape: Shape) -> Cost:
+    """Of a second, the same in every run."""
+    with tempfile.TemporaryDirectory(prefix="koordlet-costs-") as folder:
+        return asyncio.run(_cost(BusyNode(Path(folder), shape.pods), shape.seconds))
+
+
+async def _cost(node: BusyNode, seconds: int) -> Cost:
+    counter = CallCounter()
+    async with node.running():
+        await node.pass_seconds(_WARM_UP_SECONDS)
+        with counter.counting():
+            await node.pass_seconds(seconds)
+    return Cost.of(counter.calls, seconds)
