@@ -55,7 +55,12 @@ def test_only_the_writer_opens_files_for_writing() -> None:
 
 def test_nobody_else_uses_the_writer() -> None:
     users = {name for name, text in _modules() if "kernel_writer" in text and name != _WRITER}
-    assert users == {"koordlet/agent_context.py", "koordlet/executor/executor.py", "node/kidled.py"}
+    assert users == {
+        "koordlet/agent_context.py",
+        "koordlet/executor/executor.py",
+        "koordlet/executor/marks.py",
+        "node/kidled.py",
+    }
 
 
 def test_nobody_but_the_manager_of_cookies_gives_any() -> None:

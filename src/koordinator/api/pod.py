@@ -278,6 +278,11 @@ class PodStatus(WireStruct):
     host_ip: str = msgspec.field(default="", name="hostIP")
     pod_ip: str = msgspec.field(default="", name="podIP")
     resize: str = ""
+    """Of kubelets before 1.33: what has become of a resize in place."""
+    resources: ResourceRequirements | None = None
+    """Of the whole pod, where the spec has some."""
+    observed_generation: int | None = None
+    """The metadata.generation that the kubelet has seen."""
 
 
 class Pod(Object):

@@ -31,7 +31,7 @@ from koordinator.koordlet.executor.explanation_page import handler as explanatio
 from koordinator.koordlet.interference import monitor as interference
 from koordinator.koordlet.interference.cpu_waits import CPUWaits
 from koordinator.koordlet.interference.monitor import InterferenceMonitor, InterferenceSources
-from koordinator.koordlet.kubelet_connection import PAUSE, cgroup_driver, connect_when_there, timed
+from koordinator.koordlet.kubelet_connection import PAUSE, cgroup_driver, connect_when_there, query_configuration, timed
 from koordinator.koordlet.metric_cache.sqlite import SQLiteMetricCache
 from koordinator.koordlet.node_metric_reporter import Measured, NodeMetricReporter
 from koordinator.koordlet.node_topology.reporter import TopologyReporter, TopologyReporting
@@ -152,6 +152,7 @@ class Agent:
                 info = NodeInfo(options.host, self.metrics, with_huge_pages=False)
                 info.refresh()
                 info.refresh_storage()
+                await query_configuration(options, kubelet, self.states)
                 while not self.states.has_synced_pods:
                     await self.states.sync_pods(kubelet, layout)
                     await self._given.clock.sleep(PAUSE)
@@ -190,6 +191,7 @@ class Agent:
             driver = await cgroup_driver(options, kubelet, version)
             layout = CgroupLayout(self._options.host.cgroup, version, driver)
             logger.info("cgroup version %d, driver %s", version.value, driver)
+            await query_configuration(options, kubelet, self.states)
             meter = CgroupMeter(layout, os.sysconf("SC_PAGESIZE"), _DESCRIPTORS)
             enforcement = self._add_loops(kubelet, layout, meter, nvml)
             async with asyncio.TaskGroup() as tasks:

@@ -59,13 +59,17 @@ class Cleanup:
 
 async def take_back(loops: Sequence[Loop], executor: Executor, clock: Clock) -> Cleanup:
     """Run the loops of what is enforced until nothing is left to be written, or it has been tried often enough."""
+    done: set[str] = set()
     for _ in range(_ROUNDS):
         for loop in loops:
             await loop.body()
+            # What has its value from the kubelet again is forgotten.
+            done.update(each.path for each in executor.explanations() if each.outcome in _DONE)
         executor.apply()
         explanations = executor.explanations()
         left = {each.path: each for each in explanations if each.outcome in _OPEN}
         if not left:
             break
         await clock.sleep(_PAUSE)
-    return Cleanup(sum(each.outcome in _DONE for each in explanations), left)
+    done.update(each.path for each in explanations if each.outcome in _DONE)
+    return Cleanup(len(done - left.keys()), left)

@@ -12,6 +12,7 @@ from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.hooks import runtime_hooks
 from koordinator.koordlet.hooks.runtime_hooks import HookSources, NormalizationRatio, RuntimeHooks
 from koordinator.koordlet.interference.monitor import InterferenceMonitor
+from koordinator.koordlet.kubelet_bandwidths import KubeletBandwidths
 from koordinator.koordlet.node_snapshot import SnapshotSources
 from koordinator.koordlet.policy import EnforcedPolicy
 from koordinator.koordlet.qos_manager import COMPONENT, QoSManager, account_for_rounds
@@ -38,6 +39,7 @@ class Enforcement:
             on_round=account_for_rounds(context.metrics, context.audit, observe_only=options.enforcement.observe_only),
         )
         """What writes the kernel's files."""
+        bandwidths = KubeletBandwidths(self.executor, context.states)
         ratio = NormalizationRatio(context.states, options.features)
         sources = SnapshotSources(
             states=context.states,
@@ -45,6 +47,7 @@ class Enforcement:
             usage=context.recent_usage,
             layout=layout,
             executor=self.executor,
+            bandwidths=bandwidths,
             topology=lambda: info.topology,
             block_devices=lambda: info.block_devices,
             normalization_ratio=ratio,
@@ -88,6 +91,7 @@ class Enforcement:
             policy=sources.policy,
             layout=sources.layout,
             executor=self.executor,
+            bandwidths=sources.bandwidths,
             events=context.events.recorder(runtime_hooks.COMPONENT),
             clock=given.clock,
             metrics=context.metrics,

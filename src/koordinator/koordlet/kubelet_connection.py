@@ -69,6 +69,16 @@ async def cgroup_driver(options: Options, kubelet: Kubelet, version: CgroupVersi
     return CgroupDriver.SYSTEMD
 
 
+async def query_configuration(options: Options, kubelet: Kubelet, states: StatesInformer) -> None:
+    """What the kubelet does with limits, before anything is enforced; what it does not say is asked for again later."""
+    if not options.kubelet.query_configuration:
+        return
+    try:
+        states.kubelet_configuration = await kubelet.configuration()
+    except KoordinatorError as error:
+        logger.warning("the kubelet does not say how it is configured: %s", error)
+
+
 def timed(get: Get, clock: Clock, metrics: Metrics) -> Get:
     """``get``, with the time of each response in the metrics; a request without a response is not counted."""
     durations = metrics.histogram(

@@ -12,6 +12,7 @@ from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.qos import KubernetesQoS
 from koordinator.base.clock import Clock
 from koordinator.koordlet.executor.executor import Executor
+from koordinator.koordlet.kubelet_bandwidths import KubeletBandwidths
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.kinds import MetricKind
 from koordinator.koordlet.metric_cache.samples import MetricCache, NoSamplesError, Samples
@@ -125,6 +126,7 @@ class SnapshotSources:
     usage: RecentUsage
     layout: CgroupLayout
     executor: Executor
+    bandwidths: KubeletBandwidths
     topology: Callable[[], CPUTopology | None]
     block_devices: Callable[[], BlockDevices | None] = lambda: None
     normalization_ratio: Callable[[], float | None] = lambda: None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from koordinator.api.pod import Pod, is_finished
+from koordinator.api.pod import ContainerStatus, Pod, is_finished
 from koordinator.api.qos import kubernetes_qos
 from koordinator.koordlet.metric_cache.kinds import MetricKind, Series
+from koordinator.model.pod_grants import NOTHING, PodGrant, pod_grant
 from koordinator.node.cgroup_layout import CgroupLayout, ContainerIDError, parse_container_id
 
 
@@ -18,6 +19,7 @@ class PodContainer:
     name: str
     id: str
     cgroup: str
+    has_ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,10 @@ class NodePod:
     containers: tuple[PodContainer, ...]
     has_finished: bool = False
     """Succeeded or Failed: its cgroups are gone, or about to go."""
+    init_containers: tuple[PodContainer, ...] = ()
+    """Those that the runtime has made, sidecars included."""
+    grant: PodGrant = NOTHING
+    """What the kubelet gives its cgroups."""
     _series: dict[tuple[MetricKind, str], Series] = field(default_factory=dict, compare=False, repr=False)
 
     def series(self, kind: MetricKind) -> Series:
@@ -55,13 +61,24 @@ def node_pods(pods: Iterable[Pod], layout: CgroupLayout) -> tuple[NodePod, ...]:
 
 def _node_pod(pod: Pod, layout: CgroupLayout) -> NodePod:
     cgroup = layout.pod(pod.metadata.uid, kubernetes_qos(pod))
-    containers: list[PodContainer] = []
-    for status in pod.status.container_statuses:
+    return NodePod(
+        pod,
+        pod.metadata.uid,
+        cgroup,
+        tuple(_containers(pod.status.container_statuses, cgroup, layout)),
+        is_finished(pod),
+        tuple(_containers(pod.status.init_container_statuses, cgroup, layout)),
+        pod_grant(pod),
+    )
+
+
+def _containers(statuses: Iterable[ContainerStatus], cgroup: str, layout: CgroupLayout) -> Iterator[PodContainer]:
+    for status in statuses:
         if not status.container_id:
             continue
         try:
             container_id = parse_container_id(status.container_id)
         except ContainerIDError:
             continue
-        containers.append(PodContainer(status.name, status.container_id, layout.container(cgroup, container_id)))
-    return NodePod(pod, pod.metadata.uid, cgroup, tuple(containers), is_finished(pod))
+        folder = layout.container(cgroup, container_id)
+        yield PodContainer(status.name, status.container_id, folder, status.state.terminated is not None)

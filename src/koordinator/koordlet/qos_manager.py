@@ -24,6 +24,7 @@ from koordinator.koordlet.evictor import Evictor
 from koordinator.koordlet.executor.executor import Round
 from koordinator.koordlet.executor.wishes import Outcome
 from koordinator.koordlet.interference.monitor import InterferenceMonitor
+from koordinator.koordlet.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.node_snapshot import (
     SnapshotSources,
     best_effort_cpu,
@@ -179,6 +180,7 @@ class QoSManager:
         used = shared_cpu_average(self._sources.usage, snapshot, self._options.enforcement.reconcile_interval)
         decision, self._burst = cpu_burst.decide(
             snapshot,
+            self._bandwidths(snapshot),
             used,
             self._burst,
             self._clock.monotonic(),
@@ -208,8 +210,13 @@ class QoSManager:
     def _decide_caps(self, snapshot: Snapshot) -> Decision:
         findings = self._interference.findings if self._interference is not None else ()
         strategy, now = self._sources.policy.interference, self._clock.monotonic()
-        decision, self._caps = interference_cap.decide(snapshot, findings, strategy, self._caps, now)
+        decision, self._caps = interference_cap.decide(
+            snapshot, self._bandwidths(snapshot), findings, strategy, self._caps, now
+        )
         return decision
+
+    def _bandwidths(self, snapshot: Snapshot) -> Mapping[str, Bandwidth]:
+        return self._sources.bandwidths.of([usage.pod for usage in snapshot.pods])
 
     def _eviction_loop(self, resource: str, enabled: list[eviction.Feature], interval: float, cool_down: float) -> Loop:
         async def evict() -> None:

@@ -25,7 +25,7 @@ from koordinator.kube.interface import Client
 from koordinator.model.node_metric import CollectPolicy, collect_policy
 from koordinator.model.slo_configuration.complete_node_slo import complete_node_slo_spec
 from koordinator.node.cgroup_layout import CgroupLayout
-from koordinator.node.kubelet import Kubelet
+from koordinator.node.kubelet import Kubelet, KubeletConfiguration
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +78,8 @@ class StatesInformer:
         self._node: Node | None = None
         self._node_slo_spec: NodeSLOSpec | None = None
         self._topology: NodeTopology | None = None
+        self.kubelet_configuration: KubeletConfiguration | None = None
+        """As the kubelet last said it; None until then, and where it is not queried."""
         self._slos.add_handlers(name="NodeSLO", on_add=self._new_node_slo, on_update=self._changed_node_slo)
         self._nodes.add_handlers(name="Node", on_add=self._new_node, on_update=self._changed_node)
 

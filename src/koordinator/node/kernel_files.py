@@ -176,6 +176,10 @@ RESCTRL_GROUP: Final = KernelFile("group", Root.RESCTRL, "", "tasks", "tasks", F
 """A group itself: it is made with its schemata, and 0 removes it. What has tasks can be read."""
 
 
+KUBELET_FILES: Final = frozenset({CPU_QUOTA, CPU_BURST, CPU_SHARES, MEMORY_LIMIT})
+"""What the kubelet decides of a pod's cgroups, too: who changes one of them marks it, and puts it back."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One value of the kernel: of a file in a folder, and in it of a device, a switch or a kind of cache.
@@ -193,14 +197,14 @@ class Target:
 
 
 PERIOD: Final = 100_000
-"""Microseconds: the period that kubelet gives every cgroup."""
+"""Microseconds: the period of a cgroup whose period nobody has written, and of kubelet unless it is configured."""
 LEAST_QUOTA: Final = 1000
 """The kernel takes no less."""
 
 
-def quota_of_milli(milli: int) -> int:
-    """Microseconds of quota in a period of 100 ms; NO_LIMIT for no limit."""
-    return NO_LIMIT if milli <= 0 else max(milli * PERIOD // 1000, LEAST_QUOTA)
+def quota_of_milli(milli: int, period: int = PERIOD) -> int:
+    """Microseconds of quota in a period, which is in microseconds, too; NO_LIMIT for no limit."""
+    return NO_LIMIT if milli <= 0 else max(milli * period // 1000, LEAST_QUOTA)
 
 
 def shares_of_milli(milli: int) -> int:

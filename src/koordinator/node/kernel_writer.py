@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Protocol
+from contextlib import suppress
+from typing import Final, Protocol
 
 from koordinator.node.errors import FileError, file_error
 from koordinator.node.host import read_file
@@ -36,6 +37,18 @@ class KernelFiles(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
+    def is_marked(self, path: str) -> bool:
+        """Whether ``mark`` was called for the file since it was made, by whatever process, and not ``unmark``."""
+        ...
+
+    def mark(self, path: str) -> None:
+        """Note that the file has another value than the kubelet gave it. MissingFileError if there is no such file."""
+        ...
+
+    def unmark(self, path: str) -> None:
+        """Note that it has the kubelet's value again."""
+        ...
+
     def make_folder(self, path: str) -> None:
         """A group of resctrl. RefusedWriteError if the kernel has no group left."""
         ...
@@ -45,8 +58,20 @@ class KernelFiles(Protocol):
         ...
 
 
+_MARK: Final = "trusted.koordinator.sh"
+_WITHOUT_MARKS: Final = (errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.ENOSPC, errno.E2BIG)
+
+
 class MachineFiles:
-    """The files of this machine."""
+    """The files of this machine.
+
+    A mark is an extended attribute of the file: it ends with the cgroup, and outlives this process. Where the file
+    system keeps none, it is kept by this process alone.
+    """
+
+    def __init__(self) -> None:
+        self._marked: set[str] = set()
+        """Files of file systems without extended attributes."""
 
     def read(self, path: str) -> str:
         return read_file(path).decode(errors="replace")
@@ -66,6 +91,30 @@ class MachineFiles:
 
     def exists(self, path: str) -> bool:
         return os.access(path, os.F_OK)
+
+    def is_marked(self, path: str) -> bool:
+        if path in self._marked:
+            return True
+        try:
+            os.getxattr(path, _MARK)
+        except OSError:
+            # No mark, no such file, or no place for marks.
+            return False
+        return True
+
+    def mark(self, path: str) -> None:
+        try:
+            os.setxattr(path, _MARK, b"1")
+        except OSError as error:
+            if error.errno not in _WITHOUT_MARKS:
+                raise file_error(path, error) from error
+            self._marked.add(path)
+
+    def unmark(self, path: str) -> None:
+        self._marked.discard(path)
+        # The mark may be gone, with the file or with its mark.
+        with suppress(OSError):
+            os.removexattr(path, _MARK)
 
     def make_folder(self, path: str) -> None:
         try:

@@ -37,6 +37,8 @@ class KubeletConfiguration:
     """What the agent reads of the configuration; ``document`` is all of it."""
 
     cgroup_driver: CgroupDriver | None
+    enforces_cpu_limits: bool
+    """``cpuCFSQuota``: without it, no cgroup has a quota."""
     document: dict[str, Any]
 
 
@@ -74,7 +76,8 @@ class Kubelet:
         if not isinstance(configuration, dict):
             raise KubeletResponseError("kubelet's /configz has no kubeletconfig")
         drivers = {driver.value: driver for driver in CgroupDriver}
-        return KubeletConfiguration(drivers.get(str(configuration.get("cgroupDriver"))), configuration)
+        driver = drivers.get(str(configuration.get("cgroupDriver")))
+        return KubeletConfiguration(driver, configuration.get("cpuCFSQuota") is not False, configuration)
 
 
 def kubelet_url(node: Node, address_type: str, read_only_port: int | None = None) -> str:

@@ -35,6 +35,7 @@ class FakeKernel:
         self.writes: list[tuple[str, str]] = []
         self.refusals: dict[str, int] = {}
         """Path -> the error that every write of it gets."""
+        self.marked: set[str] = set()
         self.liars: set[str] = set()
         """Paths that take every write and keep what they had."""
         self.before_write: Callable[[str], None] = lambda _: None
@@ -63,6 +64,7 @@ class FakeKernel:
         self.folders -= gone
         for path in gone:
             self.contents.pop(path, None)
+            self.marked.discard(path)
 
     def executor(self, clock: ManualClock, **options: object) -> Executor:
         return Executor(self, self.codec, clock, **options)  # type: ignore[arg-type]
@@ -94,6 +96,17 @@ class FakeKernel:
 
     def exists(self, path: str) -> bool:
         return path in self.folders or path in self.contents
+
+    def is_marked(self, path: str) -> bool:
+        return path in self.marked
+
+    def mark(self, path: str) -> None:
+        if path not in self.contents:
+            raise MissingFileError(path, "does not exist")
+        self.marked.add(path)
+
+    def unmark(self, path: str) -> None:
+        self.marked.discard(path)
 
     def make_folder(self, path: str) -> None:
         self.folders.add(path)

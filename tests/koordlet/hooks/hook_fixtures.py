@@ -11,8 +11,9 @@ from koordinator.koordlet.hooks.contexts import PodContext, running_pod, startin
 from koordinator.koordlet.hooks.rules import CPUPools, Rules
 from koordinator.koordlet.node_topology.cpu_pools import CPUPool
 from koordinator.koordlet.pods import NodePod, node_pods
+from koordinator.koordlet.qos.snapshot import PodUsage
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
-from tests.koordlet.qos.qos_fixtures import policy
+from tests.koordlet.qos.qos_fixtures import kubelet_bandwidths, policy
 
 LAYOUT = CgroupLayout("/sys/fs/cgroup", CgroupVersion.V1, CgroupDriver.CGROUPFS)
 CPU_QOS = {
@@ -69,7 +70,8 @@ def node_pod(
 
 def running(name: str = "web", qos: str = "LS", **given: Any) -> PodContext:
     """As the reconciler sees it."""
-    return running_pod(node_pod(name, qos, **given), LAYOUT)
+    pod = node_pod(name, qos, **given)
+    return running_pod(pod, kubelet_bandwidths(PodUsage(pod)))
 
 
 def starting(qos: str = "LS", cgroup: str = "/kubepods/burstable/podweb", **annotations: str) -> PodContext:

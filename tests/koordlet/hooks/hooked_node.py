@@ -15,20 +15,30 @@ from koordinator.koordlet.hooks.registry import Hooks, make_hooks
 from koordinator.koordlet.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.hooks.rules import Rules
 from koordinator.koordlet.hooks.starting import StartingHooks
+from koordinator.koordlet.kubelet_bandwidths import KubeletBandwidths
 from koordinator.koordlet.pods import NodePod
 from koordinator.kube.event_series import EventKey
 from koordinator.kube.events import EventBroadcaster, EventRecorder
+from koordinator.model.pod_grants import Grant
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.errors import MissingFileError
 from koordinator.node.kernel_file_codec import KernelFileCodec
+from koordinator.node.kernel_files import quota_of_milli
 from koordinator.node.kernel_writer import KernelFiles, MachineFiles
+from koordinator.node.kubelet import KubeletConfiguration
 from koordinator.node.rdma import DeviceFile
 from tests.koordlet.hooks.hook_fixtures import node_pod, rules
 from tests.node.machine import FakeMachine
 
 FILES = {
-    "cpu": {"cpu.shares": "1024", "cpu.cfs_quota_us": "-1", "cpu.bvt_warp_ns": "0", "cpu.idle": "0"},
+    "cpu": {
+        "cpu.shares": "1024",
+        "cpu.cfs_quota_us": "-1",
+        "cpu.cfs_period_us": "100000",
+        "cpu.bvt_warp_ns": "0",
+        "cpu.idle": "0",
+    },
     "cpuset": {"cpuset.cpus": "0-7"},
     "memory": {"memory.limit_in_bytes": "9223372036854771712"},
 }
@@ -47,6 +57,7 @@ class HookedNode:
         self.layout = self.machine.layout(CgroupVersion.V1, CgroupDriver.CGROUPFS)
         self.clock = ManualClock()
         self.rules: Rules = rules()
+        self.kubelet_configuration: KubeletConfiguration | None = None
         self.pods: list[NodePod] = []
         self.observed: list[tuple[str, str, str]] = []
         self.notes: list[str] = []
@@ -65,6 +76,7 @@ class HookedNode:
                 tasks=CgroupReader(self.layout, 4096).tasks,
                 layout=self.layout,
                 executor=self.executor,
+                bandwidths=KubeletBandwidths(self.executor, self),
                 clock=self.clock,
                 events=EventRecorder(cast("EventBroadcaster", self), "test"),
             ),
@@ -90,7 +102,15 @@ class HookedNode:
         self.pods.append(pod)
         for folder in (pod.cgroup, f"{pod.cgroup}/sandbox-{name}", *(each.cgroup for each in pod.containers)):
             self.add_cgroup(folder)
+        self.write_quota(pod.cgroup, pod.grant.pod)
+        for container in pod.containers:
+            self.write_quota(container.cgroup, pod.grant.containers[container.name])
         return pod
+
+    def write_quota(self, folder: str, grant: Grant) -> None:
+        """As the kubelet does."""
+        quota = quota_of_milli(grant.cpu_limit or 0)
+        self.machine.write(f"/sys/fs/cgroup/cpu/{folder}/cpu.cfs_quota_us", f"{quota}\n")
 
     def shown(self, folder: str, name: str) -> str:
         controller = next(key for key, files in FILES.items() if name in files)

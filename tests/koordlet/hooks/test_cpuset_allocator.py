@@ -9,6 +9,7 @@ import pytest
 from koordinator.koordlet.hooks import cpuset_allocator
 from koordinator.koordlet.hooks.contexts import Change, HookError, PodContext
 from koordinator.koordlet.hooks.rules import CPUPools
+from koordinator.koordlet.kubelet_bandwidths import Bandwidth
 from tests.koordlet.hooks.hook_fixtures import POOLS, rules, running, starting, status
 
 ALL_SHARED = {0, 1, 2, 4, 5, 6}
@@ -90,7 +91,7 @@ def test_a_status_that_is_not_valid_names_itself(text: str) -> None:
 
 def test_when_it_is_off_pods_have_all_cpus_and_their_limits_again() -> None:
     pod = running(qos="LSR", annotations=status(cpuset="2"), resources={"cpu": "1", "memory": "1Gi"})
-    assert pod.containers[0].cpu_limit == 100_000
+    assert pod.containers[0].bandwidth == Bandwidth(100_000)
     change = cpuset_allocator.release_container(pod, pod.containers[0], rules())
     assert change is not None
     assert (change.cpuset, change.cpu_quota) == (frozenset(range(8)), 100_000)

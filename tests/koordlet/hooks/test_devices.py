@@ -21,7 +21,7 @@ def pod(labels: dict[str, str] | None = None, **devices: Any) -> PodContext:
 
 
 def environment(of: PodContext) -> dict[str, str]:
-    change = gpu_environment.container(of, starting_container(of, "c", None), rules(hami_library="/lib/hami.so"))
+    change = gpu_environment.container(of, starting_container(of, "c", 0, 0), rules(hami_library="/lib/hami.so"))
     return {} if change is None else dict(change.environment)
 
 
@@ -57,7 +57,7 @@ def test_a_share_that_is_not_said_is_an_error(resources: dict[str, str], text: s
 def test_virtual_functions_go_before_their_card() -> None:
     hook = RDMADeviceInject(lambda address: DeviceFile(address, 231, 1), lambda path: DeviceFile(path, 10, 58))
     of = pod(rdma=[{"id": "0000:01:00.0", "extension": {"vfs": [{"busID": "0000:01:00.2"}]}}, {"id": "0000:02:00.0"}])
-    change = hook.container(of, starting_container(of, "c", None), rules())
+    change = hook.container(of, starting_container(of, "c", 0, 0), rules())
     assert change is not None
     paths = [device.path for device in change.devices]
     assert paths == ["/dev/infiniband/rdma_cm", "0000:01:00.2", "0000:02:00.0"]
@@ -69,4 +69,4 @@ def test_a_card_that_is_not_there_is_an_error() -> None:
 
     of = pod(rdma=[{"id": "0000:01:00.0"}])
     with pytest.raises(HookError, match="RDMA device"):
-        RDMADeviceInject(missing, missing).container(of, starting_container(of, "c", None), rules())
+        RDMADeviceInject(missing, missing).container(of, starting_container(of, "c", 0, 0), rules())

@@ -37,7 +37,9 @@ class ResizedPod:
 
     def update(self, stage: Stage = Stage.PRE_UPDATE_CONTAINER_RESOURCES) -> None:
         """The runtime asks about the pod's container."""
-        self.node.starting().container(stage, self._requested, starting_container(self._requested, "c", 70_000))
+        self.node.starting().container(
+            stage, self._requested, starting_container(self._requested, "c", 70_000, 100_000)
+        )
 
     def write_quota(self) -> None:
         """As kubelet does."""

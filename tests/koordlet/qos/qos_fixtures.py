@@ -8,11 +8,13 @@ from koordinator.api.codec import convert
 from koordinator.api.node import Node
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
+from koordinator.koordlet.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.pods import node_pods
 from koordinator.koordlet.qos.snapshot import BestEffortCgroups, ContainerUsage, PodUsage, Snapshot
 from koordinator.model.slo_configuration.complete_node_slo import complete_node_slo_spec
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cpu_topology import CPUTopology, LogicalCPU
+from koordinator.node.kernel_files import PERIOD, quota_of_milli
 
 LAYOUT = CgroupLayout("/sys/fs/cgroup", CgroupVersion.V2, CgroupDriver.CGROUPFS)
 BEST_EFFORT = LAYOUT.qos("BestEffort")
@@ -73,13 +75,27 @@ def pod_usage(
         "spec": {"priority": priority, "containers": [{"name": "c", "image": "i", "resources": resources}]},
         "status": {
             "phase": "Running",
-            "qosClass": "BestEffort" if qos == "BE" else "Burstable",
+            "qosClass": "BestEffort" if qos == "BE" and "cpu" not in (limits or {}) else "Burstable",
             "containerStatuses": [{"name": "c", "containerID": f"containerd://{name}"}],
         },
     }
     (made,) = node_pods([convert(document, Pod)], LAYOUT)
     containers = {f"containerd://{name}": ContainerUsage(cpu, throttled)}
     return PodUsage(made, cpu, memory, containers)
+
+
+def kubelet_bandwidths(*pods: PodUsage, period: int = PERIOD) -> dict[str, Bandwidth]:
+    """What the kubelet gives the folders of pods and of their containers."""
+    given: dict[str, Bandwidth] = {}
+    for usage in pods:
+        pod = usage.pod
+        containers = (*pod.containers, *pod.init_containers)
+        named = pod.grant.containers
+        grants = {each.cgroup: named[each.name] for each in containers if each.name in named}
+        grants[pod.cgroup] = pod.grant.pod
+        for folder, grant in grants.items():
+            given[folder] = Bandwidth(quota_of_milli(grant.cpu_limit or 0, period), period)
+    return given
 
 
 def best_effort(quota: int = -1, cpus: int = 8, pods: int = 1) -> BestEffortCgroups:

@@ -17,7 +17,7 @@ from koordinator.koordlet.pods import node_pods
 from koordinator.koordlet.qos.cpu_burst import BurstState, NodeLoad, RaisedQuota, decide, node_load
 from koordinator.koordlet.qos.snapshot import Decision, PodUsage, Snapshot
 from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, KernelFile
-from tests.koordlet.qos.qos_fixtures import LAYOUT, pod_usage, policy, snapshot
+from tests.koordlet.qos.qos_fixtures import LAYOUT, kubelet_bandwidths, pod_usage, policy, snapshot
 
 BURST = {
     "policy": "auto",
@@ -60,7 +60,7 @@ def make_snapshot(pod: PodUsage, node_cpu: float = 1.0, **strategy: Any) -> Snap
 
 def burst(moment: Snapshot, *given_: Any, **more: Any) -> tuple[Decision, BurstState]:
     """With all that the node uses being used by those that share CPUs."""
-    return decide(moment, moment.node_cpu, *given_, **more)
+    return decide(moment, kubelet_bandwidths(*moment.pods), moment.node_cpu, *given_, **more)
 
 
 def values(decision: Decision, file: KernelFile) -> list[Any]:
@@ -162,7 +162,8 @@ def test_how_busy_the_shared_cpus_are() -> None:
 
 
 def test_nothing_is_raised_while_nobody_knows_how_busy_the_shared_cpus_are() -> None:
-    decision, _ = decide(make_snapshot(throttled_pod()), None, BurstState(), 0.0, Random(1).uniform)
+    moment = make_snapshot(throttled_pod())
+    decision, _ = decide(moment, kubelet_bandwidths(*moment.pods), None, BurstState(), 0.0, Random(1).uniform)
     assert (values(decision, CPU_QUOTA), decision.reason) == ([100_000, 100_000], "the node is unknown")
 
 

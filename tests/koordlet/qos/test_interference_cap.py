@@ -14,7 +14,7 @@ from koordinator.koordlet.interference.readings import Indicator
 from koordinator.koordlet.policy import EnforcedPolicy, InterferenceStrategy
 from koordinator.koordlet.qos.interference_cap import CapState, decide
 from koordinator.koordlet.qos.snapshot import PodUsage, Snapshot
-from tests.koordlet.qos.qos_fixtures import pod_usage, policy, snapshot
+from tests.koordlet.qos.qos_fixtures import kubelet_bandwidths, pod_usage, policy, snapshot
 
 ON = InterferenceStrategy(suppress=True)
 
@@ -45,7 +45,8 @@ def quotas(
     present: Snapshot | None = None,
 ) -> tuple[dict[str, tuple[int, Priority]], CapState]:
     """By folder, what is wished, and the state after it."""
-    decision, state = decide(present or node(), findings, strategy, state, now)
+    moment = present or node()
+    decision, state = decide(moment, kubelet_bandwidths(*moment.pods), findings, strategy, state, now)
     assert decision.wishes is not None
     found = {}
     for wish in decision.wishes:

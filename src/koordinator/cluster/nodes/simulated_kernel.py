@@ -16,11 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
-from koordinator.api.pod import ResourceRequirements
 from koordinator.api.qos import KubernetesQoS, QoSClass, qos_class_with_default
-from koordinator.api.quantity import Quantity
-from koordinator.api.resource_names import CPU, MEMORY
-from koordinator.cluster.nodes.usage import running_containers
 from koordinator.koordlet.pods import NodePod
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import weight_of_shares
@@ -328,19 +324,14 @@ class SimulatedKernel:
     def _limit_as_kubelet(self, pod: NodePod, folder: str) -> None:
         """Write the requests and limits in native resources of a pod or of one of its containers."""
         names = {container.cgroup: container.name for container in pod.containers}
-        of = [
-            container.resources
-            for container in running_containers(pod.pod)
-            if folder == pod.cgroup or container.name == names[folder]
-        ]
-        request = sum(resources.requests.get(CPU, _NOTHING).milli for resources in of)
-        quota, memory = quota_of_milli(_limit_of(of, CPU, milli=True)), _limit_of(of, MEMORY)
+        grant = pod.grant.pod if folder == pod.cgroup else pod.grant.containers[names[folder]]
+        quota = quota_of_milli(grant.cpu_limit or 0)
         self._write_files(
             self.layout.folder("", folder),
             {
-                "cpu.weight": f"{weight_of_shares(shares_of_milli(request))}\n",
+                "cpu.weight": f"{weight_of_shares(shares_of_milli(grant.cpu_request))}\n",
                 "cpu.max": f"{quota if quota > 0 else 'max'} {PERIOD}\n",
-                "memory.max": f"{memory or 'max'}\n",
+                "memory.max": f"{grant.memory_limit or 'max'}\n",
             },
         )
 
@@ -369,18 +360,6 @@ def _write(path: str, content: str) -> None:
         os.ftruncate(descriptor, len(encoded))
     finally:
         os.close(descriptor)
-
-
-_NOTHING: Final = Quantity(0)
-
-
-def _limit_of(of: Sequence[ResourceRequirements], resource: str, *, milli: bool = False) -> int:
-    """The sum of the limits; 0 where one of them has none."""
-    limits = [resources.limits.get(resource) for resources in of]
-    known = [limit for limit in limits if limit is not None]
-    if len(known) < len(limits):
-        return 0
-    return sum(limit.milli if milli else limit.value for limit in known)
 
 
 def _resctrl_group(pod: NodePod) -> str:

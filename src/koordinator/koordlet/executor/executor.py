@@ -3,6 +3,10 @@
 ``submit`` replaces the wishes of one owner; ``apply`` writes the files. Nothing is kept on disk: after a crash at
 any point the features submit their wishes again, the files are read, and what differs is written.
 
+A file that the kubelet writes, too, is marked before it is changed, and a wish to have the kubelet's value back counts
+for marked files alone: what no feature has changed is never written. The mark is on the file itself, so that it is
+known after a restart, and ends with the cgroup.
+
 What is written already is not read again until ``REASSERT`` seconds have passed, so that a steady node costs nothing;
 a change by another program is corrected then. What the kernel refuses, or does not show afterwards, is tried again
 after a pause that doubles. A cgroup that is gone is forgotten without an error to the owners of its wishes: containers
@@ -13,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -20,11 +25,12 @@ from typing import Final
 from koordinator.base.clock import Clock
 from koordinator.koordlet.executor.arbiter import Step, allows, ancestors, decide, order
 from koordinator.koordlet.executor.family import Family, family_of
-from koordinator.koordlet.executor.progress import Progress, TargetState
-from koordinator.koordlet.executor.wishes import Explanation, Outcome, Setting, Wish
+from koordinator.koordlet.executor.marks import Marks
+from koordinator.koordlet.executor.progress import IN_FORCE, Progress, TargetState
+from koordinator.koordlet.executor.wishes import Explanation, Outcome, Priority, Setting, Wish
 from koordinator.node.errors import FileError, MissingFileError
 from koordinator.node.kernel_file_codec import InvalidValueError, KernelFileCodec, devices_of
-from koordinator.node.kernel_files import Format, KernelFile, Root, Target, Value
+from koordinator.node.kernel_files import KUBELET_FILES, Format, KernelFile, Root, Target, Value
 from koordinator.node.kernel_writer import KernelFiles
 
 logger = logging.getLogger(__name__)
@@ -121,14 +127,16 @@ class Executor:
         for wish in given:
             by_family.setdefault(family_of(wish.target.file), []).append(wish)
         for name in by_family.keys() - self._families.keys():
-            self._families[name] = Family(Progress(self._reassert))
+            self._families[name] = Family(Progress(self._reassert), Marks(self._files, self._codec))
         for name, family in self._families.items():
             family.replace(owner, tuple(by_family.get(name, ())))
 
-    def look_again(self, folder: str) -> None:
-        """Read the files of a cgroup in the next round, since another program may have written them."""
+    def look_again(self, folder: str, *, derived: bool = True) -> None:
+        """Read the files of a cgroup in the next round, since another program may have written them. Without
+        ``derived``, not those quotas that follow from the kubelet's: if it has just written another one, ours is out of
+        date."""
         for family in self._families.values():
-            family.progress.look_again(folder)
+            family.progress.look_again(folder, derived=derived)
             family.next_look = -inf
 
     def present(self, target: Target) -> Value | None:
@@ -160,13 +168,13 @@ class Executor:
             failed += [each for target in run.broken if (each := self.explain(target)) and each.failures]
             deferred += left
             due = min(map(family.progress.due_at, family.settings.values()), default=inf)
-            family.next_look = -inf if left else due
+            family.next_look = -inf if left or _unmark_restored(family) else due
         return self._done(Round(tuple(written), tuple(failed), deferred))
 
     def _bring(self, run: _Pass) -> int:
         """The files of a family to what is wished; how many steps are left for the next round."""
         family, progress, left = run.family, run.family.progress, 0
-        wishes = self._valid_wishes(family)
+        wishes = _needed(self._valid_wishes(family), family.marks)
         settings = decide(wishes, {})
         due = {target for target, setting in settings.items() if progress.is_due(target, setting.value, run.now)}
         if due:
@@ -276,6 +284,9 @@ class Executor:
                     outcome = Outcome.THERE_ALREADY
                 there = TargetState(setting.value, outcome, run.now, is_inherited=self._is_inherited(target, run))
                 run.family.progress.record(target, there)
+                # It may go at any moment.
+                with suppress(MissingFileError):
+                    self._mark(setting, run)
             elif present[target] is None and target not in due and run.family.progress.is_absent(target):
                 run.broken.add(target)
             elif present[target] is None:
@@ -332,6 +343,7 @@ class Executor:
         if path is None:
             return
         try:
+            self._mark(setting, run)
             for text in self._codec.texts(step.target, step.value, run.contents.get(path, "")):
                 self._write_text(step, setting, path, text, run)
             run.live[step.target] = step.value
@@ -342,6 +354,11 @@ class Executor:
             self._leave(step.target, setting.value, Outcome.VANISHED if gone else Outcome.UNSUPPORTED, str(error), run)
         except FileError as error:
             self._fail(step.target, setting.value, Outcome.REFUSED, str(error), run)
+
+    def _mark(self, setting: Setting, run: _Pass) -> None:
+        """Note that the file is not the kubelet's alone any more."""
+        if setting.target.file in KUBELET_FILES and not _puts_back(setting.winner) and not self._observe_only:
+            run.family.marks.add(setting.target)
 
     def _write_text(self, step: Step, setting: Setting, path: str, text: str, run: _Pass) -> None:
         if self._observe_only:
@@ -391,6 +408,29 @@ class Executor:
         if run.family.progress.failed(target, value, outcome, detail, run.now):
             logger.warning("%s: %s: %s", target, outcome.value, detail)
         run.broken.add(target)
+
+
+def _needed(wishes: list[Wish], marks: Marks) -> list[Wish]:
+    """Without those that would put back what koordlet has not changed."""
+    targets = {wish.target for wish in wishes}
+    changed = {wish.target for wish in wishes if not _puts_back(wish)}
+    marks.keep(targets)
+    return [wish for wish in wishes if wish.target in changed or marks.has(wish.target)]
+
+
+def _unmark_restored(family: Family) -> bool:
+    """Whether any file has its value from the kubelet again, so that nothing has to be put back there."""
+    restored = False
+    for target, setting in family.settings.items():
+        state = family.progress.state(target) if _puts_back(setting.winner) else None
+        if state is not None and state.outcome in IN_FORCE:
+            family.marks.remove(target)
+            restored = True
+    return restored
+
+
+def _puts_back(wish: Wish) -> bool:
+    return wish.priority is Priority.RELEASE and wish.target.file in KUBELET_FILES
 
 
 def _why(setting: Setting) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
+from koordinator.koordlet.executor.marks import Marks
 from koordinator.koordlet.executor.progress import Progress
 from koordinator.koordlet.executor.wishes import Setting, Wish
 from koordinator.node.kernel_files import (
@@ -48,6 +49,7 @@ class Family:
     """What is wished for its files, and how far that has come."""
 
     progress: Progress
+    marks: Marks
     wishes: dict[str, tuple[Wish, ...]] = field(default_factory=dict)
     """By owner."""
     settings: Mapping[Target, Setting] = field(default_factory=dict)

@@ -8,14 +8,15 @@ from math import inf
 from typing import Final
 
 from koordinator.koordlet.executor.wishes import Outcome, Setting
-from koordinator.node.kernel_files import Format, Target, Value
+from koordinator.node.cgroup_reader import NO_LIMIT
+from koordinator.node.kernel_files import CPU_QUOTA, Format, Target, Value
 
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 """Seconds."""
 _UNFINISHED: Final = frozenset({Outcome.NOT_WRITTEN_YET, Outcome.VANISHED})
 """Checked in every round: the kubelet lists a pod before it has created its cgroup."""
-_IN_FORCE: Final = frozenset({Outcome.WRITTEN, Outcome.THERE_ALREADY})
+IN_FORCE: Final = frozenset({Outcome.WRITTEN, Outcome.THERE_ALREADY})
 
 
 @dataclass(slots=True)
@@ -60,10 +61,11 @@ class Progress:
         self._states[target] = TargetState(value, outcome, now, detail, failures, now + pause)
         return failures == 1
 
-    def look_again(self, folder: str) -> None:
-        """The targets of a cgroup are due, whatever they are known to show."""
+    def look_again(self, folder: str, *, derived: bool = True) -> None:
+        """The targets of a cgroup are due, whatever they are known to show; without ``derived``, of its quotas only one
+        that is lifted."""
         for target, state in self._states.items():
-            if target.folder == folder:
+            if target.folder == folder and (derived or target.file is not CPU_QUOTA or state.value == NO_LIMIT):
                 state.at = -inf
 
     def parent_changed(self, target: Target) -> None:
@@ -103,7 +105,7 @@ class Progress:
     def observed(self, target: Target) -> Value | None:
         """What the target showed when it was last read, if that was what was wished."""
         state = self._states.get(target)
-        return None if state is None or state.has_failed or state.outcome not in _IN_FORCE else state.value
+        return None if state is None or state.has_failed or state.outcome not in IN_FORCE else state.value
 
     def is_absent(self, target: Target) -> bool:
         """Whether the kernel had no such file when it was last looked for."""

@@ -12,7 +12,8 @@ class Priority(IntEnum):
     """A pod's own annotation goes before a policy of the node, and that before what undoes a feature."""
 
     RELEASE = 0
-    """What kubelet would have: wished by a feature that is switched off."""
+    """What the kubelet has: wished by a feature that is off. A file that the kubelet writes, too, is written for such a
+    wish only where koordlet has changed it before, in this process or in an earlier one."""
     BASE = 5
     """What a pod's limits come to on this node, before a strategy moves them."""
     POLICY = 10

@@ -14,8 +14,10 @@ from koordinator.koordlet.executor.wishes import Priority
 from koordinator.koordlet.hooks.contexts import BatchResources, Change, ContainerContext, PodContext
 from koordinator.koordlet.hooks.cpu_normalization import normalized
 from koordinator.koordlet.hooks.rules import Rules
+from koordinator.koordlet.kubelet_bandwidths import Bandwidth
+from koordinator.model.pod_grants import Grant
 from koordinator.node.cgroup_reader import NO_LIMIT
-from koordinator.node.kernel_files import quota_of_milli, shares_of_milli
+from koordinator.node.kernel_files import PERIOD, quota_of_milli, shares_of_milli
 
 OWNER: Final = "BatchResource"
 _REASON: Final = "the pod's batch resources"
@@ -30,30 +32,39 @@ def pod(pod_: PodContext, rules: Rules) -> Change | None:
     shares = sum(each.cpu_request for each in amounts)
     cpu = _sum(pod_, [each.cpu_limit for each in amounts])
     memory = _sum(pod_, [each.memory_limit for each in amounts])
-    return _change(shares, cpu, memory, rules)
+    return _change(shares, cpu, memory, pod_.bandwidth, rules)
 
 
 def container(pod_: PodContext, container_: ContainerContext, rules: Rules) -> Change | None:
     if pod_.qos is not QoSClass.BE or container_.batch is None:
         return None
     given: BatchResources = container_.batch
-    return _change(given.cpu_request, given.cpu_limit, given.memory_limit, rules)
+    return _change(given.cpu_request, given.cpu_limit, given.memory_limit, container_.bandwidth, rules)
 
 
 def release_pod(pod_: PodContext, _: Rules) -> Change | None:
-    """What kubelet gives to a pod without resources of Kubernetes' own."""
     if pod_.qos is not QoSClass.BE or not pod_.batch:
         return None
-    return _released()
+    return _released(pod_.grant, pod_.bandwidth)
 
 
 def release_container(pod_: PodContext, container_: ContainerContext, _: Rules) -> Change | None:
-    return None if pod_.qos is not QoSClass.BE or container_.batch is None else _released()
+    if pod_.qos is not QoSClass.BE or container_.batch is None:
+        return None
+    return _released(container_.grant, container_.bandwidth)
 
 
-def _released() -> Change:
-    reason = "the gate BatchResource is off"
-    return Change(reason, Priority.RELEASE, cpu_shares=shares_of_milli(0), cpu_quota=NO_LIMIT, memory_limit=NO_LIMIT)
+def _released(grant: Grant | None, bandwidth: Bandwidth | None) -> Change | None:
+    """What the kubelet gives by the resources of Kubernetes' own, of which such a pod rarely has any."""
+    if grant is None or bandwidth is None:
+        return None
+    return Change(
+        "the gate BatchResource is off",
+        Priority.RELEASE,
+        cpu_shares=shares_of_milli(grant.cpu_request),
+        cpu_quota=bandwidth.quota,
+        memory_limit=grant.memory_limit or NO_LIMIT,
+    )
 
 
 def _sum(pod_: PodContext, limits: list[int]) -> int:
@@ -61,13 +72,14 @@ def _sum(pod_: PodContext, limits: list[int]) -> int:
     return sum(limits) if all(limits) and not pod_.has_unbounded_container else 0
 
 
-def _change(request: int, cpu: int, memory: int, rules: Rules) -> Change:
+def _change(request: int, cpu: int, memory: int, given: Bandwidth | None, rules: Rules) -> Change:
     is_suppressed = _is_suppressed_by_quota(rules)
+    quota = quota_of_milli(cpu, PERIOD if given is None else given.period)
     return Change(
         _SUPPRESSED if is_suppressed else _REASON,
         Priority.POD,
         cpu_shares=shares_of_milli(request),
-        cpu_quota=NO_LIMIT if is_suppressed else normalized(quota_of_milli(cpu), rules.normalization_ratio),
+        cpu_quota=NO_LIMIT if is_suppressed else normalized(quota, rules.normalization_ratio),
         memory_limit=memory or NO_LIMIT,
     )
 

@@ -19,15 +19,17 @@ from koordinator.api.cpu_list import parse_cpu_list
 from koordinator.api.extended_resource_spec import ExtendedResources, ExtendedResourceSpec
 from koordinator.api.labels import QOS_CLASS
 from koordinator.api.meta import WireStruct
-from koordinator.api.pod import Container, Pod, ResourceList
+from koordinator.api.pod import Pod, ResourceList
 from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_of_name, qos_class_raw
-from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU
+from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY
 from koordinator.base.errors import KoordinatorError
 from koordinator.koordlet.executor.wishes import Priority
+from koordinator.koordlet.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.pods import NodePod
-from koordinator.node.cgroup_layout import CgroupLayout, ContainerIDError, kubernetes_qos_of, parse_container_id
+from koordinator.model.pod_grants import Grant
+from koordinator.node.cgroup_layout import kubernetes_qos_of
 from koordinator.node.cgroup_reader import NO_LIMIT
-from koordinator.node.kernel_files import quota_of_milli
+from koordinator.node.kernel_files import PERIOD
 from koordinator.node.rdma import DeviceFile
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -73,8 +75,10 @@ class ContainerContext:
     id: str = ""
     """As the pod's status has it; of a sandbox, the name of its folder."""
     batch: BatchResources | None = None
-    cpu_limit: int | None = None
-    """Microseconds in a period by the native limit of its spec, -1 for none; None where it is not known."""
+    grant: Grant | None = None
+    """By the kubelet; None where it is not known, as of a sandbox."""
+    bandwidth: Bandwidth | None = None
+    """The CPU time that the kubelet gives it; None where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,8 @@ class PodContext:
     """By container; None if the pod has no batch resources."""
     has_unbounded_container: bool = False
     """Whether a container has no batch resources in a pod that has some."""
-    cpu_limit: int | None = None
+    grant: Grant | None = None
+    bandwidth: Bandwidth | None = None
     """As of a container, of the whole pod."""
 
     @property
@@ -119,7 +124,7 @@ class Change:
     priority: Priority = Priority.POLICY
     cpu_shares: int | None = None
     cpu_quota: int | None = None
-    """Microseconds in a period of 100 ms, -1 for no limit."""
+    """Microseconds in the period of its cgroup, -1 for no limit."""
     cpuset: frozenset[int] | None = None
     """An empty set takes from a starting container what kubelet gives it, and changes nothing of one that runs."""
     memory_limit: int | None = None
@@ -159,20 +164,21 @@ def starting_pod(
     )
 
 
-def starting_container(pod: PodContext, name: str, cpu_quota: int | None) -> ContainerContext:
-    """A container that a runtime is about to create or update, with the quota that the kubelet sets, if it does."""
-    return ContainerContext(name, batch=(pod.batch or {}).get(name), cpu_limit=cpu_quota)
+def starting_container(pod: PodContext, name: str, quota: int, period: int) -> ContainerContext:
+    """A container that a runtime is about to create or update, with what the kubelet sets; 0 where it sets nothing."""
+    bandwidth = Bandwidth(quota or NO_LIMIT, period or PERIOD)
+    return ContainerContext(name, batch=(pod.batch or {}).get(name), bandwidth=bandwidth)
 
 
-def running_pod(node_pod: NodePod, layout: CgroupLayout, sandbox: str = "") -> PodContext:
-    """A pod that the kubelet lists; ``sandbox`` is the name of its sandbox's folder, if it is known."""
+def running_pod(node_pod: NodePod, bandwidths: Mapping[str, Bandwidth], sandbox: str = "") -> PodContext:
+    """A pod that the kubelet lists. ``bandwidths`` are what the kubelet gives its folders; ``sandbox`` is the name of
+    its sandbox's folder, if it is known."""
     pod = node_pod.pod
     batch = _batch_of_spec(pod)
-    containers = () if pod.spec.runtime_class_name == _KATA else tuple(_containers(node_pod, layout, batch))
+    containers = () if pod.spec.runtime_class_name == _KATA else tuple(_containers(node_pod, batch, bandwidths))
     if sandbox and containers:
         folder = f"{node_pod.cgroup}/{sandbox}"
         containers = (ContainerContext("", folder, is_sandbox=True, id=sandbox), *containers)
-    limits = [_native_quota(container) for container in pod.spec.containers]
     return PodContext(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
@@ -185,7 +191,8 @@ def running_pod(node_pod: NodePod, layout: CgroupLayout, sandbox: str = "") -> P
         containers=containers,
         batch=batch or None,
         has_unbounded_container=any(container.name not in batch for container in pod.spec.containers),
-        cpu_limit=NO_LIMIT if NO_LIMIT in limits else sum(limits),
+        grant=node_pod.grant.pod,
+        bandwidth=bandwidths.get(node_pod.cgroup),
     )
 
 
@@ -219,29 +226,19 @@ def is_best_effort(pod: PodContext) -> bool:
 
 
 def _containers(
-    node_pod: NodePod, layout: CgroupLayout, batch: Mapping[str, BatchResources]
+    node_pod: NodePod, batch: Mapping[str, BatchResources], bandwidths: Mapping[str, Bandwidth]
 ) -> Iterable[ContainerContext]:
-    pod = node_pod.pod
-    specs = {container.name: container for container in (*pod.spec.init_containers, *pod.spec.containers)}
-    for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
-        if not status.container_id or status.state.terminated is not None or status.name not in specs:
-            continue
-        try:
-            identifier = parse_container_id(status.container_id)
-        except ContainerIDError:
+    for each in (*node_pod.containers, *node_pod.init_containers):
+        if each.has_ended or each.name not in node_pod.grant.containers:
             continue
         yield ContainerContext(
-            name=status.name,
-            cgroup=layout.container(node_pod.cgroup, identifier),
-            id=status.container_id,
-            batch=batch.get(status.name),
-            cpu_limit=_native_quota(specs[status.name]),
+            name=each.name,
+            cgroup=each.cgroup,
+            id=each.id,
+            batch=batch.get(each.name),
+            grant=node_pod.grant.containers[each.name],
+            bandwidth=bandwidths.get(each.cgroup),
         )
-
-
-def _native_quota(container: Container) -> int:
-    limit = container.resources.limits.get(CPU)
-    return NO_LIMIT if limit is None else quota_of_milli(limit.milli)
 
 
 def _batch_of_spec(pod: Pod) -> dict[str, BatchResources]:

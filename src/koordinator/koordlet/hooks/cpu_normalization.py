@@ -14,26 +14,28 @@ from koordinator.api.qos import QoSClass
 from koordinator.koordlet.executor.wishes import Priority
 from koordinator.koordlet.hooks.contexts import Change, ContainerContext, HookError, PodContext, own_cpus
 from koordinator.koordlet.hooks.rules import Rules
+from koordinator.koordlet.kubelet_bandwidths import Bandwidth
 from koordinator.node.kernel_files import LEAST_QUOTA
 
 OWNER: Final = "CPUNormalization"
 _REASON: Final = f"the Node's annotation {annotation_keys.CPU_NORMALIZATION_RATIO}"
+_OFF: Final = "the gate CPUNormalization is off"
 
 
 def pod(pod_: PodContext, rules: Rules) -> Change | None:
-    return _change(pod_, pod_.cpu_limit, rules)
+    return _change(pod_, pod_.bandwidth, rules)
 
 
 def container(pod_: PodContext, container_: ContainerContext, rules: Rules) -> Change | None:
-    return _change(pod_, container_.cpu_limit, rules)
+    return _change(pod_, container_.bandwidth, rules)
 
 
 def release_pod(pod_: PodContext, _: Rules) -> Change | None:
-    return _release(pod_, pod_.cpu_limit)
+    return _release(pod_, pod_.bandwidth, _OFF)
 
 
 def release_container(pod_: PodContext, container_: ContainerContext, _: Rules) -> Change | None:
-    return _release(pod_, container_.cpu_limit)
+    return _release(pod_, container_.bandwidth, _OFF)
 
 
 def normalization_ratio(node: Node) -> float | None:
@@ -61,19 +63,20 @@ def normalized(quota: int, ratio: float | None) -> int:
     return max(-int(-quota // ratio), LEAST_QUOTA)
 
 
-def _change(pod_: PodContext, quota: int | None, rules: Rules) -> Change | None:
-    """Without a ratio, the quotas are those of the limits again, whatever an earlier ratio has made of them."""
-    if quota is None or quota <= 0 or not _is_on_shared_cpus(pod_):
+def _change(pod_: PodContext, given: Bandwidth | None, rules: Rules) -> Change | None:
+    """Without a ratio above 1, the quotas are the kubelet's again, whatever an earlier ratio has made of them."""
+    ratio = rules.normalization_ratio
+    if ratio is None or ratio <= 1:
+        return _release(pod_, given, "a CPU of the Node is worth no more than a plain one")
+    if given is None or given.quota <= 0 or not _is_on_shared_cpus(pod_):
         return None
-    if rules.normalization_ratio is None:
-        return Change("the Node has no CPU normalization ratio", Priority.RELEASE, cpu_quota=quota)
-    return Change(_REASON, Priority.BASE, cpu_quota=normalized(quota, rules.normalization_ratio))
+    return Change(_REASON, Priority.BASE, cpu_quota=normalized(given.quota, ratio))
 
 
-def _release(pod_: PodContext, quota: int | None) -> Change | None:
-    if quota is None or quota <= 0 or not _is_on_shared_cpus(pod_):
+def _release(pod_: PodContext, given: Bandwidth | None, reason: str) -> Change | None:
+    if given is None or given.quota <= 0 or not _is_on_shared_cpus(pod_):
         return None
-    return Change("the gate CPUNormalization is off", Priority.RELEASE, cpu_quota=quota)
+    return Change(reason, Priority.RELEASE, cpu_quota=given.quota)
 
 
 def _is_on_shared_cpus(pod_: PodContext) -> bool:

@@ -59,16 +59,17 @@ def host_application(application: HostApplicationSpec, rules: Rules) -> Change |
 
 def release_pod(pod_: PodContext, rules: Rules) -> Change | None:
     """The quota that kubelet gives, of pods that had none because of their CPUs."""
-    if not own_cpus(pod_) or pod_.cpu_limit is None:
+    if not own_cpus(pod_) or pod_.bandwidth is None:
         return None
-    return Change("the gate CPUSetAllocator is off", Priority.RELEASE, cpu_quota=pod_.cpu_limit)
+    return Change("the gate CPUSetAllocator is off", Priority.RELEASE, cpu_quota=pod_.bandwidth.quota)
 
 
 def release_container(pod_: PodContext, container_: ContainerContext, rules: Rules) -> Change | None:
     """All CPUs, unless kubelet or CPU suppress gives them out."""
     if is_best_effort(pod_) or rules.pools is None or rules.pools.is_kubelet_static or not rules.cpus:
         return None
-    quota = container_.cpu_limit if own_cpus(pod_) else None
+    given = container_.bandwidth if own_cpus(pod_) else None
+    quota = None if given is None else given.quota
     return Change("the gate CPUSetAllocator is off", Priority.RELEASE, cpuset=rules.cpus, cpu_quota=quota)
 
 

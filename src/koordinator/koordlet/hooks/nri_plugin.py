@@ -103,8 +103,8 @@ class NRIPlugin:
 
     def _create(self, request: nri.CreateContainerRequest) -> nri.CreateContainerResponse:
         pod = _pod(request.pod)
-        quota = request.container.linux.resources.cpu.quota.value
-        container = starting_container(pod, request.container.name, quota or None)
+        cpu = request.container.linux.resources.cpu
+        container = starting_container(pod, request.container.name, cpu.quota.value, cpu.period.value)
         change = self._hooks.container(Stage.PRE_CREATE_CONTAINER, pod, container)
         response = nri.CreateContainerResponse()
         if change is not None:
@@ -113,7 +113,8 @@ class NRIPlugin:
 
     def _update(self, request: nri.UpdateContainerRequest) -> nri.UpdateContainerResponse:
         pod = _pod(request.pod)
-        container = starting_container(pod, request.container.name, request.linux_resources.cpu.quota.value or None)
+        cpu = request.linux_resources.cpu
+        container = starting_container(pod, request.container.name, cpu.quota.value, cpu.period.value)
         change = self._hooks.container(Stage.PRE_UPDATE_CONTAINER_RESOURCES, pod, container)
         response = nri.UpdateContainerResponse()
         resources = nri.LinuxResources()

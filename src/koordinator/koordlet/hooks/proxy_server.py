@@ -93,8 +93,8 @@ def _contexts(request: ContainerResourceHookRequest) -> tuple[PodContext, Contai
     meta = request.pod_meta
     labels, annotations = dict(request.pod_labels), dict(request.pod_annotations)
     pod = starting_pod(meta.namespace, meta.name, meta.uid, labels, annotations, request.pod_cgroup_parent)
-    quota = request.container_resources.cpu_quota
-    return pod, starting_container(pod, request.container_meta.name, quota or None)
+    given = request.container_resources
+    return pod, starting_container(pod, request.container_meta.name, given.cpu_quota, given.cpu_period)
 
 
 def _set_resources(resources: LinuxContainerResources, change: Change) -> None:

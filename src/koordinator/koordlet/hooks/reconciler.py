@@ -23,6 +23,7 @@ from koordinator.koordlet.executor.wishes import Wish
 from koordinator.koordlet.hooks.contexts import Change, ContainerContext, HookError, PodContext, running_pod
 from koordinator.koordlet.hooks.registry import Hook, Hooks
 from koordinator.koordlet.hooks.rules import Rules
+from koordinator.koordlet.kubelet_bandwidths import KubeletBandwidths
 from koordinator.koordlet.pods import NodePod
 from koordinator.kube.events import EventRecorder
 from koordinator.node.cgroup_layout import CgroupLayout, UnknownCgroupError
@@ -67,6 +68,7 @@ class ReconcilerSources:
     """The same of its threads."""
     layout: CgroupLayout
     executor: Executor
+    bandwidths: KubeletBandwidths
     clock: Clock
     events: EventRecorder
 
@@ -125,7 +127,8 @@ class Reconciler:
         self._starting = {
             uid: (pod, until) for uid, (pod, until) in self._starting.items() if uid not in known and now < until
         }
-        running = [running_pod(pod, layout, _sandbox(pod, layout)) for pod in listed]
+        bandwidths = self._sources.bandwidths.of(listed)
+        running = [running_pod(pod, bandwidths, _sandbox(pod, layout)) for pod in listed]
         return running + [pod for pod, _ in self._starting.values()]
 
     def _of_pods(

@@ -51,5 +51,6 @@ class ResizedPods:
 
     def _look(self) -> None:
         for folder in self._folders:
-            self._executor.look_again(folder)
+            # The kubelet raises the pod before its containers: to undo that would keep it from raising them.
+            self._executor.look_again(folder, derived=False)
         self._executor.apply()

@@ -35,6 +35,7 @@ from koordinator.koordlet.hooks.registry import make_hooks
 from koordinator.koordlet.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.hooks.rules import CPUPools, Rules, cpus_of
 from koordinator.koordlet.hooks.starting import StartingHooks
+from koordinator.koordlet.kubelet_bandwidths import KubeletBandwidths
 from koordinator.koordlet.node_topology.description import NodeTopology
 from koordinator.koordlet.node_topology.kubelet_cpus import STATIC
 from koordinator.koordlet.options import Options
@@ -76,6 +77,7 @@ class HookSources:
     policy: EnforcedPolicy
     layout: CgroupLayout
     executor: Executor
+    bandwidths: KubeletBandwidths
     events: EventRecorder
     clock: Clock
     metrics: AgentMetrics
@@ -133,6 +135,7 @@ class RuntimeHooks:
             tasks=reader.tasks,
             layout=sources.layout,
             executor=sources.executor,
+            bandwidths=sources.bandwidths,
             clock=sources.clock,
             events=sources.events,
         )

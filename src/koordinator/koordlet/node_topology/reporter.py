@@ -58,8 +58,8 @@ class TopologyReporter:
         self._host = host
         self._kubelet = kubelet
         self._clock = clock
-        self._configuration: Mapping[str, Any] | None = None
-        self._queried_at = float("-inf")
+        # The agent has queried it before it began to enforce anything.
+        self._queried_at = float("-inf") if states.kubelet_configuration is None else clock.monotonic()
         self._basic: tuple[CPUTopology, CPUBasicInfo] | None = None
         self._written: tuple[str, NodeTopology] | None = None
         """The version of the object that was last written over, and with what."""
@@ -124,13 +124,14 @@ class TopologyReporter:
         now = self._clock.monotonic()
         if now - self._queried_at >= _QUERY_KUBELET_EVERY:
             try:
-                self._configuration = (await self._kubelet.configuration()).document
+                self._states.kubelet_configuration = await self._kubelet.configuration()
                 self._queried_at = now
             except KoordinatorError as error:
                 self._say(f"kubelet does not say how it is configured: {error}")
-        if self._configuration is None:
+        configuration = self._states.kubelet_configuration
+        if configuration is None:
             return None
-        known = kubelet_cpus(self._configuration, topology)
+        known = kubelet_cpus(configuration.document, topology)
         self._say(known.problem)
         return known
 

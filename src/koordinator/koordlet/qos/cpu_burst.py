@@ -8,7 +8,7 @@ tokens that fills while the container is below its limit (pkg/koordlet/qosmanage
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
@@ -17,15 +17,17 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api import cpu_burst as policies
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.cpu_burst import CPUBurstConfig, CPUBurstStrategy
-from koordinator.api.pod import Container, Pod
+from koordinator.api.pod import Pod
 from koordinator.api.qos import QoSClass, qos_class_raw
 from koordinator.koordlet.executor.wishes import Priority, Wish
 from koordinator.koordlet.hooks.cpu_normalization import normalized
+from koordinator.koordlet.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.pods import PodContainer
 from koordinator.koordlet.qos.snapshot import Decision, PodUsage, Snapshot, pod_cpus
+from koordinator.model.pod_grants import Grant
 from koordinator.model.pod_requests import pod_requests
 from koordinator.node.cgroup_reader import NO_LIMIT
-from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, PERIOD, Target, quota_of_milli
+from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, Target
 
 Uniform = Callable[[float, float], float]
 """A random number between two."""
@@ -82,6 +84,7 @@ class BurstState:
 
 def decide(
     snapshot: Snapshot,
+    bandwidths: Mapping[str, Bandwidth],
     shared_cpu: float | None,
     state: BurstState,
     now: float,
@@ -92,9 +95,9 @@ def decide(
 ) -> tuple[Decision, BurstState]:
     """Bursts and quotas of all containers that may burst; the second is the state for the next round.
 
-    ``shared_cpu`` as ``node_load`` takes it, ``now`` in monotonic seconds. Where the gate is off nothing bursts: bursts
-    are 0 and quotas those of the limits, which ``normalization_ratio`` divides where CPUs are worth more than plain
-    ones.
+    ``bandwidths`` are what the kubelet gives each folder: what a burst is added to. ``shared_cpu`` as ``node_load``
+    takes it, ``now`` in monotonic seconds. Where the gate is off nothing bursts: bursts are 0 and quotas the kubelet's.
+    ``normalization_ratio`` divides quotas where CPUs are worth more than plain ones.
     """
     if snapshot.policy is None or snapshot.policy.cpu_burst_strategy is None:
         return Decision(None, "the node has no NodeSLO"), state
@@ -109,9 +112,9 @@ def decide(
             continue
         config, priority = pod_config(pod, strategy)
         if not is_enabled:
-            config, priority = CPUBurstConfig(policy=policies.NONE), Priority.RELEASE
+            config = CPUBurstConfig(policy=policies.NONE)
         ratio = None if qos_class_raw(pod) is QoSClass.SYSTEM else normalization_ratio
-        round_ = _PodRound(usage, config, priority, load, now, ratio)
+        round_ = _PodRound(usage, bandwidths, config, priority, load, now, ratio)
         wishes += round_.kernel_burst()
         wishes += round_.quota_burst(state, tokens, quotas, uniform)
     reason = "the gate CPUBurst is off" if not is_enabled else f"the node is {load.value}"
@@ -164,6 +167,7 @@ class _PodRound:
     """One pod in one round."""
 
     usage: PodUsage
+    bandwidths: Mapping[str, Bandwidth]
     config: CPUBurstConfig
     priority: Priority
     load: NodeLoad
@@ -172,33 +176,37 @@ class _PodRound:
 
     def kernel_burst(self) -> list[Wish]:
         total, wishes = 0, []
-        percent = self.config.cpu_burst_percent or 0
-        percent = percent if self.config.policy in _WITH_KERNEL_BURST else 0
+        is_on = self.config.policy in _WITH_KERNEL_BURST
+        percent = (self.config.cpu_burst_percent or 0) if is_on else 0
+        priority = self.priority if is_on else Priority.RELEASE
         reason = f"policy {self.config.policy}: {percent} percent of the limit"
-        for container, spec in self._containers():
+        for container, grant in self._containers():
+            given = self.bandwidths[container.cgroup]
             # Kernels of kernel.org take no burst above the quota.
-            quota = self._base(_limit_milli(spec))
-            burst = min(math.trunc(_limit_milli(spec) / 1000 * percent / 100 * PERIOD), max(quota, 0))
+            wanted = math.trunc((grant.cpu_limit or 0) / 1000 * percent / 100 * given.period)
+            burst = min(wanted, max(self._base(given), 0))
             total += burst
-            wishes.append(Wish(OWNER, Target(CPU_BURST, container.cgroup), burst, reason, self.priority))
+            wishes.append(Wish(OWNER, Target(CPU_BURST, container.cgroup), burst, reason, priority))
         if wishes:
             base = self._pod_base()
             pod_burst = total if base == NO_LIMIT else min(total, base)
-            wishes.append(Wish(OWNER, Target(CPU_BURST, self.usage.pod.cgroup), pod_burst, reason, self.priority))
+            wishes.append(Wish(OWNER, Target(CPU_BURST, self.usage.pod.cgroup), pod_burst, reason, priority))
         return wishes
 
     def quota_burst(
         self, state: BurstState, tokens: dict[str, Tokens], quotas: dict[str, RaisedQuota], uniform: Uniform
     ) -> list[Wish]:
+        if self.config.policy not in _WITH_QUOTA_BURST:
+            return list(self._kubelet_quotas())
         wishes: list[Wish] = []
         raised = 0
-        for container, spec in self._containers():
-            base = self._base(_limit_milli(spec))
-            if base == NO_LIMIT:
+        for container, grant in self._containers():
+            base = self._base(self.bandwidths[container.cgroup])
+            if base == NO_LIMIT or grant.cpu_limit is None:
                 continue
             allowed = True
             if (seconds := self.config.cfs_quota_burst_period_seconds) is None or seconds >= 0:
-                spent = self._spend(container, spec, state.tokens.get(container.id), uniform)
+                spent = self._spend(container, grant.cpu_limit, state.tokens.get(container.id), uniform)
                 tokens[container.id] = spent
                 allowed = spent.left > 0
             current = state.quotas.get(container.id, RaisedQuota(base, base)).from_base(base)
@@ -211,12 +219,17 @@ class _PodRound:
             wishes.append(Wish(OWNER, Target(CPU_QUOTA, self.usage.pod.cgroup), base + raised, reason, self.priority))
         return wishes
 
+    def _kubelet_quotas(self) -> Iterator[Wish]:
+        reason = f"policy {self.config.policy}"
+        folders = [container.cgroup for container, _ in self._containers()]
+        for folder in (*folders, self.usage.pod.cgroup):
+            if (given := self.bandwidths.get(folder)) is not None:
+                yield Wish(OWNER, Target(CPU_QUOTA, folder), given.quota, reason, Priority.RELEASE)
+
     def _quota(self, container: PodContainer, base: int, current: int, allowed: bool) -> tuple[int, str]:
         percent = self.config.cfs_quota_burst_percent
         ceiling = max(math.trunc(base * percent / 100), base) if percent is not None else base
         throttled = self.usage.containers[container.id].throttled if container.id in self.usage.containers else None
-        if self.config.policy not in _WITH_QUOTA_BURST:
-            return base, f"policy {self.config.policy}"
         if not allowed:
             factor, reason = _DOWN, "its tokens are spent"
         elif self.load is NodeLoad.OVERLOAD:
@@ -227,7 +240,7 @@ class _PodRound:
             factor, reason = 1.0, "there is no reason to change it"
         return min(max(math.trunc(current * factor), base), ceiling), reason
 
-    def _spend(self, container: PodContainer, spec: Container, before: Tokens | None, uniform: Uniform) -> Tokens:
+    def _spend(self, container: PodContainer, limit: int, before: Tokens | None, uniform: Uniform) -> Tokens:
         percent = self.config.cfs_quota_burst_percent or 0
         period = self.config.cfs_quota_burst_period_seconds or 0
         capacity = float(period * max(percent - _FULL, 0))
@@ -236,24 +249,19 @@ class _PodRound:
         # A clock that was set back takes nothing away and gives nothing.
         seconds = max(self.now - before.at, 0.0)
         cpu = self.usage.containers[container.id].cpu if container.id in self.usage.containers else None
-        used = 100 if cpu is None else math.trunc(cpu * 1000 / _limit_milli(spec) * 100)
+        used = 100 if cpu is None else math.trunc(cpu * 1000 / limit * 100)
         change = (_FULL - used) * seconds if used >= _FULL or used < _SAVING else 0.0
         return replace(before, left=max(min(before.left + change, capacity), -capacity), at=self.now)
 
-    def _containers(self) -> list[tuple[PodContainer, Container]]:
-        specs = {container.name: container for container in self.usage.pod.pod.spec.containers}
-        return [(each, specs[each.name]) for each in self.usage.pod.containers if each.name in specs]
+    def _containers(self) -> list[tuple[PodContainer, Grant]]:
+        """Those that run, with what the kubelet gives them."""
+        grants = self.usage.pod.grant.containers
+        containers = (each for each in self.usage.pod.containers if each.cgroup in self.bandwidths)
+        return [(each, grants[each.name]) for each in containers if each.name in grants]
 
-    def _base(self, milli: int) -> int:
-        return normalized(quota_of_milli(milli), self.ratio)
+    def _base(self, given: Bandwidth) -> int:
+        return normalized(given.quota, self.ratio)
 
     def _pod_base(self) -> int:
-        """The quota that kubelet gives the pod: none if one of its containers has none."""
-        limits = [_limit_milli(container) for container in self.usage.pod.pod.spec.containers]
-        return self._base(sum(limits)) if limits and all(limit > 0 for limit in limits) else NO_LIMIT
-
-
-def _limit_milli(container: Container) -> int:
-    """Rounded up; 0 for no limit."""
-    limit = container.resources.limits.get("cpu")
-    return 0 if limit is None else -(-limit.nanos // 10**6)
+        given = self.bandwidths.get(self.usage.pod.cgroup)
+        return NO_LIMIT if given is None else self._base(given)

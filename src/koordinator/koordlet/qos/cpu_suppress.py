@@ -293,7 +293,8 @@ def _released(snapshot: Snapshot, cgroups: BestEffortCgroups, reason: str, kept:
 
 
 def _quota_release(cgroups: BestEffortCgroups, reason: str) -> list[Wish]:
-    return [Wish(OWNER, Target(CPU_QUOTA, cgroups.root), NO_LIMIT, reason, Priority.RELEASE)]
+    # The kubelet gives this folder no quota, so that one which is there was left by another agent.
+    return [Wish(OWNER, Target(CPU_QUOTA, cgroups.root), NO_LIMIT, reason, Priority.BASE)]
 
 
 def _cpuset_release(snapshot: Snapshot, cgroups: BestEffortCgroups, reason: str, kept: frozenset[str]) -> list[Wish]:

@@ -7,24 +7,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from koordinator.api.pod import Container, Pod
 from koordinator.koordlet.executor.wishes import Priority, Wish
 from koordinator.koordlet.interference.detection import Finding
+from koordinator.koordlet.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.policy import InterferenceStrategy
 from koordinator.koordlet.qos.snapshot import Decision, PodUsage, Snapshot
-from koordinator.model.pod_requests import pod_limits
 from koordinator.node.cgroup_reader import NO_LIMIT
-from koordinator.node.kernel_files import CPU_QUOTA, Target, quota_of_milli
+from koordinator.node.kernel_files import CPU_QUOTA, LEAST_QUOTA, PERIOD, Target
 
 OWNER: Final = "interference-cap"
-_PERIOD: Final = 100_000
 _LEAST_QUOTA: Final = 10_000
 """A tenth of a CPU: a pod that is limited still makes progress (CPI² leaves as much to batch jobs)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """Until the monotonic time ``until``. ``quota`` in microseconds for each period of 100 ms."""
+    """Until the monotonic time ``until``. ``quota`` in microseconds for each 100 ms."""
 
     quota: int
     until: float
@@ -40,11 +38,16 @@ class CapState:
 
 
 def decide(
-    snapshot: Snapshot, findings: Iterable[Finding], strategy: InterferenceStrategy, state: CapState, now: float
+    snapshot: Snapshot,
+    bandwidths: Mapping[str, Bandwidth],
+    findings: Iterable[Finding],
+    strategy: InterferenceStrategy,
+    state: CapState,
+    now: float,
 ) -> tuple[Decision, CapState]:
-    """Caps for the pods that are blamed with enough confidence. All other best-effort pods get the quota that kubelet
-    gives them, so that nothing stays behind, whatever had capped them before a restart; where the NodeSLO does not
-    switch it on, those alone that had a cap.
+    """Caps for the pods that are blamed with enough confidence. All other best-effort pods go back to the quota that
+    the kubelet gives them, as ``bandwidths`` have it, so that nothing stays behind, whatever had capped them before a
+    restart; where the NodeSLO does not switch it on, those alone that had a cap.
 
     A cap is a percentage of what the pod used when it was blamed first. It holds for so many seconds after the pod was
     blamed last, and is not lowered meanwhile.
@@ -61,7 +64,7 @@ def decide(
             caps[first.uid] = cap
     touched = (state.touched & pods.keys()) | caps.keys()
     meant = pods if strategy.suppress else {uid: pods[uid] for uid in touched}
-    wishes = [wish for uid, usage in meant.items() for wish in _wishes(usage, caps.get(uid))]
+    wishes = [wish for uid, usage in meant.items() for wish in _wishes(usage, caps.get(uid), bandwidths)]
     reason = f"{len(caps)} pods are held down" if strategy.suppress else "the NodeSLO does not switch it on"
     return Decision(tuple(wishes), reason), CapState(caps, frozenset(touched))
 
@@ -76,35 +79,27 @@ def _cap(
     if usage.cpu is None:
         # Not measured just now: capped in the next round.
         return None
-    quota = max(math.trunc(usage.cpu * _PERIOD * strategy.cap_percent / 100), _LEAST_QUOTA)
+    quota = max(math.trunc(usage.cpu * PERIOD * strategy.cap_percent / 100), _LEAST_QUOTA)
     return Cap(quota, until, f"{reason}: {strategy.cap_percent} percent of {usage.cpu:.2f} cores")
 
 
-def _wishes(usage: PodUsage, cap: Cap | None) -> Iterator[Wish]:
-    """For the pod, and for its containers with limits: version 1 takes no child with more than its parent."""
-    quotas = {usage.pod.cgroup: kubelet_quota(usage.pod.pod)}
-    limits = {container.name: _milli(container) for container in usage.pod.pod.spec.containers}
-    for container in usage.pod.containers:
-        if limits.get(container.name):
-            quotas[container.cgroup] = quota_of_milli(limits[container.name])
-    for folder, quota in quotas.items():
+def _wishes(usage: PodUsage, cap: Cap | None, bandwidths: Mapping[str, Bandwidth]) -> Iterator[Wish]:
+    """For the pod, and for its containers with quotas: version 1 takes no child with more than its parent."""
+    pod = usage.pod
+    for folder in (pod.cgroup, *(each.cgroup for each in (*pod.containers, *pod.init_containers))):
+        given = bandwidths.get(folder)
+        if given is None or (folder != pod.cgroup and given.quota == NO_LIMIT):
+            continue
         target = Target(CPU_QUOTA, folder)
         if cap is None:
-            yield Wish(OWNER, target, quota, "it disturbs no other pod", Priority.RELEASE)
+            yield Wish(OWNER, target, given.quota, "it disturbs no other pod", Priority.RELEASE)
         else:
             # Joined with what the pod's own limits come to: the lower one holds.
-            capped = cap.quota if quota == NO_LIMIT else min(quota, cap.quota)
-            yield Wish(OWNER, target, capped, cap.reason, Priority.POD)
-
-
-def kubelet_quota(pod: Pod) -> int:
-    """Microseconds in each period that kubelet gives the cgroup of a pod; NO_LIMIT unless each container is limited."""
-    if not all(_milli(each) for each in (*pod.spec.init_containers, *pod.spec.containers)):
-        return NO_LIMIT
-    return quota_of_milli(-(-pod_limits(pod)["cpu"] // 10**6))
-
-
-def _milli(container: Container) -> int:
-    """The CPU limit, rounded up; 0 for none."""
-    limit = container.resources.limits.get("cpu")
-    return 0 if limit is None else -(-limit.nanos // 10**6)
+            capped = max(cap.quota * given.period // PERIOD, LEAST_QUOTA)
+            yield Wish(
+                OWNER,
+                target,
+                capped if given.quota == NO_LIMIT else min(given.quota, capped),
+                cap.reason,
+                Priority.POD,
+            )

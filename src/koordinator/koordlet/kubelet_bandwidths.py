@@ -1,0 +1,106 @@
+"""The CPU time that the kubelet gives the cgroups of pods: what every feature that changes a quota starts from.
+
+The quota follows from the pod, as ``pod_grant`` has it, since the file may show one of ours, also of an earlier
+process. The period is always the kubelet's: nobody here writes it. Where the file of a pod that we never lift a quota
+from shows none, the kubelet gives none, whatever the pod's limit is: ``cpuCFSQuota: false``, or CPUs of its static
+manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from koordinator.api.annotations import RESOURCE_STATUS
+from koordinator.api.pod import Pod
+from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_raw
+from koordinator.koordlet.executor.executor import Executor
+from koordinator.koordlet.pods import NodePod
+from koordinator.model.pod_grants import Grant
+from koordinator.node.cgroup_reader import NO_LIMIT
+from koordinator.node.kernel_files import CPU_PERIOD, CPU_QUOTA, PERIOD, Target, quota_of_milli
+from koordinator.node.kubelet import KubeletConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """Microseconds of ``quota`` in each ``period``; NO_LIMIT for no quota."""
+
+    quota: int
+    period: int = PERIOD
+
+
+class KubeletSource(Protocol):
+    """Where the kubelet's configuration is."""
+
+    kubelet_configuration: KubeletConfiguration | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Of a pod as it was listed. ``is_settled`` when all files showed what the kubelet gives."""
+
+    pod: NodePod
+    enforces_limits: bool
+    bandwidths: dict[str, Bandwidth]
+    is_settled: bool
+
+
+class KubeletBandwidths:
+    """Files are read when a pod was listed anew, and as long as they show something else."""
+
+    def __init__(self, executor: Executor, source: KubeletSource) -> None:
+        self._executor = executor
+        self._source = source
+        self._found: dict[str, _Found] = {}
+
+    def of(self, pods: Sequence[NodePod]) -> dict[str, Bandwidth]:
+        """By folder of a pod and of its containers that run; folders that are not there are left out."""
+        configuration = self._source.kubelet_configuration
+        enforces_limits = configuration is None or configuration.enforces_cpu_limits
+        found: dict[str, _Found] = {}
+        bandwidths: dict[str, Bandwidth] = {}
+        for pod in pods:
+            known = self._found.get(pod.uid)
+            if (
+                known is None
+                or not known.is_settled
+                or known.pod is not pod
+                or known.enforces_limits != enforces_limits
+            ):
+                known = self._read(pod, enforces_limits)
+            found[pod.uid] = known
+            bandwidths |= known.bandwidths
+        self._found = found
+        return bandwidths
+
+    def _read(self, pod: NodePod, enforces_limits: bool) -> _Found:
+        bandwidths: dict[str, Bandwidth] = {}
+        is_settled = True
+        is_lifted = _may_be_lifted(pod.pod)
+        for folder, grant in _grants(pod).items():
+            shown = self._executor.present(Target(CPU_QUOTA, folder))
+            period = self._executor.present(Target(CPU_PERIOD, folder))
+            if not isinstance(shown, int):
+                is_settled = False
+                continue
+            given = Bandwidth(NO_LIMIT, period if isinstance(period, int) else PERIOD)
+            if enforces_limits and (shown != NO_LIMIT or is_lifted):
+                given = Bandwidth(quota_of_milli(grant.cpu_limit or 0, given.period), given.period)
+            bandwidths[folder] = given
+            is_settled = is_settled and shown == quota_of_milli(grant.cpu_limit or 0, given.period)
+        return _Found(pod, enforces_limits, bandwidths, is_settled)
+
+
+def _may_be_lifted(pod: Pod) -> bool:
+    """Whether it is one of those of which we lift quotas: they have CPUs of their own, or their class has a quota."""
+    if RESOURCE_STATUS in pod.metadata.annotations:
+        return True
+    return qos_class_raw(pod) is QoSClass.BE or kubernetes_qos(pod) == KubernetesQoS.BEST_EFFORT
+
+
+def _grants(pod: NodePod) -> dict[str, Grant]:
+    containers = (each for each in (*pod.containers, *pod.init_containers) if not each.has_ended)
+    named = pod.grant.containers
+    return {pod.cgroup: pod.grant.pod} | {each.cgroup: named[each.name] for each in containers if each.name in named}
