@@ -36,6 +36,7 @@ class Enforcement:
             context.given.clock,
             reassert_seconds=options.enforcement.reassert_interval,
             observe_only=options.enforcement.observe_only,
+            restores_unmarked=options.cleanup,
             on_round=account_for_rounds(context.metrics, context.audit, observe_only=options.enforcement.observe_only),
         )
         """What writes the kernel's files."""

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from koordinator.base.clock import ManualClock
 from koordinator.koordlet.executor.executor import Executor
-from koordinator.koordlet.executor.wishes import Outcome, Wish
+from koordinator.koordlet.executor.wishes import Outcome, Priority, Wish
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.kernel_files import (
     CPU_BURST,
     CPU_QUOTA,
     CPU_SHARES,
     CPUSET,
+    KUBELET_FILES,
     MEMORY_HIGH,
     MEMORY_LIMIT,
     MEMORY_LOW,
@@ -25,6 +26,7 @@ from koordinator.node.kernel_files import (
     RESCTRL_GROUP,
     RESCTRL_TASKS,
     UNLIMITED,
+    KernelFile,
     Target,
     Value,
 )
@@ -429,3 +431,69 @@ def test_no_set_of_cpus_is_emptied(clock: ManualClock) -> None:
     want(executor, (target, frozenset()))
     assert executor.apply().written == ()
     assert list(executor.invalid_wishes.values()) == [f"{target}: frozenset() is not a set of CPUs"]
+
+
+def released(target: Target, value: int) -> Wish:
+    return Wish("a", target, value, "it is off", Priority.RELEASE)
+
+
+@pytest.mark.parametrize("file", sorted(KUBELET_FILES, key=lambda file: file.key), ids=lambda file: file.key)
+def test_what_koordlet_has_not_changed_is_not_put_back(file: KernelFile) -> None:
+    kernel, target = FakeKernel(), Target(file, "kubepods/podweb")
+    kernel.add(target, 4096)
+    executor = kernel.executor(ManualClock())
+    executor.submit("a", [released(target, 8192)])
+    executor.apply()
+    assert (kernel.writes, executor.explain(target), kernel.marked) == ([], None, set())
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_what_koordlet_has_changed_is_put_back_once(is_new: bool) -> None:
+    """By another process, too."""
+    kernel, target, clock = FakeKernel(), Target(CPU_QUOTA, "kubepods/podweb"), ManualClock()
+    path = kernel.add(target, 100_000)
+    executor = kernel.executor(clock)
+    executor.submit("a", [Wish("a", target, 50_000, "a policy")])
+    executor.apply()
+    assert (kernel.value(target), kernel.marked) == (50_000, {path})
+    executor = kernel.executor(clock) if is_new else executor
+    executor.submit("a", [released(target, 100_000)])
+    assert [written.text for written in executor.apply().written] == ["100000"]
+    assert kernel.marked == set()
+    kernel.contents[path] = "70000\n"
+    asyncio.run(clock.advance(100))
+    executor.apply()
+    assert kernel.value(target) == 70_000
+
+
+def test_a_file_is_marked_before_it_is_changed() -> None:
+    """An agent that is killed in between leaves nothing that nobody puts back."""
+    kernel, target = FakeKernel(), Target(CPU_QUOTA, "kubepods/podweb")
+    path = kernel.add(target, 100_000)
+    kernel.killed_after = 0
+    executor = kernel.executor(ManualClock())
+    executor.submit("a", [Wish("a", target, 50_000, "a policy")])
+    with pytest.raises(Killed):
+        executor.apply()
+    assert kernel.marked == {path}
+
+
+def test_what_an_earlier_version_has_changed_and_is_still_wanted_is_put_back_later() -> None:
+    kernel, target = FakeKernel(), Target(CPU_QUOTA, "kubepods/podweb")
+    path = kernel.add(target, 50_000)
+    executor = kernel.executor(ManualClock())
+    executor.submit("a", [Wish("a", target, 50_000, "a policy")])
+    executor.apply()
+    assert kernel.marked == {path}
+    executor.submit("a", [released(target, 100_000)])
+    executor.apply()
+    assert (kernel.value(target), kernel.marked) == (100_000, set())
+
+
+def test_who_only_observes_marks_nothing() -> None:
+    kernel, target = FakeKernel(), Target(CPU_QUOTA, "kubepods/podweb")
+    kernel.add(target, 100_000)
+    executor = kernel.executor(ManualClock(), observe_only=True)
+    executor.submit("a", [Wish("a", target, 50_000, "a policy")])
+    executor.apply()
+    assert (kernel.writes, kernel.marked) == ([], set())

@@ -102,13 +102,17 @@ class Executor:
         *,
         reassert_seconds: float = 60.0,
         observe_only: bool = False,
+        restores_unmarked: bool = False,
         writes_per_round: int = _WRITES,
         on_round: Callable[[Round], None] = lambda _: None,
     ) -> None:
+        """``restores_unmarked``: put back the kubelet's values in files without a mark, too: a version that made no
+        marks may have changed them."""
         self._files = files
         self._codec = codec
         self._clock = clock
         self._observe_only = observe_only
+        self._restores_unmarked = restores_unmarked
         self._writes = writes_per_round
         self._on_round = on_round
         self._reassert = reassert_seconds
@@ -174,7 +178,9 @@ class Executor:
     def _bring(self, run: _Pass) -> int:
         """The files of a family to what is wished; how many steps are left for the next round."""
         family, progress, left = run.family, run.family.progress, 0
-        wishes = _needed(self._valid_wishes(family), family.marks)
+        wishes = self._valid_wishes(family)
+        if not self._restores_unmarked:
+            wishes = _needed(wishes, family.marks)
         settings = decide(wishes, {})
         due = {target for target, setting in settings.items() if progress.is_due(target, setting.value, run.now)}
         if due:
