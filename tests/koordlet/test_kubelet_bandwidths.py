@@ -27,7 +27,7 @@ class KubeletNode(HookedNode):
     """A node with a pod of each shape; ``period`` of its kubelet in microseconds, which enforces limits or not."""
 
     def __init__(self, root: Path, period: int = 100_000, *, enforces: bool = True, **gates: bool) -> None:
-        super().__init__(root, **gates)
+        super().__init__(root, None, **gates)
         self.rules = Rules()
         self.period, self.enforces = period, enforces
         if not enforces:
@@ -52,7 +52,7 @@ class KubeletNode(HookedNode):
 
     def again(self, root: Path, **gates: bool) -> HookedNode:
         """Another koordlet on the same files."""
-        other = HookedNode(root, **gates)
+        other = HookedNode(root, None, **gates)
         other.rules, other.pods, other.kubelet_configuration = Rules(), self.pods, self.kubelet_configuration
         return other
 

@@ -47,6 +47,7 @@ _ROUNDS: Final = 5
 """So many passes of koordlet are waited for, by its own count."""
 _WITH_REQUESTS: Final = ("guaranteed", "resize-infeasible", "resize-deferred")
 """The others request little, so that all of them have room on a node of two CPUs; their limits are as they were."""
+_REFUSED: Final = {"pod-resize-infeasible", "pod-resize-deferred"}
 _SHAPES: Final = tuple(shape for shape in PODS if not shape.is_static and shape.name != "resize-in-progress")
 Files = dict[str, str]
 """Path below the root of cgroups -> content."""
@@ -255,7 +256,8 @@ def _folders(bench: Bench) -> Iterator[tuple[str, str, Any]]:
 
 def test_the_kubelet_gives_what_is_counted(bench: Bench) -> None:
     enforces = bench.settings.fields.get("cpuCFSQuota") is not False
-    counted, shown = {}, {}
+    counted: dict[str, tuple[int, int, int | None]] = {}
+    shown: dict[str, tuple[int, int, int | None]] = {}
     for what, folder, grant in _folders(bench):
         period = _read("cpu", folder, "cpu.cfs_period_us")
         memory = _read("memory", folder, "memory.limit_in_bytes")
@@ -267,22 +269,39 @@ def test_the_kubelet_gives_what_is_counted(bench: Bench) -> None:
     assert len(counted) > 2 * len(_SHAPES)
 
 
-def test_nothing_changes_that_the_original_leaves(bench: Bench) -> None:
+def test_nothing_changes_on_a_node_without_a_policy(bench: Bench) -> None:
+    """But for pods that have CPUs of their own or batch resources, and for the CPUs that the others share."""
     before = bench.files()
+    with bench.koordlet():
+        changed = _differences(before, bench.steady())
+    bench.write_back(before)
+    assert _pods_with_other_limits(changed) <= {"pod-batch", "pod-pinned"}
+
+
+def test_no_file_changes_that_the_original_leaves(bench: Bench) -> None:
+    """It needs a NodeSLO to look after its pods. It grants resizes that the kubelet has refused, and counts quotas in
+    periods of 100 ms whatever those of the kubelet are."""
+    before = bench.files()
+    bench.show_slo({"policy": "none"})
     with bench.koordlet():
         ours = _differences(before, bench.steady())
     bench.write_back(before)
     flags = ("--kubelet-sync-interval=1s", "--runtime-hooks-reconcile-interval=1s")
-    flags = (*flags, "--disable-query-kubelet-config=false")
     with bench.node.original(bench.programs, bench.folder / "original", *flags):
         # It begins late.
-        until(lambda: _differences(before, bench.files()).keys() >= ours.keys(), 120, "the original writes as much")
+        until(lambda: _differences(before, bench.files()).keys() >= ours.keys(), 60, "the original writes as much")
         theirs = _differences(before, bench.steady())
     bench.write_back(before)
-    limits = {where for where in ours if not where.endswith("cpuset.cpus")}
-    pods = {part for where in limits for part in where.split("/") if part.startswith("pod-")}
-    assert pods <= {"pod-batch", "pod-pinned"}
-    assert ours.keys() == theirs.keys()
+    assert _pods_with_other_limits(ours) <= {"pod-batch", "pod-pinned"}
+    assert ours.keys() <= theirs.keys()
+    if bench.settings.name == "default":
+        assert {where: theirs[where] for where in ours} == ours
+        assert _pods_with_other_limits(theirs) - _pods_with_other_limits(ours) <= _REFUSED
+
+
+def _pods_with_other_limits(changed: Mapping[str, object]) -> set[str]:
+    limits = (where for where in changed if not where.endswith("cpuset.cpus"))
+    return {part for where in limits for part in where.split("/") if part.startswith("pod-")}
 
 
 def test_nothing_changes_where_the_policy_enables_nothing(bench: Bench) -> None:

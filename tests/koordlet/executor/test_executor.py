@@ -437,7 +437,7 @@ def released(target: Target, value: int) -> Wish:
     return Wish("a", target, value, "it is off", Priority.RELEASE)
 
 
-@pytest.mark.parametrize("file", sorted(KUBELET_FILES, key=lambda file: file.key), ids=lambda file: file.key)
+@pytest.mark.parametrize("file", sorted(KUBELET_FILES, key=str), ids=str)
 def test_what_koordlet_has_not_changed_is_not_put_back(file: KernelFile) -> None:
     kernel, target = FakeKernel(), Target(file, "kubepods/podweb")
     kernel.add(target, 4096)

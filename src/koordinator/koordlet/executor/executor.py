@@ -106,8 +106,8 @@ class Executor:
         writes_per_round: int = _WRITES,
         on_round: Callable[[Round], None] = lambda _: None,
     ) -> None:
-        """``restores_unmarked``: put back the kubelet's values in files without a mark, too: a version that made no
-        marks may have changed them."""
+        """``restores_unmarked``: put back the kubelet's values in files without a mark, too, since an earlier version
+        may have changed them."""
         self._files = files
         self._codec = codec
         self._clock = clock
