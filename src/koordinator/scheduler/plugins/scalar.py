@@ -20,7 +20,6 @@ from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask, 
 from koordinator.scheduler.engine.events import EventKind, object_events
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
-    MAX_NODE_SCORE,
     FilterPlugin,
     Plugin,
     PluginError,
@@ -175,9 +174,7 @@ class ScalarScorePlugin(ScorePlugin):
             score = self.score_node(pod.pod, node)
         except Exception as error:
             raise _failure(self, "score_node", node.name, error) from error
-        if type(self).normalize is ScorePlugin.normalize:
-            return _checked(self, "score_node", node.name, score, 0, MAX_NODE_SCORE)
-        return _checked(self, "score_node", node.name, score, -(2**63), 2**63 - 1)
+        return _whole(self, "score_node", node.name, score)
 
     def _normalize_by_name(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
         names, rows = self.view.columns.names, np.flatnonzero(feasible).tolist()
@@ -191,16 +188,15 @@ class ScalarScorePlugin(ScorePlugin):
             raise _wrong(self, "normalize_scores", "", result, "a mapping from names of nodes to scores")
         scores = np.zeros_like(raw)
         for row in rows:
-            scores[row] = _checked(self, "normalize_scores", names[row], result.get(names[row]), 0, MAX_NODE_SCORE)
+            scores[row] = _whole(self, "normalize_scores", names[row], result.get(names[row]))
         return scores
 
 
-def _checked(plugin: Plugin, method: str, node: str, score: object, lowest: int, highest: int) -> int:
+def _whole(plugin: Plugin, method: str, node: str, score: object) -> int:
+    """The score as far as a column holds it: whether it is in range the engine sees, as of any plugin."""
     if not isinstance(score, int | np.integer) or isinstance(score, bool):
         raise _wrong(plugin, method, node, score, "a whole number")
-    if not lowest <= score <= highest:
-        raise _wrong(plugin, method, node, score, f"{lowest} to {highest}")
-    return int(score)
+    return max(-(2**63), min(int(score), 2**63 - 1))
 
 
 def _wrong(plugin: Plugin, method: str, node: str, result: object, expected: str) -> PluginError:
