@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,10 +18,11 @@ from koordinator.kube.serving import HealthServer
 from tests.kube.certificates import Authority
 from tests.real_world.attacked_server import LIMITS, AttackedServer, outlive
 from tests.real_world.hostile_clients import HOSTILE_CLIENTS, HostileClient, Target
+from tests.waiting import PATIENCE
 
 REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
-LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-Loop = Callable[[], asyncio.AbstractEventLoop]
+OVER = {"http": asyncio.new_event_loop, "https": uvloop.new_event_loop}
+"""Programs run on uvloop, tests mostly on asyncio's own loop."""
 
 
 @asynccontextmanager
@@ -48,13 +49,12 @@ async def attacked_server(folder: Path | None) -> AsyncIterator[AttackedServer]:
         await server.stop()
 
 
-@LOOPS
-@pytest.mark.parametrize("over", ["http", "https"])
+@pytest.mark.parametrize("over", OVER)
 @pytest.mark.parametrize("client", HOSTILE_CLIENTS, ids=str)
-def test_ordinary_clients_are_served_beside(client: HostileClient, over: str, loop: Loop, tmp_path: Path) -> None:
+def test_ordinary_clients_are_served_beside(client: HostileClient, over: str, tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with asyncio.timeout(30), attacked_server(tmp_path if over == "https" else None) as server:
+        async with asyncio.timeout(PATIENCE), attacked_server(tmp_path if over == "https" else None) as server:
             await outlive(server, client)
 
-    with asyncio.Runner(loop_factory=loop) as runner:
+    with asyncio.Runner(loop_factory=OVER[over]) as runner:
         runner.run(scenario())

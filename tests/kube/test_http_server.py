@@ -16,9 +16,9 @@ from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ProgramConnections, ServerLimits
 from koordinator.kube.serving import HealthServer
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
-SIZE = 64 << 20
+SIZE = 32 << 20
 HOST = "127.0.0.1"
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 FEW = ServerLimits(connections=2)
@@ -71,7 +71,7 @@ async def serving(
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
     async def timed() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await scenario()
 
     asyncio.run(timed())
@@ -133,7 +133,7 @@ def test_a_client_that_does_not_read_is_left() -> None:
             reader, writer = await made.connect(limit=1024)
             writer.write(b"GET /page HTTP/1.1\r\nHost: h\r\n\r\n")
             await reader.readuntil(b"\r\n\r\n")
-            await made.clock.advance(93)
+            await made.clock.advance(61)
             assert made.open == 1
             await made.clock.advance(2)
             assert made.closed("response") == 1

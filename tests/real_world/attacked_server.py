@@ -16,7 +16,7 @@ from tests.real_world.hostile_clients import Held, HostileClient, Target, connec
 from tests.waiting import wait_for
 
 T = TypeVar("T")
-LIMITS = ServerLimits(connections=8)
+LIMITS = ServerLimits(connections=6)
 _MOMENT = 0.1
 """Seconds of the machine, after which what has not happened may wait for the clock."""
 
@@ -38,7 +38,7 @@ async def outlive(server: AttackedServer, client: HostileClient, others: int = 0
     try:
         regular = await Caller.connect(server.target)
         await regular.call()
-        for _ in range(3):
+        for _ in range(2):
             for _ in range(LIMITS.connections):
                 held.append(await _patiently(server, client.begin(server.target)))
             assert server.connections() <= LIMITS.connections

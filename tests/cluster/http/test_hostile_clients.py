@@ -17,6 +17,7 @@ from koordinator.cluster.http.application import HttpLimits
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from tests.real_world.attacked_server import LIMITS, AttackedServer, outlive
 from tests.real_world.hostile_clients import HOSTILE_CLIENTS, HostileClient, Target
+from tests.waiting import PATIENCE
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -40,7 +41,7 @@ async def attacked_api() -> AsyncIterator[tuple[EmbeddedApi, AttackedServer]]:
 @pytest.mark.parametrize("client", HOSTILE_CLIENTS, ids=str)
 def test_ordinary_clients_are_served_beside(client: HostileClient) -> None:
     async def scenario() -> None:
-        async with asyncio.timeout(30), attacked_api() as (_, server):
+        async with asyncio.timeout(PATIENCE), attacked_api() as (_, server):
             await outlive(server, client)
 
     uvloop.run(scenario())
@@ -51,7 +52,7 @@ def test_a_watch_is_never_in_the_way(loop: Callable[[], asyncio.AbstractEventLoo
     """Neither the limits of time nor the room that others need ends it."""
 
     async def scenario() -> None:
-        async with asyncio.timeout(30), attacked_api() as (api, server):
+        async with asyncio.timeout(PATIENCE), attacked_api() as (api, server):
             reader, writer = await asyncio.open_connection(
                 server.target.host, server.target.port, ssl=server.target.tls, server_hostname="localhost"
             )

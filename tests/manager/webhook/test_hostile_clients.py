@@ -18,6 +18,7 @@ from tests.manager.webhook.reviews import Handler, review
 from tests.manager.webhook.serving import HOST, serving
 from tests.real_world.attacked_server import LIMITS, AttackedServer, outlive
 from tests.real_world.hostile_clients import HOSTILE_CLIENTS, HostileClient, Target
+from tests.waiting import PATIENCE
 
 CERTIFICATES = certificates(HOST)
 REQUEST = b"POST /mutate-pod HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(review()), review())
@@ -30,7 +31,7 @@ def test_ordinary_clients_are_served_beside(client: HostileClient, tmp_path: Pat
         write_files(tmp_path, CERTIFICATES, NOW)
         handlers = (Handler("/mutate-pod", lambda _: ALLOWED),)
         async with (
-            asyncio.timeout(30),
+            asyncio.timeout(PATIENCE),
             serving(tmp_path, handlers, metrics, clock=clock, limits=LIMITS) as server,
         ):
             tls = build_context(TLSSettings(authority=CERTIFICATES.authority))
