@@ -6,7 +6,7 @@ import base64
 import re
 import shlex
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,9 +21,9 @@ from tests.chart.renderings import (
     CHART,
     DEFAULTS,
     REFUSED,
+    Document,
     chart_with_values,
     recorded,
-    recorded_refusals,
     refusal,
     rendered_by,
     value_paths,
@@ -57,13 +57,21 @@ def helm(helm_program: Path, empty: ControlPlane, tmp_path: Path) -> Helm:
     return lambda *words: shell(f"{command} {shlex.join(words)}", empty.kubeconfig)
 
 
+def by_name(documents: Iterable[Document]) -> dict[tuple[str, str], Document]:
+    """Versions of Helm order kinds differently."""
+    return {(each["kind"], each["metadata"]["name"]): each for each in documents}
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_it_renders_what_is_recorded(case: str, helm_program: Path) -> None:
-    assert rendered_by(helm_program, CASES[case]) == list(recorded(case))
+    assert by_name(rendered_by(helm_program, CASES[case])) == by_name(recorded(case))
 
 
-def test_it_refuses_what_is_recorded(helm_program: Path) -> None:
-    assert {case: refusal(helm_program, values) for case, (values, _) in REFUSED.items()} == recorded_refusals()
+@pytest.mark.parametrize("case", REFUSED)
+def test_it_refuses_what_is_recorded(case: str, helm_program: Path) -> None:
+    """In the words of this Helm, which are others from 3.18 on where a type or a range is wrong."""
+    values, name = REFUSED[case]
+    assert name.split(":")[0].split(".")[-1] in refusal(helm_program, values)
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -72,7 +80,7 @@ def test_values_that_are_missing_are_the_defaults(
     missing: set[tuple[str, ...]], null: bool, helm_program: Path, tmp_path: Path
 ) -> None:
     chart = chart_with_values(without(missing, null=null), tmp_path)
-    assert rendered_by(helm_program, {}, chart) == list(recorded("defaults"))
+    assert by_name(rendered_by(helm_program, {}, chart)) == by_name(recorded("defaults"))
 
 
 def test_helm_lint_stops_at_what_is_refused(helm_program: Path) -> None:
