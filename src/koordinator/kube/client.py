@@ -70,6 +70,14 @@ class KubeClient:
         fenced._sender = self._sender.fenced(may_write)
         return fenced
 
+    def once(self) -> KubeClient:
+        once = copy(self)
+        once._sender = self._sender.once()
+        return once
+
+    def backlog(self) -> float:
+        return self._sender.backlog
+
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
         request = Request("GET", target(kind, namespace, require_name(name)))
         return decode_object(kind, await self._sender.call(request), f"GET {request.target}")

@@ -91,6 +91,10 @@ class TransportError(KubeError):
         self.timed_out = timed_out
 
 
+class UnsentError(KubeError):
+    """The request was not sent, because earlier ones like it have had no answer for too long."""
+
+
 class FencedError(KubeError):
     """The request was not sent, because the caller is no longer allowed to write (it lost its lease)."""
 

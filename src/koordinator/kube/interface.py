@@ -62,6 +62,15 @@ class Client(Protocol):
 
     ``body`` is a struct, a plain document or encoded JSON; unknown fields are never sent back."""
 
+    def once(self) -> Client:
+        """A client that makes each request once: what may be tried again, and after which pause, is up to the caller,
+        who has then given back what others wait for. The caller closes the original client, not this one."""
+        ...
+
+    def backlog(self) -> float:
+        """The seconds for which the client's rate limit would delay a request now."""
+        ...
+
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T: ...
 
     async def list(

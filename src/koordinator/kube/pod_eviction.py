@@ -1,25 +1,22 @@
-"""Removes a pod: by the Eviction API, or by a deletion that first sets a DisruptionTarget condition and is retried for
-a while."""
+"""Removes a pod: by the Eviction API, or by a deletion that first sets a DisruptionTarget condition."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from random import Random
-from typing import Any, Final
+from typing import Any
 
 from koordinator.api.kinds import PODS
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.timestamps import format_time
-from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock
+from koordinator.kube.bounded_client import BoundedClient
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client, PatchType
 
 logger = logging.getLogger(__name__)
 
-_RETRY: Final = BackoffPolicy(initial=0.2, maximum=5.0)
-_TRIES: Final = 8
+PodWriter = Client | BoundedClient
 
 
 def delete_options(pod: ObjectMeta, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,7 +25,7 @@ def delete_options(pod: ObjectMeta, options: Mapping[str, Any]) -> dict[str, Any
     return {**options, "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
 
 
-async def evict(client: Client, pod: ObjectMeta, options: Mapping[str, Any]) -> None:
+async def evict(client: PodWriter, pod: ObjectMeta, options: Mapping[str, Any]) -> None:
     """Evict the pod subject to its PodDisruptionBudgets; ``options`` are those of the deletion. Raises the client's
     exceptions: 429 if a budget allows no disruption."""
     eviction = {
@@ -41,33 +38,25 @@ async def evict(client: Client, pod: ObjectMeta, options: Mapping[str, Any]) -> 
 
 
 class PodDeleter:
-    """Deletes pods by their uid, so that a new pod of the same name is not deleted."""
+    """Deletes pods by their uid, so that a new pod of the same name is not deleted; ``client`` tries again what the
+    server fails to do."""
 
-    def __init__(self, client: Client, *, clock: Clock, random: Random) -> None:
+    def __init__(self, client: BoundedClient, *, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._random = random
 
     async def delete(self, pod: ObjectMeta, reason: str, message: str) -> bool:
         """Return whether the pod terminates because of this call; its DisruptionTarget has ``reason`` and ``message``.
 
-        False if it is gone, if another pod has its name, or if the API server has rejected all attempts.
+        False if it is gone, if another pod has its name, or if it cannot be evicted now.
         """
-        backoff = Backoff(_RETRY, self._clock, self._random)
-        for _ in range(_TRIES):
-            try:
-                await self._try(pod, reason, message)
-            except ApiStatusError as error:
-                if error.is_not_found or error.is_conflict:
-                    return False
-                failure: KubeError = error
-            except KubeError as error:
-                failure = error
-            else:
-                return True
-            logger.warning("pod %s cannot be evicted yet: %s", pod.key, failure)
-            await self._clock.sleep(backoff.next())
-        return False
+        try:
+            await self._try(pod, reason, message)
+        except KubeError as error:
+            if not isinstance(error, ApiStatusError) or not (error.is_not_found or error.is_conflict):
+                logger.warning("pod %s cannot be evicted: %s", pod.key, error)
+            return False
+        return True
 
     async def _try(self, pod: ObjectMeta, reason: str, message: str) -> None:
         condition = _disruption_target(pod, reason, message, format_time(self._clock.now()))

@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import Callable, Coroutine, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from multidict import CIMultiDict
@@ -89,6 +89,11 @@ class RateLimiter:
         now = self._clock.monotonic()
         self._full_at = max(self._full_at, now) + self._interval
         return max(0.0, self._full_at - self._allowance - now)
+
+    @property
+    def backlog(self) -> float:
+        """The seconds that a request would have to wait now."""
+        return max(0.0, self._full_at + self._interval - self._allowance - self._clock.monotonic())
 
     async def acquire(self) -> None:
         """Wait for a token. A waiter that is cancelled has consumed its token nevertheless."""
@@ -190,6 +195,20 @@ class Sender:
         fenced._headers_for = ""
         fenced._may_write = may_write
         return fenced
+
+    def once(self) -> Sender:
+        """Return a sender over the same connections and limits that makes each request once, and leaves it to the
+        caller to wait and to try again."""
+        once = copy(self)
+        once._headers = {}
+        once._headers_for = ""
+        once._retry = replace(self._retry, max_server_retries=0, max_connection_retries=0)
+        return once
+
+    @property
+    def backlog(self) -> float:
+        """The seconds for which the rate limit would delay a request now."""
+        return self._limiter.backlog
 
     async def call(self, request: Request) -> bytes:
         """Return the body of the response. Raises ApiStatusError, TransportError, CredentialError, or, for a write that

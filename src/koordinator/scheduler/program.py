@@ -23,6 +23,7 @@ from koordinator.base.garbage_collection import spare_initial_lists
 from koordinator.base.loops import STEP_SECONDS
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
+from koordinator.kube.request_slots import OverdueRequests
 from koordinator.scheduler.binding.binder import DEADLINE, Binder
 from koordinator.scheduler.binding.cluster_writer import ApiWriter
 from koordinator.scheduler.binding.evictions import Evictions
@@ -148,7 +149,8 @@ class Scheduler:
             for engine in self.engines.values():
                 engine.check_time = decision_limit.check
         self._loop = SchedulingLoop(self.engines, self.queue, self.decisions, metrics, view, errors, clock, limit)
-        self._writer = ApiWriter(client, clock)
+        overdue = OverdueRequests()
+        self._writer = ApiWriter(client, clock, random, overdue)
         self.event_handlers = EventHandlers(
             self.state,
             self.queue,
@@ -163,16 +165,21 @@ class Scheduler:
             client,
             self.state,
             self._loop.finished,
+            self._loop.wake,
             self._loops.loop("binder", DEADLINE).timed,
             clock=clock,
             random=random,
+            overdue=overdue,
             concurrency=self._options.bind_concurrency,
         )
-        self._reporter = FailureReporter(client, events, self._loops.loop("failure-reporter"), clock)
+        self._reporter = FailureReporter(
+            client, events, self._loops.loop("failure-reporter"), clock, random, overdue=overdue
+        )
         self.debug = DebugOutput(view, self._options.debug, clock.now, queue_size=self._options.diagnosis_queue)
         self.monitor = SchedulerMonitor(self.queue, metrics, clock, self._options.monitor)
         self._pre_bind_stage = PreBindStage(self._writer, self._binder.submit, self._loop.finished, clock)
-        self._evictions = Evictions(client, events, view, self._loops.loop("evictions"), clock, random)
+        evicting = self._loops.loop("evictions")
+        self._evictions = Evictions(client, events, view, evicting, clock, random, overdue=overdue)
         rejected = RejectedPods(self.queue, view, self._evictions, self._reporter, metrics, self._loop.wake)
         self._loop.attach(
             LoopParts(
@@ -197,7 +204,7 @@ class Scheduler:
 
     @property
     def is_binding(self) -> bool:
-        """Whether any binding is in progress."""
+        """Whether any binding is under way at the API server."""
         return self._binder.unfinished > 0
 
     def check_bindings(self) -> str:
@@ -237,7 +244,7 @@ class Scheduler:
             self._start(tasks, "resynchronisation", self._resynchronisation.run)
 
     async def schedule(self, stop: asyncio.Event) -> None:
-        """Wait for the initial lists, then schedule until ``stop``; returns when no binding is in progress."""
+        """Wait for the initial lists, then schedule until ``stop``; returns when no binding is under way."""
         if not await unless(stop, self.informers.wait_synced()):
             return
         self._is_scheduling = True
@@ -247,6 +254,7 @@ class Scheduler:
             beside = [
                 tasks.create_task(self._reporter.run(), name="failure-reporter"),
                 tasks.create_task(self._evictions.run(), name="evictions"),
+                tasks.create_task(self._writer.run(), name="plugin-requests"),
                 self._start(tasks, "preparation", self._pre_bind_stage.run),
                 self._start(tasks, "scheduler-monitor", self.monitor.run),
                 self._start(tasks, "diagnoses", self.debug.run),
@@ -263,7 +271,7 @@ class Scheduler:
             await stop.wait()
             loop.cancel()
             with suppress(TimeoutError):
-                await within(self._clock, self._options.drain_seconds, self._binder.drained())
+                await within(self._clock, self._options.drain_seconds, self._binder.idle())
             if self._binder.unfinished:
                 logger.warning("%d bindings were still under way when the time to stop was up", self._binder.unfinished)
             binder.cancel()

@@ -36,6 +36,12 @@ class InProcessClient:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
 
+    def once(self) -> InProcessClient:
+        return self
+
+    def backlog(self) -> float:
+        return 0.0
+
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
         with _refusals():
             target = self._target(kind, namespace, name)

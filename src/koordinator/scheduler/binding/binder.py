@@ -1,18 +1,25 @@
 """Binds pods to the nodes that were chosen for them, many at a time, and finds out the outcome of each binding.
 
-A pod stays assumed on its node until the outcome at the API server is known. When a response is lost, or the server
-fails, the pod is read and, if it still has no node, bound to the *same* node again: repeating that is harmless, whereas
-releasing the resources while the lost request may yet be carried out would overcommit the node.
+The life of a binding: it is *sent* when it gets a slot, and nearly always bound by that. When the API server fails, it
+gives its slot back and is *in trouble*: it waits, and is sent again to the same node, a few times. After an answer that
+leaves open what was done, or a lost one, the pod is read before anything else. In the end the pod is bound, or it is
+refused with the reason of the server, which frees its room on the node and puts it back into the queue.
+
+The room is never freed while a request may still be carried out, because that would overcommit the node: after a lost
+answer not before the API server itself must have given up the request, and the pod was read since.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
 from enum import Enum
+from functools import partial
+from math import inf
 from random import Random
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -20,16 +27,33 @@ from koordinator.api.kinds import PODS
 from koordinator.api.pod import Pod
 from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock
-from koordinator.kube.errors import ApiStatusError, KubeError, MalformedObjectError
+from koordinator.kube.attempts import PATIENCE, Attempts
+from koordinator.kube.errors import (
+    ApiStatusError,
+    KubeError,
+    MalformedObjectError,
+    TransportError,
+    UnsentError,
+)
 from koordinator.kube.interface import Client
 from koordinator.kube.lacks import Lack, lack_for_write
+from koordinator.kube.request_slots import OverdueRequests, RequestSlots, Ticket, is_of_the_request
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 
 logger = logging.getLogger(__name__)
 
-_RETRY: Final = BackoffPolicy(initial=0.2, maximum=5.0)
+_READ: Final = ""
+"""The group of reads: no webhook delays those."""
+_READS: Final = BackoffPolicy(initial=0.2, maximum=5.0)
+_LAST_ATTEMPT: Final = 30.0
+"""Seconds after which a binding is not sent again."""
+_CARRIED_OUT: Final = 60.0
+"""Seconds within which an API server carries out a request or gives it up (``--request-timeout``)."""
+DEADLINE: Final = _LAST_ATTEMPT + 2 * _CARRIED_OUT
+"""The deadline of a binding in seconds: it has ended by then, unless the API server cannot be read. A later binding is
+not cancelled: its pod stays assumed until the outcome is known."""
 
 
 class Result(Enum):
@@ -45,11 +69,10 @@ class Result(Enum):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """``pod`` is what the API server returned if it had to be read; ``detail`` is the reason of a refusal."""
+    """``detail`` is the reason of a refusal."""
 
     result: Result
     detail: str = ""
-    pod: Pod | None = None
 
 
 _BOUND: Final = Outcome(Result.BOUND)
@@ -74,65 +97,82 @@ class Nodes(Protocol):
 
 
 Finished = Callable[[Binding, Outcome], None]
-DEADLINE: Final = 60.0
-"""The deadline of a binding in seconds. A later binding is not cancelled: its pod stays assumed until the outcome is
-known."""
 
 
 class Binder:
-    """``run`` sends up to ``concurrency`` requests at a time until cancelled; ``finished`` is called for every
-    binding."""
+    """``run`` carries out what was submitted until cancelled; ``finished`` is called for every binding, and ``freed``
+    when there is capacity again."""
 
     def __init__(
         self,
         client: Client,
         nodes: Nodes,
         finished: Finished,
+        freed: Callable[[], None],
         timed: Callable[[float], None],
         *,
         clock: Clock,
         random: Random,
+        overdue: OverdueRequests | None = None,
         concurrency: int = 32,
     ) -> None:
         """``timed`` gets the duration of each binding in seconds."""
-        self._client = client
+        self._client = client.once()
         self._nodes = nodes
         self._finished = finished
+        self._freed = freed
         self._timed = timed
         self._clock = clock
         self._random = random
         self._concurrency = concurrency
-        self._waiting: asyncio.Queue[Binding] = asyncio.Queue()
-        self._begun: dict[int, float] = {}
-        """By worker: the start of its current binding."""
-        self._unfinished = 0
+        overdue = overdue or OverdueRequests()
+        self._slots = RequestSlots(
+            concurrency, clock, overdue=overdue, backlog=client.backlog, changed=self._check_capacity
+        )
+        # What is in trouble has slots of its own, so that it never delays what is not.
+        self._trouble_slots = RequestSlots(concurrency // 2, clock, overdue=overdue, backlog=client.backlog)
+        self._tasks: asyncio.TaskGroup | None = None
+        self._early: deque[Coroutine[Any, Any, None]] = deque()
+        """What was submitted before ``run``."""
+        self._begun: dict[Ticket, float] = {}
+        """By first ticket: the start of each binding that is not finished."""
+        self._pausing = 0
+        self._unreached = 0
+        """The number of bindings whose last request did not reach any API server."""
         self._full = False
         self._lack = Lack("bindings")
-        self._drained = asyncio.Event()
-        self._drained.set()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     @property
     def unfinished(self) -> int:
-        """The number of bindings submitted and not finished."""
-        return self._unfinished
+        """The number of bindings that are under way at the API server, or about to be; not those that wait until they
+        are sent again."""
+        return len(self._begun) - self._pausing
 
     @property
     def has_capacity(self) -> bool:
         """Whether the binder accepts more bindings without a queue building up. Once it is full, this is False until
-        half of the bindings are done: deciding is cheapest for many pods in a row."""
+        half of the bindings are done: deciding is cheapest for many pods in a row. What is in trouble does not count,
+        unless no server is reached at all."""
         return not self._full
 
     def submit(self, binding: Binding) -> None:
         """Bind the pod soon; its placement has been assumed."""
-        self._unfinished += 1
-        if self._unfinished >= 2 * self._concurrency:
+        ticket = self._slots.ask(binding.placement.pod.pod.metadata.namespace)
+        self._begun[ticket] = self._clock.monotonic()
+        self._idle.clear()
+        if self._slots.pressing >= 2 * self._concurrency:
             self._full = True
-        self._drained.clear()
-        self._waiting.put_nowait(binding)
+        work = self._carry_out(binding, ticket)
+        if self._tasks is not None:
+            self._tasks.create_task(work)
+        else:
+            self._early.append(work)
 
-    async def drained(self) -> None:
-        """Wait until nothing is unfinished."""
-        await self._drained.wait()
+    async def idle(self) -> None:
+        """Wait until no binding is under way at the API server; some may wait until they are sent again."""
+        await self._idle.wait()
 
     def check(self) -> str:
         """For health checks: a description of the bindings that have exceeded the deadline; empty when there are
@@ -142,93 +182,131 @@ class Binder:
         return f"{len(late)} bindings have been under way for up to {max(late):.0f}s" if late else ""
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as workers:
-            for number in range(self._concurrency):
-                workers.create_task(self._work(number), name=f"bind-{number}")
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                self._tasks.create_task(self._slots.run(), name="binder-slots")
+                self._tasks.create_task(self._trouble_slots.run(), name="binder-trouble-slots")
+                while self._early:
+                    self._tasks.create_task(self._early.popleft())
+        finally:
+            self._tasks = None
 
-    async def _work(self, number: int) -> None:
-        while True:
-            binding = await self._waiting.get()
-            started = self._begun[number] = self._clock.monotonic()
-            times = binding.engine.times
-            begun = times.begin()
-            try:
-                outcome = await self._bind(binding)
-                times.end("Bind", begun, "Success" if outcome.result is Result.BOUND else "Error")
-            except asyncio.CancelledError:
-                raise
-            except Exception as error:
-                # A plugin may raise anything; its pod must not take the worker down or stay assumed for ever.
-                times.end("Bind", begun, "Error")
-                logger.exception("binding of pod %s failed", binding.placement.pod.key)
-                outcome = Outcome(Result.REFUSED, f"{type(error).__name__}: {error}")
-            del self._begun[number]
-            self._timed(self._clock.monotonic() - started)
-            self._unfinished -= 1
-            if self._unfinished <= self._concurrency:
-                self._full = False
-            if not self._unfinished:
-                self._drained.set()
-            self._finished(binding, outcome)
+    async def _carry_out(self, binding: Binding, ticket: Ticket) -> None:
+        times = binding.engine.times
+        begun = times.begin()
+        try:
+            failure = await self._send(binding, self._slots, ticket)
+            outcome = _BOUND if failure is None else await self._in_trouble(binding, ticket, failure)
+            times.end("Bind", begun, "Success" if outcome.result is Result.BOUND else "Error")
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            # Its pod must not take the others down or stay assumed for ever.
+            times.end("Bind", begun, "Error")
+            logger.exception("binding of pod %s failed", binding.placement.pod.key)
+            outcome = Outcome(Result.REFUSED, f"{type(error).__name__}: {error}")
+        self._timed(self._clock.monotonic() - self._begun.pop(ticket))
+        if not self.unfinished:
+            self._idle.set()
+        self._finished(binding, outcome)
 
-    async def _bind(self, binding: Binding) -> Outcome:
-        placement = binding.placement
-        pod, node_name = placement.pod, placement.node_name
-        if not self._nodes.has_node(node_name):
-            return Outcome(Result.REFUSED, f"node {node_name} was deleted before the pod was bound to it")
-        metadata = pod.pod.metadata
-        body = binding_body(metadata.namespace, metadata.name, metadata.uid, node_name, binding.annotations)
-        backoff: Backoff | None = None
+    async def _send(self, binding: Binding, slots: RequestSlots, ticket: Ticket) -> KubeError | None:
+        """Send the Binding once; how that failed, or None: the pod is bound."""
+        placement, failure = binding.placement, None
+        metadata, node_name = placement.pod.pod.metadata, placement.node_name
+        try:
+            await slots.turn(ticket)
+        except UnsentError as error:
+            return error
+        try:
+            if not self._nodes.has_node(node_name):
+                return UnsentError(f"node {node_name} was deleted before the pod was bound to it")
+            body = binding_body(metadata.namespace, metadata.name, metadata.uid, node_name, binding.annotations)
+            await self._client.create(PODS, body, metadata.namespace, name=metadata.name, subresource="binding")
+        except MalformedObjectError:
+            # Only the body of the response was malformed: the server has bound the pod.
+            pass
+        except KubeError as error:
+            failure = error
+        finally:
+            slots.give_back(ticket, answered=failure is None or is_of_the_request(failure))
+        if failure is None and self._lack.text:
+            self._lack.is_over()
+        return failure
+
+    async def _in_trouble(self, binding: Binding, ticket: Ticket, failure: KubeError) -> Outcome:
+        """The outcome of a binding whose first request has failed; ``ticket`` was that of the request."""
+        pod, node_name = binding.placement.pod.pod, binding.placement.node_name
+        attempts, since = Attempts(PATIENCE, self._clock, self._random), self._clock.monotonic()
+        free_at = -inf
+        """Until then, a request may still be carried out."""
         while True:
-            try:
-                await self._client.create(PODS, body, metadata.namespace, name=metadata.name, subresource="binding")
-            except MalformedObjectError:
-                # Only the body of the response was malformed: the server has bound the pod.
-                return _BOUND
-            except KubeError as error:
-                if isinstance(error, ApiStatusError) and not _is_inconclusive(error):
-                    return await self._after_refusal(pod.pod, node_name, error)
-                logger.warning(
-                    "binding of pod %s to %s: outcome unknown, reading the pod: %s", pod.key, node_name, error
-                )
-                outcome = await self._after_unknown(pod.pod, node_name)
+            if _may_be_done(failure):
+                logger.warning("binding of pod %s to %s: is it done? %s", pod.metadata.key, node_name, failure)
+                if isinstance(failure, TransportError):
+                    free_at = max(free_at, ticket.sent_at + _CARRIED_OUT)
+                outcome = await self._read(pod, node_name)
                 if outcome is not None:
                     return outcome
-                backoff = backoff or Backoff(_RETRY, self._clock, self._random)
-                await self._clock.sleep(backoff.next())
-            else:
-                if self._lack.text:
-                    self._lack.is_over()
+            pause = attempts.pause_after(failure)
+            if pause is None or self._clock.monotonic() + pause - since > _LAST_ATTEMPT:
+                break
+            await self._pause(pause, failure)
+            ticket = self._trouble_slots.ask(pod.metadata.namespace)
+            again = await self._send(binding, self._trouble_slots, ticket)
+            if again is None:
                 return _BOUND
+            failure = again
+        return await self._refused(pod, node_name, _detail(failure, attempts.count), failure, free_at)
 
-    async def _after_refusal(self, pod: Pod, node_name: str, error: ApiStatusError) -> Outcome:
-        """The server refused. A conflict may mean that an earlier request of ours got through, so the pod is read."""
-        lack = lack_for_write(error, "bind pods")
-        if lack:
+    async def _refused(self, pod: Pod, node_name: str, detail: str, failure: KubeError, free_at: float) -> Outcome:
+        """The outcome of a binding that is not sent again."""
+        if isinstance(failure, ApiStatusError) and (lack := lack_for_write(failure, "bind pods")):
             self._lack.found(lack)
-        if not (error.is_conflict or error.is_not_found):
-            return Outcome(Result.REFUSED, str(error))
-        seen = await self._until_read(pod)
-        return _outcome(pod, seen, node_name) or Outcome(Result.REFUSED, str(error), seen)
+        left = free_at - self._clock.monotonic()
+        if left > 0:
+            await self._pause(left, failure)
+            outcome = await self._read(pod, node_name)
+            if outcome is not None:
+                return outcome
+        return Outcome(Result.REFUSED, detail)
 
-    async def _after_unknown(self, pod: Pod, node_name: str) -> Outcome | None:
-        """The outcome according to the pod itself; None when it has no node yet."""
-        return _outcome(pod, await self._until_read(pod), node_name)
-
-    async def _until_read(self, pod: Pod) -> Pod | None:
-        """The pod as the API server has it; None when it does not exist. Retries until there is a response."""
-        backoff = Backoff(_RETRY, self._clock, self._random)
-        metadata = pod.metadata
+    async def _read(self, pod: Pod, node_name: str) -> Outcome | None:
+        """The outcome according to the pod itself; None if it has no node yet. Repeats until there is a response."""
+        backoff, metadata = Backoff(_READS, self._clock, self._random), pod.metadata
         while True:
             try:
-                return await self._client.get(PODS, metadata.name, metadata.namespace)
-            except ApiStatusError as error:
-                if error.is_not_found:
-                    return None
-                logger.warning("pod %s cannot be read: %s", metadata.key, error)
+                get = partial(self._client.get, PODS, metadata.name, metadata.namespace)
+                return _outcome(pod, await self._trouble_slots.send(_READ, get), node_name)
             except KubeError as error:
+                if isinstance(error, ApiStatusError) and error.is_not_found:
+                    return Outcome(Result.GONE)
                 logger.warning("pod %s cannot be read: %s", metadata.key, error)
-            await self._clock.sleep(backoff.next())
+                failure = error
+            await self._pause(backoff.next(), failure)
+
+    async def _pause(self, seconds: float, failure: KubeError) -> None:
+        """Hold nothing for some time, after a request that has failed."""
+        unreached = isinstance(failure, TransportError) and not failure.maybe_applied
+        self._pausing += 1
+        self._unreached += unreached
+        if self._unreached >= self._concurrency:
+            # It is not for a pod, a node or a namespace that there is no answer: to decide about others is of no use.
+            self._full = True
+        if not self.unfinished:
+            self._idle.set()
+        try:
+            await self._clock.sleep(seconds)
+        finally:
+            self._pausing -= 1
+            self._unreached -= unreached
+            self._idle.clear()
+            self._check_capacity()
+
+    def _check_capacity(self) -> None:
+        if self._full and self._slots.pressing <= self._concurrency and self._unreached <= self._concurrency // 2:
+            self._full = False
+            self._freed()
 
 
 def binding_body(
@@ -244,18 +322,35 @@ def binding_body(
     ).encode()
 
 
-def _outcome(ours: Pod, seen: Pod | None, node_name: str) -> Outcome | None:
-    if seen is None or seen.metadata.uid != ours.metadata.uid:
+def _may_be_done(failure: KubeError) -> bool:
+    """Whether the pod may have its node although the request failed. A conflict, or a pod that is not found, may mean
+    that an earlier request was carried out, or that the pod is not what it was."""
+    match failure:
+        case ApiStatusError():
+            return failure.is_server_error or failure.is_conflict or failure.is_not_found
+        case TransportError():
+            return failure.maybe_applied
+        case _:
+            return False
+
+
+def _outcome(ours: Pod, seen: Pod, node_name: str) -> Outcome | None:
+    if seen.metadata.uid != ours.metadata.uid:
         return Outcome(Result.GONE)
     if seen.spec.node_name == node_name:
-        return Outcome(Result.BOUND, pod=seen)
+        return _BOUND
     if seen.spec.node_name:
-        return Outcome(Result.ELSEWHERE, f"the pod is on {seen.spec.node_name}", seen)
+        return Outcome(Result.ELSEWHERE, f"the pod is on {seen.spec.node_name}")
     if seen.metadata.deletion_timestamp is not None:
-        return Outcome(Result.GONE, pod=seen)
+        return Outcome(Result.GONE)
     return None
 
 
-def _is_inconclusive(error: ApiStatusError) -> bool:
-    """Whether the server may still have bound the pod, or may do so at a retry."""
-    return error.is_server_error or error.is_too_many_requests
+def _detail(failure: KubeError, attempts: int) -> str:
+    asked = failure.retry_after if isinstance(failure, ApiStatusError) else None
+    wish = (
+        f"; the server asks for {asked:.0f} s until the next attempt"
+        if asked and asked > PATIENCE.longest_pause
+        else ""
+    )
+    return f"{failure}{wish}" if attempts == 1 else f"{failure}{wish}; it was tried {attempts} times"

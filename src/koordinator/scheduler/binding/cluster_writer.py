@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from random import Random
 from typing import Any, Final
 
 from koordinator.api.kinds import Kind
@@ -13,17 +14,21 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.errors import KoordinatorError
+from koordinator.kube.bounded_client import BoundedClient
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.pod_eviction import evict
+from koordinator.kube.request_slots import OverdueRequests, RequestSlots
 from koordinator.scheduler.engine.binding_points import ObjectPatch
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 logger = logging.getLogger(__name__)
 
-_AT_ONCE: Final = 8
-"""Concurrent requests of one controller."""
+_AT_ONCE: Final = 24
+"""Concurrent requests of all plugins."""
+_PATCHES_AT_ONCE: Final = 8
+"""Concurrent patches of one controller."""
 _ANY: Final = ("", "")
 """The key of waiters that do not name the object that they wait for."""
 _PAUSE: Final = 0.1
@@ -33,10 +38,19 @@ _Key = tuple[str, str]
 
 
 class ApiWriter:
-    """Implements ControllerWriter. ``notify`` is called after every event that reached the cluster state."""
+    """Implements ControllerWriter. ``notify`` is called after every event that reached the cluster state. ``run`` must
+    run; what waits between two attempts of a request, or for an event, keeps nobody else waiting."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        random: Random,
+        overdue: OverdueRequests | None = None,
+    ) -> None:
+        slots = RequestSlots(_AT_ONCE, clock, overdue=overdue, backlog=client.backlog)
+        self.run = slots.run
+        self._client = BoundedClient(client, slots, clock, random)
         self._clock = clock
         self.waiting: dict[_Key, set[asyncio.Event]] = {}
         """By kind and key of the object that they wait for; entries without waiters are removed."""
@@ -92,7 +106,7 @@ class ApiWriter:
                     self.warn(f"{kind.name} {namespace}/{name} could not be patched: {error}")
 
         async with asyncio.TaskGroup() as tasks:
-            for number in range(_AT_ONCE):
+            for number in range(_PATCHES_AT_ONCE):
                 tasks.create_task(work(), name=f"patch-{kind.plural}-{number}")
 
     def warn(self, text: str) -> None:

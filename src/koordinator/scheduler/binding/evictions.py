@@ -14,8 +14,10 @@ from typing import Final
 from koordinator.base.clock import Clock
 from koordinator.base.logs import verbosity
 from koordinator.base.loops import Heartbeat
+from koordinator.kube.bounded_client import BoundedClient
 from koordinator.kube.interface import Client
 from koordinator.kube.pod_eviction import PodDeleter
+from koordinator.kube.request_slots import OverdueRequests, RequestSlots
 from koordinator.scheduler.cycle.failure_report import Events
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import BY_SCHEDULER
@@ -45,7 +47,7 @@ class Eviction:
 
 
 class Evictions:
-    """``run`` carries out submitted evictions, several victims at a time, until cancelled."""
+    """``run`` carries out submitted evictions, with several requests at a time, until cancelled."""
 
     def __init__(
         self,
@@ -56,14 +58,15 @@ class Evictions:
         clock: Clock,
         random: Random,
         *,
+        overdue: OverdueRequests | None = None,
         concurrency: int = 16,
     ) -> None:
-        self._deleter = PodDeleter(client, clock=clock, random=random)
+        self._slots = RequestSlots(concurrency, clock, overdue=overdue, backlog=client.backlog)
+        self._deleter = PodDeleter(BoundedClient(client, self._slots, clock, random), clock=clock)
         self._heartbeat = heartbeat
         self._events = events
         self._view = view
         self._clock = clock
-        self._concurrency = concurrency
         self._arrived: asyncio.Queue[tuple[Eviction, PodInfo]] = asyncio.Queue()
         self._notified: asyncio.Queue[tuple[float, str]] = asyncio.Queue()
         """The deadlines of waiting for victims, by uid; the next one first."""
@@ -83,25 +86,25 @@ class Evictions:
             self._arrived.put_nowait((eviction, victim))
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as workers:
-            for number in range(self._concurrency):
-                workers.create_task(self._work(), name=f"evict-{number}")
-            workers.create_task(self._give_up(), name="evict-too-late")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._slots.run(), name="evict-slots")
+            tasks.create_task(self._give_up(), name="evict-too-late")
+            while True:
+                eviction, victim = await self._arrived.get()
+                tasks.create_task(self._carry_out(eviction, victim), name=f"evict-{victim.key}")
 
-    async def _work(self) -> None:
-        while True:
-            eviction, victim = await self._arrived.get()
-            try:
-                with self._heartbeat.iteration():
-                    is_leaving = await self._evict(eviction, victim)
-            except Exception:
-                # The preemptor must not wait for ever for a victim that is not evicted.
-                logger.exception("pod %s could not be evicted from %s", victim.key, eviction.node_name)
-                is_leaving = False
-            if is_leaving:
-                self._notified.put_nowait((self._clock.monotonic() + _PATIENCE, victim.uid))
-            else:
-                self._view.pending_evictions.seen(victim.uid)
+    async def _carry_out(self, eviction: Eviction, victim: PodInfo) -> None:
+        try:
+            with self._heartbeat.iteration():
+                is_leaving = await self._evict(eviction, victim)
+        except Exception:
+            # The preemptor must not wait for ever for a victim that is not evicted.
+            logger.exception("pod %s could not be evicted from %s", victim.key, eviction.node_name)
+            is_leaving = False
+        if is_leaving:
+            self._notified.put_nowait((self._clock.monotonic() + _PATIENCE, victim.uid))
+        else:
+            self._view.pending_evictions.seen(victim.uid)
 
     async def _give_up(self) -> None:
         """A victim that should have been gone at once, but is only marked for deletion, may stay: its node may be dead.

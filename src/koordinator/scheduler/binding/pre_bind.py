@@ -2,7 +2,8 @@
 
 Pods that are assumed on a node wait until Permit plugins allow them, each no longer than these plugins' timeouts. Then
 some pods need volumes to be claimed, annotations to be written or external binders to be called. That may take minutes,
-so it never delays the bindings of other pods. Most pods need none of it.
+so it never delays the bindings of other pods: there is no limit to how many wait, only to the requests that their
+plugins have in flight (see ``ApiWriter``). Most pods need none of it.
 """
 
 from __future__ import annotations
@@ -78,7 +79,6 @@ class PermitWaits:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_AT_ONCE: Final = 1000
 
 
 class PreBindStage:
@@ -92,7 +92,6 @@ class PreBindStage:
         self._finished = finished
         self._clock = clock
         self._arrived: asyncio.Queue[Binding] = asyncio.Queue()
-        self._capacity = asyncio.Semaphore(_AT_ONCE)
 
     def is_needed(self, binding: Binding) -> bool:
         """Whether any plugin has something to do before the binding, or wants to do the binding itself. Raises
@@ -117,7 +116,6 @@ class PreBindStage:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 binding = await self._arrived.get()
-                await self._capacity.acquire()
                 tasks.create_task(self._prepare(binding), name=f"prepare-{binding.placement.pod.key}")
 
     async def _prepare(self, binding: Binding) -> None:
@@ -136,8 +134,6 @@ class PreBindStage:
                 self._finished(binding, Outcome(Result.BOUND))
             else:
                 self._ready(msgspec.structs.replace(binding, annotations=annotations) if annotations else binding)
-        finally:
-            self._capacity.release()
 
     def _refuse(self, binding: Binding, why: str) -> None:
         placement = binding.placement

@@ -11,6 +11,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Any, Final, Literal, Protocol
 
 from koordinator.api.kinds import PODS, Kind
@@ -19,11 +20,13 @@ from koordinator.api.pod import Pod, PodCondition
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import Clock
 from koordinator.base.loops import Heartbeat
+from koordinator.kube.bounded_client import BoundedClient
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.lacks import Lack, lack_for_write
+from koordinator.kube.request_slots import OverdueRequests, RequestSlots
 
 logger = logging.getLogger(__name__)
 
@@ -71,18 +74,29 @@ class Failure:
 
 
 class FailureReporter:
-    """``run`` writes conditions with ``concurrency`` requests at a time until cancelled."""
+    """``run`` writes conditions with ``concurrency`` requests at a time until cancelled; those of one pod one after
+    another, so that the last one stays."""
 
     def __init__(
-        self, client: Client, events: Events, heartbeat: Heartbeat, clock: Clock, *, concurrency: int = 8
+        self,
+        client: Client,
+        events: Events,
+        heartbeat: Heartbeat,
+        clock: Clock,
+        random: Random,
+        *,
+        overdue: OverdueRequests | None = None,
+        concurrency: int = 8,
     ) -> None:
-        self._client = client
+        self._slots = RequestSlots(concurrency, clock, overdue=overdue, backlog=client.backlog)
+        self._client = BoundedClient(client, self._slots, clock, random)
         self._heartbeat = heartbeat
         self._events = events
         self._clock = clock
-        self._concurrency = concurrency
         self._waiting: OrderedDict[str, Failure] = OrderedDict()
-        self._available = asyncio.Semaphore(0)
+        self._writing: dict[str, Failure | None] = {}
+        """By uid of a pod whose condition is being written: what is to be written next."""
+        self._available = asyncio.Event()
         self._lack = Lack("conditions of pods")
 
     def report(self, failure: Failure) -> None:
@@ -94,38 +108,55 @@ class FailureReporter:
 
     def _enqueue(self, failure: Failure) -> None:
         uid = failure.pod.metadata.uid
-        known = self._waiting.get(uid)
-        if known is None:
-            self._available.release()
-        elif failure.nominated_node is None:
+        known = self._unwritten(uid)
+        if known is not None and failure.nominated_node is None:
             # A member of a gang is nominated before its own attempt fails, whose report has no nomination.
             failure = replace(failure, nominated_node=known.nominated_node)
-        self._waiting[uid] = failure
+        if uid in self._writing:
+            self._writing[uid] = failure
+        else:
+            self._waiting[uid] = failure
+            self._available.set()
+
+    def _unwritten(self, uid: str) -> Failure | None:
+        return self._writing[uid] if uid in self._writing else self._waiting.get(uid)
 
     def drop(self, uid: str) -> None:
         """The pod got a node or is gone: drop its unwritten condition."""
-        failure = self._waiting.get(uid)
-        if failure is not None:
-            self._waiting[uid] = Failure(failure.pod, failure.reason, "")
+        self._waiting.pop(uid, None)
+        if uid in self._writing:
+            self._writing[uid] = None
 
     def nominate(self, pod: Pod, node_name: str) -> None:
         """Write the pod's nomination to another node, or with an empty name to none; its condition stays as it is."""
-        known = self._waiting.get(pod.metadata.uid)
+        known = self._unwritten(pod.metadata.uid)
         reason, message = (known.reason, known.message) if known is not None else ("Unschedulable", "")
         self._enqueue(Failure(pod, reason, message, nominated_node=node_name))
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as workers:
-            for number in range(self._concurrency):
-                workers.create_task(self._work(), name=f"report-{number}")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._slots.run(), name="report-slots")
+            while True:
+                await self._available.wait()
+                # What waits here is replaced by later news; what waits for a slot is not.
+                await self._slots.room()
+                if not self._waiting:
+                    self._available.clear()
+                    continue
+                uid, failure = self._waiting.popitem(last=False)
+                self._writing[uid] = None
+                tasks.create_task(self._write_all(uid, failure), name=f"report-{failure.pod.metadata.key}")
+                await asyncio.sleep(0)
 
-    async def _work(self) -> None:
-        while True:
-            await self._available.acquire()
-            _, failure = self._waiting.popitem(last=False)
-            if failure.message or failure.nominated_node is not None:
-                with self._heartbeat.iteration():
-                    await self._write(failure)
+    async def _write_all(self, uid: str, failure: Failure) -> None:
+        """Write the pod's condition, and those that are reported meanwhile."""
+        following: Failure | None = failure
+        while following is not None:
+            self._writing[uid] = None
+            with self._heartbeat.iteration():
+                await self._write(following)
+            following = self._writing[uid]
+        del self._writing[uid]
 
     async def _write(self, failure: Failure) -> None:
         metadata = failure.pod.metadata

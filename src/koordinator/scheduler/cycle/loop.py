@@ -185,11 +185,9 @@ class SchedulingLoop:
         entry, placement = binding.entry, binding.placement
         pod = placement.pod
         if outcome.result is Result.BOUND:
-            self._bound(binding, outcome)
+            self._bound(binding)
         else:
             self._forget(binding)
-            if outcome.pod is not None and outcome.pod.spec.node_name:
-                self._parts.event_handlers.set_pod(outcome.pod)
             if outcome.result is Result.REFUSED:
                 self._failed(entry, binding.started, "SchedulerError", f"binding rejected: {outcome.detail}")
             else:
@@ -344,7 +342,7 @@ class SchedulingLoop:
         self._notify(entry, started, "Unschedulable", rejection.message, after.nominated_node)
         engine.after_failure(pod, rejection.message)
 
-    def _bound(self, binding: Binding, outcome: Outcome) -> None:
+    def _bound(self, binding: Binding) -> None:
         entry, placement = binding.entry, binding.placement
         pod = placement.pod
         binding.engine.post_bind(placement)
@@ -353,8 +351,6 @@ class SchedulingLoop:
             # now.
             self._queue.on_event(ClusterEvent(EventKind.POD_ADD, None, pod))
         self._parts.reporter.drop(pod.uid)
-        if outcome.pod is not None:
-            self._parts.event_handlers.set_pod(outcome.pod)
         now = self._clock.monotonic()
         self._metrics.scheduled(
             binding.engine.profile.scheduler_name, now - binding.started, now - entry.created_at, entry.attempts

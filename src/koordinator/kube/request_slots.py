@@ -1,0 +1,229 @@
+"""Bounds the requests that are in flight for one kind of work, such that nobody waits for what hangs.
+
+A slot is held while a request is in flight, and for no other reason: who waits, for a back-off or for another object,
+gives it back before. A request without an answer for some seconds is *overdue*: the API server waits for something
+itself, such as a webhook. It lends its slot to the next one, for as long as not too many of its namespace are overdue.
+The further requests of such a namespace wait aside, and if none of it is answered for half a minute, they fail unsent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine
+from math import inf
+from typing import Any, Final, TypeVar
+
+from koordinator.base.clock import Clock
+from koordinator.kube.errors import ApiStatusError, KubeError, UnsentError
+
+T = TypeVar("T")
+
+_PATIENCE: Final = 2.0
+"""Seconds until a request without an answer is overdue."""
+_LONGEST_ASIDE: Final = 30.0
+"""Seconds until a request that waits aside fails: the longest timeout of a webhook."""
+_SWEEP: Final = 0.25
+_SHARE: Final = 3
+"""A group may have as many overdue requests as this times what all groups have left, so that there is always something
+left for a group that has none yet."""
+
+
+class OverdueRequests:
+    """How many requests are overdue and how many may be, over all the slots that share a client's connections."""
+
+    def __init__(self, most: int = 128) -> None:
+        self.most = most
+        self.count = 0
+
+
+class Ticket:
+    """One request: it waits for its turn, holds a slot, is overdue, or has ended."""
+
+    __slots__ = ("aside_since", "group", "is_overdue", "sent_at", "waiter")
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.waiter: asyncio.Future[None] | None = None
+        self.aside_since = inf
+        self.sent_at = inf
+        """When the client sends the request, in monotonic seconds."""
+        self.is_overdue = False
+
+
+class RequestSlots:
+    """``limit`` requests in flight that are not overdue. ``backlog``: the seconds for which the client itself would
+    delay a request now. ``changed`` is called whenever ``pressing`` has become less. ``run`` must run."""
+
+    def __init__(
+        self,
+        limit: int,
+        clock: Clock,
+        *,
+        overdue: OverdueRequests | None = None,
+        backlog: Callable[[], float] = lambda: 0.0,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._limit = limit
+        self._clock = clock
+        self._overdue = overdue or OverdueRequests()
+        self._backlog = backlog
+        self._changed = changed
+        self._held: dict[Ticket, None] = {}
+        self._waiting: dict[Ticket, None] = {}
+        self._aside: dict[str, deque[Ticket]] = {}
+        """The requests of groups with too many overdue ones."""
+        self._overdue_of: Counter[str] = Counter()
+        self._answered_at: dict[str, float] = {}
+        """By group with overdue requests: when the last one of them was answered."""
+        self._somebody_waits = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    @property
+    def pressing(self) -> int:
+        """The number of requests that hold a slot or wait for their turn; not those that are overdue or aside."""
+        return len(self._held) + len(self._waiting)
+
+    async def room(self) -> None:
+        """Wait until nobody waits for a turn."""
+        await self._room.wait()
+
+    def ask(self, group: str) -> Ticket:
+        """Get in line for a request of ``group``; ``turn`` waits. Each ticket must be given back."""
+        ticket = Ticket(group)
+        if len(self._held) < self._limit and not self._waiting and not self._is_crowded(group):
+            self._held[ticket] = None
+            return ticket
+        ticket.waiter = asyncio.get_running_loop().create_future()
+        self._waiting[ticket] = None
+        self._room.clear()
+        self._admit()
+        self._somebody_waits.set()
+        return ticket
+
+    async def turn(self, ticket: Ticket) -> None:
+        """Wait until the request may be sent, which the caller does at once. Raises UnsentError, after which there is
+        nothing to give back."""
+        waiter = ticket.waiter
+        if waiter is not None:
+            try:
+                await waiter
+            except BaseException:
+                self._withdraw(ticket)
+                raise
+        ticket.sent_at = self._clock.monotonic() + self._backlog()
+
+    def give_back(self, ticket: Ticket, *, answered: bool) -> None:
+        """The request has ended; ``answered``: as it would with a server at rest, not by a failure of the server."""
+        if not ticket.is_overdue:
+            del self._held[ticket]
+            if self._waiting:
+                self._admit()
+            self._changed()
+            return
+        group = ticket.group
+        self._overdue.count -= 1
+        self._overdue_of[group] -= 1
+        if not self._overdue_of[group]:
+            del self._overdue_of[group]
+            self._answered_at.pop(group, None)
+        elif answered:
+            self._answered_at[group] = self._clock.monotonic()
+        self._call_back()
+
+    async def send(self, group: str, request: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Make one request in its turn. Raises what it raises, and UnsentError."""
+        ticket = self.ask(group)
+        await self.turn(ticket)
+        answered = True
+        try:
+            return await request()
+        except KubeError as error:
+            answered = is_of_the_request(error)
+            raise
+        finally:
+            self.give_back(ticket, answered=answered)
+
+    async def run(self) -> None:
+        """Look for overdue requests while somebody waits, until cancelled."""
+        while True:
+            await self._somebody_waits.wait()
+            await self._clock.sleep(_SWEEP)
+            self._find_overdue()
+            self._expire()
+            self._call_back()
+            if not self._waiting and not self._aside:
+                self._somebody_waits.clear()
+
+    def _is_crowded(self, group: str) -> bool:
+        count = self._overdue_of[group] if self._overdue_of else 0
+        return count > 0 and count >= _SHARE * (self._overdue.most - self._overdue.count)
+
+    def _admit(self) -> None:
+        """Let those in front have their turn, or step aside."""
+        while self._waiting and len(self._held) < self._limit:
+            ticket = next(iter(self._waiting))
+            del self._waiting[ticket]
+            if self._is_crowded(ticket.group):
+                ticket.aside_since = min(ticket.aside_since, self._clock.monotonic())
+                self._aside.setdefault(ticket.group, deque()).append(ticket)
+                continue
+            self._held[ticket] = None
+            assert ticket.waiter is not None
+            ticket.waiter.set_result(None)
+        if not self._waiting:
+            self._room.set()
+
+    def _withdraw(self, ticket: Ticket) -> None:
+        """Its caller waits no longer, whatever it is."""
+        if ticket in self._held:
+            self.give_back(ticket, answered=True)
+        elif ticket in self._waiting:
+            del self._waiting[ticket]
+            self._admit()
+            self._changed()
+        elif ticket in (aside := self._aside.get(ticket.group, deque())):
+            aside.remove(ticket)
+
+    def _find_overdue(self) -> None:
+        sent_by = self._clock.monotonic() - _PATIENCE
+        for ticket in [each for each in self._held if each.sent_at <= sent_by]:
+            if self._overdue.count >= self._overdue.most:
+                return
+            del self._held[ticket]
+            ticket.is_overdue = True
+            self._overdue.count += 1
+            self._overdue_of[ticket.group] += 1
+
+    def _expire(self) -> None:
+        now = self._clock.monotonic()
+        for group, tickets in self._aside.items():
+            answered_at = self._answered_at.get(group, -inf)
+            for ticket in [each for each in tickets if now - max(each.aside_since, answered_at) >= _LONGEST_ASIDE]:
+                tickets.remove(ticket)
+                assert ticket.waiter is not None
+                if not ticket.waiter.done():
+                    ticket.waiter.set_exception(UnsentError(self._reason(group)))
+
+    def _call_back(self) -> None:
+        """Put those back in line whose groups are not crowded any more."""
+        for group in list(self._aside):
+            if not self._aside[group]:
+                del self._aside[group]
+            elif not self._is_crowded(group):
+                self._waiting.update(dict.fromkeys(self._aside.pop(group)))
+        self._admit()
+        self._changed()
+
+    def _reason(self, group: str) -> str:
+        whose = f"in namespace {group}" if group else "of objects without a namespace"
+        return (
+            f"not sent: {self._overdue_of[group]} earlier requests {whose} have no answer yet, and none has got "
+            f"one for {_LONGEST_ASIDE:.0f} s; is there a webhook that does not answer?"
+        )
+
+
+def is_of_the_request(error: KubeError) -> bool:
+    """Whether the server has answered the request itself: another try would end in the same way."""
+    return isinstance(error, ApiStatusError) and not error.is_server_error and not error.is_too_many_requests
