@@ -50,7 +50,9 @@ from koordinator.kube.credentials import fixed_credentials
 from koordinator.kube.errors import ApiStatusError, FencedError, TransportError
 from koordinator.kube.kubeconfig import User
 from koordinator.kube.sender import RateLimiter, RequestMetrics, RetryPolicy, Sender
+from koordinator.kube.transport import Transport
 from koordinator.kube.write_policy import ReadOnly
+from tests.real_world.faulty_api_server import Faults, FaultyTransport
 
 Document = dict[str, Any]
 
@@ -97,6 +99,8 @@ class InMemoryApi:
         self.requests: list[ApiRequest] = []
         self.fault = NO_FAULT
         """Of requests that have a response; of watches, before they begin."""
+        self.faults = Faults()
+        """What real API servers do to requests on their way; time passes by the clock of the client."""
         self.writes: Counter[tuple[str, str]] = Counter()
         self._storage = _Storage()
         builtin = (*BUILTIN_RESOURCES, *REVIEW_RESOURCES)
@@ -137,14 +141,14 @@ class InMemoryApi:
     def client(
         self,
         clock: Clock | None = None,
-        connection: InMemoryConnection | None = None,
+        connection: Transport | None = None,
         read_only: ReadOnly | None = None,
     ) -> KubeClient:
         """A client whose deadlines and pauses go by ``clock``, or else by that of the server. It does not repeat
         requests that the server could not be queried."""
         clock, random = clock or self.clock, Random(1)
         sender = Sender(
-            connection or self.connection(),
+            FaultyTransport(self.faults, connection or self.connection(), clock),
             fixed_credentials(User(token=_TOKEN)),
             RateLimiter(clock, 0, 0),
             RetryPolicy(random, max_connection_retries=0),

@@ -59,7 +59,7 @@ class RunningScheduler:
         self.registry = metrics.registry
         view = ClusterView(NodeColumns())
         self.scheduler = Scheduler(
-            api.client(),
+            api.client(self.clock),
             self.events,
             lambda view: [profile(view)],
             lambda pod: make_info(pod, view),

@@ -148,7 +148,8 @@ class EventBroadcaster:
         options: EventOptions | None = None,
     ) -> None:
         """``instance`` is ``reportingInstance``; if empty, that is ``CONTROLLER-HOST``, as in upstream."""
-        self._client = client
+        # A pause is the queue's: no writer waits for it.
+        self._client = client.once()
         self._instance = instance
         self._host = host
         self._clock = clock
@@ -307,7 +308,7 @@ class EventBroadcaster:
                 entry.written_count = 1
                 self._written(entry)
             elif error.is_server_error or error.is_too_many_requests:
-                self._retry(entry, str(error))
+                self._retry(entry, str(error), error.retry_after)
             elif not entry.dropped:
                 lack = lack_for_write(error, "write events")
                 if lack:
@@ -359,7 +360,7 @@ class EventBroadcaster:
             return
         self._forget(entry)
 
-    def _retry(self, entry: EventEntry, reason: str) -> None:
+    def _retry(self, entry: EventEntry, reason: str, retry_after: float | None = None) -> None:
         if entry.dropped:
             return
         entry.tries += 1
@@ -368,7 +369,8 @@ class EventBroadcaster:
             self._drop(entry, "retries")
             return
         logger.log(logging.WARNING if entry.tries == 1 else logging.DEBUG, "event not written yet: %s", reason)
-        self._queue.add_after(entry, self._options.pause_after(entry.tries))
+        pause = max(self._options.pause_after(entry.tries), min(retry_after or 0.0, self._options.retry_maximum))
+        self._queue.add_after(entry, pause)
 
     async def _end_series(self) -> None:
         end, refresh = timedelta(seconds=self._options.series_end), timedelta(seconds=self._options.series_refresh)

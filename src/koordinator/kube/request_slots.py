@@ -3,7 +3,8 @@
 A slot is held while a request is in flight, and for no other reason: who waits, for a back-off or for another object,
 gives it back before. A request without an answer for some seconds is *overdue*: the API server waits for something
 itself, such as a webhook. It lends its slot to the next one, for as long as not too many of its namespace are overdue.
-The further requests of such a namespace wait aside, and if none of it is answered for half a minute, they fail unsent.
+The further requests of such a namespace wait aside and go one by one, in case that it is only some that are not
+answered; if none of it is answered for half a minute, they fail unsent.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _SWEEP: Final = 0.25
 _SHARE: Final = 3
 """A group may have as many overdue requests as this times what all groups have left, so that there is always something
 left for a group that has none yet."""
+_RESERVE: Final = 8
+"""The part of all overdue requests that those that go one by one leave to others, as a divisor."""
 
 
 class OverdueRequests:
@@ -75,7 +78,7 @@ class RequestSlots:
         """The requests of groups with too many overdue ones."""
         self._overdue_of: Counter[str] = Counter()
         self._answered_at: dict[str, float] = {}
-        """By group with overdue requests: when the last one of them was answered."""
+        """By group, of some of those with overdue requests: when one was answered last."""
         self._somebody_waits = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -92,7 +95,7 @@ class RequestSlots:
     def ask(self, group: str) -> Ticket:
         """Get in line for a request of ``group``; ``turn`` waits. Each ticket must be given back."""
         ticket = Ticket(group)
-        if len(self._held) < self._limit and not self._waiting and not self._is_crowded(group):
+        if len(self._held) < self._limit and not self._waiting and not self._must_step_aside(group):
             self._held[ticket] = None
             return ticket
         ticket.waiter = asyncio.get_running_loop().create_future()
@@ -118,7 +121,11 @@ class RequestSlots:
         """The request has ended; ``answered``: as it would with a server at rest, not by a failure of the server."""
         if not ticket.is_overdue:
             del self._held[ticket]
-            if self._waiting:
+            if self._aside:
+                if answered:
+                    self._answered_at[ticket.group] = self._clock.monotonic()
+                self._call_back()
+            elif self._waiting:
                 self._admit()
             self._changed()
             return
@@ -127,10 +134,10 @@ class RequestSlots:
         self._overdue_of[group] -= 1
         if not self._overdue_of[group]:
             del self._overdue_of[group]
-            self._answered_at.pop(group, None)
-        elif answered:
+        if answered:
             self._answered_at[group] = self._clock.monotonic()
         self._call_back()
+        self._changed()
 
     async def send(self, group: str, request: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Make one request in its turn. Raises what it raises, and UnsentError."""
@@ -153,24 +160,33 @@ class RequestSlots:
             self._find_overdue()
             self._expire()
             self._call_back()
+            self._changed()
             if not self._waiting and not self._aside:
+                self._answered_at.clear()
                 self._somebody_waits.clear()
 
     def _is_crowded(self, group: str) -> bool:
-        count = self._overdue_of[group] if self._overdue_of else 0
-        return count > 0 and count >= _SHARE * (self._overdue.most - self._overdue.count)
+        """Whether the group has its share of overdue requests, as every group has when nothing is left."""
+        overdue = self._overdue
+        return overdue.count > 0 and self._overdue_of[group] >= _SHARE * (overdue.most - overdue.count)
+
+    def _must_step_aside(self, group: str) -> bool:
+        return self._is_crowded(group) and any(each.group == group for each in self._held)
 
     def _admit(self) -> None:
         """Let those in front have their turn, or step aside."""
         while self._waiting and len(self._held) < self._limit:
             ticket = next(iter(self._waiting))
             del self._waiting[ticket]
-            if self._is_crowded(ticket.group):
+            assert ticket.waiter is not None
+            if ticket.waiter.done():
+                # Its caller has been cancelled, and has not run since.
+                continue
+            if self._must_step_aside(ticket.group):
                 ticket.aside_since = min(ticket.aside_since, self._clock.monotonic())
                 self._aside.setdefault(ticket.group, deque()).append(ticket)
                 continue
             self._held[ticket] = None
-            assert ticket.waiter is not None
             ticket.waiter.set_result(None)
         if not self._waiting:
             self._room.set()
@@ -189,8 +205,9 @@ class RequestSlots:
     def _find_overdue(self) -> None:
         sent_by = self._clock.monotonic() - _PATIENCE
         for ticket in [each for each in self._held if each.sent_at <= sent_by]:
-            if self._overdue.count >= self._overdue.most:
-                return
+            left = self._overdue.most - self._overdue.count
+            if left <= (self._overdue.most // _RESERVE if self._is_crowded(ticket.group) else 0):
+                continue
             del self._held[ticket]
             ticket.is_overdue = True
             self._overdue.count += 1
@@ -213,8 +230,9 @@ class RequestSlots:
                 del self._aside[group]
             elif not self._is_crowded(group):
                 self._waiting.update(dict.fromkeys(self._aside.pop(group)))
+            elif not self._must_step_aside(group):
+                self._waiting[self._aside[group].popleft()] = None
         self._admit()
-        self._changed()
 
     def _reason(self, group: str) -> str:
         whose = f"in namespace {group}" if group else "of objects without a namespace"

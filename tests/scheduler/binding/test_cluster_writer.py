@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from koordinator.api.meta import Object, ObjectMeta
 from koordinator.base.clock import ManualClock
 from koordinator.scheduler.binding.cluster_writer import ApiWriter
 from koordinator.scheduler.engine.events import ClusterEvent, object_event
-from tests.kube.fake_client import as_client
+from tests.in_memory_api import InMemoryApi
 from tests.scheduler.fakes import describe, make_node, make_pod
 
 WAITERS = 500
@@ -30,7 +31,7 @@ class Waiting:
 
     def __init__(self, *, named: bool) -> None:
         self.clock = ManualClock()
-        self.writer = ApiWriter(as_client(None), self.clock)
+        self.writer = ApiWriter(InMemoryApi().client(), self.clock, Random(1))
         self.calls = [0] * WAITERS
         self.bound: set[int] = set()
         self.named = named
@@ -115,7 +116,7 @@ def test_without_events_nobody_is_queried_again_before_the_end() -> None:
 )
 def test_nodes_and_pods_count_as_objects(wanted: tuple[Kind[Any], str], event: ClusterEvent) -> None:
     async def run() -> bool:
-        writer, responses = ApiWriter(as_client(None), ManualClock()), iter([False, True])
+        writer, responses = ApiWriter(InMemoryApi().client(), ManualClock(), Random(1)), iter([False, True])
         waiting = asyncio.create_task(writer.until(lambda: next(responses), 60, lambda: [wanted]))
         await asyncio.sleep(0)
         writer.notify(event)
@@ -129,7 +130,7 @@ def test_what_is_waited_for_may_turn_out_on_the_way() -> None:
     """A claim names its volume only when it is bound."""
 
     async def run() -> list[int]:
-        writer, calls = ApiWriter(as_client(None), ManualClock()), list[int]()
+        writer, calls = ApiWriter(InMemoryApi().client(), ManualClock(), Random(1)), list[int]()
         names = iter(["c1", "c2"])
 
         def condition() -> bool:

@@ -264,7 +264,7 @@ class Binder:
         if isinstance(failure, ApiStatusError) and (lack := lack_for_write(failure, "bind pods")):
             self._lack.found(lack)
         left = free_at - self._clock.monotonic()
-        if left > 0:
+        if left > 0 and self._nodes.has_node(node_name):
             await self._pause(left, failure)
             outcome = await self._read(pod, node_name)
             if outcome is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -22,7 +23,8 @@ from koordinator.scheduler.plugins.coscheduling.gang import Gang, MemberState
 
 _GATHERING: Final = 0.5
 """Seconds for which changes are batched before they are written: most come in bursts, and each write is a request."""
-_IDLE: Final = 60.0
+_IDLE: Final = 10.0
+_AFTER_FAILURE: Final = 10.0
 _ENDED: Final = (phases.FINISHED, phases.FAILED)
 _FORGOTTEN: Final = timedelta(hours=48)
 _NOBODY: Final[Mapping[str, Pod]] = MappingProxyType({})
@@ -51,8 +53,9 @@ class FinishedMembers:
 
 
 class PodGroupController:
-    """Patches the status of changed PodGroups, one after another. ``changed``: ids of gangs, which the event handlers
-    add and the controller clears."""
+    """Patches the status of changed PodGroups, each by itself: one that is refused, or not answered, is tried again
+    later, and the others do not wait for it. ``changed``: ids of gangs, which the event handlers add and the controller
+    clears."""
 
     name = "PodGroupController"
 
@@ -73,23 +76,29 @@ class PodGroupController:
         self._now = now
 
     async def run(self) -> None:
-        """Run until cancelled, or until a write fails: then the caller runs it again, beginning with all PodGroups."""
+        """Run until cancelled."""
         self._changed.update(self._pod_groups())
-        while True:
-            if not self._changed:
-                await self._writer.until(lambda: bool(self._changed), _IDLE)
-            await self._writer.sleep(_GATHERING)
-            changed = sorted(self._changed)
-            self._changed.clear()
-            errors: list[KoordinatorError] = []
-            for gang_id in changed:
-                try:
-                    await self._write(gang_id)
-                except KoordinatorError as error:
-                    # A patch that the API server rejects must not keep the others from being written.
-                    errors.append(error)
-            if errors:
-                raise errors[0]
+        writing: set[str] = set()
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                if self._changed <= writing:
+                    await self._writer.until(lambda: not self._changed <= writing, _IDLE)
+                await self._writer.sleep(_GATHERING)
+                for gang_id in sorted(self._changed - writing):
+                    self._changed.discard(gang_id)
+                    writing.add(gang_id)
+                    tasks.create_task(self._keep(gang_id, writing), name=f"pod-group-{gang_id}")
+
+    async def _keep(self, gang_id: str, writing: set[str]) -> None:
+        """Write the status of one PodGroup, which is in ``writing`` meanwhile, so that its writes keep their order."""
+        try:
+            await self._write(gang_id)
+        except KoordinatorError as error:
+            self._writer.warn(f"the status of PodGroup {gang_id} is not written yet: {error}")
+            await self._writer.sleep(_AFTER_FAILURE)
+            self._changed.add(gang_id)
+        finally:
+            writing.discard(gang_id)
 
     async def _write(self, gang_id: str) -> None:
         pod_group, gang, now = self._pod_groups().get(gang_id), self._gangs.get(gang_id), self._now()
