@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -36,7 +37,8 @@ def manifest(name: str) -> dict[str, Any]:
 
 async def apply(client: KubeClient, pod: Pod) -> None:
     plugin = DefaultPreBind(None, ClusterView(NodeColumns()))
-    assert await plugin.apply_changes(make_pod_info(pod, ResourceIndex()), CHANGES, ApiWriter(client, SystemClock()))
+    writer = ApiWriter(client, SystemClock(), Random(1))
+    assert await plugin.apply_changes(make_pod_info(pod, ResourceIndex()), CHANGES, writer)
 
 
 async def play(kubeconfig: Path) -> None:

@@ -58,6 +58,7 @@ class KubeClient:
         lists_in_slices: bool = False,
     ) -> None:
         self._sender = sender
+        self.backlog = sender.backlog
         self._limits = limits
         self._random = randomness
         self._watch_stall_seconds = watch_stall_seconds
@@ -74,9 +75,6 @@ class KubeClient:
         once = copy(self)
         once._sender = self._sender.once()
         return once
-
-    def backlog(self) -> float:
-        return self._sender.backlog
 
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
         request = Request("GET", target(kind, namespace, require_name(name)))

@@ -40,14 +40,18 @@ class OverdueRequests:
         self.count = 0
 
 
+OnTurn = Callable[["Ticket", UnsentError | None], None]
+"""Called once with the ticket whose turn it is, or with the error for which the request must not be sent any more."""
+
+
 class Ticket:
     """One request: it waits for its turn, holds a slot, is overdue, or has ended."""
 
-    __slots__ = ("aside_since", "group", "is_overdue", "sent_at", "waiter")
+    __slots__ = ("aside_since", "group", "is_overdue", "on_turn", "sent_at")
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, on_turn: OnTurn) -> None:
         self.group = group
-        self.waiter: asyncio.Future[None] | None = None
+        self.on_turn = on_turn
         self.aside_since = inf
         self.sent_at = inf
         """When the client sends the request, in monotonic seconds."""
@@ -92,30 +96,46 @@ class RequestSlots:
         """Wait until nobody waits for a turn."""
         await self._room.wait()
 
-    def ask(self, group: str) -> Ticket:
-        """Get in line for a request of ``group``; ``turn`` waits. Each ticket must be given back."""
-        ticket = Ticket(group)
-        if len(self._held) < self._limit and not self._waiting and not self._must_step_aside(group):
+    def ask(self, group: str, on_turn: OnTurn) -> Ticket:
+        """Get in line for a request of ``group``. ``on_turn`` may be called at once. Unless it gets an error, the
+        request is begun, and the ticket is given back when it has ended."""
+        ticket = Ticket(group, on_turn)
+        is_free = len(self._held) < self._limit and not self._waiting
+        if is_free and not (self._overdue.count and self._must_step_aside(group)):
             self._held[ticket] = None
+            on_turn(ticket, None)
             return ticket
-        ticket.waiter = asyncio.get_running_loop().create_future()
         self._waiting[ticket] = None
         self._room.clear()
-        self._admit()
         self._somebody_waits.set()
+        self._admit()
         return ticket
 
-    async def turn(self, ticket: Ticket) -> None:
-        """Wait until the request may be sent, which the caller does at once. Raises UnsentError, after which there is
-        nothing to give back."""
-        waiter = ticket.waiter
-        if waiter is not None:
-            try:
-                await waiter
-            except BaseException:
-                self._withdraw(ticket)
-                raise
+    def begin(self, ticket: Ticket) -> None:
+        """The request is sent now."""
         ticket.sent_at = self._clock.monotonic() + self._backlog()
+
+    async def turn(self, group: str) -> Ticket:
+        """Wait until a request of ``group`` may be sent, and begin it. Raises UnsentError."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def on_turn(_: Ticket, error: UnsentError | None) -> None:
+            if waiter.done():
+                # Its caller has been cancelled, and has not run since.
+                return
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+
+        ticket = self.ask(group, on_turn)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            self._withdraw(ticket)
+            raise
+        self.begin(ticket)
+        return ticket
 
     def give_back(self, ticket: Ticket, *, answered: bool) -> None:
         """The request has ended; ``answered``: as it would with a server at rest, not by a failure of the server."""
@@ -141,8 +161,7 @@ class RequestSlots:
 
     async def send(self, group: str, request: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Make one request in its turn. Raises what it raises, and UnsentError."""
-        ticket = self.ask(group)
-        await self.turn(ticket)
+        ticket = await self.turn(group)
         answered = True
         try:
             return await request()
@@ -178,29 +197,25 @@ class RequestSlots:
         while self._waiting and len(self._held) < self._limit:
             ticket = next(iter(self._waiting))
             del self._waiting[ticket]
-            assert ticket.waiter is not None
-            if ticket.waiter.done():
-                # Its caller has been cancelled, and has not run since.
-                continue
-            if self._must_step_aside(ticket.group):
+            if self._overdue.count and self._must_step_aside(ticket.group):
                 ticket.aside_since = min(ticket.aside_since, self._clock.monotonic())
                 self._aside.setdefault(ticket.group, deque()).append(ticket)
                 continue
             self._held[ticket] = None
-            ticket.waiter.set_result(None)
+            ticket.on_turn(ticket, None)
         if not self._waiting:
             self._room.set()
 
     def _withdraw(self, ticket: Ticket) -> None:
-        """Its caller waits no longer, whatever it is."""
+        """Its caller waits no longer, wherever it is."""
         if ticket in self._held:
             self.give_back(ticket, answered=True)
-        elif ticket in self._waiting:
-            del self._waiting[ticket]
-            self._admit()
-            self._changed()
-        elif ticket in (aside := self._aside.get(ticket.group, deque())):
+            return
+        self._waiting.pop(ticket, None)
+        if ticket in (aside := self._aside.get(ticket.group, deque())):
             aside.remove(ticket)
+        self._admit()
+        self._changed()
 
     def _find_overdue(self) -> None:
         sent_by = self._clock.monotonic() - _PATIENCE
@@ -219,9 +234,7 @@ class RequestSlots:
             answered_at = self._answered_at.get(group, -inf)
             for ticket in [each for each in tickets if now - max(each.aside_since, answered_at) >= _LONGEST_ASIDE]:
                 tickets.remove(ticket)
-                assert ticket.waiter is not None
-                if not ticket.waiter.done():
-                    ticket.waiter.set_exception(UnsentError(self._reason(group)))
+                ticket.on_turn(ticket, UnsentError(self._reason(group)))
 
     def _call_back(self) -> None:
         """Put those back in line whose groups are not crowded any more."""

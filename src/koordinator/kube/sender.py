@@ -90,9 +90,10 @@ class RateLimiter:
         self._full_at = max(self._full_at, now) + self._interval
         return max(0.0, self._full_at - self._allowance - now)
 
-    @property
     def backlog(self) -> float:
         """The seconds that a request would have to wait now."""
+        if not self._interval:
+            return 0.0
         return max(0.0, self._full_at + self._interval - self._allowance - self._clock.monotonic())
 
     async def acquire(self) -> None:
@@ -175,6 +176,7 @@ class Sender:
         self._transport = transport
         self._credentials = credentials
         self._limiter = limiter
+        self.backlog = limiter.backlog
         self._retry = retry
         self._clock = clock
         self._monotonic = clock.monotonic
@@ -204,11 +206,6 @@ class Sender:
         once._headers_for = ""
         once._retry = replace(self._retry, max_server_retries=0, max_connection_retries=0)
         return once
-
-    @property
-    def backlog(self) -> float:
-        """The seconds for which the rate limit would delay a request now."""
-        return self._limiter.backlog
 
     async def call(self, request: Request) -> bytes:
         """Return the body of the response. Raises ApiStatusError, TransportError, CredentialError, or, for a write that

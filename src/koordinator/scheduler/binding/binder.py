@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
 from math import inf
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -132,8 +132,12 @@ class Binder:
         # What is in trouble has slots of its own, so that it never delays what is not.
         self._trouble_slots = RequestSlots(concurrency // 2, clock, overdue=overdue, backlog=client.backlog)
         self._tasks: asyncio.TaskGroup | None = None
-        self._early: deque[Coroutine[Any, Any, None]] = deque()
-        """What was submitted before ``run``."""
+        self._ready: deque[tuple[Binding, Ticket, UnsentError | None]] = deque()
+        """Those whose turn it is."""
+        self._resting: list[asyncio.Future[None]] = []
+        """The tasks that wait for the next binding: to make one for each costs more than all else here."""
+        self._comes_back = False
+        """Whether the task that runs looks for the next binding soon."""
         self._begun: dict[Ticket, float] = {}
         """By first ticket: the start of each binding that is not finished."""
         self._pausing = 0
@@ -159,16 +163,24 @@ class Binder:
 
     def submit(self, binding: Binding) -> None:
         """Bind the pod soon; its placement has been assumed."""
-        ticket = self._slots.ask(binding.placement.pod.pod.metadata.namespace)
+
+        def on_turn(ticket: Ticket, error: UnsentError | None) -> None:
+            self._ready.append((binding, ticket, error))
+            if not self._comes_back:
+                self._wake()
+
+        ticket = self._slots.ask(binding.placement.pod.pod.metadata.namespace, on_turn)
         self._begun[ticket] = self._clock.monotonic()
         self._idle.clear()
         if self._slots.pressing >= 2 * self._concurrency:
             self._full = True
-        work = self._carry_out(binding, ticket)
-        if self._tasks is not None:
-            self._tasks.create_task(work)
-        else:
-            self._early.append(work)
+
+    def _wake(self) -> None:
+        """Have a task that carries out the next binding."""
+        if self._resting:
+            self._resting.pop().set_result(None)
+        elif self._tasks is not None:
+            self._tasks.create_task(self._work(), name="bind")
 
     async def idle(self) -> None:
         """Wait until no binding is under way at the API server; some may wait until they are sent again."""
@@ -186,17 +198,33 @@ class Binder:
             async with asyncio.TaskGroup() as self._tasks:
                 self._tasks.create_task(self._slots.run(), name="binder-slots")
                 self._tasks.create_task(self._trouble_slots.run(), name="binder-trouble-slots")
-                while self._early:
-                    self._tasks.create_task(self._early.popleft())
+                for _ in self._ready:
+                    self._wake()
         finally:
             self._tasks = None
+            self._resting.clear()
 
-    async def _carry_out(self, binding: Binding, ticket: Ticket) -> None:
+    async def _work(self) -> None:
+        while True:
+            while self._ready:
+                await self._carry_out(*self._ready.popleft())
+            if len(self._resting) >= 2 * self._concurrency:
+                return
+            rest = asyncio.get_running_loop().create_future()
+            self._resting.append(rest)
+            await rest
+
+    async def _carry_out(self, binding: Binding, ticket: Ticket, unsent: UnsentError | None) -> None:
         times = binding.engine.times
         begun = times.begin()
         try:
-            failure = await self._send(binding, self._slots, ticket)
-            outcome = _BOUND if failure is None else await self._in_trouble(binding, ticket, failure)
+            failure = unsent or await self._send(binding, self._slots, ticket)
+            if failure is None:
+                outcome = _BOUND
+            else:
+                for _ in self._ready:
+                    self._wake()
+                outcome = await self._in_trouble(binding, ticket, failure)
             times.end("Bind", begun, "Success" if outcome.result is Result.BOUND else "Error")
         except asyncio.CancelledError:
             raise
@@ -206,18 +234,15 @@ class Binder:
             logger.exception("binding of pod %s failed", binding.placement.pod.key)
             outcome = Outcome(Result.REFUSED, f"{type(error).__name__}: {error}")
         self._timed(self._clock.monotonic() - self._begun.pop(ticket))
-        if not self.unfinished:
+        if len(self._begun) == self._pausing:
             self._idle.set()
         self._finished(binding, outcome)
 
     async def _send(self, binding: Binding, slots: RequestSlots, ticket: Ticket) -> KubeError | None:
-        """Send the Binding once; how that failed, or None: the pod is bound."""
+        """Send the Binding, whose turn it is; how that failed, or None: the pod is bound."""
         placement, failure = binding.placement, None
         metadata, node_name = placement.pod.pod.metadata, placement.node_name
-        try:
-            await slots.turn(ticket)
-        except UnsentError as error:
-            return error
+        slots.begin(ticket)
         try:
             if not self._nodes.has_node(node_name):
                 return UnsentError(f"node {node_name} was deleted before the pod was bound to it")
@@ -229,7 +254,9 @@ class Binder:
         except KubeError as error:
             failure = error
         finally:
+            self._comes_back = slots is self._slots
             slots.give_back(ticket, answered=failure is None or is_of_the_request(failure))
+            self._comes_back = False
         if failure is None and self._lack.text:
             self._lack.is_over()
         return failure
@@ -252,7 +279,11 @@ class Binder:
             if pause is None or self._clock.monotonic() + pause - since > _LAST_ATTEMPT:
                 break
             await self._pause(pause, failure)
-            ticket = self._trouble_slots.ask(pod.metadata.namespace)
+            try:
+                ticket = await self._trouble_slots.turn(pod.metadata.namespace)
+            except UnsentError as error:
+                failure = error
+                break
             again = await self._send(binding, self._trouble_slots, ticket)
             if again is None:
                 return _BOUND
