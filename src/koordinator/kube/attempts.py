@@ -27,9 +27,11 @@ _PAUSES: Final = BackoffPolicy(initial=0.2, maximum=5.0)
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """``longest_pause``: a server that wants more seconds than this is not waited for."""
+    """``seconds``: the last attempt begins within them. ``longest_pause``: a server that wants more seconds than this is
+    not waited for."""
 
     attempts: int = 5
+    seconds: float = 30.0
     longest_pause: float = 10.0
     pauses: BackoffPolicy = _PAUSES
 
@@ -43,11 +45,13 @@ class Attempts:
     def __init__(self, patience: Patience, clock: Clock, random: Random) -> None:
         self.count = 1
         self._patience = patience
+        self._monotonic = clock.monotonic
+        self._until = clock.monotonic() + patience.seconds
         self._backoff = Backoff(patience.pauses, clock, random)
 
     def pause_after(self, error: KubeError) -> float | None:
-        """The seconds until the next attempt; None if ``error`` is to be the end. One that the server never saw does
-        not count, since it says nothing of the request."""
+        """The seconds until the next attempt; None if ``error`` is to be the end. One that the server never saw is
+        not counted, since it says nothing of the request."""
         if isinstance(error, _FINAL) or is_of_the_request(error):
             return None
         is_unseen = isinstance(error, TransportError) and not error.maybe_applied
@@ -56,10 +60,12 @@ class Attempts:
                 return None
             self.count += 1
         pause, asked = self._backoff.next(), error.retry_after if isinstance(error, ApiStatusError) else None
-        if asked is None:
-            return pause
-        # What was asked for is spread, or all that an overloaded server turns away would come back at one moment.
-        return asked + min(pause, 1.0) if asked <= self._patience.longest_pause else None
+        if asked is not None:
+            if asked > self._patience.longest_pause:
+                return None
+            # It is spread, or all that an overloaded server turns away would come back at one moment.
+            pause = asked + min(pause, 1.0)
+        return pause if self._monotonic() + pause <= self._until else None
 
 
 async def persist(request: Callable[[], Coroutine[Any, Any, T]], attempts: Attempts, clock: Clock) -> T:

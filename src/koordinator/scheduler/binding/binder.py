@@ -47,11 +47,9 @@ logger = logging.getLogger(__name__)
 _READ: Final = ""
 """The group of reads: no webhook delays those."""
 _READS: Final = BackoffPolicy(initial=0.2, maximum=5.0)
-_LAST_ATTEMPT: Final = 30.0
-"""Seconds after which a binding is not sent again."""
 _CARRIED_OUT: Final = 60.0
 """Seconds within which an API server carries out a request or gives it up (``--request-timeout``)."""
-DEADLINE: Final = _LAST_ATTEMPT + 2 * _CARRIED_OUT
+DEADLINE: Final = PATIENCE.seconds + 2 * _CARRIED_OUT
 """The deadline of a binding in seconds: it has ended by then, unless the API server cannot be read. A later binding is
 not cancelled: its pod stays assumed until the outcome is known."""
 
@@ -264,7 +262,7 @@ class Binder:
     async def _in_trouble(self, binding: Binding, ticket: Ticket, failure: KubeError) -> Outcome:
         """The outcome of a binding whose first request has failed; ``ticket`` was that of the request."""
         pod, node_name = binding.placement.pod.pod, binding.placement.node_name
-        attempts, since = Attempts(PATIENCE, self._clock, self._random), self._clock.monotonic()
+        attempts = Attempts(PATIENCE, self._clock, self._random)
         free_at = -inf
         """Until then, a request may still be carried out."""
         while True:
@@ -276,7 +274,7 @@ class Binder:
                 if outcome is not None:
                     return outcome
             pause = attempts.pause_after(failure)
-            if pause is None or self._clock.monotonic() + pause - since > _LAST_ATTEMPT:
+            if pause is None:
                 break
             await self._pause(pause, failure)
             try:

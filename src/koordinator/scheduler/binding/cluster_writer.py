@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from random import Random
 from typing import Any, Final
@@ -48,12 +48,29 @@ class ApiWriter:
         random: Random,
         overdue: OverdueRequests | None = None,
     ) -> None:
-        slots = RequestSlots(_AT_ONCE, clock, overdue=overdue, backlog=client.backlog)
-        self.run = slots.run
-        self._client = BoundedClient(client, slots, clock, random)
+        self._slots = RequestSlots(_AT_ONCE, clock, overdue=overdue, backlog=client.backlog)
+        self._client = BoundedClient(client, self._slots, clock, random)
+        self._tasks: asyncio.TaskGroup | None = None
         self._clock = clock
         self.waiting: dict[_Key, set[asyncio.Event]] = {}
         """By kind and key of the object that they wait for; entries without waiters are removed."""
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        async with asyncio.TaskGroup() as self._tasks:
+            await self._slots.run()
+
+    def start(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        """See ControllerWriter."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception:
+                logger.exception("%s failed", what)
+
+        assert self._tasks is not None, "the writer does not run"
+        self._tasks.create_task(guarded(), name=what)
 
     async def patch(
         self, kind: Kind[Any], name: str, namespace: str, patch: Mapping[str, Any], subresource: str = ""

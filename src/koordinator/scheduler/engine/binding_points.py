@@ -6,7 +6,7 @@ Plugins do here what takes time or needs the API through ClusterWriter, so that 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -137,6 +137,9 @@ class ControllerWriter(ClusterWriter, Protocol):
     async def patch_each(self, kind: Kind[Any], patches: Iterable[ObjectPatch]) -> None:
         """Apply several patches concurrently, each taken from ``patches`` when its turn comes. Failures are logged; a
         controller that reconciles again later needs no more."""
+
+    def start(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        """Do ``work`` beside the controller, which does not wait for it; an unexpected error is logged."""
 
     async def evict(self, pod: ObjectMeta) -> None:
         """Evict the pod by the Eviction API, which respects disruption budgets."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -58,6 +58,9 @@ class NotingWriter:
         if body["metadata"]["name"] == self._refuses:
             raise KoordinatorError("forbidden")
         self.created.append(f"{namespace}/{body['metadata']['name']}")
+
+    def start(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        raise AssertionError("no controller of quotas does that")
 
     async def evict(self, pod: ObjectMeta) -> None:
         if pod.name == self._refuses:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -79,15 +78,14 @@ class PodGroupController:
         """Run until cancelled."""
         self._changed.update(self._pod_groups())
         writing: set[str] = set()
-        async with asyncio.TaskGroup() as tasks:
-            while True:
-                if self._changed <= writing:
-                    await self._writer.until(lambda: not self._changed <= writing, _IDLE)
-                await self._writer.sleep(_GATHERING)
-                for gang_id in sorted(self._changed - writing):
-                    self._changed.discard(gang_id)
-                    writing.add(gang_id)
-                    tasks.create_task(self._keep(gang_id, writing), name=f"pod-group-{gang_id}")
+        while True:
+            if self._changed <= writing:
+                await self._writer.until(lambda: not self._changed <= writing, _IDLE)
+            await self._writer.sleep(_GATHERING)
+            for gang_id in sorted(self._changed - writing):
+                self._changed.discard(gang_id)
+                writing.add(gang_id)
+                self._writer.start(self._keep(gang_id, writing), f"status of PodGroup {gang_id}")
 
     async def _keep(self, gang_id: str, writing: set[str]) -> None:
         """Write the status of one PodGroup, which is in ``writing`` meanwhile, so that its writes keep their order."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import PODS, RESERVATIONS
 from koordinator.api.reservation import FAILED, Reservation
+from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.allocations import NOTHING, Nothing
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
@@ -34,6 +35,9 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import (
     stands_for_a_reservation,
 )
 from koordinator.scheduler.plugins.reservation.states import TakeOver, Use
+
+_SEEN_SECONDS: Final = 2.0
+"""For how long what was written may not be seen yet."""
 
 
 class ReservationBinding(
@@ -154,9 +158,25 @@ class ReservationBinding(
         metadata = reservation.metadata
         status = available_status(reservation, node.name, writer.now())
         patch = {"metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version}, "status": status}
-        await writer.patch(RESERVATIONS, metadata.name, "", patch, "status")
+        try:
+            await writer.patch(RESERVATIONS, metadata.name, "", patch, "status")
+        except KoordinatorError:
+            # Its answer may have been lost, and the next attempt was a conflict then.
+            if not await writer.until(
+                lambda: self._is_on(reservation, node.name), _SEEN_SECONDS, lambda: ((RESERVATIONS, metadata.key),)
+            ):
+                raise
         note = f"Successfully assigned {metadata.name} to {node.name}"
         self.handle.object_event(RESERVATIONS, reservation, "Normal", "Scheduled", "Binding", note)
         self._failures.pop(metadata.uid, None)
         self._pre_allocator.forget(metadata.uid)
         return BindOutcome.BOUND
+
+    def _is_on(self, reservation: Reservation, node_name: str) -> bool:
+        """Whether the API has the Reservation on the node."""
+        found = self.view.objects_of(RESERVATIONS).get(reservation.metadata.key)
+        return (
+            isinstance(found, Reservation)
+            and found.metadata.uid == reservation.metadata.uid
+            and found.status.node_name == node_name
+        )
