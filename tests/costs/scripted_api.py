@@ -30,6 +30,12 @@ class ScriptedApi:
         self._watches: dict[str, list[asyncio.Queue[WatchEvent[Any]]]] = {}
         self._revision = 0
 
+    def once(self) -> ScriptedApi:
+        return self
+
+    def backlog(self) -> float:
+        return 0.0
+
     def put(self, kind: Kind[Any], document: Document) -> None:
         """Create or replace an object."""
         self.show(kind, self.prepared(kind, document))
