@@ -199,7 +199,7 @@ STEPS: list[Step] = [
     Step("a pod comes", UNSUPPRESSED, event="come"),
     Step("a pod that has come, with the class held down", suppress(cpuSuppressThresholdPercent=50).slo),
     Step("a pod goes", PROTECTED, event="go"),
-    Step("somebody else writes", PROTECTED, event="others write", seconds=75),
+    Step("somebody else writes", PROTECTED | ALWAYS_BURST, event="others write", seconds=75),
     Step("a container that is throttled", UNSUPPRESSED | burst(**RAISED_BY_HALF).slo, event="burn"),
     Step("throttled on a busy node", UNSUPPRESSED | burst(**RAISED_BY_HALF).slo, cores=2.5, seconds=15),
     Step("throttled again", UNSUPPRESSED | burst(**RAISED_BY_HALF | {"policy": "auto"}).slo, event="throttle"),
