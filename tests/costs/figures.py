@@ -11,7 +11,7 @@ MORE: Final = 0.03
 LESS: Final = 0.10
 """The share by which a cost may fall before it has to be recorded again, so that the gain is kept."""
 _NAMED: Final = 12
-_RECORDED_FROM: Final = 0.1
+_RECORDED_FROM: Final = 1.0
 """Functions that are called less often for one piece of work are not recorded one by one."""
 
 
@@ -43,12 +43,12 @@ def complaint(name: str, now: Cost, recorded: Cost | None, record: str) -> str:
     if recorded is None:
         return f"{name}: {now.calls:.1f} calls, of which nothing is recorded: {record}"
     change = now.calls / recorded.calls - 1
-    if change > MORE:
+    if now.calls > recorded.calls * (1 + MORE):
         return (
             f"{name}: {now.calls:.1f} calls instead of {recorded.calls:.1f}, {change:+.1%} (allowed: {MORE:+.0%}). "
             f"These grew most:\n{_largest(now, recorded)}\nIf that is meant: {record}"
         )
-    if change < -LESS:
+    if now.calls < recorded.calls * (1 - LESS):
         return (
             f"{name}: {now.calls:.1f} calls instead of {recorded.calls:.1f}, {change:+.1%}. To keep the gain: {record}"
         )

@@ -18,17 +18,18 @@ from tests.costs.figures import Cost
 from tests.koordlet.node_under_test import GIB, MEMORY_STAT, NODE, NodeUnderTest
 
 _CPUS: Final = 8
-_WARM_UP_SECONDS: Final = 65
 _FOLDERS: Final = ("kubepods", "kubepods/burstable", "kubepods/besteffort")
 
 
 @dataclass(frozen=True)
 class Shape:
     pods: int
+    warm_up: int
+    """Seconds before it counts."""
     seconds: int
 
 
-SHAPES: Final[dict[str, Shape]] = {"10 pods": Shape(10, 60), "50 pods": Shape(50, 8)}
+SHAPES: Final[dict[str, Shape]] = {"10 pods": Shape(10, 65, 60), "50 pods": Shape(50, 12, 8)}
 
 
 class BusyNode(NodeUnderTest):
@@ -102,13 +103,13 @@ def _folders(pod: dict[str, Any]) -> tuple[str, str]:
 def cost(shape: Shape) -> Cost:
     """Of a second, the same in every run."""
     with tempfile.TemporaryDirectory(prefix="koordlet-costs-") as folder:
-        return asyncio.run(_cost(BusyNode(Path(folder), shape.pods), shape.seconds))
+        return asyncio.run(_cost(BusyNode(Path(folder), shape.pods), shape))
 
 
-async def _cost(node: BusyNode, seconds: int) -> Cost:
+async def _cost(node: BusyNode, shape: Shape) -> Cost:
     counter = CallCounter()
     async with node.running():
-        await node.pass_seconds(_WARM_UP_SECONDS)
+        await node.pass_seconds(shape.warm_up)
         with counter.counting():
-            await node.pass_seconds(seconds)
-    return Cost.of(counter.calls, seconds)
+            await node.pass_seconds(shape.seconds)
+    return Cost.of(counter.calls, shape.seconds)
