@@ -132,8 +132,9 @@ class _Demonstration:
                 print(f"\nPlayed in {total:.0f} s, of which the day took {lasted:.0f}.", flush=True)
                 if self._options.svg is not None:
                     save_picture(day, checked, self._options.svg)
-            if failed := [claim for claim in self._checked if not claim.holds]:
-                self._say(f"{len(failed)} of {len(self._checked)} claims do not hold")
+                if failed := [claim for claim in checked if not claim.holds]:
+                    self._say(f"{len(failed)} of {len(checked)} claims do not hold")
+            if not all(claim.holds for claim in self._checked):
                 self._keep_logs()
             if self._options.keep:
                 things = _things_to_do(self._cluster.options.data)

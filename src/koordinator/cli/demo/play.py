@@ -23,7 +23,7 @@ from koordinator.base.clock import Clock
 from koordinator.cli.demo import day as script
 from koordinator.cli.demo import hot_node, rush, workloads
 from koordinator.cli.demo.day import STEP_HOURS, Arrival
-from koordinator.cli.demo.hot_node import RESPONSE_SECONDS, Crawler
+from koordinator.cli.demo.hot_node import Crawler
 from koordinator.cli.demo.observation import KEPT_OFF, Day
 from koordinator.cli.demo.progress import Program, page_at
 from koordinator.cli.demo.steps import Steps
@@ -89,7 +89,7 @@ async def play(cluster: LocalCluster, client: Client, clock: Clock, console: Con
     """Run the whole day and return what was seen of it. Raises NeverHappened."""
     day, options = Day(), cluster.options
     day.see_nodes((await client.list(NODES)).items)
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(RESPONSE_SECONDS)) as session:
+    async with aiohttp.ClientSession() as session:
         with day_progress(console, clock) as shown:
             steps = Steps(
                 client,

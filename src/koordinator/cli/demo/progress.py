@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 import msgspec
@@ -14,6 +14,10 @@ from koordinator.api.meta import Object
 from koordinator.kube.object_cache import is_older
 from koordinator.kube.progress import PATH
 from koordinator.kube.reflector import Selection
+
+
+_RESPONSE_SECONDS: Final = 10.0
+"""Of one request; a program that is only slow is asked again."""
 
 
 class Page(msgspec.Struct, rename="camel"):
@@ -30,12 +34,15 @@ ReadPage = Callable[[], Awaitable[Page | str]]
 
 def page_at(session: aiohttp.ClientSession, port: int) -> ReadPage:
     """Read the page of the program that serves at ``port``."""
+    timeout = aiohttp.ClientTimeout(_RESPONSE_SECONDS)
 
     async def read() -> Page | str:
         try:
-            async with session.get(f"http://127.0.0.1:{port}{PATH}") as response:
+            async with session.get(f"http://127.0.0.1:{port}{PATH}", timeout=timeout) as response:
                 return msgspec.json.decode(await response.read(), type=Page)
-        except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError) as error:
+        except TimeoutError:
+            return f"no response within {_RESPONSE_SECONDS:g} s"
+        except (aiohttp.ClientError, OSError, msgspec.DecodeError) as error:
             return f"{type(error).__name__}: {error}"
 
     return read
