@@ -15,7 +15,6 @@ from koordinator.kube.object_cache import is_older
 from koordinator.kube.progress import PATH
 from koordinator.kube.reflector import Selection
 
-
 _RESPONSE_SECONDS: Final = 10.0
 """Of one request; a program that is only slow is asked again."""
 
