@@ -62,7 +62,8 @@ WRITES: Final[dict[str, Callable[[Client], Awaitable[object]]]] = {
 def test_no_write_is_sent_and_its_error_says_which_it_was(what: str) -> None:
     async def scenario() -> None:
         api = InMemoryApi(ManualClock())
-        for client in (api.client(read_only=POLICY), api.client(read_only=POLICY).fenced(lambda: True)):
+        made = api.client(read_only=POLICY)
+        for client in (made, made.fenced(lambda: True), made.once()):
             with pytest.raises(WriteRefusedError, match="a dry run writes nothing") as refused:
                 await WRITES[what](client)
             assert f"{refused.value.verb} {refused.value.resource} {refused.value.name}".split() == what.split()
@@ -75,7 +76,7 @@ def test_no_write_is_sent_and_its_error_says_which_it_was(what: str) -> None:
 def test_there_is_no_verb_that_writes_and_is_not_tried_here() -> None:
     verbs = {name for name, _ in inspect.getmembers(Client, inspect.isfunction) if not name.startswith("_")}
     assert verbs == {
-        *("get", "list", "watch", "close"),
+        *("get", "list", "watch", "close", "once", "backlog"),
         *("create", "update", "patch", "delete", "delete_collection", "raw"),
     }
 
