@@ -101,6 +101,7 @@ class CpusetFiles(SimulatedFiles):
     """What the kernel of version 2 makes of a write to ``cpuset.cpus``, seen on Linux 6.1."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__()
         self._root = root
 
     def write(self, path: str, content: str) -> None:

@@ -279,19 +279,22 @@ def test_nothing_changes_on_a_node_without_a_policy(bench: Bench) -> None:
 
 
 def test_no_file_changes_that_the_original_leaves(bench: Bench) -> None:
-    """It needs a NodeSLO to look after its pods. It grants resizes that the kubelet has refused, and counts quotas in
-    periods of 100 ms whatever those of the kubelet are."""
+    """It needs a NodeSLO to look after its pods, and grants resizes that the kubelet has refused."""
+    if bench.settings.name == "short-quota-period":
+        pytest.skip("it gives batch pods quotas for 100 ms in periods of 20 ms, which the kernel refuses")
     before = bench.files()
     bench.show_slo({"policy": "none"})
     with bench.koordlet():
         ours = _differences(before, bench.steady())
     bench.write_back(before)
     flags = ("--kubelet-sync-interval=1s", "--runtime-hooks-reconcile-interval=1s")
-    with bench.node.original(bench.programs, bench.folder / "original", *flags):
-        # It begins late.
-        until(lambda: _differences(before, bench.files()).keys() >= ours.keys(), 60, "the original writes as much")
-        theirs = _differences(before, bench.steady())
-    bench.write_back(before)
+    try:
+        with bench.node.original(bench.programs, bench.folder / "original", *flags):
+            # It begins late.
+            until(lambda: _differences(before, bench.files()).keys() >= ours.keys(), 90, "the original writes as much")
+            theirs = _differences(before, bench.steady())
+    finally:
+        bench.write_back(before)
     assert _pods_with_other_limits(ours) <= {"pod-batch", "pod-pinned"}
     assert ours.keys() <= theirs.keys()
     if bench.settings.name == "default":
