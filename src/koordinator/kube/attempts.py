@@ -27,8 +27,8 @@ _PAUSES: Final = BackoffPolicy(initial=0.2, maximum=5.0)
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """``seconds``: the last attempt begins within them. ``longest_pause``: a server that wants more seconds than this is
-    not waited for."""
+    """``seconds``: the last attempt begins within them. ``longest_pause``: a server that wants more seconds than this
+    is not waited for."""
 
     attempts: int = 5
     seconds: float = 30.0
