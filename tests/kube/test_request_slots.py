@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from koordinator.base.clock import ManualClock
 from koordinator.kube.attempts import Attempts, Patience, persist
-from koordinator.kube.errors import ApiStatusError, KubeError, TransportError, UnsentError
+from koordinator.kube.errors import ApiStatusError, KubeError, TransportError, UnsentError, WriteRefusedError
 from koordinator.kube.request_slots import OverdueRequests, RequestSlots
 from tests.examples import examples
 
@@ -227,6 +227,7 @@ def test_the_bounds_hold_and_nobody_is_forgotten(story: list[tuple[str, float | 
         (TransportError("reset"), 5),
         (REFUSED, 1),
         (UnsentError("not sent"), 1),
+        (WriteRefusedError("a dry run", "patch", "pods", "p"), 1),
     ],
 )
 def test_attempts_are_bounded(error: KubeError, tries: int) -> None:

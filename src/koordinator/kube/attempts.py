@@ -16,12 +16,13 @@ from koordinator.kube.errors import (
     MalformedObjectError,
     TransportError,
     UnsentError,
+    WriteRefusedError,
 )
 from koordinator.kube.request_slots import is_of_the_request
 
 T = TypeVar("T")
 
-_FINAL: Final = (FencedError, MalformedObjectError, UnsentError)
+_FINAL: Final = (FencedError, MalformedObjectError, UnsentError, WriteRefusedError)
 _PAUSES: Final = BackoffPolicy(initial=0.2, maximum=5.0)
 
 
