@@ -79,6 +79,12 @@ class Responses:
             stream.data_received(b"".join([b"%x\r\n%b\r\n" % (len(x), x) for x in lines[start : start + per_read]]))
             await asyncio.sleep(0)
 
+    def once(self) -> Responses:
+        return self
+
+    def backlog(self) -> float:
+        return 0.0
+
     async def call(self, request: Request) -> bytes:
         url = urlsplit(request.target)
         pages = self._pages.get(url.path)

@@ -50,6 +50,12 @@ class WatchedCluster:
         with self._own_work():
             self._patch(kind.path(), name, patch())
 
+    def once(self) -> WatchedCluster:
+        return self
+
+    def backlog(self) -> float:
+        return 0.0
+
     async def call(self, request: Request) -> bytes:
         with self._own_work():
             url = urlsplit(request.target)

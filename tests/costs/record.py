@@ -1,7 +1,8 @@
-"""Records what the programs cost now. Usage: python -m tests.costs.record [PROGRAM ...]"""
+"""Records what the programs cost now, and says what they cost before."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 
@@ -10,7 +11,12 @@ from tests.costs.recorded_costs import PYTHON, read_costs, write_costs
 
 
 def main(arguments: Sequence[str]) -> int:
-    for program in arguments or PROGRAMS:
+    parser = argparse.ArgumentParser(prog="python -m tests.costs.record", description=__doc__)
+    parser.add_argument("program", nargs="*", help=f"one of {', '.join(PROGRAMS)}; all of them unless some are named")
+    programs: list[str] = parser.parse_args(arguments).program
+    if unknown := [name for name in programs if name not in PROGRAMS]:
+        parser.error(f"{unknown[0]} is not measured; choose among {', '.join(PROGRAMS)}")
+    for program in programs or PROGRAMS:
         before, now = read_costs(program, PYTHON), measured(program)
         write_costs(program, now)
         for name, cost in now.items():
