@@ -41,16 +41,12 @@ _OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 async def listen(host: str, port: int) -> list[socket.socket]:
     """Listening sockets for each address of a host; "" is every address. OSError if one is not available."""
-    found = await asyncio.get_running_loop().getaddrinfo(
-        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
     listeners: list[socket.socket] = []
     try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            try:
-                listener = socket.socket(family, kind, protocol)
-            except OSError:
-                continue  # a machine without IPv6 still resolves its addresses
+        for family, kind, protocol, _, address in dict.fromkeys(await _addresses(host, port)):
+            if not host and family == socket.AF_INET6 and not socket.has_dualstack_ipv6():
+                continue  # a machine without IPv6 has this address all the same
+            listener = socket.socket(family, kind, protocol)
             listeners.append(listener)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
@@ -60,9 +56,23 @@ async def listen(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for listener in listeners:
             listener.close()
+        if isinstance(error, socket.gaierror):
+            raise
         reason = os.strerror(error.errno or 0).lower()
         raise OSError(error.errno, f"cannot listen on {host or '*'} port {port}: {reason}") from error
     return listeners
+
+
+async def _addresses(host: str, port: int) -> Sequence[Any]:
+    """Without a thread, unless it is a name."""
+    try:
+        return socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICHOST
+        )
+    except socket.gaierror:
+        return await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
 
 
 class HttpServer:
