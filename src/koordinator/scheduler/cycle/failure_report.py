@@ -88,6 +88,7 @@ class FailureReporter:
         overdue: OverdueRequests | None = None,
         concurrency: int = 8,
     ) -> None:
+        self._concurrency = concurrency
         self._slots = RequestSlots(concurrency, clock, overdue=overdue, backlog=client.backlog)
         self._client = BoundedClient(client, self._slots, clock, random)
         self._heartbeat = heartbeat
@@ -143,9 +144,11 @@ class FailureReporter:
                 if not self._waiting:
                     self._available.clear()
                     continue
-                uid, failure = self._waiting.popitem(last=False)
-                self._writing[uid] = None
-                tasks.create_task(self._write_all(uid, failure), name=f"report-{failure.pod.metadata.key}")
+                for _ in range(min(len(self._waiting), self._concurrency)):
+                    uid, failure = self._waiting.popitem(last=False)
+                    self._writing[uid] = None
+                    tasks.create_task(self._write_all(uid, failure), name=f"report-{failure.pod.metadata.key}")
+                # They get in line in the next turn of the event loop.
                 await asyncio.sleep(0)
 
     async def _write_all(self, uid: str, failure: Failure) -> None:
