@@ -246,22 +246,18 @@ class Agent:
             self._loops.add(loop)
         if self._options.topology_interval > 0:
             self._report_topology_and_devices(kubelet, observation.info, nvml)
-        observe_only = self._options.enforcement.observe_only
-        if observe_only:
-            logger.info("observe only: NodeMetric, NodeResourceTopology and Device are not written")
         prediction = PredictionServer(self._options.prediction, self._cache, self.states, self._given.clock)
         prediction.export(self.metrics)
         for loop in prediction.loops():
             self._loops.add(loop)
-        if self._options.report and not observe_only:
+        if self._options.report:
             self._report_node_metric(observation, prediction, enforcement, monitor)
         return enforcement
 
     def _report_topology_and_devices(self, kubelet: Kubelet, info: NodeInfo, nvml: NVML | None) -> None:
         options, given = self._options, self._given
-        observe_only = options.enforcement.observe_only
         reporting = TopologyReporting(
-            writes=options.features.enabled(features.NODE_TOPOLOGY_REPORT) and not observe_only,
+            writes=options.features.enabled(features.NODE_TOPOLOGY_REPORT),
             queries_kubelet=options.kubelet.query_configuration,
         )
         topology = TopologyReporter(reporting, given.client, self.states, info, options.host, kubelet, given.clock)
@@ -277,7 +273,7 @@ class Agent:
                 await topology.report()
 
         self._loops.add(Loop("node topology", report_topology, options.topology_interval, 30.0))
-        if options.features.enabled(features.ACCELERATORS) and not observe_only:
+        if options.features.enabled(features.ACCELERATORS):
             sources = DeviceSources(
                 options.host,
                 XPUFiles(options.device_files),

@@ -17,7 +17,6 @@ from koordinator.koordlet.command_line import parse_options
 from koordinator.koordlet.kubelet_connection import KubeletConnection
 from koordinator.koordlet.options import Options
 from koordinator.kube.connect import ClientOptions, connect, connected, user_agent
-from koordinator.kube.write_policy import ReadOnly
 from koordinator.node import netlink_traffic_control
 from koordinator.node.core_scheduling import kernel_prctl
 from koordinator.node.kubelet import kubelet_url
@@ -45,7 +44,6 @@ async def _run(options: Options, process: Process) -> None:
         burst=options.burst,
         user_agent=user_agent(_PROGRAM),
         metrics=process.metrics,
-        read_only=ReadOnly("koordlet --observe-only") if options.enforcement.observe_only else None,
     )
     async with connected(client_options) as client:
         given = Dependencies(
