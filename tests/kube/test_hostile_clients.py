@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from aiohttp import web
 
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
@@ -20,23 +21,26 @@ from tests.real_world.attacked_server import LIMITS, AttackedServer, outlive
 from tests.real_world.hostile_clients import HOSTILE_CLIENTS, HostileClient, Target
 from tests.waiting import PATIENCE
 
-REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+REQUEST = b"GET /page HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
 OVER = {"http": asyncio.new_event_loop, "https": uvloop.new_event_loop}
 """Programs run on uvloop, tests mostly on asyncio's own loop."""
+
+
+async def large_page(request: web.Request) -> web.StreamResponse:
+    return web.Response(body=bytes(100_000))
 
 
 @asynccontextmanager
 async def attacked_server(folder: Path | None) -> AsyncIterator[AttackedServer]:
     """Over TLS if there is a folder for certificates."""
     metrics, clock, authority = Metrics(), ManualClock(), Authority()
-    for number in range(20):
-        metrics.gauge(f"gauge_{number}", "One of many, so that the page is large. " * 40).set(number)
     tls, trusting = None, None
     if folder is not None:
         tls = authority.server_context(folder)
         trusting = ssl.create_default_context(cadata=authority.pem.decode())
         trusting.check_hostname = False
     server = HealthServer(metrics, tls=tls, connections=ProgramConnections(metrics, clock), limits=LIMITS)
+    server.add_route("/page", large_page)
     await server.start()
     labels = {"port": str(server.bound_port)}
     try:

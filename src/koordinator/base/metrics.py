@@ -71,6 +71,10 @@ class Metrics:
         """Add CPU, memory, start time and open files of this process, under the usual ``process_`` names."""
         ProcessCollector(registry=self.registry)
 
+    def content_type(self, accept: str = "") -> str:
+        """Return the content type of the text format that the scraper accepts."""
+        return choose_encoder(accept)[1]
+
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics in the text format that the scraper accepts, and the content type."""
         encoder, content_type = choose_encoder(accept)

@@ -111,10 +111,13 @@ class ServedConnection:
         self._pool.time_limits.add(self._limit)
         self._within(self._pool.limits.handshake, Reason.HANDSHAKE)
 
+    def hear(self) -> None:
+        """The first byte is here, and the server is to move next: others have waited longer for their clients."""
+        self._move(self._pool.waiting)
+
     def await_header(self) -> None:
-        """The header of a request is to come. The place in the queue of those that wait stays the same."""
-        if self._state is not self._pool.waiting:
-            self._move(self._pool.waiting)
+        """The handshake is done, or a later request has begun: the rest of its header is to come."""
+        self._move(self._pool.waiting)
         self._within(self._pool.limits.header, Reason.HEADER)
 
     def begin(self) -> None:

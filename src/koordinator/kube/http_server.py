@@ -29,6 +29,7 @@ from koordinator.base.time_limits import Limit
 BACKLOG: Final = 4096
 """Connections that the kernel keeps until they are accepted."""
 _ACCEPTED_AT_ONCE: Final = 64
+_HANDSHAKES_AT_ONCE: Final = 4
 _RETRY_SECONDS: Final = 1.0
 _LONGEST_HANDSHAKE: Final = 60.0
 """Of the library, whose timer does not know the limits; a connection is closed by those first."""
@@ -196,22 +197,29 @@ class HttpServer:
             connection.closed()
             return
         connection.drop = accepted.close
+        connection.hear()
+        if self._tls is None:
+            self._connect_soon(accepted, connection)
+            return
         self._heard.append((accepted, connection))
         if len(self._heard) == 1:
-            asyncio.get_running_loop().call_soon(self._connect_one)
+            asyncio.get_running_loop().call_soon(self._begin_handshakes)
 
-    def _connect_one(self) -> None:
-        """Begin one TLS handshake in a turn of the event loop, for each of them takes a good part of a millisecond.
+    def _begin_handshakes(self) -> None:
+        """Begin a few in a turn of the event loop, for each of them takes a good part of a millisecond.
 
         The newest is the first: when thousands have come at once, whoever comes after them need not wait for them all.
         """
-        accepted, connection = self._heard.pop()
+        for _ in range(min(_HANDSHAKES_AT_ONCE, len(self._heard))):
+            self._connect_soon(*self._heard.pop())
+        if self._heard:
+            asyncio.get_running_loop().call_soon(self._begin_handshakes)
+
+    def _connect_soon(self, accepted: socket.socket, connection: ServedConnection) -> None:
         if connection.is_open:
             task = asyncio.create_task(self._connect(accepted, connection), name="accept a connection")
             self._connecting.add(task)
             task.add_done_callback(self._connecting.discard)
-        if self._heard:
-            asyncio.get_running_loop().call_soon(self._connect_one)
 
     async def _connect(self, accepted: socket.socket, connection: ServedConnection) -> None:
         if not connection.is_open:

@@ -19,6 +19,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ProgramConnections, ServerLimits
 from koordinator.kube.health import HEALTH_PATHS, HealthChecks, HealthMetrics
 from koordinator.kube.http_server import HttpServer, listen
+from koordinator.kube.metrics_page import MetricsPage
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,8 @@ class HealthServer:
 
     def add_metrics(self, path: str, metrics: Metrics) -> None:
         """Serve the metrics of another registry at ``path``; before ``start``."""
-        self.add_route(path, _metrics_handler(metrics))
+        # Not by the clock of a test: it is the machine that is spared.
+        self.add_route(path, MetricsPage(metrics, SystemClock()).handle)
 
     def add_configuration(self, document: Callable[[], Any]) -> None:
         """Serve the effective configuration, including defaults, at ``/configz``; before ``start``."""
@@ -141,11 +143,3 @@ def json_response(document: Any, status: int = 200) -> web.Response:
     return web.Response(
         status=status, body=encode(to_document(document)), content_type="application/json", charset="utf-8"
     )
-
-
-def _metrics_handler(metrics: Metrics) -> Handler:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        body, content_type = metrics.exposition(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
-
-    return handle
