@@ -39,7 +39,7 @@ class KubeletSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Of a pod as it was listed. ``is_settled`` when all files showed what the kubelet gives."""
+    """Of a pod as it was listed. ``is_settled`` when the kubelet had written all of its files by then."""
 
     pod: NodePod
     enforces_limits: bool
@@ -48,7 +48,7 @@ class _Found:
 
 
 class KubeletBandwidths:
-    """Files are read when a pod was listed anew, and as long as they show something else."""
+    """Files are read when a pod was listed anew, and as long as the kubelet is still making its cgroups."""
 
     def __init__(self, executor: Executor, source: KubeletSource) -> None:
         self._executor = executor
@@ -77,7 +77,7 @@ class KubeletBandwidths:
 
     def _read(self, pod: NodePod, enforces_limits: bool) -> _Found:
         bandwidths: dict[str, Bandwidth] = {}
-        is_settled = True
+        is_settled = pod.pod.status.phase != "Pending"
         is_lifted = _may_be_lifted(pod.pod)
         for folder, grant in _grants(pod).items():
             shown = self._executor.present(Target(CPU_QUOTA, folder))
@@ -89,7 +89,6 @@ class KubeletBandwidths:
             if enforces_limits and (shown != NO_LIMIT or is_lifted):
                 given = Bandwidth(quota_of_milli(grant.cpu_limit or 0, given.period), given.period)
             bandwidths[folder] = given
-            is_settled = is_settled and shown == quota_of_milli(grant.cpu_limit or 0, given.period)
         return _Found(pod, enforces_limits, bandwidths, is_settled)
 
 
