@@ -279,6 +279,48 @@ def test_a_client_that_goes_away_within_its_request_leaves_no_stack_traces(caplo
     assert [record for record in caplog.records if record.exc_info] == []
 
 
+def test_a_body_that_does_not_come_ends_its_request_on_any_port() -> None:
+    async def scenario() -> None:
+        async with serving(read) as made:
+            reader, writer = await made.send(HEAD + b"Content-Length: 10\r\n\r\nhalf")
+            await wait_for(lambda: made.open == 1)
+            await turns()
+            await made.clock.advance(ServerLimits().body - 1)
+            assert made.open == 1
+            await made.clock.advance(2)
+            assert await reader.readline() == b"HTTP/1.1 408 Request Timeout\r\n"
+            await reader.read()
+            writer.close()
+            await wait_for(lambda: made.open == 0)
+
+    run(scenario)
+
+
+def test_a_body_that_comes_in_parts_is_waited_for_and_its_handler_as_long_as_it_takes() -> None:
+    has_body, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        has_body.set()
+        await may_go_on.wait()
+        return web.Response(body=body)
+
+    async def scenario() -> None:
+        async with serving(slowly) as made:
+            reader, writer = await made.send(HEAD + b"Content-Length: 8\r\n\r\nhalf")
+            await wait_for(lambda: made.open == 1)
+            await turns()
+            await made.clock.advance(ServerLimits().body - 1)
+            writer.write(b"done")
+            await has_body.wait()
+            await made.clock.advance(1000)
+            may_go_on.set()
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+            writer.close()
+
+    run(scenario)
+
+
 async def read(request: web.Request) -> web.StreamResponse:
     return web.Response(body=await request.read())
 

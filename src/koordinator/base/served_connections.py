@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 _MOST_RESERVED_FILES: Final = 256
 STALLED_SECONDS: Final = 1.0
+"""For so long a client must have read and written nothing to be stalled."""
 _QUIET_SECONDS: Final = 60.0
 
 
@@ -37,6 +38,7 @@ class Reason(StrEnum):
     ENDED = "ended"
     HANDSHAKE = "handshake"
     HEADER = "header"
+    BODY = "body"
     IDLE = "idle"
     RESPONSE = "response"
     ROOM = "room"
@@ -47,6 +49,7 @@ class Reason(StrEnum):
 _WORDS: Final = {
     Reason.HANDSHAKE: "no first byte and TLS handshake in time, or a handshake that failed",
     Reason.HEADER: "no complete request header in time",
+    Reason.BODY: "no complete request body in time",
     Reason.RESPONSE: "its client did not read the response in time",
     Reason.ROOM: "there was no room for another, and of all it had waited longest for its client",
     Reason.FILES: "the process has hardly any file descriptors left",
@@ -80,11 +83,12 @@ class ServerLimits:
 class ServedConnection:
     """One connection, and what it is doing: waiting for a request, busy with one, or idle between two."""
 
-    __slots__ = ("_limit", "_pool", "_reason", "_seen", "_seen_at", "_state", "address", "drop", "progress")
+    __slots__ = ("_late", "_limit", "_pool", "_reason", "_seen", "_seen_at", "_state", "address", "drop", "progress")
 
     def __init__(self, pool: ServedConnections, address: str, drop: Callable[[], object]) -> None:
         self._pool = pool
         self._limit = Limit(self._expire)
+        self._late: Callable[[], object] | None = None
         self._reason = Reason.HANDSHAKE
         self._state: dict[ServedConnection, None] | None = None
         self._seen: int | None = None
@@ -99,6 +103,11 @@ class ServedConnection:
     @property
     def is_open(self) -> bool:
         return self._state is not None
+
+    @property
+    def body_seconds(self) -> float:
+        """How long a body may take."""
+        return self._pool.limits.body
 
     @property
     def is_idle(self) -> bool:
@@ -125,8 +134,21 @@ class ServedConnection:
         self._move(self._pool.busy)
         self._limit.at = inf
 
+    def await_body(self, late: Callable[[], object]) -> None:
+        """The rest of the body is to come. ``late`` is called if it does not: then the request fails, and its
+        connection ends with the response."""
+        self._late = late
+        self._within(self._pool.limits.body, Reason.BODY)
+
+    def work(self) -> None:
+        """The body is there."""
+        if self._late is not None:
+            self._late = None
+            self._limit.at = inf
+
     def deliver(self, size: int) -> None:
         """A response of ``size`` bytes is to be read by the client."""
+        self._late = None
         self._within(self._pool.limits.response + size / (1 << 20), Reason.RESPONSE)
 
     def rest(self, *, is_complete: bool) -> None:
@@ -177,7 +199,14 @@ class ServedConnection:
         self._pool.time_limits.extend(self._limit, seconds)
 
     def _expire(self) -> None:
-        self.close(self._reason)
+        late, self._late = self._late, None
+        if late is None:
+            self.close(self._reason)
+            return
+        self._limit.at, self._limit.expired = inf, False
+        self._pool.time_limits.add(self._limit)
+        self.complain(self._reason)
+        late()
 
 
 class ServedConnections:

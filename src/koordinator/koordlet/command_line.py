@@ -263,8 +263,8 @@ class _Flags:
         self.observe_only = group.boolean(
             "observe-only",
             False,
-            "Change nothing, neither on this node nor in the API server, and call no hooks: log what would"
-            " be written and who would be evicted. koordlet's own files (audit log, samples, forecasts) are kept.",
+            "Change nothing on this node and answer no hooks: log what would be written and who would be evicted."
+            " What is measured is reported as usual.",
         )
         self.cleanup = group.boolean(
             "cleanup",

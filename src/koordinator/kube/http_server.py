@@ -323,6 +323,12 @@ class _HttpConnection(web.RequestHandler):
         """The header of a request is here, and perhaps its body."""
         self._in_hand = request
         self._connection.begin()
+        if not request.content.is_eof():
+            limit = self._connection.body_seconds
+            late = web.HTTPRequestTimeout(text=f"the body was not here after {limit:g} s")
+            late.force_close()
+            self._connection.await_body(partial(request.content.set_exception, late))
+            request.content.on_eof(self._connection.work)
 
     async def send(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
         """Send what has not been sent yet; the response to a list holds the list for as long as it is not read."""

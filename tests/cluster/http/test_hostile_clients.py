@@ -71,3 +71,28 @@ def test_a_watch_is_never_in_the_way(loop: Callable[[], asyncio.AbstractEventLoo
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(scenario())
+
+
+def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(PATIENCE), attacked_api() as (api, server):
+            reader, writer = await asyncio.open_connection(
+                server.target.host, server.target.port, ssl=server.target.tls, server_hostname="localhost"
+            )
+            writer.write(request(api, "POST", CONFIG_MAPS, b"{" + b" " * 100)[:-50])
+            answer = asyncio.ensure_future(reader.read())
+            for _ in range(int(LIMITS.body) + 2):
+                await turns()
+                await server.clock.advance(1)
+            head, _, body = (await answer).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 408 ")
+            assert msgspec.json.decode(body)["reason"] == "Timeout"
+            assert b"did not arrive within 30 seconds" in body
+            writer.transport.abort()
+
+    uvloop.run(scenario())
+
+
+async def turns() -> None:
+    for _ in range(200):
+        await asyncio.sleep(0)

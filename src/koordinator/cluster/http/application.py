@@ -12,7 +12,6 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 
-from koordinator.base.deadline import within
 from koordinator.base.served_connections import ServerLimits
 from koordinator.cluster.errors import ApiError, bad_request, method_not_allowed, storage_failure, too_large
 from koordinator.cluster.http.authentication import Reviews, TokenAuthenticator, check_no_impersonation
@@ -65,7 +64,6 @@ class Application:
         health: Health,
         limits: HttpLimits | None = None,
     ) -> None:
-        self._clock = environment.clock
         self._limits = limits or HttpLimits()
         self._in_flight = 0
         self._authenticator = authenticator
@@ -89,6 +87,9 @@ class Application:
             return failure(error)
         except RecursionError:
             return failure(bad_request(f"the request or the object that it is about {TOO_DEEP}"))
+        except web.HTTPRequestTimeout:
+            why = f"the request body did not arrive within {self._limits.connections.body:g} seconds"
+            return failure(ApiError(408, "Timeout", f"Timeout: {why}"))
         except web.HTTPRequestEntityTooLarge:
             return failure(too_large(f"limit is {MAX_BODY}"))
         except StorageError as error:
@@ -107,22 +108,14 @@ class Application:
         self._authenticator.check(request.path, request.headers.get("Authorization", ""))
         check_no_impersonation(request.raw_headers)
         if request.can_read_body and not request.content.is_eof():
-            await self._read_body(request)
+            # Kept in the request.
+            await request.read()
         path = parse_resource_path(request.path)
         if path is not None:
             return await self._resources.handle(request, path)
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
         return self._endpoints.handle(request)
-
-    async def _read_body(self, request: web.BaseRequest) -> None:
-        """Keeps what has not come yet in the request. Raises ApiError 408 when it does not come in time."""
-        limit = self._limits.connections.body
-        try:
-            await within(self._clock, limit, request.read())
-        except TimeoutError as error:
-            why = f"the request body did not arrive within {limit:g} seconds"
-            raise ApiError(408, "Timeout", f"Timeout: {why}") from error
 
 
 def _request(

@@ -10,7 +10,6 @@ from typing import Final
 from aiohttp import web
 
 from koordinator.base.clock import Clock
-from koordinator.base.deadline import within
 from koordinator.base.served_connections import ProgramConnections, ServerLimits
 from koordinator.kube.http_server import HttpServer, listen
 from koordinator.kube.serving_certificate import ServingCertificate
@@ -103,20 +102,12 @@ class WebhookServer:
         async def handle(request: web.Request) -> web.StreamResponse:
             in_flight.inc()
             try:
-                body = await webhook.committed_response(await self._body(request))
+                body = await webhook.committed_response(await request.read())
                 return web.Response(body=body, content_type=_JSON)
             finally:
                 in_flight.dec()
 
         return handle
-
-    async def _body(self, request: web.Request) -> bytes:
-        if request.content.is_eof():
-            return await request.read()
-        try:
-            return await within(self._clock, self._limits.body, request.read())
-        except TimeoutError:
-            raise web.HTTPRequestTimeout(text=f"the body was not here after {self._limits.body:g}s") from None
 
 
 def listening_address(webhook_host: str) -> str:

@@ -377,9 +377,9 @@ def _outcome(ours: Pod, seen: Pod, node_name: str) -> Outcome | None:
 
 def _detail(failure: KubeError, attempts: int) -> str:
     asked = failure.retry_after if isinstance(failure, ApiStatusError) else None
-    wish = (
+    pause = (
         f"; the server asks for {asked:.0f} s until the next attempt"
         if asked and asked > PATIENCE.longest_pause
         else ""
     )
-    return f"{failure}{wish}" if attempts == 1 else f"{failure}{wish}; it was tried {attempts} times"
+    return f"{failure}{pause}" if attempts == 1 else f"{failure}{pause}; it was tried {attempts} times"
