@@ -16,6 +16,18 @@ MOST: Final = 2**56
 node, stay within 64 bits, so that no absurd amount in an object can overflow a sum."""
 
 
+_FAR_FROM_THE_BOUND: Final = MOST * 10**6
+"""In units of 10**-9: what is less is within the bounds of milli-CPU and of whole units."""
+
+
+def are_plain(amounts: Mapping[str, Quantity]) -> bool:
+    """Whether all of them are far from the bounds, which is quick to see, and nearly always so."""
+    for amount in amounts.values():
+        if not 0 <= amount.nanos < _FAR_FROM_THE_BOUND:
+            return False
+    return True
+
+
 def unusable(amounts: Mapping[str, Quantity], field: str) -> list[str]:
     """A sentence for each amount that is out of bounds; ``field`` is the path of ``amounts``."""
     return [f"{field}.{name}: {why}" for name, amount in amounts.items() if (why := _why_not(name, amount))]

@@ -10,7 +10,8 @@ from koordinator.koordlet.collectors.node_info import NodeInfo
 from koordinator.koordlet.evictor import Evictor, EvictorDependencies, count_evictions
 from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.hooks import runtime_hooks
-from koordinator.koordlet.hooks.runtime_hooks import HookSources, NormalizationRatio, RuntimeHooks
+from koordinator.koordlet.hooks.normalization_ratio import NormalizationRatio
+from koordinator.koordlet.hooks.runtime_hooks import HookSources, RuntimeHooks
 from koordinator.koordlet.interference.monitor import InterferenceMonitor
 from koordinator.koordlet.kubelet_bandwidths import KubeletBandwidths
 from koordinator.koordlet.node_snapshot import SnapshotSources

@@ -21,7 +21,7 @@ from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics, Rows
 from koordinator.koordlet.audit.log import AuditEvent, AuditLog
 from koordinator.koordlet.claim_volumes import ClaimVolumes
 from koordinator.koordlet.evictor import Evictor
-from koordinator.koordlet.executor.executor import Round
+from koordinator.koordlet.executor.round import Round
 from koordinator.koordlet.executor.wishes import Outcome
 from koordinator.koordlet.interference.monitor import InterferenceMonitor
 from koordinator.koordlet.kubelet_bandwidths import Bandwidth

@@ -8,7 +8,7 @@ from typing import cast
 from koordinator.api.codec import convert
 from koordinator.api.node import Node
 from koordinator.koordlet.features import make_features
-from koordinator.koordlet.hooks.runtime_hooks import NormalizationRatio
+from koordinator.koordlet.hooks.normalization_ratio import NormalizationRatio
 from koordinator.koordlet.states import StatesInformer
 
 

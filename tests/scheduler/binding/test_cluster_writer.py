@@ -1,4 +1,4 @@
-"""Waiting for what others make of objects: whom an event wakes, and how often."""
+"""Waiting for what others make of objects: whom an event wakes, and how often. Patches that fail alone."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from koordinator.api.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, Kind
+from koordinator.api.kinds import ELASTIC_QUOTAS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, Kind
 from koordinator.api.meta import Object, ObjectMeta
 from koordinator.base.clock import ManualClock
 from koordinator.scheduler.binding.cluster_writer import ApiWriter
+from koordinator.scheduler.engine.binding_points import ObjectPatch
 from koordinator.scheduler.engine.events import ClusterEvent, object_event
 from tests.in_memory_api import InMemoryApi
+from tests.real_world.faulty_api_server import FAULTS, Rule
 from tests.scheduler.fakes import describe, make_node, make_pod
 
 WAITERS = 500
@@ -151,3 +153,31 @@ def test_what_is_waited_for_may_turn_out_on_the_way() -> None:
         return counts
 
     assert asyncio.run(run()) == [1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "fault", ["there is never an answer", "etcd or a webhook fails", "the server asks for an hour"]
+)
+def test_a_patch_that_fails_delays_no_other_and_is_not_begun_twice(fault: str) -> None:
+    async def story() -> None:
+        clock = ManualClock()
+        api = InMemoryApi(clock)
+        names = [f"q{number}" for number in range(30)]
+        for name in names:
+            api.put(ELASTIC_QUOTAS, {"metadata": {"name": name, "namespace": "default"}, "spec": {}})
+        rule = Rule(FAULTS[fault], "patch", "elasticquotas", name="q1*")
+        api.faults.rules.append(rule)
+        writer = ApiWriter(api.client(clock), clock, Random(1))
+        patch = {"metadata": {"annotations": {"seen": "yes"}}}
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(writer.run())
+            await clock.advance(0)
+            for _ in range(3):
+                writer.patch_each(ELASTIC_QUOTAS, (ObjectPatch(name, "default", patch) for name in names))
+            await clock.advance(0.1)
+            done = {each["metadata"]["name"] for each in api.all(ELASTIC_QUOTAS) if "annotations" in each["metadata"]}
+            assert done == {name for name in names if not name.startswith("q1")}
+            assert len(rule.hits) == len(set(rule.hits)) == 11
+            running.cancel()
+
+    asyncio.run(story())

@@ -18,12 +18,12 @@ from koordinator.base.deadline import unless
 from koordinator.cluster.background import LoopBody
 from koordinator.cluster.custom_resources import DEFINITIONS
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.garbage_collector.events import report_invalid_namespace
 from koordinator.cluster.garbage_collector.graph import DependencyGraph, Metadata, OwnerReference, metadata_of
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Change, OutcomeUnknown, Stored, WriteFailed
+from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.delete import delete
-from koordinator.cluster.verbs.environment import Environment
+from koordinator.cluster.verbs.environment import Environment, timestamp
 from koordinator.cluster.verbs.options import DeleteOptions
 from koordinator.cluster.verbs.propagation import (
     BACKGROUND_POLICY,
@@ -38,6 +38,9 @@ from koordinator.cluster.verbs.update import modify
 _LOG = logging.getLogger(__name__)
 _WORKERS: Final = 20
 _RETRY_SECONDS: Final = 5.0
+_COMPONENT: Final = "garbage-collector-controller"
+_DEFAULT_NAMESPACE: Final = "default"
+_REASON: Final = "OwnerRefInvalidNamespace"
 _SEARCHES: Final = 500
 """How many owners are remembered that were looked for in vain."""
 
@@ -314,7 +317,37 @@ class GarbageCollector:
                 self._reported[pair] = None
                 if len(self._reported) > _SEARCHES:
                     del self._reported[next(iter(self._reported))]
-                await report_invalid_namespace(self._environment, target.resource, metadata, reference)
+                await _report_invalid_namespace(self._environment, target.resource, metadata, reference)
+
+
+async def _report_invalid_namespace(
+    environment: Environment, resource: Resource, dependent: Metadata, owner: OwnerReference
+) -> None:
+    """Say of an object that it refers to an owner where it cannot have one, in the real collector's words."""
+    events = environment.registry.stored("", "events")
+    assert events is not None
+    namespace, now = dependent.namespace, timestamp(environment.clock.now())
+    named = f"[{owner.api_version}/{owner.kind}, namespace: {namespace}, name: {owner.name}, uid: {owner.uid}]"
+    about = {
+        "kind": resource.kind,
+        "apiVersion": resource.api_version,
+        "name": dependent.name,
+        "uid": dependent.uid,
+        **({"namespace": namespace} if namespace else {}),
+    }
+    event = {
+        "metadata": {"name": f"{dependent.name}.{environment.random.getrandbits(64):016x}"},
+        "involvedObject": about,
+        "reason": _REASON,
+        "message": f'ownerRef {named} does not exist in namespace "{namespace}"',
+        "source": {"component": _COMPONENT},
+        "reportingComponent": _COMPONENT,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+        "type": "Warning",
+    }
+    await create(environment, Target(events, namespace or _DEFAULT_NAMESPACE), event)
 
 
 def _is_stored(resource: Resource) -> bool:

@@ -18,16 +18,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
 from koordinator.base.clock import Clock
-from koordinator.koordlet.executor.arbiter import Step, allows, ancestors, decide, order
+from koordinator.koordlet.executor.arbiter import Step, ancestors, decide, order
 from koordinator.koordlet.executor.family import Family, family_of
-from koordinator.koordlet.executor.marks import Marks
-from koordinator.koordlet.executor.progress import IN_FORCE, Progress, TargetState
-from koordinator.koordlet.executor.wishes import Explanation, Outcome, Priority, Setting, Wish
+from koordinator.koordlet.executor.marks import Marks, needed, puts_back
+from koordinator.koordlet.executor.progress import Progress, TargetState
+from koordinator.koordlet.executor.round import Pass, Round, Written
+from koordinator.koordlet.executor.wishes import Explanation, Outcome, Setting, Wish
 from koordinator.node.errors import FileError, MissingFileError
 from koordinator.node.kernel_file_codec import InvalidValueError, KernelFileCodec, devices_of
 from koordinator.node.kernel_files import KUBELET_FILES, Format, KernelFile, Root, Target, Value
@@ -37,58 +37,6 @@ logger = logging.getLogger(__name__)
 
 _WRITES: Final = 2000
 """At most so many writes in one round: what is left comes in the next. A prefix of the steps is always safe."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """One write that the kernel took, or in observe-only mode one that it would have been given."""
-
-    path: str
-    text: str
-    setting: Setting
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What one ``apply`` did."""
-
-    written: tuple[Written, ...] = ()
-    failed: tuple[Explanation, ...] = ()
-    deferred: int = 0
-    """Steps that were left for the next round."""
-
-
-@dataclass(slots=True)
-class _Pass:
-    """The state of one ``apply`` in one family of files."""
-
-    now: float
-    family: Family
-    writes_left: int
-    contents: dict[str, str] = field(default_factory=dict)
-    written: list[Written] = field(default_factory=list)
-    broken: set[Target] = field(default_factory=set)
-    """Targets with nothing more to try in this round."""
-    live: dict[Target, Value | None] = field(default_factory=dict)
-    """What the kernel shows, as far as we have written it since."""
-    children: dict[Target, list[Target]] = field(default_factory=dict)
-
-    def see(self, present: Mapping[Target, Value | None]) -> None:
-        self.live = dict(present)
-        for target in present:
-            for above in ancestors(target):
-                self.children.setdefault(above, []).append(target)
-
-    def obstacle(self, step: Step) -> Target | None:
-        """A parent that has less, or a child that has more, than the step would give: since one of them was refused."""
-        for above in ancestors(step.target):
-            if not allows(step.target.file, self.live.get(above), step.value):
-                return above
-        for child in self.children.get(step.target, ()):
-            if not allows(step.target.file, step.value, self.live.get(child)):
-                return child
-        return None
 
 
 class Executor:
@@ -166,21 +114,21 @@ class Executor:
         for _, family in sorted(self._families.items()):
             if now < family.next_look:
                 continue
-            run = _Pass(now, family, self._writes - len(written))
+            run = Pass(now, family, self._writes - len(written))
             left = self._bring(run)
             written += run.written
             failed += [each for target in run.broken if (each := self.explain(target)) and each.failures]
             deferred += left
             due = min(map(family.progress.due_at, family.settings.values()), default=inf)
-            family.next_look = -inf if left or _unmark_restored(family) else due
+            family.next_look = -inf if left or family.unmark_restored() else due
         return self._done(Round(tuple(written), tuple(failed), deferred))
 
-    def _bring(self, run: _Pass) -> int:
+    def _bring(self, run: Pass) -> int:
         """The files of a family to what is wished; how many steps are left for the next round."""
         family, progress, left = run.family, run.family.progress, 0
         wishes = self._valid_wishes(family)
         if not self._restores_unmarked:
-            wishes = _needed(wishes, family.marks)
+            wishes = needed(wishes, family.marks)
         settings = decide(wishes, {})
         due = {target for target, setting in settings.items() if progress.is_due(target, setting.value, run.now)}
         if due:
@@ -249,7 +197,7 @@ class Executor:
             related.update(dict.fromkeys(ancestors(target)))
         return related
 
-    def _present(self, target: Target, is_due: bool, run: _Pass) -> Value | None:
+    def _present(self, target: Target, is_due: bool, run: Pass) -> Value | None:
         if not is_due and run.family.progress.is_absent(target):
             return None
         observed = None if is_due else run.family.progress.observed(target)
@@ -276,7 +224,7 @@ class Executor:
         settings: Mapping[Target, Setting],
         present: Mapping[Target, Value | None],
         due: Set[Target],
-        run: _Pass,
+        run: Pass,
     ) -> None:
         """Leave aside what is as it should be, and what is not there to be written."""
         for target, setting in settings.items():
@@ -304,12 +252,12 @@ class Executor:
             return value <= shown
         return value == shown
 
-    def _is_inherited(self, target: Target, run: _Pass) -> bool:
+    def _is_inherited(self, target: Target, run: Pass) -> bool:
         path = self._codec.path(target)
         content = run.contents.get(path) if path is not None else None
         return content is not None and not content.strip() and self._codec.in_force_path(target) is not None
 
-    def _check_absent(self, target: Target, setting: Setting, run: _Pass) -> None:
+    def _check_absent(self, target: Target, setting: Setting, run: Pass) -> None:
         path, folder = self._codec.path(target), self._codec.folder(target)
         if target.file.root is Root.RESCTRL and not self._observe_only and not self._files.exists(folder):
             try:
@@ -324,7 +272,7 @@ class Executor:
         elif not self._files.exists(path):
             self._leave(target, setting.value, Outcome.UNSUPPORTED, f"{path} does not exist", run)
 
-    def _write_all(self, steps: list[Step], settings: Mapping[Target, Setting], run: _Pass) -> int:
+    def _write_all(self, steps: list[Step], settings: Mapping[Target, Setting], run: Pass) -> int:
         """How many steps are left for the next round."""
         for number, step in enumerate(steps):
             if step.target in run.broken:
@@ -340,11 +288,11 @@ class Executor:
                 self._write(step, setting, run)
         return 0
 
-    def _postpone(self, step: Step, setting: Setting, detail: str, run: _Pass) -> None:
+    def _postpone(self, step: Step, setting: Setting, detail: str, run: Pass) -> None:
         if step.target not in run.broken:
             self._leave(step.target, setting.value, Outcome.NOT_WRITTEN_YET, detail, run)
 
-    def _write(self, step: Step, setting: Setting, run: _Pass) -> None:
+    def _write(self, step: Step, setting: Setting, run: Pass) -> None:
         path = self._codec.path(step.target)
         if path is None:
             return
@@ -361,12 +309,12 @@ class Executor:
         except FileError as error:
             self._fail(step.target, setting.value, Outcome.REFUSED, str(error), run)
 
-    def _mark(self, setting: Setting, run: _Pass) -> None:
+    def _mark(self, setting: Setting, run: Pass) -> None:
         """Note that the file is not the kubelet's alone any more."""
-        if setting.target.file in KUBELET_FILES and not _puts_back(setting.winner) and not self._observe_only:
+        if setting.target.file in KUBELET_FILES and not puts_back(setting.winner) and not self._observe_only:
             run.family.marks.add(setting.target)
 
-    def _write_text(self, step: Step, setting: Setting, path: str, text: str, run: _Pass) -> None:
+    def _write_text(self, step: Step, setting: Setting, path: str, text: str, run: Pass) -> None:
         if self._observe_only:
             state = run.family.progress.state(step.target)
             if state is None or state.value != setting.value:
@@ -391,7 +339,7 @@ class Executor:
         run.written.append(Written(path, text, setting, self._clock.monotonic() - started))
         logger.debug("%s: %s (%s: %s)", path, text.strip(), *_why(setting))
 
-    def _read_back(self, settings: Mapping[Target, Setting], run: _Pass) -> None:
+    def _read_back(self, settings: Mapping[Target, Setting], run: Pass) -> None:
         if self._observe_only:
             return
         touched = {written.setting.target for written in run.written} - run.broken
@@ -406,37 +354,14 @@ class Executor:
             else:
                 self._fail(target, setting.value, Outcome.NOT_HELD, f"it shows {shown!r}", run)
 
-    def _leave(self, target: Target, value: Value, outcome: Outcome, detail: str, run: _Pass) -> None:
+    def _leave(self, target: Target, value: Value, outcome: Outcome, detail: str, run: Pass) -> None:
         run.broken.add(target)
         run.family.progress.record(target, TargetState(value, outcome, run.now, detail))
 
-    def _fail(self, target: Target, value: Value, outcome: Outcome, detail: str, run: _Pass) -> None:
+    def _fail(self, target: Target, value: Value, outcome: Outcome, detail: str, run: Pass) -> None:
         if run.family.progress.failed(target, value, outcome, detail, run.now):
             logger.warning("%s: %s: %s", target, outcome.value, detail)
         run.broken.add(target)
-
-
-def _needed(wishes: list[Wish], marks: Marks) -> list[Wish]:
-    """Without those that would put back what koordlet has not changed."""
-    targets = {wish.target for wish in wishes}
-    changed = {wish.target for wish in wishes if not _puts_back(wish)}
-    marks.keep(targets)
-    return [wish for wish in wishes if wish.target in changed or marks.has(wish.target)]
-
-
-def _unmark_restored(family: Family) -> bool:
-    """Whether any file has its value from the kubelet again, so that nothing has to be put back there."""
-    restored = False
-    for target, setting in family.settings.items():
-        state = family.progress.state(target) if _puts_back(setting.winner) else None
-        if state is not None and state.outcome in IN_FORCE:
-            family.marks.remove(target)
-            restored = True
-    return restored
-
-
-def _puts_back(wish: Wish) -> bool:
-    return wish.priority is Priority.RELEASE and wish.target.file in KUBELET_FILES
 
 
 def _why(setting: Setting) -> tuple[str, str]:

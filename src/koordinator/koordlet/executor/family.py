@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from koordinator.koordlet.executor.marks import Marks
-from koordinator.koordlet.executor.progress import Progress
+from koordinator.koordlet.executor.marks import Marks, puts_back
+from koordinator.koordlet.executor.progress import IN_FORCE, Progress
 from koordinator.koordlet.executor.wishes import Setting, Wish
 from koordinator.node.kernel_files import (
     CPU_BURST,
@@ -66,3 +66,13 @@ class Family:
         else:
             del self.wishes[owner]
         self.next_look = -inf
+
+    def unmark_restored(self) -> bool:
+        """Whether any file has its value from the kubelet again, so that nothing has to be put back there."""
+        restored = False
+        for target, setting in self.settings.items():
+            state = self.progress.state(target) if puts_back(setting.winner) else None
+            if state is not None and state.outcome in IN_FORCE:
+                self.marks.remove(target)
+                restored = True
+        return restored

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from koordinator.koordlet.executor.wishes import Priority, Wish
 from koordinator.node.kernel_file_codec import KernelFileCodec
-from koordinator.node.kernel_files import Target
+from koordinator.node.kernel_files import KUBELET_FILES, Target
 from koordinator.node.kernel_writer import KernelFiles
 
 
@@ -41,3 +42,16 @@ class Marks:
     def keep(self, targets: Collection[Target]) -> None:
         """Forget all others."""
         self._known = {target: known for target, known in self._known.items() if target in targets}
+
+
+def needed(wishes: list[Wish], marks: Marks) -> list[Wish]:
+    """Without those that would put back what koordlet has not changed."""
+    targets = {wish.target for wish in wishes}
+    changed = {wish.target for wish in wishes if not puts_back(wish)}
+    marks.keep(targets)
+    return [wish for wish in wishes if wish.target in changed or marks.has(wish.target)]
+
+
+def puts_back(wish: Wish) -> bool:
+    """Whether the wish is to have the kubelet's value again."""
+    return wish.priority is Priority.RELEASE and wish.target.file in KUBELET_FILES

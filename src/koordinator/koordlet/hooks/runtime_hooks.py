@@ -14,7 +14,6 @@ from typing import Any, Final
 from koordinator.api.meta import ObjectReference
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
-from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.loops import Loop, LoopMetrics
 from koordinator.base.metrics import exponential_buckets
 from koordinator.koordlet import features
@@ -22,10 +21,10 @@ from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics, Expiry, Row
 from koordinator.koordlet.audit.log import AuditEvent, AuditLog
 from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.hooks import core_sched, network_classes, pod_resctrl
-from koordinator.koordlet.hooks.contexts import HookError, PodContext
+from koordinator.koordlet.hooks.contexts import PodContext
 from koordinator.koordlet.hooks.core_sched_cookies import COOKIE_LABELS, CookieManager
-from koordinator.koordlet.hooks.cpu_normalization import normalization_ratio
 from koordinator.koordlet.hooks.network_qos import NetworkQoS, NetworkSources
+from koordinator.koordlet.hooks.normalization_ratio import NormalizationRatio
 from koordinator.koordlet.hooks.nri_plugin import NRIPlugin
 from koordinator.koordlet.hooks.proxy_server import handlers
 from koordinator.koordlet.hooks.rdma_devices import RDMADeviceInject
@@ -87,29 +86,6 @@ class HookSources:
     """Of the kernel that runs the pods; None where they are simulated, and their processes are no processes."""
     traffic_control: TrafficControlAccess | None = None
     """Of the network that the pods are in; None where it is simulated."""
-
-
-class NormalizationRatio:
-    """How many plain cores a core of the node is worth; one that cannot be read leaves the last good one."""
-
-    def __init__(self, states: StatesInformer, gates: FeatureGates) -> None:
-        self._states = states
-        self._is_enabled = gates.enabled(features.CPU_NORMALIZATION)
-        self._last: float | None = None
-        self._bad = ""
-
-    def __call__(self) -> float | None:
-        """None where limits are not normalised."""
-        node = self._states.node
-        if not self._is_enabled or node is None:
-            return None
-        try:
-            self._last, self._bad = normalization_ratio(node), ""
-        except HookError as error:
-            if str(error) != self._bad:
-                logger.warning("%s; the ratio stays %s", error, self._last)
-            self._bad = str(error)
-        return self._last
 
 
 class RuntimeHooks:

@@ -27,8 +27,6 @@ logger = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 24
 """Concurrent requests of all plugins."""
-_PATCHES_AT_ONCE: Final = 8
-"""Concurrent patches of one controller."""
 _ANY: Final = ("", "")
 """The key of waiters that do not name the object that they wait for."""
 _PAUSE: Final = 0.1
@@ -51,6 +49,8 @@ class ApiWriter:
         self._slots = RequestSlots(_AT_ONCE, clock, overdue=overdue, backlog=client.backlog)
         self._client = BoundedClient(client, self._slots, clock, random)
         self._tasks: asyncio.TaskGroup | None = None
+        self._patching: set[str] = set()
+        """Objects of ``patch_each`` with a patch under way."""
         self._clock = clock
         self.waiting: dict[_Key, set[asyncio.Event]] = {}
         """By kind and key of the object that they wait for; entries without waiters are removed."""
@@ -111,20 +111,23 @@ class ApiWriter:
             if not error.is_not_found and not error.is_conflict:
                 raise
 
-    async def patch_each(self, kind: Kind[Any], patches: Iterable[ObjectPatch]) -> None:
+    def patch_each(self, kind: Kind[Any], patches: Iterable[ObjectPatch]) -> None:
         """See ControllerWriter."""
-        waiting = iter(patches)
+        for name, namespace, patch in patches:
+            about = f"{kind.name} {namespace}/{name}"
+            if about not in self._patching:
+                self._patching.add(about)
+                self.start(self._patch_alone(kind, name, namespace, patch, about), f"patch {about}")
 
-        async def work() -> None:
-            for name, namespace, patch in waiting:
-                try:
-                    await self.patch(kind, name, namespace, patch)
-                except KoordinatorError as error:
-                    self.warn(f"{kind.name} {namespace}/{name} could not be patched: {error}")
-
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(_PATCHES_AT_ONCE):
-                tasks.create_task(work(), name=f"patch-{kind.plural}-{number}")
+    async def _patch_alone(
+        self, kind: Kind[Any], name: str, namespace: str, patch: Mapping[str, Any], about: str
+    ) -> None:
+        try:
+            await self.patch(kind, name, namespace, patch)
+        except KoordinatorError as error:
+            self.warn(f"{about} could not be patched: {error}")
+        finally:
+            self._patching.discard(about)
 
     def warn(self, text: str) -> None:
         """See ControllerWriter."""

@@ -134,9 +134,10 @@ class ControllerWriter(ClusterWriter, Protocol):
     async def delete(self, kind: Kind[Any], obj: ObjectMeta) -> None:
         """Delete this very object; if it is gone, or another object has its name by now, that counts as success."""
 
-    async def patch_each(self, kind: Kind[Any], patches: Iterable[ObjectPatch]) -> None:
-        """Apply several patches concurrently, each taken from ``patches`` when its turn comes. Failures are logged; a
-        controller that reconciles again later needs no more."""
+    def patch_each(self, kind: Kind[Any], patches: Iterable[ObjectPatch]) -> None:
+        """Begin to apply patches, each by itself: nobody waits for one that is refused, or not answered. An object
+        whose last patch is still under way is passed over. Failures are logged; a controller that reconciles again
+        later needs no more."""
 
     def start(self, work: Coroutine[Any, Any, None], what: str) -> None:
         """Do ``work`` beside the controller, which does not wait for it; an unexpected error is logged."""

@@ -48,7 +48,7 @@ class NotingWriter:
     ) -> None:
         self.patches.append(ObjectPatch(name, namespace, patch))
 
-    async def patch_each(self, kind: Kind[Any], patches: Iterable[ObjectPatch]) -> None:
+    def patch_each(self, kind: Kind[Any], patches: Iterable[ObjectPatch]) -> None:
         self.patches += patches
 
     async def until(self, condition: Callable[[], bool], seconds: float, objects: Any = None) -> bool:

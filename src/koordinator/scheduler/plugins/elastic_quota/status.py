@@ -57,7 +57,7 @@ class StatusController:
         await self._create_built_in()
         while True:
             self._report_faults()
-            await self._writer.patch_each(ELASTIC_QUOTAS, self._changes())
+            self._writer.patch_each(ELASTIC_QUOTAS, self._changes())
             await self._writer.sleep(_PERIOD)
 
     async def _create_built_in(self) -> None:

@@ -14,7 +14,7 @@ from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import ResourceList
 from koordinator.api.priority import PriorityClass
 from koordinator.api.timestamps import format_micro_time
-from koordinator.api.usable_amounts import is_below_zero, unusable
+from koordinator.api.usable_amounts import are_plain, is_below_zero, unusable
 from koordinator.scheduler.plugins.load_aware.pod_load import AssignedPod, Share, total
 from koordinator.scheduler.plugins.load_aware.settings import LONGEST_WINDOW, AggregatedKey, Settings, Vector
 
@@ -171,8 +171,11 @@ def _unusable(metric: NodeMetric, settings: Settings) -> list[str]:
     status, info = metric.status, metric.status.node_metric
     found: list[str] = []
 
-    def look(resources: ResourceList, field: str) -> None:
-        found.extend(unusable({name: resources[name] for name in settings.resources if name in resources}, field))
+    def look(resources: ResourceList, field: str, *places: object) -> None:
+        # There are thousands of reports a minute, and hardly any has a fault.
+        if not are_plain(resources):
+            counting = {name: resources[name] for name in settings.resources if name in resources}
+            found.extend(unusable(counting, field.format(*places)))
 
     if info is not None:
         look(info.node_usage.resources, "status.nodeMetric.nodeUsage.resources")
@@ -180,8 +183,8 @@ def _unusable(metric: NodeMetric, settings: Settings) -> list[str]:
             look(info.system_usage.resources, "status.nodeMetric.systemUsage.resources")
         for index, entry in enumerate(info.aggregated_node_usages):
             for aggregation, usage in entry.usage.items():
-                where = f"status.nodeMetric.aggregatedNodeUsages[{index}].usage.{aggregation}.resources"
-                look(usage.resources, where)
+                field = "status.nodeMetric.aggregatedNodeUsages[{}].usage.{}.resources"
+                look(usage.resources, field, index, aggregation)
     for index, pod in enumerate(status.pods_metric):
-        look(pod.pod_usage.resources, f"status.podsMetric[{index}].podUsage.resources")
+        look(pod.pod_usage.resources, "status.podsMetric[{}].podUsage.resources", index)
     return found[:_FAULTS_NAMED]
