@@ -22,7 +22,8 @@ _FAR_FROM_THE_BOUND: Final = MOST * 10**6
 
 def are_plain(amounts: Mapping[str, Quantity]) -> bool:
     """Whether all of them are far from the bounds, which is quick to see, and nearly always so."""
-    for amount in amounts.values():
+    # A generator would cost twice as much.
+    for amount in amounts.values():  # noqa: SIM110
         if not 0 <= amount.nanos < _FAR_FROM_THE_BOUND:
             return False
     return True

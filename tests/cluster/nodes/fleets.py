@@ -15,14 +15,25 @@ from tests.in_memory_api import InMemoryApi
 Script = Callable[[InMemoryApi, Fleet, ManualClock], Awaitable[None]]
 
 
-def play(script: Script, api: InMemoryApi | None = None, scenario: Scenario | None = None) -> InMemoryApi:
-    """Run a fleet, of three nodes where no scenario says otherwise."""
+def play(
+    script: Script,
+    api: InMemoryApi | None = None,
+    scenario: Scenario | None = None,
+    *,
+    pace: tuple[str, str] | None = None,
+) -> InMemoryApi:
+    """Run a fleet, of three nodes where no scenario says otherwise; ``pace`` is its ConfigMap, if it has one."""
     api = api or InMemoryApi()
 
     async def run() -> None:
         clock = cast("ManualClock", api.clock)
         fleet = Fleet(
-            api.client(), scenario or scale(default_scenario(), 3), clock=clock, random=Random(1), concurrency=8
+            api.client(),
+            scenario or scale(default_scenario(), 3),
+            clock=clock,
+            random=Random(1),
+            concurrency=8,
+            pace=pace,
         )
         running = asyncio.create_task(fleet.run())
         try:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from random import Random
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -17,13 +15,13 @@ from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.main import main
 from koordinator.cluster.nodes.paced_time import Pace, PacedClock
 from koordinator.cluster.nodes.pod_runtime import RUN_TIME_ANNOTATION
-from koordinator.cluster.nodes.scenario import default_scenario, scale
 from koordinator.kube.errors import TransportError
+from tests.cluster.nodes import fleets
 from tests.cluster.nodes.bound_pods import pod_document
+from tests.cluster.nodes.fleets import Script
 from tests.in_memory_api import NO_FAULT, InMemoryApi
 
 PACE = ("default", "pace")
-Script = Callable[[InMemoryApi, Fleet, ManualClock], Awaitable[None]]
 
 
 def set_pace(api: InMemoryApi, **data: Any) -> None:
@@ -38,26 +36,16 @@ def reached(api: InMemoryApi) -> float:
 
 
 def play(script: Script, api: InMemoryApi | None = None) -> InMemoryApi:
+    """Run a fleet whose pace is set, from when it has registered its nodes and reported for them."""
     api = api or InMemoryApi()
     if api.found(CONFIG_MAPS, "pace", "default") is None:
         set_pace(api)
 
-    async def run() -> None:
-        clock = cast("ManualClock", api.clock)
-        fleet = Fleet(api.client(), scale(default_scenario(), 3), clock=clock, random=Random(1), pace=PACE)
-        running = asyncio.create_task(fleet.run())
-        try:
-            for _ in range(20):
-                await clock.advance(0.5)
-                if running.done():
-                    await running
-            await script(api, fleet, clock)
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+    async def whole(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        await clock.advance(5)
+        await script(api, fleet, clock)
 
-    asyncio.run(run())
-    return api
+    return fleets.play(whole, api, pace=PACE)
 
 
 def phase(api: InMemoryApi, name: str) -> str:
