@@ -18,6 +18,7 @@ MACHINE = Machine(
     architecture="x86_64",
     cgroup_version=CgroupVersion.V2,
     cgroup_driver=CgroupDriver.SYSTEMD,
+    kubepods="kubepods.slice",
     is_root=False,
     features=(
         Feature("CPU burst", ("CPUBurst",), Works("cpu.max.burst")),

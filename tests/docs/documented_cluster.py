@@ -78,7 +78,7 @@ class DocumentedCluster:
             "PIP_UPGRADE": "1",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PYTHONPATH": str(self.packages),
-            # A page runs pytest, which tidies the folders of its earlier runs: those of whoever runs this test are not its.
+            # A page runs pytest, which tidies the folders of its earlier runs: those of this one are not its.
             "PYTEST_DEBUG_TEMPROOT": str(self.home),
         }
 

@@ -15,7 +15,7 @@ from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.kinds import Series
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.node_metric import NodeMetricInput, as_merge_patch, node_metric_status
-from koordinator.koordlet.pods import NodePod, node_pods
+from koordinator.koordlet.pods.node_pod import NodePod, node_pods
 from koordinator.model.node_metric import CollectPolicy, collect_policy
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 

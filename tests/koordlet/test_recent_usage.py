@@ -11,7 +11,7 @@ from koordinator.base.clock import ManualClock
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.node_snapshot import RecentUsage
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from tests.koordlet.qos.qos_fixtures import pod_usage
 
 WEB, JOB = pod_usage("web").pod, pod_usage("job", "BE").pod

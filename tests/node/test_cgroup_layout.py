@@ -13,8 +13,9 @@ from koordinator.node.cgroup_layout import (
     ContainerID,
     ContainerIDError,
     UnknownCgroupError,
-    detect_driver,
     detect_version,
+    find_kubepods,
+    kubepods_folder,
     kubernetes_qos_of,
     parse_container_id,
 )
@@ -108,15 +109,54 @@ def test_version_by_the_root_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "driver"),
+    ("paths", "found"),
     [
-        ("cpu/kubepods.slice/cpu.shares", CgroupDriver.SYSTEMD),
-        ("cpu/kubepods/cpu.shares", CgroupDriver.CGROUPFS),
-        ("cpu/cpu.shares", None),
-        ("kubepods/cpu.weight", None),
+        (["cpu/kubepods.slice"], (CgroupDriver.SYSTEMD, "kubepods.slice")),
+        (["cpu/kubepods"], (CgroupDriver.CGROUPFS, "kubepods")),
+        (["cpu/system.slice"], None),
+        (["memory/kubepods"], None),
+        # The kubelet of a node of kind, with either driver; that of a user; one in a container beside one on the host.
+        (["cpu/kubelet/kubepods"], (CgroupDriver.CGROUPFS, "kubelet/kubepods")),
+        (
+            ["cpu/kubelet.slice/kubelet-kubepods.slice"],
+            (CgroupDriver.SYSTEMD, "kubelet.slice/kubelet-kubepods.slice"),
+        ),
+        (
+            ["cpu/user.slice/user-1.slice/user@1.service/kubepods.slice"],
+            (CgroupDriver.SYSTEMD, "user.slice/user-1.slice/user@1.service/kubepods.slice"),
+        ),
+        (["cpu/docker/4b3c/kubepods", "cpu/kubepods.slice"], (CgroupDriver.SYSTEMD, "kubepods.slice")),
+        (["cpu/kubepods", "cpu/kubepods.slice"], (CgroupDriver.SYSTEMD, "kubepods.slice")),
     ],
 )
-def test_driver_by_the_folder_that_kubelet_made(tmp_path: Path, path: str, driver: CgroupDriver | None) -> None:
+def test_the_folder_of_all_pods_that_kubelet_made(
+    tmp_path: Path, paths: list[str], found: tuple[CgroupDriver, str] | None
+) -> None:
     machine = FakeMachine(tmp_path)
-    machine.write(f"/sys/fs/cgroup/{path}", "1\n")
-    assert detect_driver(machine.host, CgroupVersion.V1) is driver
+    for path in paths:
+        machine.write(f"/sys/fs/cgroup/{path}/cpu.shares", "1\n")
+    assert find_kubepods(machine.host, CgroupVersion.V1) == found
+
+
+@pytest.mark.parametrize(
+    ("driver", "root", "pod"),
+    [
+        (CgroupDriver.CGROUPFS, "/kubelet", f"kubelet/kubepods/burstable/pod{UID}"),
+        (
+            CgroupDriver.SYSTEMD,
+            "/kubelet",
+            "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"
+            f"kubelet-kubepods-burstable-pod{UNDERSCORES}.slice",
+        ),
+        (
+            CgroupDriver.SYSTEMD,
+            "/a-b/c/",
+            "a_b.slice/a_b-c.slice/a_b-c-kubepods.slice/a_b-c-kubepods-burstable.slice/"
+            f"a_b-c-kubepods-burstable-pod{UNDERSCORES}.slice",
+        ),
+    ],
+)
+def test_pods_below_a_cgroup_root(driver: CgroupDriver, root: str, pod: str) -> None:
+    layout = CgroupLayout("/cg", CgroupVersion.V2, driver, kubepods_folder(driver, root))
+    assert layout.pod(UID, "Burstable") == pod
+    assert layout.pod_uid(pod.rpartition("/")[2]).replace("_", "-") == UID

@@ -20,7 +20,7 @@ import pytest
 
 from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
-from koordinator.koordlet.pods import NodePod, node_pods
+from koordinator.koordlet.pods.node_pod import NodePod, node_pods
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.kernel_files import quota_of_milli, shares_of_milli
 from tests.real.node_pods import offer_batch

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,19 +31,21 @@ from koordinator.koordlet.executor.explanation_page import handler as explanatio
 from koordinator.koordlet.interference import monitor as interference
 from koordinator.koordlet.interference.cpu_waits import CPUWaits
 from koordinator.koordlet.interference.monitor import InterferenceMonitor, InterferenceSources
-from koordinator.koordlet.kubelet_connection import PAUSE, cgroup_driver, connect_when_there, query_configuration, timed
+from koordinator.koordlet.kubelet_connection import PAUSE, KubeletFollower, connect_when_there, timed
 from koordinator.koordlet.metric_cache.sqlite import SQLiteMetricCache
 from koordinator.koordlet.node_metric_reporter import Measured, NodeMetricReporter
 from koordinator.koordlet.node_topology.reporter import TopologyReporter, TopologyReporting
 from koordinator.koordlet.observation import Observation
 from koordinator.koordlet.options import Options
 from koordinator.koordlet.periodic_collectors import PeriodicCollectors
-from koordinator.koordlet.pleg import PodLifecycleEvents
 from koordinator.koordlet.pod_resources_proxy import PodResourcesProxy
+from koordinator.koordlet.pods.lifecycle_events import PodLifecycleEvents
+from koordinator.koordlet.pods.listing import PodListing
 from koordinator.koordlet.prediction.server import PredictionServer
 from koordinator.koordlet.resource_metrics import (
     export_cache,
     export_features,
+    export_listing,
     export_resources,
 )
 from koordinator.koordlet.retention import make_metric_cache
@@ -142,25 +144,27 @@ class Agent:
 
     async def _take_back(self) -> Cleanup:
         options, given = self._options, self._given
-        version = detect_version(options.host)
         async with asyncio.TaskGroup() as tasks:
             informer = tasks.create_task(self.states.run(), name="states informer")
             connection = await connect_when_there(self.states, given.connect_kubelet, given.clock)
             try:
                 kubelet = Kubelet(timed(connection.get, self._given.clock, self.metrics.internal))
-                layout = CgroupLayout(options.host.cgroup, version, await cgroup_driver(options, kubelet, version))
+                layout = await KubeletFollower(options, kubelet, self.states, given.clock).layout()
                 info = NodeInfo(options.host, self.metrics, with_huge_pages=False)
                 info.refresh()
                 info.refresh_storage()
-                await query_configuration(options, kubelet, self.states)
+                listing = PodListing(layout, self._reader(layout).processes)
                 while not self.states.has_synced_pods:
-                    await self.states.sync_pods(kubelet, layout)
+                    await self.states.sync_pods(kubelet, listing)
                     await self._given.clock.sleep(PAUSE)
                 enforcement = Enforcement(self._context, layout, info, None)
                 return await take_back(enforcement.loops(), enforcement.executor, self._given.clock)
             finally:
                 await connection.close()
                 informer.cancel()
+
+    def _reader(self, layout: CgroupLayout) -> CgroupReader:
+        return CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
 
     def _close_files(self) -> None:
         if isinstance(self._cache, SQLiteMetricCache):
@@ -182,20 +186,26 @@ class Agent:
 
     async def _measure_and_report(self) -> None:
         options, given = self._options, self._given
-        version = detect_version(options.host)
+        # What is not mounted now will not be later: to say so need not wait for the kubelet.
+        detect_version(options.host)
         connection = await connect_when_there(self.states, given.connect_kubelet, given.clock)
         meter: CgroupMeter | None = None
         nvml = self._open_nvml()
         try:
             kubelet = Kubelet(timed(connection.get, self._given.clock, self.metrics.internal))
-            driver = await cgroup_driver(options, kubelet, version)
-            layout = CgroupLayout(self._options.host.cgroup, version, driver)
-            logger.info("cgroup version %d, driver %s", version.value, driver)
-            await query_configuration(options, kubelet, self.states)
+            follower = KubeletFollower(options, kubelet, self.states, given.clock)
+            layout = await follower.layout()
+            logger.info(
+                "cgroup version %d, driver %s, pods in %s", layout.version.value, layout.driver, layout.kubepods
+            )
             meter = CgroupMeter(layout, os.sysconf("SC_PAGESIZE"), _DESCRIPTORS)
-            enforcement = self._add_loops(kubelet, layout, meter, nvml)
+            listing = PodListing(layout, self._reader(layout).processes)
+            export_listing(self.metrics, listing)
+            sync_pods = partial(self.states.sync_pods, kubelet, listing)
+            enforcement = self._add_loops(kubelet, sync_pods, layout, meter, nvml)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._loops.run(), name="loops")
+                tasks.create_task(follower.follow(layout), name="kubelet's configuration")
                 tasks.create_task(enforcement.hooks.serve(self._loops.metrics), name="runtime hooks")
                 if self._options.features.enabled(features.POD_RESOURCES_PROXY):
                     serve = partial(self._serve_pod_resources, kubelet)
@@ -205,7 +215,7 @@ class Agent:
                         layout,
                         self._given.clock,
                         self._loops.metrics,
-                        partial(self.states.sync_pods, kubelet, layout),
+                        sync_pods,
                     )
                     tasks.create_task(events.run(), name="pod lifecycle events")
         finally:
@@ -232,8 +242,15 @@ class Agent:
             return None
         return nvml
 
-    def _add_loops(self, kubelet: Kubelet, layout: CgroupLayout, meter: CgroupMeter, nvml: NVML | None) -> Enforcement:
-        observation = Observation(self._context, kubelet, layout, meter, nvml)
+    def _add_loops(
+        self,
+        kubelet: Kubelet,
+        sync_pods: Callable[[], Awaitable[None]],
+        layout: CgroupLayout,
+        meter: CgroupMeter,
+        nvml: NVML | None,
+    ) -> Enforcement:
+        observation = Observation(self._context, sync_pods, layout, meter, nvml)
         for loop in observation.loops():
             self._loops.add(loop)
         if self._pages is not None:
@@ -245,7 +262,7 @@ class Agent:
         for loop in enforcement.loops():
             self._loops.add(loop)
         if self._options.topology_interval > 0:
-            self._report_topology_and_devices(kubelet, observation.info, nvml)
+            self._report_topology_and_devices(observation.info, nvml)
         prediction = PredictionServer(self._options.prediction, self._cache, self.states, self._given.clock)
         prediction.export(self.metrics)
         for loop in prediction.loops():
@@ -254,13 +271,13 @@ class Agent:
             self._report_node_metric(observation, prediction, enforcement, monitor)
         return enforcement
 
-    def _report_topology_and_devices(self, kubelet: Kubelet, info: NodeInfo, nvml: NVML | None) -> None:
+    def _report_topology_and_devices(self, info: NodeInfo, nvml: NVML | None) -> None:
         options, given = self._options, self._given
         reporting = TopologyReporting(
             writes=options.features.enabled(features.NODE_TOPOLOGY_REPORT),
             queries_kubelet=options.kubelet.query_configuration,
         )
-        topology = TopologyReporter(reporting, given.client, self.states, info, options.host, kubelet, given.clock)
+        topology = TopologyReporter(reporting, given.client, self.states, info, options.host)
 
         async def report_topology() -> None:
             # It needs what other loops read in their first rounds, which begin at the same time as its own. Until then,
@@ -294,7 +311,7 @@ class Agent:
                 "%s goes by waiting for CPUs alone without PSICollector and CPICollector",
                 features.INTERFERENCE_DETECTION,
             )
-        reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
+        reader = self._reader(layout)
         interval = self._options.collectors.interference_interval
         sources = InterferenceSources(
             pods=lambda: self.states.pods,

@@ -13,8 +13,9 @@ from koordinator.koordlet.hooks import runtime_hooks
 from koordinator.koordlet.hooks.normalization_ratio import NormalizationRatio
 from koordinator.koordlet.hooks.runtime_hooks import HookSources, RuntimeHooks
 from koordinator.koordlet.interference.monitor import InterferenceMonitor
-from koordinator.koordlet.kubelet_bandwidths import KubeletBandwidths
 from koordinator.koordlet.node_snapshot import SnapshotSources
+from koordinator.koordlet.pods.kubelet_bandwidths import KubeletBandwidths
+from koordinator.koordlet.pods.node_pod import inner_folders
 from koordinator.koordlet.policy import EnforcedPolicy
 from koordinator.koordlet.qos_manager import COMPONENT, QoSManager, account_for_rounds
 from koordinator.koordlet.suppression import SuppressionReport
@@ -41,6 +42,7 @@ class Enforcement:
             on_round=account_for_rounds(context.metrics, context.audit, observe_only=options.enforcement.observe_only),
         )
         """What writes the kernel's files."""
+        context.states.on_pods(lambda pods: self.executor.set_inner_folders(inner_folders(pods)))
         bandwidths = KubeletBandwidths(self.executor, context.states)
         ratio = NormalizationRatio(context.states, options.features)
         sources = SnapshotSources(

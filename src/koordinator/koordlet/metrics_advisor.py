@@ -21,7 +21,7 @@ from koordinator.koordlet.collectors.scan import Scan, Scanner, ScanTarget
 from koordinator.koordlet.collectors.system import Share, system_samples
 from koordinator.koordlet.metric_cache.kinds import Series
 from koordinator.koordlet.metric_cache.samples import MetricCache
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.states import StatesInformer
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.cpu_topology import CPUTopology

@@ -26,7 +26,7 @@ from koordinator.base.durations import format_duration
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.kinds import MetricKind
 from koordinator.koordlet.metric_cache.samples import AGGREGATIONS, MetricCache, Samples
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.prediction.forecast import MIN_PREDICTOR, Forecast
 from koordinator.model.node_metric import COLD_SHARE, CollectPolicy, resource_map
 from koordinator.node.nvml import GPU

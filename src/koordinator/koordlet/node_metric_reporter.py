@@ -18,7 +18,7 @@ from koordinator.koordlet.node_metric import (
     node_metric_status,
     with_forecast,
 )
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.prediction.forecast import Forecast
 from koordinator.koordlet.resource_metrics import numa_usage_rows, usage_rows
 from koordinator.koordlet.states import StatesInformer

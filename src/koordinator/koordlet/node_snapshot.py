@@ -12,11 +12,11 @@ from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.qos import KubernetesQoS
 from koordinator.base.clock import Clock
 from koordinator.koordlet.executor.executor import Executor
-from koordinator.koordlet.kubelet_bandwidths import KubeletBandwidths
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.kinds import MetricKind
 from koordinator.koordlet.metric_cache.samples import MetricCache, NoSamplesError, Samples
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.kubelet_bandwidths import KubeletBandwidths
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.policy import EnforcedPolicy
 from koordinator.koordlet.qos import block_io
 from koordinator.koordlet.qos.block_io import Claim, Disks
@@ -27,7 +27,7 @@ from koordinator.koordlet.qos.snapshot import BestEffortCgroups, ContainerUsage,
 from koordinator.koordlet.states import StatesInformer
 from koordinator.node import resctrl
 from koordinator.node.block_devices import BlockDevices
-from koordinator.node.cgroup_layout import CgroupLayout
+from koordinator.node.cgroup_layout import CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.cpu_topology import CPUTopology
 from koordinator.node.errors import FileError
@@ -168,10 +168,13 @@ def _best_effort(layout: CgroupLayout, executor: Executor) -> BestEffortCgroups 
     containers = tuple(f"{pod}/{name}" for pod in pods for name in _subfolders(layout.folder("cpu", pod)))
     quota = executor.present(Target(CPU_QUOTA, root))
     reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
+    is_v1 = layout.version is CgroupVersion.V1
+    inner = [below for each in containers for below in reader.folders_below(each, "cpuset")] if is_v1 else []
     return BestEffortCgroups(
         root=root,
         pods=pods,
         containers=containers,
+        inner=tuple(inner),
         quota=quota if isinstance(quota, int) else None,
         cpuset=_cpus(reader, root),
         available=_cpus(reader, layout.kubepods),
@@ -244,7 +247,7 @@ def read_resctrl(host: Host, layout: CgroupLayout, snapshot: Snapshot) -> Resctr
     tasks: dict[str, frozenset[int]] = {}
     for usage in snapshot.pods:
         found: set[int] = set()
-        for container in usage.pod.containers:
+        for container in usage.pod.running:
             # It may have ended since the kubelet listed it.
             with suppress(FileError):
                 found.update(reader.tasks(container.cgroup))

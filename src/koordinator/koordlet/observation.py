@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Sequence
 
 from koordinator.base.loops import Loop
 from koordinator.koordlet import features
@@ -19,7 +18,6 @@ from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.cpu_time import ticks_per_second
-from koordinator.node.kubelet import Kubelet
 from koordinator.node.nvml import GPU, NVML
 
 
@@ -27,12 +25,16 @@ class Observation:
     """Run ``loops``. What they find is in the metric cache and here."""
 
     def __init__(
-        self, context: AgentContext, kubelet: Kubelet, layout: CgroupLayout, meter: CgroupMeter, nvml: NVML | None
+        self,
+        context: AgentContext,
+        sync_pods: Callable[[], Awaitable[None]],
+        layout: CgroupLayout,
+        meter: CgroupMeter,
+        nvml: NVML | None,
     ) -> None:
-        """``nvml`` is None where no GPU is to be measured."""
+        """``sync_pods`` queries the kubelet once; ``nvml`` is None where no GPU is to be measured."""
         self._context = context
-        self._kubelet = kubelet
-        self._layout = layout
+        self._sync_pods = sync_pods
         options, page_size = context.options, os.sysconf("SC_PAGESIZE")
         gpus = None if nvml is None else GPUCollector(nvml, CgroupReader(layout, page_size))
         self.gpus: Sequence[GPU] = () if gpus is None else gpus.gpus
@@ -68,9 +70,8 @@ class Observation:
         options = self._context.options
         loops = [*self.periodic.loops(), Loop("measure", self._measure, options.collect_interval, 30.0)]
         if options.kubelet.sync_interval > 0:
-            sync_pods = partial(self._context.states.sync_pods, self._kubelet, self._layout)
             timeout = options.kubelet.sync_timeout + 1
-            return [Loop("pods", sync_pods, options.kubelet.sync_interval, timeout), *loops]
+            return [Loop("pods", self._sync_pods, options.kubelet.sync_interval, timeout), *loops]
         return loops
 
     async def _measure(self) -> None:

@@ -26,7 +26,7 @@ from koordinator.koordlet.collectors.scan import Scan
 from koordinator.koordlet.metric_cache.kinds import Series
 from koordinator.koordlet.metric_cache.samples import MetricCache
 from koordinator.koordlet.options import Options
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node import kidled, perf_events, pressure, resctrl
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.cgroup_reader import CgroupReader

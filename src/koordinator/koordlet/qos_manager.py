@@ -24,7 +24,6 @@ from koordinator.koordlet.evictor import Evictor
 from koordinator.koordlet.executor.round import Round
 from koordinator.koordlet.executor.wishes import Outcome
 from koordinator.koordlet.interference.monitor import InterferenceMonitor
-from koordinator.koordlet.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.node_snapshot import (
     SnapshotSources,
     best_effort_cpu,
@@ -35,6 +34,7 @@ from koordinator.koordlet.node_snapshot import (
     take_snapshot,
 )
 from koordinator.koordlet.options import Options
+from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.qos import (
     block_io,
     class_resctrl,

@@ -12,7 +12,8 @@ from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.metric_cache.ring import RingMetricCache
 from koordinator.koordlet.metrics_advisor import MetricsAdvisor
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.listing import PodListing
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.states import StatesInformer
 from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.features import Undetermined, Works, probe_machine
@@ -53,6 +54,22 @@ def export_resources(metrics: AgentMetrics, states: StatesInformer) -> None:
         _OF_CONTAINER,
         lambda: container_rows(states.pods, "limits"),
         external=True,
+    )
+
+
+def export_listing(metrics: AgentMetrics, listing: PodListing) -> None:
+    """Whether the kernel has the cgroups of the pods that run where they are looked for."""
+
+    def rows() -> Rows:
+        missing = len(listing.without_cgroups)
+        running = sum(pod.is_running for pod in listing.pods)
+        return [(("found",), float(running - missing)), (("missing",), float(missing))]
+
+    metrics.latest(
+        "pod_cgroups",
+        "Pods that the kubelet lists as running, by whether the kernel has all of their cgroups where they belong",
+        ("state",),
+        rows,
     )
 
 

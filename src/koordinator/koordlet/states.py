@@ -14,17 +14,16 @@ from koordinator.api.node import Node
 from koordinator.api.node_resource_topology import NodeResourceTopology
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.nodeslo import NodeSLO, NodeSLOSpec
-from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
 from koordinator.koordlet.node_topology.description import NodeTopology
-from koordinator.koordlet.pods import NodePod, node_pods
+from koordinator.koordlet.pods.listing import PodListing
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.model.node_metric import CollectPolicy, collect_policy
 from koordinator.model.slo_configuration.complete_node_slo import complete_node_slo_spec
-from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.kubelet import Kubelet, KubeletConfiguration
 
 logger = logging.getLogger(__name__)
@@ -68,8 +67,6 @@ class StatesInformer:
             self._informers.informer(DEVICES, field_selector=own, absent_is_empty=True) if follow_device else None
         )
         self._pods: Sequence[NodePod] = ()
-        self._listed: Sequence[Pod] = ()
-        """What kubelet said, of which the pods are made."""
         self._on_pods: list[PodsCallback] = []
         self._on_node: list[NodeCallback] = []
         self._on_node_slo: list[NodeSLOCallback] = []
@@ -165,7 +162,7 @@ class StatesInformer:
                 await self._clock.sleep(_POLL)
             logger.warning("waiting for node %s: %s", self._name, "; ".join(self._informers.not_synced) or "not found")
 
-    async def sync_pods(self, kubelet: Kubelet, layout: CgroupLayout) -> None:
+    async def sync_pods(self, kubelet: Kubelet, listing: PodListing) -> None:
         """Query the kubelet once. An error, and a response without any pod, leave the pods as they were."""
         try:
             pods = await kubelet.pods()
@@ -179,9 +176,8 @@ class StatesInformer:
             self._pods_failing = False
         if not pods:
             return
-        if pods is not self._listed:
-            self._listed = pods
-            self._pods = node_pods(pods, layout)
+        listing.update(pods)
+        self._pods = listing.pods
         for callback in self._on_pods:
             callback(self._pods)
 

@@ -18,8 +18,8 @@ from koordinator.api.host_application import (
     HostApplicationSpec,
 )
 from koordinator.api.qos import KubernetesQoS, QoSClass
-from koordinator.node.errors import MissingFileError, NodeError
-from koordinator.node.host import Host, exists
+from koordinator.node.errors import FileError, MissingFileError, NodeError
+from koordinator.node.host import Host, exists, list_subfolders
 
 
 class CgroupVersion(Enum):
@@ -71,7 +71,11 @@ _QOS_OF_BASE: Final = {
     KUBEPODS_BURSTABLE: KubernetesQoS.BURSTABLE,
     KUBEPODS_BEST_EFFORT: KubernetesQoS.BEST_EFFORT,
 }
-_SYSTEMD_POD_PREFIXES: Final = ("kubepods-besteffort-pod", "kubepods-burstable-pod", "kubepods-pod")
+_KUBEPODS: Final = "kubepods"
+_SLICE: Final = ".slice"
+_DEEPEST: Final = 5
+"""How far below the root the folder of all pods is looked for: kubelets in containers or of users have one there."""
+_MOST_FOLDERS: Final = 5000
 
 
 def detect_version(host: Host) -> CgroupVersion:
@@ -87,40 +91,78 @@ def detect_version(host: Host) -> CgroupVersion:
     return CgroupVersion.V1
 
 
-def detect_driver(host: Host, version: CgroupVersion) -> CgroupDriver | None:
-    """By the folder that the kubelet has created; None where there is none yet, and the kubelet has to be queried."""
+def kubepods_folder(driver: CgroupDriver, cgroup_root: str) -> str:
+    """The relative folder of all pods of a kubelet whose configuration has this ``cgroupRoot``."""
+    names = [*filter(None, cgroup_root.split("/")), _KUBEPODS]
+    if driver is CgroupDriver.CGROUPFS:
+        return "/".join(names)
+    # To systemd, each dash of a name is a level of its tree of slices.
+    joined = [name.replace("-", "_") for name in names]
+    return "/".join("-".join(joined[:length]) + _SLICE for length in range(1, len(joined) + 1))
+
+
+def find_kubepods(host: Host, version: CgroupVersion) -> tuple[CgroupDriver, str] | None:
+    """The relative folder of all pods that a kubelet has made, and by its name the driver; None if there is none yet.
+
+    That nearest to the root counts: in containers there may be others, of whole clusters that run in them.
+    """
     root = f"{host.cgroup}/cpu" if version is CgroupVersion.V1 else host.cgroup
-    if exists(f"{root}/kubepods.slice"):
-        return CgroupDriver.SYSTEMD
-    if exists(f"{root}/kubepods"):
-        return CgroupDriver.CGROUPFS
+    level, seen = [""], 0
+    for _ in range(_DEEPEST):
+        level = [folder for parent in level for folder in _subfolders(root, parent)]
+        found = [(driver, folder) for folder in level if (driver := _driver_of(folder)) is not None]
+        if found:
+            # What a kubelet with the other driver has left is mostly that of an earlier installation.
+            return min(found, key=lambda each: each[0] is not CgroupDriver.SYSTEMD)
+        seen += len(level)
+        if seen > _MOST_FOLDERS:
+            break
     return None
+
+
+def _driver_of(folder: str) -> CgroupDriver | None:
+    """Whose folder of all pods it is, if it is one."""
+    name = folder.rpartition("/")[2]
+    if name == _KUBEPODS:
+        return CgroupDriver.CGROUPFS
+    is_slice = name == f"{_KUBEPODS}{_SLICE}" or name.endswith(f"-{_KUBEPODS}{_SLICE}")
+    return CgroupDriver.SYSTEMD if is_slice else None
+
+
+def _subfolders(root: str, parent: str) -> list[str]:
+    try:
+        names = list_subfolders(f"{root}/{parent}" if parent else root)
+    except FileError:
+        # Cgroups end all the time.
+        return []
+    return [f"{parent}/{name}" if parent else name for name in names]
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupLayout:
-    """The paths of one machine."""
+    """The paths of one machine. ``kubepods`` is the relative folder of all pods, which is that of Guaranteed pods, too;
+    that of a kubelet without a ``cgroupRoot`` unless it is given."""
 
     root: str
     version: CgroupVersion
     driver: CgroupDriver
+    kubepods: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.kubepods:
+            object.__setattr__(self, "kubepods", kubepods_folder(self.driver, ""))
 
     def folder(self, controller: str, relative: str) -> str:
         """The folder of a cgroup; the controller counts on version 1 only."""
         parts = (self.root, controller, relative) if self.version is CgroupVersion.V1 else (self.root, relative)
         return "/".join(part for part in parts if part)
 
-    @property
-    def kubepods(self) -> str:
-        """The relative folder of all pods, which is that of Guaranteed pods, too."""
-        return "kubepods.slice" if self.driver is CgroupDriver.SYSTEMD else "kubepods"
-
     def qos(self, kubernetes_qos: str) -> str:
         """The relative folder of all pods of a QoS class of Kubernetes."""
         if kubernetes_qos not in (KubernetesQoS.BURSTABLE, KubernetesQoS.BEST_EFFORT):
             return self.kubepods
         name = kubernetes_qos.lower()
-        return f"{self.kubepods}/{f'kubepods-{name}.slice' if self.driver is CgroupDriver.SYSTEMD else name}"
+        return f"{self.kubepods}/{f'{self._prefix}-{name}{_SLICE}' if self.driver is CgroupDriver.SYSTEMD else name}"
 
     def pod(self, uid: str, kubernetes_qos: str) -> str:
         """The relative folder of a pod. The UID is kubelet's: the API server has another one for a static pod."""
@@ -128,8 +170,8 @@ class CgroupLayout:
         if self.driver is CgroupDriver.CGROUPFS:
             return f"{parent}/pod{uid}"
         # systemd takes a dash for a level of its tree of slices.
-        prefix = parent.rpartition("/")[2].removesuffix(".slice")
-        return f"{parent}/{prefix}-pod{uid.replace('-', '_')}.slice"
+        prefix = parent.rpartition("/")[2].removesuffix(_SLICE)
+        return f"{parent}/{prefix}-pod{uid.replace('-', '_')}{_SLICE}"
 
     def container(self, pod: str, container_id: ContainerID) -> str:
         """The relative folder of a container, below its pod's relative folder."""
@@ -161,10 +203,16 @@ class CgroupLayout:
             if name.startswith("pod") and len(name) > len("pod"):
                 return name.removeprefix("pod")
             raise UnknownCgroupError(f"{name} is not the cgroup of a pod: pod<UID> is expected")
-        for prefix in _SYSTEMD_POD_PREFIXES:
-            if name.startswith(prefix) and name.endswith(".slice"):
-                return name[len(prefix) : -len(".slice")]
-        raise UnknownCgroupError(f"{name} is not the cgroup of a pod: kubepods[-QOS]-pod<UID>.slice is expected")
+        for class_ in ("-besteffort", "-burstable", ""):
+            prefix = f"{self._prefix}{class_}-pod"
+            if name.startswith(prefix) and name.endswith(_SLICE):
+                return name[len(prefix) : -len(_SLICE)]
+        raise UnknownCgroupError(f"{name} is not the cgroup of a pod: {self._prefix}[-QOS]-pod<UID>.slice is expected")
+
+    @property
+    def _prefix(self) -> str:
+        """With the systemd driver, what the names of all slices of pods begin with."""
+        return self.kubepods.rpartition("/")[2].removesuffix(_SLICE)
 
     def container_id(self, name: str) -> str:
         """The ID in the name of a container's folder; UnknownCgroupError if it is not the folder of a container."""

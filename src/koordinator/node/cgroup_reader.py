@@ -6,16 +6,20 @@ A reading of a cgroup that is gone is a ``MissingFileError``, which is how conta
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from koordinator.api.cpu_list import parse_cpu_list
 from koordinator.node.cgroup_layout import CgroupLayout, CgroupVersion
-from koordinator.node.errors import MalformedFileError
-from koordinator.node.host import read_file
+from koordinator.node.errors import FileError, MalformedFileError
+from koordinator.node.host import list_subfolders, read_file
 from koordinator.node.pressure import Pressure, cgroup_pressure_path, parse_pressure
 
 NO_LIMIT: Final = -1
+_NO_FOLDERS: Final = 2
+"""The links of a folder without folders in it."""
 
 _V1_NO_MEMORY_LIMIT: Final = 0x7FFFFFFFFFFFF000
 """What version 1 shows for no limit: the highest multiple of a page that is not negative."""
@@ -140,12 +144,31 @@ class CgroupReader:
         return parse_numa_memory(path, content, self._layout.version, self._page_size)
 
     def tasks(self, relative: str) -> list[int]:
-        """The IDs of the threads in the cgroup itself."""
-        return self._integers("cpu", relative, "tasks" if self._v1 else "cgroup.threads")
+        """The IDs of the threads in the cgroup and in those below it."""
+        return self._inside(relative, "tasks" if self._v1 else "cgroup.threads")
 
     def processes(self, relative: str) -> list[int]:
-        """The IDs of the processes in the cgroup itself."""
-        return self._integers("cpu", relative, "cgroup.procs")
+        """The IDs of the processes in the cgroup and in those below it: what runs in a container may have made some."""
+        return self._inside(relative, "cgroup.procs")
+
+    def folders_below(self, relative: str, controller: str) -> list[str]:
+        """The relative folders of all cgroups below one, parents before their children; none where it is gone."""
+        found: list[str] = []
+        waiting = [relative]
+        while waiting:
+            parent = waiting.pop()
+            below = [f"{parent}/{name}" for name in _subfolders(self._layout.folder(controller, parent))]
+            found += below
+            waiting += below
+        return found
+
+    def _inside(self, relative: str, name: str) -> list[int]:
+        numbers = self._integers("cpu", relative, name)
+        for folder in self.folders_below(relative, "cpu"):
+            # They end all the time, and one that is threaded has no processes of its own.
+            with suppress(FileError):
+                numbers += self._integers("cpu", folder, name)
+        return numbers
 
     def pressure(self, relative: str, resource: str) -> Pressure:
         """Pressure stall information; ``resource`` is cpu, memory or io."""
@@ -304,3 +327,12 @@ def _numa_values(path: str, content: bytes, kind: bytes) -> list[int]:
             raise MalformedFileError(path, f"{field[:40]!r} stands where NUMA node {number} is expected")
         values.append(parse_integer(path, value))
     return values
+
+
+def _subfolders(folder: str) -> list[str]:
+    """None where it is gone."""
+    try:
+        # The kernel counts a link for each folder in it, so that most need not be listed.
+        return [] if os.stat(folder).st_nlink == _NO_FOLDERS else list_subfolders(folder)
+    except (OSError, FileError):
+        return []

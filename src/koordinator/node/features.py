@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from koordinator.node import core_scheduling, kidled, nvml, perf_events, resctrl
-from koordinator.node.cgroup_layout import HYBRID, CgroupDriver, CgroupVersion, detect_driver, detect_version
+from koordinator.node.cgroup_layout import HYBRID, CgroupDriver, CgroupVersion, detect_version, find_kubepods
 from koordinator.node.cpu_topology import read_cpu_topology
 from koordinator.node.errors import FileError, Unavailable, file_error
 from koordinator.node.host import Host, exists, list_folder, read_text
@@ -57,14 +57,15 @@ class Feature:
 class Machine:
     """What the features depend on, and the features themselves.
 
-    ``cgroup_version`` and ``cgroup_driver`` are None where they cannot be seen: no hierarchy is mounted, or kubelet has
-    not run yet.
+    ``cgroup_version``, ``cgroup_driver`` and ``kubepods``, the relative folder of all pods, are None where they cannot
+    be seen: no hierarchy is mounted, or kubelet has not run yet.
     """
 
     kernel: str
     architecture: str
     cgroup_version: CgroupVersion | None
     cgroup_driver: CgroupDriver | None
+    kubepods: str | None
     is_root: bool
     features: tuple[Feature, ...]
 
@@ -79,11 +80,13 @@ def probe_machine(host: Host, wakes_gpus: bool = False) -> Machine:
     except FileError:
         version = None
     release = os.uname()
+    kubepods = find_kubepods(host, version) if version else None
     return Machine(
         kernel=_kernel_release(host) or release.release,
         architecture=release.machine,
         cgroup_version=version,
-        cgroup_driver=detect_driver(host, version) if version else None,
+        cgroup_driver=kubepods[0] if kubepods else None,
+        kubepods=kubepods[1] if kubepods else None,
         is_root=os.geteuid() == 0,
         features=tuple(_probe_all(host, version, wakes_gpus)),
     )

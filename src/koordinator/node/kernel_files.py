@@ -179,6 +179,9 @@ RESCTRL_GROUP: Final = KernelFile("group", Root.RESCTRL, "", "tasks", "tasks", F
 KUBELET_FILES: Final = frozenset({CPU_QUOTA, CPU_BURST, CPU_SHARES, MEMORY_LIMIT})
 """What the kubelet decides of a pod's cgroups, too: who changes one of them marks it, and puts it back."""
 
+CONTAINER_LIMITS: Final = frozenset({CPU_QUOTA, CPU_BURST, CPUSET, MEMORY_LIMIT})
+"""What holds for the processes of a container in each folder between theirs and the root."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

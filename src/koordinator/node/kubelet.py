@@ -36,7 +36,9 @@ class _PodList(WireStruct):
 class KubeletConfiguration:
     """What the agent reads of the configuration; ``document`` is all of it."""
 
-    cgroup_driver: CgroupDriver | None
+    cgroup_driver: CgroupDriver
+    cgroup_root: str
+    """``cgroupRoot``: below which cgroup those of pods are; empty for the root of all."""
     enforces_cpu_limits: bool
     """``cpuCFSQuota``: without it, no cgroup has a quota."""
     document: dict[str, Any]
@@ -75,9 +77,18 @@ class Kubelet:
         configuration = document.get("kubeletconfig") if isinstance(document, dict) else None
         if not isinstance(configuration, dict):
             raise KubeletResponseError("kubelet's /configz has no kubeletconfig")
-        drivers = {driver.value: driver for driver in CgroupDriver}
-        driver = drivers.get(str(configuration.get("cgroupDriver")))
-        return KubeletConfiguration(driver, configuration.get("cpuCFSQuota") is not False, configuration)
+        return kubelet_configuration(configuration)
+
+
+def kubelet_configuration(document: dict[str, Any]) -> KubeletConfiguration:
+    """What a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) means; the rest has the kubelet's defaults."""
+    is_systemd = document.get("cgroupDriver") == CgroupDriver.SYSTEMD
+    return KubeletConfiguration(
+        cgroup_driver=CgroupDriver.SYSTEMD if is_systemd else CgroupDriver.CGROUPFS,
+        cgroup_root=str(document.get("cgroupRoot") or "").strip("/"),
+        enforces_cpu_limits=document.get("cpuCFSQuota") is not False,
+        document=document,
+    )
 
 
 def kubelet_url(node: Node, address_type: str, read_only_port: int | None = None) -> str:

@@ -22,8 +22,8 @@ from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.scenario import default_scenario, scale
 from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION
 from koordinator.cluster.nodes.simulated_kernel import PodDemand, SimulatedKernel
-from koordinator.koordlet.pods import NodePod, node_pods
-from koordinator.node.cgroup_layout import CgroupVersion, detect_driver, detect_version
+from koordinator.koordlet.pods.node_pod import NodePod, node_pods
+from koordinator.node.cgroup_layout import CgroupVersion, detect_version, find_kubepods
 from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.cpu_time import read_cpu_times
 from koordinator.node.cpu_topology import read_cpu_topology
@@ -94,7 +94,7 @@ def node(tmp_path: Path) -> Iterator[_Node]:
 def test_the_machine_is_found_as_a_real_one_is(node: _Node) -> None:
     host = node.kernel.host
     assert detect_version(host) is CgroupVersion.V2
-    assert detect_driver(host, CgroupVersion.V2) == "systemd"
+    assert find_kubepods(host, CgroupVersion.V2) == ("systemd", "kubepods.slice")
     topology = read_cpu_topology(host)
     assert (list(topology.by_core.values()), list(topology.by_l3)) == ([[0, 1], [2, 3]], [0])
     assert read_machine_memory(host).total == 16 * GIB

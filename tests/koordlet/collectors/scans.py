@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from koordinator.api.pod import Pod
 from koordinator.koordlet.collectors.scan import CgroupReading, Moment, NodeReading, Scan
-from koordinator.koordlet.pods import NodePod, PodContainer
+from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
 from koordinator.node.cgroup_meter import CgroupUsage
 from koordinator.node.cgroup_reader import CPUStat, MemoryStat
 from koordinator.node.cpu_time import CPUTimes

@@ -10,7 +10,7 @@ from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
 from koordinator.koordlet.collectors.best_effort import BestEffortCollector, BestEffortUsage, batch_cpu_request
 from koordinator.koordlet.collectors.scan import BestEffortReading
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.cgroup_reader import NO_LIMIT
 from tests.koordlet.collectors.scans import SECOND, node_reading, scan
 

@@ -11,7 +11,7 @@ from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.kinds import Series
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.node_metric import NodeMetricInput, node_metric_status
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.node_metric import CollectPolicy
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader

@@ -20,7 +20,7 @@ from koordinator.koordlet.collectors.node_info import NodeInfo
 from koordinator.koordlet.collectors.pressure import PressureCollector
 from koordinator.koordlet.collectors.resctrl import ResctrlCollector
 from koordinator.koordlet.metric_cache.kinds import Series
-from koordinator.koordlet.pods import NodePod, PodContainer
+from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
 from koordinator.node import kidled, pressure
 from koordinator.node.block_devices import BlockDevices, read_block_devices
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from koordinator.base.clock import ManualClock
 from koordinator.koordlet.collectors.scan import BestEffortReading, Scan, Scanner, ScanTarget
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.cgroup_reader import NO_LIMIT

@@ -10,7 +10,7 @@ from koordinator.api.pod import Pod
 from koordinator.koordlet.hooks.contexts import PodContext, running_pod, starting_pod
 from koordinator.koordlet.hooks.rules import CPUPools, Rules
 from koordinator.koordlet.node_topology.cpu_pools import CPUPool
-from koordinator.koordlet.pods import NodePod, node_pods
+from koordinator.koordlet.pods.node_pod import NodePod, node_pods
 from koordinator.koordlet.qos.snapshot import PodUsage
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from tests.koordlet.qos.qos_fixtures import kubelet_bandwidths, policy

@@ -15,8 +15,9 @@ from koordinator.koordlet.hooks.registry import Hooks, make_hooks
 from koordinator.koordlet.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.hooks.rules import Rules
 from koordinator.koordlet.hooks.starting import StartingHooks
-from koordinator.koordlet.kubelet_bandwidths import KubeletBandwidths
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.kubelet_bandwidths import KubeletBandwidths
+from koordinator.koordlet.pods.listing import look_in
+from koordinator.koordlet.pods.node_pod import NodePod, node_pods
 from koordinator.kube.event_series import EventKey
 from koordinator.kube.events import EventBroadcaster, EventRecorder
 from koordinator.model.pod_grants import Grant
@@ -99,9 +100,10 @@ class HookedNode:
     def run_pod(self, name: str, qos: str, **given: Any) -> NodePod:
         """A pod that runs, its sandbox and its container."""
         pod = node_pod(name, qos, **given)
-        self.pods.append(pod)
         for folder in (pod.cgroup, f"{pod.cgroup}/sandbox-{name}", *(each.cgroup for each in pod.containers)):
             self.add_cgroup(folder)
+        (pod,) = node_pods([pod.pod], self.layout, look_in(self.layout))
+        self.pods.append(pod)
         self.write_quota(pod.cgroup, pod.grant.pod)
         for container in pod.containers:
             self.write_quota(container.cgroup, pod.grant.containers[container.name])

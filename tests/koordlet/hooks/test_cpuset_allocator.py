@@ -9,7 +9,7 @@ import pytest
 from koordinator.koordlet.hooks import cpuset_allocator
 from koordinator.koordlet.hooks.contexts import Change, HookError, PodContext
 from koordinator.koordlet.hooks.rules import CPUPools
-from koordinator.koordlet.kubelet_bandwidths import Bandwidth
+from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from tests.koordlet.hooks.hook_fixtures import POOLS, rules, running, starting, status
 
 ALL_SHARED = {0, 1, 2, 4, 5, 6}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from koordinator.koordlet.interference.cpu_waits import THREADS, THREADS_OF_POD, CPUWaits
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.errors import MalformedFileError

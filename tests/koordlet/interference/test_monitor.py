@@ -22,7 +22,7 @@ from koordinator.koordlet.interference.monitor import InterferenceMonitor, Inter
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.node_snapshot import RecentUsage
-from koordinator.koordlet.pods import NodePod, PodContainer
+from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
 from koordinator.kube.events import EventRecorder
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
@@ -22,10 +21,10 @@ from koordinator.koordlet.collectors.node_info import NodeInfo
 from koordinator.koordlet.node_topology.description import NodeTopology
 from koordinator.koordlet.node_topology.reporter import TopologyReporter, TopologyReporting
 from koordinator.koordlet.node_topology.topology_patch import topology_patch
+from koordinator.koordlet.pods.listing import PodListing
 from koordinator.koordlet.states import StatesInformer
-from koordinator.kube.errors import TransportError
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
-from koordinator.node.kubelet import Kubelet
+from koordinator.node.kubelet import Kubelet, kubelet_configuration
 from tests.in_memory_api import InMemoryApi
 from tests.koordlet.node_topology.test_description import make_pod, reported
 from tests.node.machine import FakeMachine
@@ -49,18 +48,19 @@ class Bench:
         self.states = StatesInformer(client, NODE, clock=self.clock, random=Random(1), metrics=Metrics())
         self.reported: list[NodeTopology] = []
         self.states.on_topology(self.reported.append)
-        self.configuration: dict[str, Any] = {"cpuManagerPolicy": "none"}
-        self.kubelet_is_up = True
+        self.configure(cpuManagerPolicy="none")
         self.info = NodeInfo(self.machine.host, AgentMetrics(Metrics(), NODE), with_huge_pages=False)
         self.kubelet = Kubelet(self._get)
-        self.reporter = TopologyReporter(
-            reporting, client, self.states, self.info, self.machine.host, self.kubelet, self.clock
-        )
+        self.reporter = TopologyReporter(reporting, client, self.states, self.info, self.machine.host)
 
     async def rounds(self, count: int = 1) -> None:
         for _ in range(count):
             await self.reporter.report()
             await self.clock.advance(3)
+
+    def configure(self, **fields: Any) -> None:
+        """The kubelet says so from now on."""
+        self.states.kubelet_configuration = kubelet_configuration(fields)
 
     @property
     def document(self) -> dict[str, Any]:
@@ -77,11 +77,8 @@ class Bench:
         return {verb: count for (verb, kind), count in self.api.writes.items() if kind == plural}
 
     async def _get(self, path: str) -> bytes:
-        if not self.kubelet_is_up:
-            raise TransportError("connection refused")
-        if path == "/pods/":
-            return json.dumps({"items": [{"metadata": {"name": "a", "uid": "a"}}]}).encode()
-        return json.dumps({"kubeletconfig": self.configuration}).encode()
+        assert path == "/pods/"
+        return json.dumps({"items": [{"metadata": {"name": "a", "uid": "a"}}]}).encode()
 
 
 Story = Callable[[Bench], Awaitable[None]]
@@ -96,7 +93,7 @@ def play(root: Path, story: Story, reporting: TopologyReporting | None = None) -
                 await bench.clock.advance(1)
                 bench.info.refresh()
                 layout = CgroupLayout("/cgroup", CgroupVersion.V2, CgroupDriver.SYSTEMD)
-                await bench.states.sync_pods(bench.kubelet, layout)
+                await bench.states.sync_pods(bench.kubelet, PodListing(layout, lambda _: []))
                 await story(bench)
             finally:
                 task.cancel()
@@ -151,8 +148,7 @@ def test_only_what_has_changed_is_written_and_the_rest_is_kept(tmp_path: Path) -
         )
         mine["zones"][0]["costs"] = [{"name": "node-0", "value": 10}]
         bench.api.put(NODE_RESOURCE_TOPOLOGIES, mine)
-        bench.configuration = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "1"}
-        await bench.clock.advance(60)
+        bench.configure(cpuManagerPolicy="static", reservedSystemCPUs="1")
         await bench.rounds(3)
 
     bench = play(tmp_path, story)
@@ -162,35 +158,20 @@ def test_only_what_has_changed_is_written_and_the_rest_is_kept(tmp_path: Path) -
     assert bench.document["zones"][0]["resources"][-1]["available"] == "3"
 
 
-def test_kubelet_away_leaves_what_it_said(tmp_path: Path) -> None:
+def test_nothing_is_reported_before_kubelet_has_said_how_it_is_configured(tmp_path: Path) -> None:
     async def story(bench: Bench) -> None:
-        await bench.rounds(1)
-        bench.kubelet_is_up = False
-        await bench.clock.advance(60)
-        await bench.rounds(3)
-
-    bench = play(tmp_path, story)
-    assert bench.annotation(POLICY) == {"policy": "none"}
-
-
-def test_nothing_is_reported_before_kubelet_has_said_how_it_is_configured(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def story(bench: Bench) -> None:
-        bench.kubelet_is_up = False
+        bench.states.kubelet_configuration = None
         await bench.rounds(3)
         assert bench.reported == []
-        bench.kubelet_is_up = True
+        bench.configure(cpuManagerPolicy="none")
         await bench.rounds(1)
 
-    with caplog.at_level(logging.WARNING):
-        assert len(play(tmp_path, story).reported) == 1
-    assert caplog.text.count("kubelet does not say how it is configured") == 1
+    assert len(play(tmp_path, story).reported) == 1
 
 
 def test_without_asking_kubelet_its_policy_is_empty(tmp_path: Path) -> None:
     async def story(bench: Bench) -> None:
-        bench.kubelet_is_up = False
+        bench.states.kubelet_configuration = None
         await bench.rounds(2)
 
     assert play(tmp_path, story, TopologyReporting(queries_kubelet=False)).annotation(POLICY) == {}
@@ -203,7 +184,7 @@ def test_without_the_gate_the_agent_knows_and_nothing_is_written(tmp_path: Path)
 
 def test_cpus_that_kubelet_gives_away_leave_the_pools(tmp_path: Path) -> None:
     async def story(bench: Bench) -> None:
-        bench.configuration = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+        bench.configure(cpuManagerPolicy="static", reservedSystemCPUs="0")
         await bench.rounds(2)
         state = {"policyName": "static", "entries": {"a": {"c": "1"}}}
         bench.machine.write("/var/lib/kubelet/cpu_manager_state", json.dumps(state))

@@ -6,7 +6,7 @@ import pytest
 
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
-from koordinator.koordlet.pods import NodePod, node_pods
+from koordinator.koordlet.pods.node_pod import NodePod, node_pods
 from koordinator.koordlet.prediction.observations import NODE_MODELS, Usage, observe
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from tests.koordlet.prediction.test_forecast import make_pod

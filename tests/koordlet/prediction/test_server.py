@@ -16,7 +16,7 @@ from koordinator.api.node import Node
 from koordinator.base.clock import ManualClock
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.prediction.forecast import MIN_PREDICTOR, Forecast
 from koordinator.koordlet.prediction.options import PredictionOptions
 from koordinator.koordlet.prediction.server import PredictionServer

@@ -8,8 +8,8 @@ from koordinator.api.codec import convert
 from koordinator.api.node import Node
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
-from koordinator.koordlet.kubelet_bandwidths import Bandwidth
-from koordinator.koordlet.pods import node_pods
+from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
+from koordinator.koordlet.pods.node_pod import node_pods
 from koordinator.koordlet.qos.snapshot import BestEffortCgroups, ContainerUsage, PodUsage, Snapshot
 from koordinator.model.slo_configuration.complete_node_slo import complete_node_slo_spec
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion

@@ -13,7 +13,7 @@ from koordinator.api.pod import Pod
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.kinds import MetricKind
 from koordinator.koordlet.node_snapshot import RecentUsage, shared_cpu_average
-from koordinator.koordlet.pods import node_pods
+from koordinator.koordlet.pods.node_pod import node_pods
 from koordinator.koordlet.qos.cpu_burst import BurstState, NodeLoad, RaisedQuota, decide, node_load
 from koordinator.koordlet.qos.snapshot import Decision, PodUsage, Snapshot
 from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, KernelFile

@@ -34,7 +34,7 @@ from koordinator.koordlet.agent_context import Dependencies
 from koordinator.koordlet.features import make_features
 from koordinator.koordlet.kubelet_connection import KubeletConnection
 from koordinator.koordlet.options import EnforcementOptions, Options
-from koordinator.koordlet.pods import node_pods
+from koordinator.koordlet.pods.node_pod import node_pods
 from koordinator.koordlet.prediction.options import PredictionOptions
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client

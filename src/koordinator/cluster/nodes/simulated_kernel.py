@@ -17,7 +17,7 @@ from typing import Final
 
 from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
 from koordinator.api.qos import KubernetesQoS, QoSClass, qos_class_with_default
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import weight_of_shares
 from koordinator.node.host import Host

@@ -11,7 +11,7 @@ from koordinator.api.resource_names import BATCH_CPU
 from koordinator.koordlet.collectors.counters import Counters
 from koordinator.koordlet.collectors.scan import BestEffortReading, Scan
 from koordinator.koordlet.metric_cache.kinds import NODE_BE, Series
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 
 _USAGE = NODE_BE.series(be_resource="cpu", be_allocation="usage")
 _REAL_LIMIT = NODE_BE.series(be_resource="cpu", be_allocation="real-limit")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from koordinator.koordlet.collectors.host_applications import HostApplication
 from koordinator.koordlet.collectors.scan import Scan
 from koordinator.koordlet.metric_cache.kinds import MEMORY_COLD_PAGE_SIZE, MEMORY_WITH_HOT_PAGE_USAGE, Series
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.errors import FileError, Unavailable
 from koordinator.node.kidled import read_cold_bytes

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from koordinator.base.clock import Clock
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.metric_cache.kinds import CONTAINER_CPI, Series
-from koordinator.koordlet.pods import NodePod, PodContainer
+from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.perf_events import CYCLES, INSTRUCTIONS, PerfEvent, PerfEventError
 

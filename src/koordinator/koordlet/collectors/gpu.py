@@ -17,7 +17,7 @@ from koordinator.koordlet.metric_cache.kinds import (
     MetricKind,
     Series,
 )
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.errors import FileError
 from koordinator.node.nvml import GPU, GPUProcess

@@ -19,7 +19,7 @@ from koordinator.koordlet.metric_cache.kinds import (
     POD_MEMORY_USAGE_WITH_PAGE_CACHE,
     Series,
 )
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 
 _NANOSECONDS = 1e9
 _NODE_WITH_PAGE_CACHE = NODE_MEMORY_USAGE_WITH_PAGE_CACHE.series()

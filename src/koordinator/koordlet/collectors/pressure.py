@@ -15,7 +15,7 @@ from koordinator.koordlet.metric_cache.kinds import (
     MetricKind,
     Series,
 )
-from koordinator.koordlet.pods import NodePod, PodContainer
+from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.errors import FileError
 from koordinator.node.pressure import RESOURCES, Pressure, Stall

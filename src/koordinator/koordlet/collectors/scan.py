@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from koordinator.base.clock import Clock
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.cgroup_meter import CgroupMeter, CgroupUsage
 from koordinator.node.cpu_time import CPUTimes, read_cpu_times
 from koordinator.node.errors import FileError

@@ -16,8 +16,9 @@ end all the time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
+from dataclasses import replace
 from math import inf
 from typing import Final
 
@@ -30,7 +31,7 @@ from koordinator.koordlet.executor.round import Pass, Round, Written
 from koordinator.koordlet.executor.wishes import Explanation, Outcome, Setting, Wish
 from koordinator.node.errors import FileError, MissingFileError
 from koordinator.node.kernel_file_codec import InvalidValueError, KernelFileCodec, devices_of
-from koordinator.node.kernel_files import KUBELET_FILES, Format, KernelFile, Root, Target, Value
+from koordinator.node.kernel_files import CONTAINER_LIMITS, KUBELET_FILES, Format, KernelFile, Root, Target, Value
 from koordinator.node.kernel_writer import KernelFiles
 
 logger = logging.getLogger(__name__)
@@ -66,10 +67,16 @@ class Executor:
         self._reassert = reassert_seconds
         self._wishes: dict[str, tuple[Wish, ...]] = {}
         self._families: dict[str, Family] = {}
+        self._inner: Mapping[str, str] = {}
+
+    def set_inner_folders(self, inner: Mapping[str, str]) -> None:
+        """Containers whose limits the runtime keeps a second time, in a folder below theirs: both get what is wished
+        for the first. It holds for what is submitted from now on."""
+        self._inner = inner
 
     def submit(self, owner: str, wishes: Iterable[Wish]) -> None:
         """These are all the wishes of the owner from now on. A value without a wish stays as it is in the kernel."""
-        given = tuple(wishes)
+        given = tuple(self._with_inner(wishes) if self._inner else wishes)
         if strangers := {wish.owner for wish in given} - {owner}:
             raise ValueError(f"{owner} submits wishes of {', '.join(sorted(strangers))}")
         if self._wishes.get(owner, ()) == given:
@@ -82,6 +89,13 @@ class Executor:
             self._families[name] = Family(Progress(self._reassert), Marks(self._files, self._codec))
         for name, family in self._families.items():
             family.replace(owner, tuple(by_family.get(name, ())))
+
+    def _with_inner(self, wishes: Iterable[Wish]) -> Iterator[Wish]:
+        for wish in wishes:
+            yield wish
+            inner = self._inner.get(wish.target.folder)
+            if inner is not None and wish.target.file in CONTAINER_LIMITS:
+                yield replace(wish, target=replace(wish.target, folder=inner))
 
     def look_again(self, folder: str, *, derived: bool = True) -> None:
         """Read the files of a cgroup in the next round, since another program may have written them. Without

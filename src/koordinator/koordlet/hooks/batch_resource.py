@@ -14,7 +14,7 @@ from koordinator.koordlet.executor.wishes import Priority
 from koordinator.koordlet.hooks.contexts import BatchResources, Change, ContainerContext, PodContext
 from koordinator.koordlet.hooks.cpu_normalization import normalized
 from koordinator.koordlet.hooks.rules import Rules
-from koordinator.koordlet.kubelet_bandwidths import Bandwidth
+from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from koordinator.model.pod_grants import Grant
 from koordinator.node.cgroup_reader import NO_LIMIT
 from koordinator.node.kernel_files import PERIOD, quota_of_milli, shares_of_milli

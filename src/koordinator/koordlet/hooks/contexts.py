@@ -15,17 +15,17 @@ import msgspec
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
-from koordinator.api.cpu_list import parse_cpu_list
 from koordinator.api.extended_resource_spec import ExtendedResources, ExtendedResourceSpec
 from koordinator.api.labels import QOS_CLASS
-from koordinator.api.meta import WireStruct
 from koordinator.api.pod import Pod, ResourceList
-from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_of_name, qos_class_raw
+from koordinator.api.qos import KubernetesQoS, QoSClass, qos_class_of_name
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY
 from koordinator.base.errors import KoordinatorError
 from koordinator.koordlet.executor.wishes import Priority
-from koordinator.koordlet.kubelet_bandwidths import Bandwidth
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.cpu_allocation import NOTHING as NO_CPUS
+from koordinator.koordlet.pods.cpu_allocation import CPUAllocation, cpu_allocation
+from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.pod_grants import Grant
 from koordinator.node.cgroup_layout import kubernetes_qos_of
 from koordinator.node.cgroup_reader import NO_LIMIT
@@ -40,20 +40,6 @@ _KATA: Final = "kata"
 
 class HookError(KoordinatorError):
     """An annotation of the pod cannot be understood, or cannot be applied on this node."""
-
-
-class NUMANodeResource(WireStruct):
-    """Resources that the scheduler has given to a pod on one NUMA node."""
-
-    node: int = 0
-    resources: ResourceList = {}
-
-
-class ResourceStatus(WireStruct):
-    """The annotation scheduling.koordinator.sh/resource-status."""
-
-    cpuset: str = ""
-    numa_node_resources: list[NUMANodeResource] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +88,7 @@ class PodContext:
     grant: Grant | None = None
     bandwidth: Bandwidth | None = None
     """As of a container, of the whole pod."""
+    allocation: CPUAllocation = NO_CPUS
 
     @property
     def key(self) -> str:
@@ -161,6 +148,7 @@ def starting_pod(
         qos=qos_class_of_name(labels.get(QOS_CLASS, "")),
         kubernetes_qos=kubernetes_qos_of(folder),
         batch=batch or None,
+        allocation=cpu_allocation(annotations),
     )
 
 
@@ -170,15 +158,14 @@ def starting_container(pod: PodContext, name: str, quota: int, period: int) -> C
     return ContainerContext(name, batch=(pod.batch or {}).get(name), bandwidth=bandwidth)
 
 
-def running_pod(node_pod: NodePod, bandwidths: Mapping[str, Bandwidth], sandbox: str = "") -> PodContext:
-    """A pod that the kubelet lists. ``bandwidths`` are what the kubelet gives its folders; ``sandbox`` is the name of
-    its sandbox's folder, if it is known."""
+def running_pod(node_pod: NodePod, bandwidths: Mapping[str, Bandwidth]) -> PodContext:
+    """A pod that the kubelet lists. ``bandwidths`` are what the kubelet gives its folders."""
     pod = node_pod.pod
     batch = _batch_of_spec(pod)
     containers = () if pod.spec.runtime_class_name == _KATA else tuple(_containers(node_pod, batch, bandwidths))
-    if sandbox and containers:
-        folder = f"{node_pod.cgroup}/{sandbox}"
-        containers = (ContainerContext("", folder, is_sandbox=True, id=sandbox), *containers)
+    if node_pod.sandbox and containers:
+        name = node_pod.sandbox.rpartition("/")[2]
+        containers = (ContainerContext("", node_pod.sandbox, is_sandbox=True, id=name), *containers)
     return PodContext(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
@@ -186,27 +173,22 @@ def running_pod(node_pod: NodePod, bandwidths: Mapping[str, Bandwidth], sandbox:
         labels=pod.metadata.labels,
         annotations=pod.metadata.annotations,
         cgroup=node_pod.cgroup,
-        qos=qos_class_raw(pod),
-        kubernetes_qos=kubernetes_qos(pod),
+        qos=node_pod.qos,
+        kubernetes_qos=node_pod.kubernetes_qos,
         containers=containers,
         batch=batch or None,
         has_unbounded_container=any(container.name not in batch for container in pod.spec.containers),
         grant=node_pod.grant.pod,
         bandwidth=bandwidths.get(node_pod.cgroup),
+        allocation=node_pod.allocation,
     )
 
 
-def resource_status(pod: PodContext) -> ResourceStatus:
+def allocation(pod: PodContext) -> CPUAllocation:
     """What the scheduler has given to the pod; HookError if the annotation cannot be read."""
-    return annotation(pod, annotation_keys.RESOURCE_STATUS, ResourceStatus) or ResourceStatus()
-
-
-def own_cpus(pod: PodContext) -> frozenset[int]:
-    """The CPUs that belong to the pod alone; HookError if the annotation cannot be read."""
-    try:
-        return parse_cpu_list(resource_status(pod).cpuset)
-    except ValueError as error:
-        raise HookError(f"metadata.annotations[{annotation_keys.RESOURCE_STATUS}]: cpuset: {error}") from error
+    if pod.allocation.problem:
+        raise HookError(pod.allocation.problem)
+    return pod.allocation
 
 
 def annotation(pod: PodContext, key: str, kind: type[S]) -> S | None:
@@ -228,15 +210,13 @@ def is_best_effort(pod: PodContext) -> bool:
 def _containers(
     node_pod: NodePod, batch: Mapping[str, BatchResources], bandwidths: Mapping[str, Bandwidth]
 ) -> Iterable[ContainerContext]:
-    for each in (*node_pod.containers, *node_pod.init_containers):
-        if each.has_ended or each.name not in node_pod.grant.containers:
-            continue
+    for each in node_pod.running:
         yield ContainerContext(
             name=each.name,
             cgroup=each.cgroup,
             id=each.id,
             batch=batch.get(each.name),
-            grant=node_pod.grant.containers[each.name],
+            grant=node_pod.grant.containers.get(each.name),
             bandwidth=bandwidths.get(each.cgroup),
         )
 

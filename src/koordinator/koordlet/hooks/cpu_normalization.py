@@ -12,9 +12,9 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.node import Node
 from koordinator.api.qos import QoSClass
 from koordinator.koordlet.executor.wishes import Priority
-from koordinator.koordlet.hooks.contexts import Change, ContainerContext, HookError, PodContext, own_cpus
+from koordinator.koordlet.hooks.contexts import Change, ContainerContext, HookError, PodContext, allocation
 from koordinator.koordlet.hooks.rules import Rules
-from koordinator.koordlet.kubelet_bandwidths import Bandwidth
+from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from koordinator.node.kernel_files import LEAST_QUOTA
 
 OWNER: Final = "CPUNormalization"
@@ -82,4 +82,4 @@ def _release(pod_: PodContext, given: Bandwidth | None, reason: str) -> Change |
 def _is_on_shared_cpus(pod_: PodContext) -> bool:
     if pod_.qos is QoSClass.LS:
         return True
-    return pod_.qos is QoSClass.NONE and not own_cpus(pod_)
+    return pod_.qos is QoSClass.NONE and not allocation(pod_).cpus

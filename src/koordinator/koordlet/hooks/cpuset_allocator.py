@@ -14,17 +14,14 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.cpu_list import format_cpu_list
 from koordinator.api.host_application import HostApplicationSpec
 from koordinator.api.qos import QoSClass
-from koordinator.api.resource_names import BATCH_CPU, CPU
 from koordinator.koordlet.executor.wishes import Priority
 from koordinator.koordlet.hooks.contexts import (
     Change,
     ContainerContext,
     HookError,
     PodContext,
-    ResourceStatus,
+    allocation,
     is_best_effort,
-    own_cpus,
-    resource_status,
 )
 from koordinator.koordlet.hooks.rules import CPUPools, Rules, cpus_of
 from koordinator.node.cgroup_reader import NO_LIMIT
@@ -35,14 +32,14 @@ _ALLOCATED: Final = f"the pod's annotation {annotation_keys.RESOURCE_STATUS}"
 
 def pod(pod_: PodContext, rules: Rules) -> Change | None:
     """The quota of a pod with CPUs of its own."""
-    if not rules.unsets_quota or not own_cpus(pod_):
+    if not rules.unsets_quota or not allocation(pod_).cpus:
         return None
     return Change(f"{_ALLOCATED}: pods with CPUs of their own are not throttled", Priority.POD, cpu_quota=NO_LIMIT)
 
 
 def container(pod_: PodContext, _: ContainerContext, rules: Rules) -> Change | None:
     """Of containers and sandboxes. HookError if the pod's annotation cannot be read."""
-    cpus = own_cpus(pod_)
+    cpus = allocation(pod_).cpus
     if cpus:
         return Change(_ALLOCATED, Priority.POD, cpuset=cpus, cpu_quota=NO_LIMIT if rules.unsets_quota else None)
     return None if rules.pools is None else _shared(pod_, rules.pools, rules)
@@ -59,7 +56,7 @@ def host_application(application: HostApplicationSpec, rules: Rules) -> Change |
 
 def release_pod(pod_: PodContext, rules: Rules) -> Change | None:
     """The quota that kubelet gives, of pods that had none because of their CPUs."""
-    if not own_cpus(pod_) or pod_.bandwidth is None:
+    if not allocation(pod_).cpus or pod_.bandwidth is None:
         return None
     return Change("the gate CPUSetAllocator is off", Priority.RELEASE, cpu_quota=pod_.bandwidth.quota)
 
@@ -68,13 +65,13 @@ def release_container(pod_: PodContext, container_: ContainerContext, rules: Rul
     """All CPUs, unless kubelet or CPU suppress gives them out."""
     if is_best_effort(pod_) or rules.pools is None or rules.pools.is_kubelet_static or not rules.cpus:
         return None
-    given = container_.bandwidth if own_cpus(pod_) else None
+    given = container_.bandwidth if allocation(pod_).cpus else None
     quota = None if given is None else given.quota
     return Change("the gate CPUSetAllocator is off", Priority.RELEASE, cpuset=rules.cpus, cpu_quota=quota)
 
 
 def _shared(pod_: PodContext, pools: CPUPools, rules: Rules) -> Change | None:
-    nodes = _numa_nodes(resource_status(pod_))
+    nodes = allocation(pod_).numa_nodes
     if nodes and (pod_.qos is not QoSClass.BE or rules.shares_best_effort_pools):
         given = pools.best_effort if pod_.qos is QoSClass.BE else pools.shared
         where = format_cpu_list(nodes)
@@ -89,12 +86,3 @@ def _shared(pod_: PodContext, pools: CPUPools, rules: Rules) -> Change | None:
     if pools.is_kubelet_static:
         return None
     return Change("pods without CPUs of their own share the LS pools", cpuset=pools.all_shared)
-
-
-def _numa_nodes(status: ResourceStatus) -> frozenset[int]:
-    """Nodes of a pod that has CPU of one; memory or devices alone do not bind its CPUs."""
-    amounts = [
-        (each.node, each.resources.get(name)) for each in status.numa_node_resources for name in (CPU, BATCH_CPU)
-    ]
-    has_cpu = any(amount is not None and amount.nanos > 0 for _, amount in amounts)
-    return frozenset(node for node, _ in amounts if node >= 0) if has_cpu else frozenset()

@@ -23,8 +23,8 @@ from koordinator.koordlet.executor.wishes import Wish
 from koordinator.koordlet.hooks.contexts import Change, ContainerContext, HookError, PodContext, running_pod
 from koordinator.koordlet.hooks.registry import Hook, Hooks
 from koordinator.koordlet.hooks.rules import Rules
-from koordinator.koordlet.kubelet_bandwidths import KubeletBandwidths
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.kubelet_bandwidths import KubeletBandwidths
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.kube.events import EventRecorder
 from koordinator.node.cgroup_layout import CgroupLayout, UnknownCgroupError
 from koordinator.node.errors import FileError
@@ -47,7 +47,6 @@ logger = logging.getLogger(__name__)
 
 _STARTING_SECONDS: Final = 60.0
 """For so long a pod is remembered that a runtime starts and that the kubelet does not list."""
-_CRIO: Final = ("crio-", ".scope")
 
 Observe = Callable[[str, str, str, float], None]
 """Called after each call of a hook with the level, the kind of file, ``success`` or ``failed``, and seconds."""
@@ -120,7 +119,6 @@ class Reconciler:
             follow(pods, rules)
 
     def _pods(self) -> list[PodContext]:
-        layout = self._sources.layout
         listed = [pod for pod in self._sources.pods() if not pod.has_finished]
         now = self._sources.clock.monotonic()
         known = {pod.uid for pod in listed}
@@ -128,7 +126,7 @@ class Reconciler:
             uid: (pod, until) for uid, (pod, until) in self._starting.items() if uid not in known and now < until
         }
         bandwidths = self._sources.bandwidths.of(listed)
-        running = [running_pod(pod, bandwidths, _sandbox(pod, layout)) for pod in listed]
+        running = [running_pod(pod, bandwidths) for pod in listed]
         return running + [pod for pod, _ in self._starting.values()]
 
     def _of_pods(
@@ -270,21 +268,6 @@ def _values(change: Change | None) -> Iterator[tuple[KernelFile, Value]]:
         NET_CLASS: change.net_class,
     }
     yield from ((file, value) for file, value in by_file.items() if value is not None)
-
-
-def _sandbox(pod: NodePod, layout: CgroupLayout) -> str:
-    """The one folder in a pod's that is none of its containers'; empty if there is not exactly one."""
-    statuses = (*pod.pod.status.container_statuses, *pod.pod.status.init_container_statuses)
-    identifiers = [status.container_id.rpartition("://")[2] for status in statuses if status.container_id]
-    if not identifiers:
-        return ""
-    found = [
-        name
-        for name in _subfolders(layout.folder("cpuset", pod.cgroup))
-        if not any(identifier in name for identifier in identifiers)
-        and not (name.startswith(_CRIO[0]) and name.endswith(_CRIO[1]))
-    ]
-    return found[0] if len(found) == 1 else ""
 
 
 def _subfolders(folder: str) -> list[str]:

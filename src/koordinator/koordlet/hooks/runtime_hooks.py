@@ -34,10 +34,10 @@ from koordinator.koordlet.hooks.registry import make_hooks
 from koordinator.koordlet.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.hooks.rules import CPUPools, Rules, cpus_of
 from koordinator.koordlet.hooks.starting import StartingHooks
-from koordinator.koordlet.kubelet_bandwidths import KubeletBandwidths
 from koordinator.koordlet.node_topology.description import NodeTopology
 from koordinator.koordlet.node_topology.kubelet_cpus import STATIC
 from koordinator.koordlet.options import Options
+from koordinator.koordlet.pods.kubelet_bandwidths import KubeletBandwidths
 from koordinator.koordlet.policy import EnforcedPolicy
 from koordinator.koordlet.qos.snapshot import system_cpus
 from koordinator.koordlet.states import StatesInformer

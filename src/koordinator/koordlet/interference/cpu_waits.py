@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.errors import FileError
 from koordinator.node.host import Host

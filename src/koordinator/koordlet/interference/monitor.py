@@ -19,7 +19,7 @@ from koordinator.koordlet.interference.detection import Finding, InterferenceDet
 from koordinator.koordlet.interference.readings import LATENCY_SENSITIVE, Indicator, PodReading
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.node_snapshot import RecentUsage
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.kube.events import EventRecorder
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.errors import FileError

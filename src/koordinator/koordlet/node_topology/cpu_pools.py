@@ -10,12 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode
-from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
-from koordinator.api.meta import WireStruct
+from koordinator.api.cpu_list import format_cpu_list
 from koordinator.api.pod import Pod, is_finished
 from koordinator.api.qos import QoSClass, qos_class_raw
+from koordinator.koordlet.pods.cpu_allocation import cpu_allocation
 from koordinator.node.cpu_topology import CPUTopology
 
 
@@ -62,10 +60,6 @@ class CPUShares:
     allocations: tuple[CPUAllocation, ...] = ()
 
 
-class _ResourceStatus(WireStruct):
-    cpuset: str = ""
-
-
 def share_cpus(
     topology: CPUTopology, pods: Sequence[Pod], of_kubelet: Mapping[str, frozenset[int]], kept: frozenset[int]
 ) -> CPUShares:
@@ -75,7 +69,7 @@ def share_cpus(
     their CPUs for themselves; BE pods share those of LSR pods. A pod that has finished has no CPUs.
     """
     by_uid = {pod.metadata.uid: pod for pod in pods}
-    own = {uid: cpus for uid, pod in by_uid.items() if not is_finished(pod) and (cpus := own_cpus(pod))}
+    own = {uid: cpus for uid, pod in by_uid.items() if not is_finished(pod) and (cpus := _own_cpus(pod))}
     allocations = tuple(
         CPUAllocation(pod.metadata.namespace if pod else "", pod.metadata.name if pod else "", uid, cpus)
         for uid, cpus in sorted(of_kubelet.items())
@@ -90,20 +84,13 @@ def share_cpus(
     )
 
 
-def own_cpus(pod: Pod) -> frozenset[int]:
-    """The CPUs that koord-scheduler has given to the pod; none if what the annotation says cannot be read."""
-    text = pod.metadata.annotations.get(annotation_keys.RESOURCE_STATUS)
-    if not text:
-        return frozenset()
-    try:
-        return parse_cpu_list(decode(text, _ResourceStatus).cpuset)
-    except (DecodeError, ValueError):
-        return frozenset()
+def _own_cpus(pod: Pod) -> frozenset[int]:
+    return cpu_allocation(pod.metadata.annotations).cpus
 
 
 def _is_managed_here(pod: Pod | None) -> bool:
     """Whether what kubelet has given to the pod does not count: koordlet has moved it to other CPUs."""
-    return pod is not None and (qos_class_raw(pod) in (QoSClass.LS, QoSClass.BE) or bool(own_cpus(pod)))
+    return pod is not None and (qos_class_raw(pod) in (QoSClass.LS, QoSClass.BE) or bool(_own_cpus(pod)))
 
 
 def _pools(topology: CPUTopology, taken: frozenset[int], kept: frozenset[int]) -> tuple[CPUPool, ...]:

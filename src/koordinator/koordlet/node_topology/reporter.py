@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES
 from koordinator.api.node import Node
-from koordinator.base.clock import Clock
-from koordinator.base.errors import KoordinatorError
 from koordinator.koordlet.collectors.node_info import NodeInfo
 from koordinator.koordlet.node_topology.description import NodeTopology, TopologyFacts, describe
 from koordinator.koordlet.node_topology.kubelet_cpus import STATIC, KubeletCPUs, kubelet_cpus, parse_cpu_manager_state
@@ -21,11 +19,9 @@ from koordinator.kube.interface import Client, PatchType
 from koordinator.node.cpu_topology import CPUBasicInfo, CPUTopology, read_basic_info
 from koordinator.node.errors import MissingFileError
 from koordinator.node.host import Host, read_file
-from koordinator.node.kubelet import Kubelet
 
 logger = logging.getLogger(__name__)
 
-_QUERY_KUBELET_EVERY: Final = 30.0
 """Seconds. Its configuration changes only when it starts anew."""
 
 
@@ -48,18 +44,12 @@ class TopologyReporter:
         states: StatesInformer,
         info: NodeInfo,
         host: Host,
-        kubelet: Kubelet,
-        clock: Clock,
     ) -> None:
         self._reporting = reporting
         self._client = client
         self._states = states
         self._info = info
         self._host = host
-        self._kubelet = kubelet
-        self._clock = clock
-        # The agent has queried it before it began to enforce anything.
-        self._queried_at = float("-inf") if states.kubelet_configuration is None else clock.monotonic()
         self._basic: tuple[CPUTopology, CPUBasicInfo] | None = None
         self._written: tuple[str, NodeTopology] | None = None
         """The version of the object that was last written over, and with what."""
@@ -71,7 +61,7 @@ class TopologyReporter:
         node = self._states.node
         if cpus is None or memory is None or node is None or not self._states.has_synced_pods:
             return
-        kubelet = await self._kubelet_cpus(cpus)
+        kubelet = self._kubelet_cpus(cpus)
         if kubelet is None:
             return
         facts = TopologyFacts(
@@ -117,17 +107,10 @@ class TopologyReporter:
         else:
             logger.info("the NodeResourceTopology is made")
 
-    async def _kubelet_cpus(self, topology: CPUTopology) -> KubeletCPUs | None:
-        """None before the kubelet has returned its configuration; from its last response when it does not respond."""
+    def _kubelet_cpus(self, topology: CPUTopology) -> KubeletCPUs | None:
+        """None before the kubelet has returned its configuration."""
         if not self._reporting.queries_kubelet:
             return KubeletCPUs()
-        now = self._clock.monotonic()
-        if now - self._queried_at >= _QUERY_KUBELET_EVERY:
-            try:
-                self._states.kubelet_configuration = await self._kubelet.configuration()
-                self._queried_at = now
-            except KoordinatorError as error:
-                self._say(f"kubelet does not say how it is configured: {error}")
         configuration = self._states.kubelet_configuration
         if configuration is None:
             return None

@@ -12,7 +12,7 @@ from typing import Final
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.samples import MetricCache, Samples
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 
 NODE_MODEL: Final = "__node__"
 _PERCENT: Final = 90

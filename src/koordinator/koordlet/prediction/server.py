@@ -15,7 +15,7 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.base.loops import Loop
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.metric_cache.samples import MetricCache
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.prediction.checkpoints import CheckpointFolder, CheckpointFolderError, SavedModel
 from koordinator.koordlet.prediction.forecast import MIN_PREDICTOR, Amount, Forecast, ForecastRules, forecast_prod
 from koordinator.koordlet.prediction.models import Models

@@ -21,9 +21,9 @@ from koordinator.api.pod import Pod
 from koordinator.api.qos import QoSClass, qos_class_raw
 from koordinator.koordlet.executor.wishes import Priority, Wish
 from koordinator.koordlet.hooks.cpu_normalization import normalized
-from koordinator.koordlet.kubelet_bandwidths import Bandwidth
-from koordinator.koordlet.pods import PodContainer
-from koordinator.koordlet.qos.snapshot import Decision, PodUsage, Snapshot, pod_cpus
+from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
+from koordinator.koordlet.pods.node_pod import PodContainer
+from koordinator.koordlet.qos.snapshot import Decision, PodUsage, Snapshot
 from koordinator.model.pod_grants import Grant
 from koordinator.model.pod_requests import pod_requests
 from koordinator.node.cgroup_reader import NO_LIMIT
@@ -108,7 +108,7 @@ def decide(
     quotas: dict[str, RaisedQuota] = {}
     for usage in snapshot.pods:
         pod = usage.pod.pod
-        if not is_latency_sensitive(pod) or pod_cpus(pod) or pod.status.phase not in ("Pending", "Running"):
+        if not is_latency_sensitive(pod) or usage.pod.allocation.cpus or pod.status.phase not in ("Pending", "Running"):
             continue
         config, priority = pod_config(pod, strategy)
         if not is_enabled:

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Final
 
 from koordinator.api.node import Node
-from koordinator.api.qos import QoSClass, qos_class_raw
+from koordinator.api.qos import QoSClass
 from koordinator.api.resource_threshold import CFS_QUOTA_SUPPRESS_POLICY, ResourceThresholdStrategy
 from koordinator.koordlet.executor.wishes import Priority, Wish
 from koordinator.koordlet.qos.snapshot import (
@@ -29,7 +29,6 @@ from koordinator.koordlet.qos.snapshot import (
     cpu_list_or_none,
     is_suppressed_host_application,
     node_reservation,
-    pod_cpus,
 )
 from koordinator.node.cgroup_reader import NO_LIMIT
 from koordinator.node.cpu_topology import LogicalCPU
@@ -208,7 +207,7 @@ def _by_cpuset(snapshot: Snapshot, cgroups: BestEffortCgroups, budget: int, reas
     # Under its static policy kubelet itself writes the CPUs of BestEffort and of pods, again and again.
     folders_above = recovered if snapshot.cpu_manager_policy == STATIC else chosen
     wishes += [Wish(OWNER, Target(CPUSET, folder), folders_above, reason) for folder in (cgroups.root, *cgroups.pods)]
-    wishes += [Wish(OWNER, Target(CPUSET, folder), chosen, reason) for folder in cgroups.containers]
+    wishes += [Wish(OWNER, Target(CPUSET, folder), chosen, reason) for folder in (*cgroups.containers, *cgroups.inner)]
     return Decision(tuple(wishes), reason, {"online_cores": online_cores(snapshot), "cpus": len(chosen)})
 
 
@@ -221,7 +220,7 @@ def next_cpu_count(budget: int, current: int, cpus: int, eligible: int) -> int:
 def _pools(snapshot: Snapshot) -> tuple[list[LogicalCPU], list[LogicalCPU]]:
     """CPUs that are shared, and those of LSR pods, which let best-effort pods on; CPUs of LSE pods are in neither."""
     assert snapshot.topology is not None
-    owner = {cpu: qos_class_raw(usage.pod.pod) for usage in snapshot.pods for cpu in pod_cpus(usage.pod.pod)}
+    owner = {cpu: usage.pod.qos for usage in snapshot.pods for cpu in usage.pod.allocation.cpus}
     allowed = snapshot.allowed_cpus
     eligible = [cpu for cpu in snapshot.topology.cpus if cpu.cpu in allowed]
     dedicated = [cpu for cpu in eligible if owner.get(cpu.cpu) is QoSClass.LSR]
@@ -271,19 +270,14 @@ def _first_pair(bucket: list[LogicalCPU], chosen: Collection[int]) -> tuple[int,
 
 def _recovery_set(snapshot: Snapshot) -> frozenset[int]:
     """What BestEffort pods have without suppression: everything but what others have to themselves."""
-    exclusive = {
-        cpu
-        for usage in snapshot.pods
-        if qos_class_raw(usage.pod.pod) is QoSClass.LSE
-        for cpu in pod_cpus(usage.pod.pod)
-    }
+    exclusive = {cpu for usage in snapshot.pods if usage.pod.qos is QoSClass.LSE for cpu in usage.pod.allocation.cpus}
     return snapshot.allowed_cpus - exclusive
 
 
 def _allocated_containers(snapshot: Snapshot) -> frozenset[str]:
     """Folders of containers whose CPUs are set by their pods' allocation."""
     return frozenset(
-        container.cgroup for usage in snapshot.pods if pod_cpus(usage.pod.pod) for container in usage.pod.containers
+        container.cgroup for usage in snapshot.pods if usage.pod.allocation.cpus for container in usage.pod.running
     )
 
 
@@ -303,6 +297,6 @@ def _cpuset_release(snapshot: Snapshot, cgroups: BestEffortCgroups, reason: str,
         return []
     return [
         Wish(OWNER, Target(CPUSET, folder), cpus, reason, Priority.RELEASE)
-        for folder in (cgroups.root, *cgroups.pods, *cgroups.containers)
+        for folder in (cgroups.root, *cgroups.pods, *cgroups.containers, *cgroups.inner)
         if folder not in kept
     ]

@@ -9,7 +9,7 @@ from typing import Final
 
 from koordinator.koordlet.executor.wishes import Priority, Wish
 from koordinator.koordlet.interference.detection import Finding
-from koordinator.koordlet.kubelet_bandwidths import Bandwidth
+from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.policy import InterferenceStrategy
 from koordinator.koordlet.qos.snapshot import Decision, PodUsage, Snapshot
 from koordinator.node.cgroup_reader import NO_LIMIT
@@ -86,7 +86,7 @@ def _cap(
 def _wishes(usage: PodUsage, cap: Cap | None, bandwidths: Mapping[str, Bandwidth]) -> Iterator[Wish]:
     """For the pod, and for its containers with quotas: version 1 takes no child with more than its parent."""
     pod = usage.pod
-    for folder in (pod.cgroup, *(each.cgroup for each in (*pod.containers, *pod.init_containers))):
+    for folder in (pod.cgroup, *(each.cgroup for each in pod.running)):
         given = bandwidths.get(folder)
         if given is None or (folder != pod.cgroup and given.quota == NO_LIMIT):
             continue

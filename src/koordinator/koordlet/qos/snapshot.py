@@ -21,9 +21,9 @@ from koordinator.api.node import Node
 from koordinator.api.node_reservation import NodeReservation
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
-from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_raw
+from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.koordlet.executor.wishes import Wish
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.cpu_topology import CPUTopology
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -38,12 +38,6 @@ class SystemQoSResource(WireStruct):
     cpuset: str = ""
     cpuset_exclusive: bool | None = None
     """Whether pods keep off them; unset is yes."""
-
-
-class PodCPUs(WireStruct):
-    """What the annotation scheduling.koordinator.sh/resource-status says of CPUs."""
-
-    cpuset: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +66,7 @@ class PodUsage:
     @property
     def is_best_effort(self) -> bool:
         """Whether CPU suppress counts it among what it holds down."""
-        return qos_class_raw(self.pod.pod) is QoSClass.BE or kubernetes_qos(self.pod.pod) == KubernetesQoS.BEST_EFFORT
+        return self.pod.qos is QoSClass.BE or self.pod.kubernetes_qos == KubernetesQoS.BEST_EFFORT
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +76,9 @@ class BestEffortCgroups:
     root: str
     pods: tuple[str, ...] = ()
     containers: tuple[str, ...] = ()
+    inner: tuple[str, ...] = ()
+    """Below the containers: those that have CPUs of their own by the kernel's rules, which keeps a parent from having
+    less than its children (version 1)."""
     quota: int | None = None
     """Microseconds in a period of the root, -1 for none."""
     cpuset: frozenset[int] | None = None
@@ -168,12 +165,6 @@ def reserved_cpus(node: Node) -> frozenset[int]:
     system = _annotation(node.metadata.annotations, annotation_keys.SYSTEM_QOS_RESOURCE, SystemQoSResource)
     exclusive = system.cpuset if system is not None and system.cpuset_exclusive is not False else ""
     return cpu_list_or_none(node_reservation(node).reserved_cpus) | cpu_list_or_none(exclusive)
-
-
-def pod_cpus(pod: Pod) -> frozenset[int]:
-    """The CPUs that the scheduler has given to a pod; none if it has none of its own."""
-    status = _annotation(pod.metadata.annotations, annotation_keys.RESOURCE_STATUS, PodCPUs)
-    return cpu_list_or_none(status.cpuset) if status is not None else frozenset()
 
 
 def cpu_list_or_none(text: str) -> frozenset[int]:

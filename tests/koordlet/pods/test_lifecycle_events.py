@@ -12,7 +12,7 @@ import pytest
 from koordinator.base.clock import ManualClock
 from koordinator.base.loops import LoopMetrics
 from koordinator.base.metrics import Metrics
-from koordinator.koordlet.pleg import PodLifecycleEvents
+from koordinator.koordlet.pods.lifecycle_events import PodLifecycleEvents
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.inotify import FolderWatcher, InotifyError
 

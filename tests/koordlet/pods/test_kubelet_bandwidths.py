@@ -11,15 +11,16 @@ import pytest
 from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
 from koordinator.koordlet.hooks.rules import Rules
-from koordinator.koordlet.kubelet_bandwidths import Bandwidth, KubeletBandwidths
-from koordinator.koordlet.pods import NodePod, node_pods
+from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth, KubeletBandwidths
+from koordinator.koordlet.pods.node_pod import NodePod, node_pods
+from koordinator.node.cgroup_layout import CgroupDriver
 from koordinator.node.kernel_files import quota_of_milli
 from koordinator.node.kubelet import KubeletConfiguration
 from tests.koordlet.hooks.hook_fixtures import LAYOUT
 from tests.koordlet.hooks.hooked_node import HookedNode
 from tests.real_world.pods import PODS, pod_shape
 
-NO_QUOTA = KubeletConfiguration(None, False, {})
+NO_QUOTA = KubeletConfiguration(CgroupDriver.SYSTEMD, "", False, {})
 LEFT_ALONE = {"CPUSetAllocator": False, "BatchResource": False, "GroupIdentity": False}
 
 

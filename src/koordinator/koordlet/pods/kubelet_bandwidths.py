@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from koordinator.api.annotations import RESOURCE_STATUS
-from koordinator.api.pod import Pod
-from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_raw
+from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.koordlet.executor.executor import Executor
-from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.pod_grants import Grant
 from koordinator.node.cgroup_reader import NO_LIMIT
 from koordinator.node.kernel_files import CPU_PERIOD, CPU_QUOTA, PERIOD, Target, quota_of_milli
@@ -78,7 +77,7 @@ class KubeletBandwidths:
     def _read(self, pod: NodePod, enforces_limits: bool) -> _Found:
         bandwidths: dict[str, Bandwidth] = {}
         is_settled = pod.pod.status.phase != "Pending"
-        is_lifted = _may_be_lifted(pod.pod)
+        is_lifted = _may_be_lifted(pod)
         for folder, grant in _grants(pod).items():
             shown = self._executor.present(Target(CPU_QUOTA, folder))
             period = self._executor.present(Target(CPU_PERIOD, folder))
@@ -92,14 +91,14 @@ class KubeletBandwidths:
         return _Found(pod, enforces_limits, bandwidths, is_settled)
 
 
-def _may_be_lifted(pod: Pod) -> bool:
+def _may_be_lifted(pod: NodePod) -> bool:
     """Whether it is one of those of which we lift quotas: they have CPUs of their own, or their class has a quota."""
-    if RESOURCE_STATUS in pod.metadata.annotations:
+    if RESOURCE_STATUS in pod.pod.metadata.annotations:
         return True
-    return qos_class_raw(pod) is QoSClass.BE or kubernetes_qos(pod) == KubernetesQoS.BEST_EFFORT
+    return pod.qos is QoSClass.BE or pod.kubernetes_qos == KubernetesQoS.BEST_EFFORT
 
 
 def _grants(pod: NodePod) -> dict[str, Grant]:
-    containers = (each for each in (*pod.containers, *pod.init_containers) if not each.has_ended)
     named = pod.grant.containers
-    return {pod.cgroup: pod.grant.pod} | {each.cgroup: named[each.name] for each in containers if each.name in named}
+    # The kubelet gives an ephemeral container nothing, and limits it to nothing but what its pod has.
+    return {pod.cgroup: pod.grant.pod} | {each.cgroup: named.get(each.name, Grant()) for each in pod.running}

@@ -1,0 +1,178 @@
+"""A pod as the agent sees it: the kubelet's object, what was granted to it, and where the kernel has its cgroups.
+
+Nothing else works out any of these. The folders are those that are there, as far as they were found: runtimes name them
+differently, and some put what runs in a container one level deeper. Where nothing was found yet, they are those that
+the kubelet and the runtime are expected to make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from koordinator.api.pod import ContainerStatus, Pod, is_finished
+from koordinator.api.qos import QoSClass, kubernetes_qos, qos_class_raw
+from koordinator.koordlet.metric_cache.kinds import MetricKind, Series
+from koordinator.koordlet.pods.cpu_allocation import NOTHING as NO_CPUS
+from koordinator.koordlet.pods.cpu_allocation import CPUAllocation, cpu_allocation
+from koordinator.model.pod_grants import NOTHING, PodGrant, pod_grant
+from koordinator.node.cgroup_layout import CgroupLayout, ContainerIDError, parse_container_id
+
+Look = Callable[[str], Sequence[str] | None]
+"""The names of the folders in a relative folder; None if it is not there."""
+
+_MONITOR: Final = "conmon"
+"""CRI-O has a monitor beside each container, in a cgroup of its own whose name has the container's ID in it."""
+_INNER: Final = "container"
+"""The folder that crun makes in the scope of a container, for its processes and with its limits a second time."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodContainer:
+    """A container that the runtime has made. ``id`` is as the pod's status has it: ``containerd://4b3c…``."""
+
+    name: str
+    id: str
+    cgroup: str
+    has_ended: bool = False
+    inner: str = ""
+    """The folder below in which the runtime keeps the limits, too; empty where there is none."""
+
+
+@dataclass(frozen=True)
+class NodePod:
+    """A pod of this node. Folders are relative."""
+
+    pod: Pod
+    uid: str
+    cgroup: str
+    containers: tuple[PodContainer, ...]
+    """Those of ``spec.containers`` that the runtime has made."""
+    has_finished: bool = False
+    """Succeeded or Failed: its cgroups are gone, or about to go."""
+    init_containers: tuple[PodContainer, ...] = ()
+    """Those that the runtime has made, sidecars included."""
+    ephemeral_containers: tuple[PodContainer, ...] = ()
+    grant: PodGrant = NOTHING
+    """What the kubelet gives its cgroups."""
+    allocation: CPUAllocation = NO_CPUS
+    """What the scheduler has given to it alone."""
+    sandbox: str = ""
+    """The folder of its sandbox; empty where it was not found."""
+    is_found: bool = False
+    """Whether the kernel has a folder for it and for each container that runs."""
+    _series: dict[tuple[MetricKind, str], Series] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def running(self) -> tuple[PodContainer, ...]:
+        """All that have not ended, of whatever kind: what is enforced for a pod holds for each of them."""
+        made = (*self.containers, *self.init_containers, *self.ephemeral_containers)
+        return tuple(each for each in made if not each.has_ended)
+
+    @property
+    def is_running(self) -> bool:
+        """As the kubelet says."""
+        return self.pod.status.phase == "Running"
+
+    @cached_property
+    def qos(self) -> QoSClass:
+        """As its label says; NONE if it has none."""
+        return qos_class_raw(self.pod)
+
+    @cached_property
+    def kubernetes_qos(self) -> str:
+        return kubernetes_qos(self.pod)
+
+    def series(self, kind: MetricKind) -> Series:
+        """The pod's series of a kind with the label pod_uid."""
+        return self._cached(kind, "pod_uid", self.uid)
+
+    def container_series(self, kind: MetricKind, container: PodContainer) -> Series:
+        """A container's series of a kind with the label container_id."""
+        return self._cached(kind, "container_id", container.id)
+
+    def _cached(self, kind: MetricKind, label: str, value: str) -> Series:
+        # They are needed every second, and making one costs more than finding it.
+        series = self._series.get((kind, value))
+        if series is None:
+            series = self._series[kind, value] = kind.series(**{label: value})
+        return series
+
+
+def inner_folders(pods: Iterable[NodePod]) -> dict[str, str]:
+    """By the folder of a container: the one below in which the runtime keeps its limits, too."""
+    return {each.cgroup: each.inner for pod in pods for each in pod.running if each.inner}
+
+
+def node_pods(pods: Iterable[Pod], layout: CgroupLayout, look: Look = lambda _: None) -> tuple[NodePod, ...]:
+    """Kubelet's pods, each with the folders that ``look`` shows."""
+    return tuple(node_pod(pod, layout, look) for pod in pods)
+
+
+def node_pod(pod: Pod, layout: CgroupLayout, look: Look, sandbox: str = "") -> NodePod:
+    """A container without an ID has not been made yet; one with an ID of no runtime is left out. ``sandbox`` is what
+    was found to be its folder before."""
+    cgroup = layout.pod(pod.metadata.uid, kubernetes_qos(pod))
+    there = look(cgroup)
+    finder = _Folders(layout, cgroup, there or (), look)
+    status = pod.status
+    containers = tuple(finder.containers(status.container_statuses))
+    init = tuple(finder.containers(status.init_container_statuses))
+    ephemeral = tuple(finder.containers(status.ephemeral_container_statuses))
+    has_finished = is_finished(pod)
+    return NodePod(
+        pod,
+        pod.metadata.uid,
+        cgroup,
+        containers,
+        has_finished,
+        init,
+        ephemeral,
+        pod_grant(pod),
+        cpu_allocation(pod.metadata.annotations),
+        finder.sandbox(sandbox),
+        has_finished or (there is not None and finder.has_found_all),
+    )
+
+
+class _Folders:
+    """Those of one pod, by the IDs in their names."""
+
+    def __init__(self, layout: CgroupLayout, cgroup: str, names: Sequence[str], look: Look) -> None:
+        self._layout = layout
+        self._cgroup = cgroup
+        self._names = [name for name in names if _MONITOR not in name]
+        self._look = look
+        self._identifiers: list[str] = []
+        self.has_found_all = True
+        """Whether each container that runs has a folder."""
+
+    def containers(self, statuses: Iterable[ContainerStatus]) -> Iterator[PodContainer]:
+        for status in statuses:
+            if not status.container_id:
+                continue
+            try:
+                container_id = parse_container_id(status.container_id)
+            except ContainerIDError:
+                continue
+            self._identifiers.append(container_id.id)
+            name = next((name for name in self._names if container_id.id in name), "")
+            has_ended = status.state.terminated is not None
+            self.has_found_all &= bool(name) or has_ended
+            folder = f"{self._cgroup}/{name or self._layout.container_name(container_id)}"
+            inner = f"{folder}/{_INNER}" if name and _INNER in (self._look(folder) or ()) else ""
+            yield PodContainer(status.name, status.container_id, folder, has_ended, inner)
+
+    def sandbox(self, before: str) -> str:
+        """The one folder that is none of the containers'; of several, which restarts may leave, that which was it
+        ``before``. Empty if it is not known."""
+        if not self._identifiers:
+            return ""
+        left = [
+            f"{self._cgroup}/{name}"
+            for name in self._names
+            if not any(identifier in name for identifier in self._identifiers)
+        ]
+        return left[0] if len(left) == 1 else before if before in left else ""
