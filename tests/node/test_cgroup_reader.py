@@ -81,6 +81,22 @@ def test_cpus_tasks_and_processes(readings: Readings) -> None:
     assert readings.reader.processes(POD) == [3]
 
 
+def test_what_a_container_has_put_into_cgroups_of_its_own_counts(readings: Readings) -> None:
+    top = readings.layout.folder("cpu", POD)
+    # One that cannot be read, as those of version 2 that are threaded, takes nothing from the others.
+    Path(top, "empty").mkdir()
+    for folder, processes in (("init", "11\n"), ("docker/4b3c", "12\n13\n")):
+        Path(top, folder).mkdir(parents=True)
+        Path(top, folder, "cgroup.procs").write_text(processes)
+    assert sorted(readings.reader.processes(POD)) == [3, 11, 12, 13]
+    assert sorted(readings.reader.folders_below(POD, "cpu")) == [
+        f"{POD}/docker",
+        f"{POD}/docker/4b3c",
+        f"{POD}/empty",
+        f"{POD}/init",
+    ]
+
+
 def test_memory_and_its_limit(readings: Readings) -> None:
     assert readings.reader.memory_usage(POD) == 65536
     assert readings.reader.memory_limit(POD) == NO_LIMIT

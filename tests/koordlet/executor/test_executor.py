@@ -497,3 +497,17 @@ def test_who_only_observes_marks_nothing() -> None:
     executor.submit("a", [Wish("a", target, 50_000, "a policy")])
     executor.apply()
     assert (kernel.writes, kernel.marked) == ([], set())
+
+
+def test_limits_that_the_runtime_keeps_twice_are_written_twice(clock: ManualClock) -> None:
+    kernel = FakeKernel(CgroupVersion.V2)
+    inner = f"{CONTAINER}/container"
+    for folder in (POD, CONTAINER, inner):
+        for file in (CPU_QUOTA, CPU_SHARES):
+            kernel.add(Target(file, folder), 100_000 if file is CPU_QUOTA else 1024)
+    executor = kernel.executor(clock)
+    executor.set_inner_folders({CONTAINER: inner})
+    want(executor, (Target(CPU_QUOTA, CONTAINER), 50_000), (Target(CPU_SHARES, CONTAINER), 512))
+    executor.apply()
+    assert kernel.value(Target(CPU_QUOTA, inner)) == 50_000
+    assert kernel.value(Target(CPU_SHARES, CONTAINER)) != kernel.value(Target(CPU_SHARES, inner))

@@ -100,13 +100,13 @@ class HookedNode:
     def run_pod(self, name: str, qos: str, **given: Any) -> NodePod:
         """A pod that runs, its sandbox and its container."""
         pod = node_pod(name, qos, **given)
-        for folder in (pod.cgroup, f"{pod.cgroup}/sandbox-{name}", *(each.cgroup for each in pod.containers)):
+        for folder in (pod.cgroup, f"{pod.cgroup}/sandbox-{name}", *(each.cgroup for each in pod.running)):
             self.add_cgroup(folder)
         (pod,) = node_pods([pod.pod], self.layout, look_in(self.layout))
         self.pods.append(pod)
         self.write_quota(pod.cgroup, pod.grant.pod)
-        for container in pod.containers:
-            self.write_quota(container.cgroup, pod.grant.containers[container.name])
+        for container in pod.running:
+            self.write_quota(container.cgroup, pod.grant.containers.get(container.name, Grant()))
         return pod
 
     def write_quota(self, folder: str, grant: Grant) -> None:

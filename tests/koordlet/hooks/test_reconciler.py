@@ -115,6 +115,20 @@ def test_pods_in_virtual_machines_have_no_containers_here(tmp_path: Path) -> Non
     assert node.of_pod(pod, "cpu.shares") == ["512", "1024", "1024"]
 
 
+def test_a_debugging_container_is_kept_at_what_its_pod_has(tmp_path: Path) -> None:
+    node = HookedNode(tmp_path, OOMScoreAdj=True)
+    debugging = {"ephemeralContainerStatuses": [{"name": "debug", "containerID": "containerd://debugger"}]}
+    annotations = status(cpuset="2,3") | {"koordinator.sh/oom-score-adj": "500"}
+    pod = node.run_pod("db", "LSE", annotations=annotations, status=debugging)
+    (debugger,) = pod.ephemeral_containers
+    node.machine.write(f"/sys/fs/cgroup/cpu/{debugger.cgroup}/cgroup.procs", "7\n")
+    node.machine.write("/proc/7/oom_score_adj", "3\n")
+    node.reconciler.reconcile()
+    assert node.shown(debugger.cgroup, "cpuset.cpus") == "2-3"
+    assert node.of_pod(pod, "cpuset.cpus") == ["0-7", "2-3", "2-3"]
+    assert (node.machine.root / "proc/7/oom_score_adj").read_text().strip() == "500"
+
+
 def test_processes_get_the_oom_score_of_their_containers_annotation(tmp_path: Path) -> None:
     node = HookedNode(tmp_path, OOMScoreAdj=True)
     annotations = {"koordinator.sh/oom-score-adj": "500", "koordinator.sh/oom-score-adj-spec": '{"other": -5}'}

@@ -130,6 +130,13 @@ def test_the_cpuset_policy_lifts_the_quota_also_where_it_cannot_choose_cpus(miss
     assert [BEST_EFFORT in problem.text for problem in decision.problems] == ([True] if "controller" in missing else [])
 
 
+def test_cgroups_that_containers_have_made_are_narrowed_with_them() -> None:
+    inner = f"{BEST_EFFORT}/pod0/c/docker/4b3c"
+    for policy in (suppression(cpuSuppressThresholdPercent=65), suppression(enable=False)):
+        decision = decide(snapshot(policy=policy, best_effort=replace(best_effort(), inner=(inner,))))
+        assert value(decision, CPUSET, inner) == value(decision, CPUSET, f"{BEST_EFFORT}/pod0/c")
+
+
 def test_cpus_of_exclusive_pods_are_left_alone() -> None:
     owner = pod_usage(
         "db", "LSE", cpu=0.0, annotations={"scheduling.koordinator.sh/resource-status": '{"cpuset":"0-3"}'}
