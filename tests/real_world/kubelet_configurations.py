@@ -52,7 +52,12 @@ KUBELET_CONFIGURATIONS: Final[Sequence[KubeletSettings]] = (
     KubeletSettings(
         "cgroup-root", "the cgroups of pods are below another one than the root", {"cgroupRoot": "/machine"}
     ),
-    KubeletSettings("crun", "another OCI runtime, which writes some files in another order", oci="crun", needs="crun"),
+    KubeletSettings(
+        "crun",
+        "another OCI runtime, which writes some files in another order",
+        oci="crun",
+        needs="crun, and cgroup version 2 alone",
+    ),
     KubeletSettings(
         "systemd-driver",
         "cgroups are slices of systemd with names of their own",
