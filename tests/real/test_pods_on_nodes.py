@@ -1,5 +1,5 @@
-"""koordlet finds and keeps the pods of a node whose kubelet has another cgroup root, and lists its static pods alone when
-it is started anew."""
+"""koordlet finds and keeps the pods of a node whose kubelet has another cgroup root, and lists its static pods alone
+when it is started anew."""
 
 from __future__ import annotations
 
