@@ -35,7 +35,7 @@ def test_the_table() -> None:
         "\n".join(as_text(MACHINE, 60))
         == """\
 kernel   6.1.0 on x86_64
-cgroups  version 2, driver systemd
+cgroups  version 2, driver systemd, pods in kubepods.slice
 user     not root: what only root can see is said to be unknown
 
 works    CPU burst  cpu.max.burst

@@ -172,6 +172,28 @@ def test_koordlet_says_in_which_modes_its_hooks_are_called(root: Path, said: str
         assert expected in state.reason
 
 
+def cgroups(**counts: int) -> str:
+    return "".join(f'koordlet_pod_cgroups{{node="n",state="{state}"}} {count}.0\n' for state, count in counts.items())
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (cgroups(found=30, missing=0), Works("found: 30")),
+        (cgroups(found=2, missing=3), "of 5 pods that run, 3 have not all cgroups where koordlet looks for them"),
+        ("other 1.0\n", "says nothing of the cgroups of pods"),
+    ],
+)
+def test_koordlet_says_whether_it_finds_the_cgroups_of_pods(root: Path, said: str, expected: Works | str) -> None:
+    with koordlet_that_says(said) as address:
+        state = asyncio.run(states(root, address))["cgroups of pods"]
+    if isinstance(expected, Works):
+        assert state == expected
+    else:
+        assert isinstance(state, Unavailable)
+        assert expected in state.reason
+
+
 def test_a_koordlet_that_does_not_run_is_named_with_its_address(root: Path) -> None:
     state = asyncio.run(states(root))["runtime hooks of koordlet"]
     assert isinstance(state, Unavailable)

@@ -22,10 +22,10 @@ from koordinator.node.node_programs import probe_node_programs
 
 _DESCRIPTION = """\
 Check the kernel features of this machine that koordlet uses, and the programs that it works with: the container
-runtime, kubelet, its own hook server, and koordlet itself, which says in which modes its runtime hooks are called. For
-each, say whether it works; if not, say what is missing, what would provide it, and which part of koordlet is off
-without it. The command changes nothing, and it needs neither a cluster nor root. What only root can check is shown as
-unknown.
+runtime, kubelet, its own hook server, and koordlet itself, which says in which modes its runtime hooks are called and
+whether it finds the cgroups of all pods. For each, say whether it works; if not, say what is missing, what would
+provide it, and which part of koordlet is off without it. The command changes nothing, and it needs neither a cluster
+nor root. What only root can check is shown as unknown.
 """
 _EPILOG = """\
 examples:
@@ -33,6 +33,7 @@ examples:
   koord doctor -o json | jq -r '.features[] | select(.state == "missing") | .name'
   koord doctor --root /host          the machine whose files are mounted at /host (from inside a container)
 """
+_NO_CGROUPS: Final = "unknown (kubelet has made no cgroups here yet)"
 _NAMES: Final = {Works: "works", Unavailable: "missing", Undetermined: "unknown"}
 
 
@@ -82,6 +83,7 @@ def as_json(machine: Machine) -> dict[str, Any]:
         "architecture": machine.architecture,
         "cgroupVersion": machine.cgroup_version and machine.cgroup_version.value,
         "cgroupDriver": machine.cgroup_driver and machine.cgroup_driver.value,
+        "podsCgroup": machine.kubepods,
         "isRoot": machine.is_root,
         "features": [
             {"name": feature.name, "usedBy": list(feature.used_by), **_state_as_json(feature.state)}
@@ -92,7 +94,8 @@ def as_json(machine: Machine) -> dict[str, Any]:
 
 def as_text(machine: Machine, width: int) -> Iterator[str]:
     """The report in lines of at most ``width`` columns, but for words that are longer."""
-    driver = machine.cgroup_driver or "unknown (kubelet has made no cgroups here yet)"
+    known = machine.kubepods is not None
+    driver = f"{machine.cgroup_driver}, pods in {machine.kubepods}" if known else _NO_CGROUPS
     yield f"kernel   {machine.kernel} on {machine.architecture}"
     yield f"cgroups  {_version(machine.cgroup_version)}, driver {driver}"
     yield f"user     {'root' if machine.is_root else 'not root: what only root can see is said to be unknown'}"

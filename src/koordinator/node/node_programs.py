@@ -24,7 +24,9 @@ from koordinator.node.host import Host, read_text
 from koordinator.node.pod_resources import list_pod_resources, pod_resources_socket
 
 _SECONDS: Final = 5.0
+_KOORDLET: Final = "koordlet, running, with the same --addr"
 _MAX_METRICS: Final = 32 << 20
+_CGROUPS: Final = re.compile(r'^koordlet_pod_cgroups\{.*?state="(\w+)".*?\} ([0-9.]+)$', re.MULTILINE)
 _MODE: Final = re.compile(r'^koordlet_runtime_hooks_mode\{.*?mode="(\w+)".*?\} ([0-9.]+)$', re.MULTILINE)
 
 
@@ -35,7 +37,8 @@ async def probe_node_programs(host: Host, hook_servers: str, koordlet: str) -> t
         ("container runtime (CRI)", ("koord-runtime-proxy",), _runtime(host)),
         ("pod-resources API of kubelet", ("PodResourcesProxy",), _pod_resources(host)),
         ("hook server of koordlet", ("runtime hooks in proxy mode",), _hook_server(f"{hook_servers}/koordlet.json")),
-        ("runtime hooks of koordlet", ("runtime hooks",), _hook_modes(koordlet)),
+        ("runtime hooks of koordlet", ("runtime hooks",), _of_koordlet(koordlet, _hook_modes)),
+        ("cgroups of pods", ("all that koordlet does for pods",), _of_koordlet(koordlet, _pod_cgroups)),
     )
     states = await asyncio.gather(*(state for _, _, state in rows))
     return tuple(Feature(name, used_by, state) for (name, used_by, _), state in zip(rows, states, strict=True))
@@ -94,20 +97,35 @@ async def _hook_server(registration: str) -> FeatureState:
     return Works(f"registered at {registration}")
 
 
-async def _hook_modes(koordlet: str) -> FeatureState:
-    needs = "koordlet, running, with the same --addr"
+async def _of_koordlet(koordlet: str, read: Callable[[str, str], FeatureState]) -> FeatureState:
+    """What the metrics of koordlet say, by ``read(address, text)``."""
     try:
         text = await asyncio.to_thread(_metrics, koordlet)
     except (OSError, HTTPException) as error:
-        return Unavailable(f"http://{koordlet}/metrics: {error}", needs)
+        return Unavailable(f"http://{koordlet}/metrics: {error}", _KOORDLET)
+    return read(koordlet, text)
+
+
+def _hook_modes(koordlet: str, text: str) -> FeatureState:
     modes = {match[1]: float(match[2]) > 0 for match in _MODE.finditer(text)}
     if not modes:
-        return Unavailable(f"http://{koordlet}/metrics says nothing of runtime hooks", needs)
+        return Unavailable(f"http://{koordlet}/metrics says nothing of runtime hooks", _KOORDLET)
     active = [mode for mode, is_active in modes.items() if is_active]
     if not active:
         return Unavailable(f"koordlet at {koordlet} has all of {', '.join(modes)} off", "one of them switched on")
     off = [mode for mode in modes if mode not in active]
     return Works(f"active: {', '.join(active)}" + (f"; not active: {', '.join(off)}" if off else ""))
+
+
+def _pod_cgroups(koordlet: str, text: str) -> FeatureState:
+    counts = {match[1]: int(float(match[2])) for match in _CGROUPS.finditer(text)}
+    if not counts:
+        return Unavailable(f"http://{koordlet}/metrics says nothing of the cgroups of pods", _KOORDLET)
+    found, missing = counts.get("found", 0), counts.get("missing", 0)
+    if missing:
+        reason = f"of {found + missing} pods that run, {missing} have not all cgroups where koordlet looks for them"
+        return Unavailable(reason, "a layout of cgroups that koordlet knows; its log names the pods and the folders")
+    return Works(f"found: {found}")
 
 
 def _metrics(address: str) -> str:
