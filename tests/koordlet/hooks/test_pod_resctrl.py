@@ -263,7 +263,7 @@ def test_the_group_of_a_pod_that_starts_stays(tmp_path: Path) -> None:
     node = ResctrlNode(tmp_path)
     node.run_pod("other", "LS")
     node.rules = rules(caches=read_allocation(node.machine.host), knows_pods=True)
-    node.reconciler.start(starting(**annotated(HALF)))
+    node.reconciler.start(starting(**annotated(HALF)), node.rules)
     assert list(node.reconcile()) == ["koordlet-web"]
 
 

@@ -55,7 +55,8 @@ def test_a_pod_is_taken_care_of_before_kubelet_reports_it(tmp_path: Path) -> Non
     node = HookedNode(tmp_path)
     node.add_cgroup("kubepods/besteffort/podnew")
     node.reconciler.start(
-        starting_pod("shop", "new", "new", {"koordinator.sh/qosClass": "BE"}, {}, "/kubepods/besteffort/podnew")
+        starting_pod("shop", "new", "new", {"koordinator.sh/qosClass": "BE"}, {}, "/kubepods/besteffort/podnew"),
+        node.rules,
     )
     assert node.shown("kubepods/besteffort/podnew", "cpu.bvt_warp_ns") == "-1"
 
@@ -165,5 +166,23 @@ def test_what_kubelet_writes_while_it_makes_a_pods_cgroup_does_not_stay(tmp_path
     node.reconciler.reconcile()
     node.machine.write(f"/sys/fs/cgroup/cpu/{pod.cgroup}/cpu.shares", "2\n")
     labels = {"koordinator.sh/qosClass": "BE"}
-    node.reconciler.start(starting_pod("shop", "sort", "sort", labels, {}, f"/{pod.cgroup}"))
+    node.reconciler.start(starting_pod("shop", "sort", "sort", labels, {}, f"/{pod.cgroup}"), node.rules)
     assert node.shown(pod.cgroup, "cpu.shares") == "512"
+
+
+def test_what_the_start_of_a_pod_costs_does_not_depend_on_the_others(tmp_path: Path) -> None:
+    calls: list[int] = []
+    for others in (2, 20):
+        node = HookedNode(tmp_path / str(others))
+        for number in range(others):
+            node.run_pod(f"pod-{number}", "LS" if number % 2 else "BE")
+        node.reconciler.reconcile()
+        node.observed.clear()
+        node.add_cgroup("kubepods/besteffort/podnew")
+        node.reconciler.start(
+            starting_pod("shop", "new", "new", {"koordinator.sh/qosClass": "BE"}, {}, "/kubepods/besteffort/podnew"),
+            node.rules,
+        )
+        assert node.shown("kubepods/besteffort/podnew", "cpu.bvt_warp_ns") == "-1"
+        calls.append(len(node.observed))
+    assert calls[0] == calls[1]

@@ -76,7 +76,16 @@ class Executor:
 
     def submit(self, owner: str, wishes: Iterable[Wish]) -> None:
         """These are all the wishes of the owner from now on. A value without a wish stays as it is in the kernel."""
-        given = tuple(self._with_inner(wishes) if self._inner else wishes)
+        self._replace(owner, tuple(self._with_inner(wishes) if self._inner else wishes))
+
+    def add(self, owner: str, wishes: Iterable[Wish]) -> set[Target]:
+        """These beside what the owner has submitted, or instead of those for the same targets, which are returned."""
+        added = {wish.target: wish for wish in (self._with_inner(wishes) if self._inner else wishes)}
+        kept = (wish for wish in self._wishes.get(owner, ()) if wish.target not in added)
+        self._replace(owner, (*kept, *added.values()))
+        return set(added)
+
+    def _replace(self, owner: str, given: tuple[Wish, ...]) -> None:
         if strangers := {wish.owner for wish in given} - {owner}:
             raise ValueError(f"{owner} submits wishes of {', '.join(sorted(strangers))}")
         if self._wishes.get(owner, ()) == given:
@@ -97,13 +106,14 @@ class Executor:
             if inner is not None and wish.target.file in CONTAINER_LIMITS:
                 yield replace(wish, target=replace(wish.target, folder=inner))
 
-    def look_again(self, folder: str, *, derived: bool = True) -> None:
-        """Read the files of a cgroup in the next round, since another program may have written them. Without
-        ``derived``, not those quotas that follow from the kubelet's: if it has just written another one, ours is out of
-        date."""
+    def look_again(self, folder: str, *, derived: bool = True) -> set[Target]:
+        """Read the files of a cgroup in the next round, since another program may have written them: these. Without
+        ``derived``, not those quotas that follow from the kubelet's: if it has just written another one, ours is old."""
+        found = set[Target]()
         for family in self._families.values():
-            family.progress.look_again(folder, derived=derived)
+            found |= family.progress.look_again(folder, derived=derived)
             family.next_look = -inf
+        return found
 
     def present(self, target: Target) -> Value | None:
         """What the kernel shows; None if it shows nothing that can be understood."""
@@ -119,8 +129,9 @@ class Executor:
         shown = {device: self._read(Target(file, folder, device), contents) for device in devices}
         return {device: value for device, value in shown.items() if value is not None}
 
-    def apply(self) -> Round:
-        """Write what differs. Raises nothing for what the kernel does not take: that is in the result."""
+    def apply(self, only: Set[Target] | None = None) -> Round:
+        """Write what differs, of all targets unless ``only`` some are to be looked at: what those cost does not depend
+        on how many others there are. Raises nothing for what the kernel does not take: that is in the result."""
         now = self._clock.monotonic()
         written: list[Written] = []
         failed: list[Explanation] = []
@@ -129,18 +140,21 @@ class Executor:
             if now < family.next_look:
                 continue
             run = Pass(now, family, self._writes - len(written))
-            left = self._bring(run)
+            left = self._bring(run, only)
             written += run.written
             failed += [each for target in run.broken if (each := self.explain(target)) and each.failures]
             deferred += left
-            due = min(map(family.progress.due_at, family.settings.values()), default=inf)
-            family.next_look = -inf if left or family.unmark_restored() else due
+            if only is None:
+                due = min(map(family.progress.due_at, family.settings.values()), default=inf)
+                family.next_look = -inf if left or family.unmark_restored() else due
         return self._done(Round(tuple(written), tuple(failed), deferred))
 
-    def _bring(self, run: Pass) -> int:
+    def _bring(self, run: Pass, only: Set[Target] | None) -> int:
         """The files of a family to what is wished; how many steps are left for the next round."""
         family, progress, left = run.family, run.family.progress, 0
-        wishes = self._valid_wishes(family)
+        wishes = self._valid_wishes(family, only)
+        if only is None:
+            family.marks.keep({wish.target for wish in wishes})
         if not self._restores_unmarked:
             wishes = needed(wishes, family.marks)
         settings = decide(wishes, {})
@@ -157,6 +171,9 @@ class Executor:
             }
             left = self._write_all(order(wanted, present), wanted, run)
             self._read_back(wanted, run)
+        if only is not None:
+            family.settings = {**family.settings, **settings}
+            return left
         family.settings = settings
         progress.keep(settings)
         return left
@@ -183,10 +200,12 @@ class Executor:
         """Wishes of values that their files cannot hold, and why. They are ignored."""
         return {wish: why for family in self._families.values() for wish, why in family.invalid.items()}
 
-    def _valid_wishes(self, family: Family) -> list[Wish]:
+    def _valid_wishes(self, family: Family, only: Set[Target] | None) -> list[Wish]:
         valid: list[Wish] = []
-        invalid: dict[Wish, str] = {}
+        invalid: dict[Wish, str] = {} if only is None else dict(family.invalid)
         for wish in (wish for wishes in family.wishes.values() for wish in wishes):
+            if only is not None and wish.target not in only:
+                continue
             try:
                 value = self._codec.canonical(wish.target, wish.value)
             except InvalidValueError as error:

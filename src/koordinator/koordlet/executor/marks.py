@@ -46,9 +46,7 @@ class Marks:
 
 def needed(wishes: list[Wish], marks: Marks) -> list[Wish]:
     """Without those that would put back what koordlet has not changed."""
-    targets = {wish.target for wish in wishes}
     changed = {wish.target for wish in wishes if not puts_back(wish)}
-    marks.keep(targets)
     return [wish for wish in wishes if wish.target in changed or marks.has(wish.target)]
 
 

@@ -61,12 +61,17 @@ class Progress:
         self._states[target] = TargetState(value, outcome, now, detail, failures, now + pause)
         return failures == 1
 
-    def look_again(self, folder: str, *, derived: bool = True) -> None:
-        """The targets of a cgroup are due, whatever they are known to show; without ``derived``, of its quotas only one
-        that is lifted."""
-        for target, state in self._states.items():
-            if target.folder == folder and (derived or target.file is not CPU_QUOTA or state.value == NO_LIMIT):
-                state.at = -inf
+    def look_again(self, folder: str, *, derived: bool = True) -> set[Target]:
+        """The targets of a cgroup are due, whatever they are known to show: these; without ``derived``, of its quotas
+        only one that is lifted."""
+        found = {
+            target
+            for target, state in self._states.items()
+            if target.folder == folder and (derived or target.file is not CPU_QUOTA or state.value == NO_LIMIT)
+        }
+        for target in found:
+            self._states[target].at = -inf
+        return found
 
     def parent_changed(self, target: Target) -> None:
         """The target is due if it has its parent's value."""

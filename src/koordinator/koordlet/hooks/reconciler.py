@@ -93,12 +93,20 @@ class Reconciler:
         """What the containers' processes got, by namespace, name and UID of the pod and name of the container."""
         return self._scores
 
-    def start(self, pod: PodContext) -> None:
-        """A runtime is about to run the pod, whose cgroup is there."""
-        self._starting[pod.uid] = pod, self._sources.clock.monotonic() + _STARTING_SECONDS
+    def start(self, pod: PodContext, rules: Rules) -> None:
+        """A runtime is about to run the pod, whose cgroup is there. The runtime waits, and with it others that start:
+        what is done now is done for this pod alone."""
+        executor = self._sources.executor
         # Its folder may have been written as soon as it was there, before kubelet wrote what it gives.
-        self._sources.executor.look_again(pod.cgroup)
-        self.reconcile()
+        targets = executor.look_again(pod.cgroup)
+        if all(each.uid != pod.uid for each in self._sources.pods()):
+            self._starting[pod.uid] = pod, self._sources.clock.monotonic() + _STARTING_SECONDS
+            errors: dict[tuple[str, str], str] = {}
+            for hook in self._hooks:
+                if not hook.is_of_processes:
+                    targets |= executor.add(hook.name, self._of_pods(hook, [pod], rules, errors))
+            self._said |= errors
+        executor.apply(targets)
 
     def reconcile(self) -> None:
         """One round."""

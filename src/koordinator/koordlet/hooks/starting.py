@@ -44,7 +44,7 @@ class StartingHooks:
         calls = [(hook, partial(hook.pod, pod, rules)) for hook in self.hooks.at(stage) if hook.pod is not None]
         change = merge(list(self._call(stage, pod, calls)))
         if stage is Stage.PRE_RUN_POD_SANDBOX and pod.uid and pod.cgroup:
-            self.reconciler.start(pod)
+            self.reconciler.start(pod, rules)
         return change
 
     def container(self, stage: Stage, pod: PodContext, container: ContainerContext) -> Change | None:
