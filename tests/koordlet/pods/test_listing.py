@@ -121,6 +121,15 @@ def test_nothing_new_gives_the_same_pods(kernel: Kernel) -> None:
     assert kernel.listing.pods is before
 
 
+def test_a_pod_that_is_as_it_was_is_kept_when_another_has_changed(kernel: Kernel) -> None:
+    for name in ("web", "db"):
+        kernel.make(name, "pause", f"{name}-main")
+    before = kernel.update(listed("web", "db"))
+    after = kernel.update([*listed("web"), *listed("db", message="restarted")])
+    assert after["web"] is before["web"]
+    assert after["db"] is not before["db"]
+
+
 def test_a_cgroup_that_comes_after_its_pod_was_listed_is_found(kernel: Kernel) -> None:
     pods = listed("web")
     assert not kernel.update(pods)["web"].is_found

@@ -108,7 +108,7 @@ class Executor:
 
     def look_again(self, folder: str, *, derived: bool = True) -> set[Target]:
         """Read the files of a cgroup in the next round, since another program may have written them: these. Without
-        ``derived``, not those quotas that follow from the kubelet's: if it has just written another one, ours is old."""
+        ``derived``, not the quotas that follow from the kubelet's: if it has just written another, ours is old."""
         found = set[Target]()
         for family in self._families.values():
             found |= family.progress.look_again(folder, derived=derived)

@@ -53,7 +53,7 @@ class PodListing:
         is_new, self._listed = listed is not self._listed, listed
         before = {pod.uid: pod for pod in self._pods}
         if is_new:
-            pods = [self._look_at(pod, before.get(pod.metadata.uid)) for pod in listed]
+            pods = [self._updated(pod, before.get(pod.metadata.uid)) for pod in listed]
         else:
             pods = [self._look_again(pod) for uid, pod in before.items() if uid not in self._left_out]
         left_out = self._leave_out(before, {pod.uid for pod in pods})
@@ -61,6 +61,10 @@ class PodListing:
         if len(pods) != len(self._pods) or any(map(is_not, pods, self._pods)):
             self._pods = tuple(pods)
         self._say_what_is_missing()
+
+    def _updated(self, pod: Pod, before: NodePod | None) -> NodePod:
+        # Most pods are as they were: what is known of them holds, and whoever has worked out something keeps it.
+        return self._look_again(before) if before is not None and before.pod == pod else self._look_at(pod, before)
 
     def _look_at(self, pod: Pod, before: NodePod | None) -> NodePod:
         return node_pod(pod, self._layout, self._look, "" if before is None else before.sandbox)
