@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
+from koordinator.node.errors import OddRowError
 from koordinator.node.host import Host
+
+
+def none_odd(row: OddRowError) -> None:
+    """For readers of files in which no row is odd."""
+    raise AssertionError(str(row))
 
 
 class FakeMachine:

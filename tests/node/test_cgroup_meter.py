@@ -14,6 +14,7 @@ from koordinator.node.cgroup_meter import CgroupMeter, CgroupUsage
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.errors import MalformedFileError, MissingFileError
 from tests.node.cgroup_files import POD, FakeCgroup
+from tests.node.machine import none_odd
 
 
 @pytest.fixture(params=list(CgroupVersion), ids=lambda version: version.name)
@@ -34,7 +35,7 @@ def test_the_readings_are_the_readers(cgroup: FakeCgroup, meter: CgroupMeter) ->
     expected = CgroupUsage(reader.cpu_usage(POD), reader.cpu_stat(POD), reader.memory_stat(POD))
     for _ in range(3):
         assert meter.usage(POD) == expected
-        assert meter.numa_memory(POD) == reader.numa_memory(POD)
+        assert meter.numa_memory(POD, none_odd) == reader.numa_memory(POD, none_odd)
 
 
 def test_what_changes_is_seen_through_a_file_that_stays_open(cgroup: FakeCgroup, meter: CgroupMeter) -> None:
@@ -78,4 +79,15 @@ def test_a_file_in_another_format(cgroup: FakeCgroup, meter: CgroupMeter) -> Non
 def test_a_cgroup_without_its_folder(cgroup: FakeCgroup, meter: CgroupMeter) -> None:
     shutil.rmtree(cgroup.machine.root / "sys")
     with pytest.raises(MissingFileError):
-        meter.numa_memory(POD)
+        meter.numa_memory(POD, none_odd)
+
+
+def test_a_file_that_is_longer_than_one_read(tmp_path: Path) -> None:
+    cgroup = FakeCgroup(tmp_path, CgroupVersion.V2)
+    amounts = " ".join(f"N{number}={1 << 40}" for number in range(256))
+    filler = "".join(f"workingset_{number} {amounts}\n" for number in range(9))
+    cgroup.write("{}/memory.numa_stat", f"anon {amounts}\n{filler}unevictable {amounts}\n")
+    meter = CgroupMeter(cgroup.layout, page_size=4096, descriptor_limit=100)
+    for _ in range(2):
+        assert meter.numa_memory(POD, none_odd) == dict.fromkeys(range(256), 2 << 40)
+    meter.close()

@@ -19,9 +19,10 @@ from koordinator.node.cgroup_reader import (
     shares_of_weight,
     weight_of_shares,
 )
-from koordinator.node.errors import FileError, MalformedFileError, MissingFileError
+from koordinator.node.errors import FileError, MalformedFileError, MissingFileError, OddRowError
 from koordinator.node.pressure import Pressure, Stall
 from tests.node.cgroup_files import POD, V1_FILES, V1_STAT, V2_FILES, FakeCgroup
+from tests.node.machine import none_odd
 
 
 class Readings(FakeCgroup):
@@ -53,7 +54,7 @@ def test_usage_is_in_nanoseconds(v1: Readings, v2: Readings, tmp_path: Path) -> 
 
 
 def test_bytes_on_all_devices(readings: Readings) -> None:
-    assert readings.reader.io_bytes(POD) == 4608
+    assert readings.reader.io_bytes(POD, none_odd) == 4608
 
 
 def test_throttled_periods(readings: Readings) -> None:
@@ -110,21 +111,71 @@ def test_a_memory_limit_that_is_set(v1: Readings) -> None:
 def test_usage_with_and_without_the_page_cache(readings: Readings) -> None:
     stat = readings.reader.memory_stat(POD)
     assert (stat.usage, stat.usage_with_page_cache) == (307, 3307)
-    assert (stat.cache, stat.rss) == (8192, 4096)
 
 
 def test_memory_by_numa_node_in_bytes(readings: Readings) -> None:
-    assert readings.reader.numa_memory(POD) == (12288, 8192)
+    assert readings.reader.numa_memory(POD, none_odd) == {0: 12288, 1: 8192}
+
+
+def test_memory_of_numa_nodes_whose_numbers_have_gaps(v2: Readings) -> None:
+    v2.write("{}/memory.numa_stat", "anon N0=1 N8=2 N252=0\nfile N0=9\nunevictable N0=4 N8=8 N252=0\n")
+    assert v2.reader.numa_memory(POD, none_odd) == {0: 5, 8: 10, 252: 0}
+
+
+def test_a_numa_node_with_an_odd_amount_costs_itself(v2: Readings) -> None:
+    v2.write("{}/memory.numa_stat", "anon N0=1 N8=x M=3 N16=-1\nunevictable N0=4 N16=8\n")
+    odd: list[OddRowError] = []
+    assert v2.reader.numa_memory(POD, odd.append) == {0: 5, 16: 8}
+    assert len(odd) == 3
+
+
+def test_a_device_with_an_odd_row_costs_itself(v2: Readings) -> None:
+    """Linux 5.15 puts devices that nothing has used before the one that follows, without the end of a line."""
+    v2.write("{}/io.stat", "7:1 7:0 8:0 rbytes=1 wbytes=2 rios=1\n(unknown) rbytes=4 wbytes=8\n8:16 rbytes=x\n253:0\n")
+    odd: list[OddRowError] = []
+    assert v2.reader.io_bytes(POD, odd.append) == 3
+    assert len(odd) == 2
+
+
+def test_a_cgroup_without_the_cpu_controller_was_never_throttled(v2: Readings) -> None:
+    v2.write("{}/cpu.stat", "usage_usec 7\nuser_usec 3\nsystem_usec 4\n")
+    assert v2.reader.cpu_stat(POD) == CPUStat(0, 0, 0)
+    assert v2.reader.cpu_usage(POD) == 7000
+
+
+def test_memory_that_is_below_nothing_is_malformed(v1: Readings) -> None:
+    v1.write("memory/{}/memory.stat", V1_STAT.replace("total_active_anon 200", "total_active_anon -200"))
+    with pytest.raises(MalformedFileError, match="total_active_anon is not a count"):
+        v1.reader.memory_stat(POD)
+
+
+def test_tasks_of_other_pid_namespaces_are_left_out(v2: Readings) -> None:
+    v2.write("{}/cgroup.threads", "0\n3\n0\n7\n")
+    assert v2.reader.tasks(POD) == [3, 7]
+
+
+@pytest.mark.parametrize(
+    "rows", ["full avg10=x avg60=0 avg300=0 total=1\n", "most avg10=1 avg60=1 avg300=1 total=1\n", "full avg10=nan"]
+)
+def test_an_odd_line_of_pressure_costs_itself(v2: Readings, rows: str) -> None:
+    v2.write("{}/cpu.pressure", f"{rows}\nsome avg10=1.50 avg60=0.10 avg300=0.00 total=9\n".replace("\n\n", "\n"))
+    odd: list[OddRowError] = []
+    assert v2.reader.pressure(POD, "cpu", odd.append) == Pressure(Stall(1.5, 0.1, 0.0, 9), None)
+    assert len(odd) == 1
 
 
 def test_pressure_where_the_kernel_measures_no_full(v1: Readings, v2: Readings) -> None:
     some = Stall(1.5, 0.1, 0.0, 9)
-    assert v1.reader.pressure(POD, "cpu") == Pressure(some, None)
-    assert v2.reader.pressure(POD, "cpu") == Pressure(some, Stall(0.5, 0.0, 0.0, 2))
+    assert v1.reader.pressure(POD, "cpu", none_odd) == Pressure(some, None)
+    assert v2.reader.pressure(POD, "cpu", none_odd) == Pressure(some, Stall(0.5, 0.0, 0.0, 2))
 
 
 def test_the_class_of_packets(v1: Readings) -> None:
     assert v1.reader.net_class(POD) == 1048577
+
+
+def ignored(_: OddRowError) -> None:
+    """What is wrong with a file whose rows are all odd is in the error."""
 
 
 READINGS: list[Callable[[CgroupReader, str], object]] = [
@@ -139,9 +190,9 @@ READINGS: list[Callable[[CgroupReader, str], object]] = [
     CgroupReader.memory_usage,
     CgroupReader.memory_limit,
     CgroupReader.memory_stat,
-    CgroupReader.numa_memory,
-    CgroupReader.io_bytes,
-    lambda reader, relative: reader.pressure(relative, "cpu"),
+    lambda reader, relative: reader.numa_memory(relative, ignored),
+    lambda reader, relative: reader.io_bytes(relative, ignored),
+    lambda reader, relative: reader.pressure(relative, "cpu", ignored),
 ]
 
 
@@ -171,7 +222,7 @@ def test_a_weight_out_of_range(v2: Readings, weight: str) -> None:
         v2.reader.cpu_shares(POD)
 
 
-@pytest.mark.parametrize("missing", ["total_unevictable", "total_cache"])
+@pytest.mark.parametrize("missing", ["total_unevictable", "total_active_file"])
 def test_a_kind_of_memory_that_is_absent(v1: Readings, missing: str) -> None:
     v1.write("memory/{}/memory.stat", V1_STAT.replace(missing, "total_other"))
     with pytest.raises(MalformedFileError, match=f"has no {missing}"):

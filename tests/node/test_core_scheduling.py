@@ -113,6 +113,7 @@ def test_looking_changes_nothing() -> None:
     [
         ("/proc/sys/kernel/sched_core", "0\n", "sysctl kernel.sched_core"),
         ("/sys/kernel/debug/sched_features", "GENTLE_FAIR_SLEEPERS NO_CORE_SCHED\n", "sched_features CORE_SCHED"),
+        ("/sys/kernel/debug/sched/features", "GENTLE_FAIR_SLEEPERS NO_CORE_SCHED\n", "sched_features CORE_SCHED"),
     ],
 )
 def test_switches_of_the_kernel_are_found(tmp_path: Path, file: str, content: str, how: str) -> None:

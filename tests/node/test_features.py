@@ -97,7 +97,7 @@ def test_a_file_that_is_not_in_its_format_is_one_unknown_line(machine: FakeMachi
     machine.write("/proc/pressure/cpu", "nonsense\n")
     state = states(machine)["pressure of the machine (PSI)"]
     assert isinstance(state, Undetermined)
-    assert "neither some nor full" in state.reason
+    assert "has no line some" in state.reason
 
 
 def test_devices_and_sockets_by_their_files(machine: FakeMachine) -> None:

@@ -73,6 +73,14 @@ def test_a_folder_that_is_no_cgroup_cannot_be_counted(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_a_counter_that_the_kernel_has_given_up_is_an_error() -> None:
+    """Of a CPU that went offline, for one: reading it is the end of a file."""
+    counter = perf_events.CgroupCounter.__new__(perf_events.CgroupCounter)
+    counter._descriptors = {perf_events.CYCLES: [os.open("/dev/null", os.O_RDONLY)]}
+    with counter, pytest.raises(perf_events.PerfEventError, match="No such device"):
+        counter.read()
+
+
 def test_why_cycles_cannot_be_counted_is_said(machine: FakeMachine) -> None:
     response = perf_events.probe(machine.host)
     assert response is None or (isinstance(response, Unavailable) and "perf_event_open" in response.reason)

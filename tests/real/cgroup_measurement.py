@@ -14,6 +14,7 @@ from pathlib import Path
 
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_version
 from koordinator.node.cgroup_reader import CgroupReader
+from koordinator.node.errors import OddRowError
 from koordinator.node.features import Works, probe_machine
 from koordinator.node.host import Host
 
@@ -77,7 +78,9 @@ def _measure(layout: CgroupLayout, reader: CgroupReader, pod: str, pid: int, hos
         "works": [feature.name for feature in probe_machine(host).features if isinstance(feature.state, Works)],
     }
     if Path(f"{layout.folder('memory', pod)}/memory.numa_stat").exists():
-        response["numaMemory"] = sum(reader.numa_memory(pod))
+        odd: list[OddRowError] = []
+        response["numaMemory"] = sum(reader.numa_memory(pod, odd.append).values())
+        assert not odd, odd
     return response
 
 

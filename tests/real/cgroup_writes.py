@@ -14,6 +14,7 @@ from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.executor.wishes import Wish
 from koordinator.node.block_devices import read_block_devices
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_version
+from koordinator.node.errors import OddRowError
 from koordinator.node.host import Host
 from koordinator.node.kernel_file_codec import KernelFileCodec
 from koordinator.node.kernel_files import (
@@ -56,7 +57,8 @@ _LIMITS = (BLOCK_READ_IOPS, BLOCK_READ_BPS, BLOCK_WRITE_IOPS, BLOCK_WRITE_BPS)
 
 def _block_steps(host: Host) -> list[dict[Target, Value]]:
     """Limits of the first disk, one of them changed, and none; no steps on a machine without disks."""
-    for number in sorted(read_block_devices(host).disks.values())[:1]:
+    odd: list[OddRowError] = []
+    for number in sorted(read_block_devices(host, odd.append).disks.values())[:1]:
         targets = [Target(file, _CHILD, number) for file in _LIMITS]
         return [
             dict.fromkeys(targets, 1 << 20),

@@ -25,6 +25,7 @@ from koordinator.node.kernel_file_codec import KernelFileCodec
 from koordinator.node.kernel_files import BLOCK_WEIGHT, Target
 from koordinator.node.kernel_writer import MachineFiles
 from tests.koordlet.qos.qos_fixtures import pod_usage, policy, snapshot
+from tests.node.machine import none_odd
 
 _BYTES = 2 << 20
 _PER_SECOND = 1 << 20
@@ -70,7 +71,7 @@ def test_a_limit_of_bytes_holds_and_goes_away(cgroup: str, tmp_path: Path) -> No
     host = Host()
     layout = CgroupLayout(host.cgroup, CgroupVersion.V1, CgroupDriver.CGROUPFS)
     executor = Executor(MachineFiles(), KernelFileCodec(host, layout, os.sysconf("SC_PAGESIZE")), SystemClock())
-    devices = read_block_devices(host)
+    devices = read_block_devices(host, none_odd)
     device = _device_of(tmp_path, devices)
     number = devices.disk_number(device)
 

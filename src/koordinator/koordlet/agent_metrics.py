@@ -6,6 +6,7 @@ minute then costs what it reads, and what has ended is absent from the next one 
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +18,7 @@ from prometheus_client.registry import Collector
 from koordinator.base.clock import Clock
 from koordinator.base.instruments import CounterSeries
 from koordinator.base.metrics import Metrics
+from koordinator.node.errors import OddRowError
 
 PREFIX: Final = "koordlet_"
 Rows = Iterable[tuple[Sequence[str], float]]
@@ -35,6 +37,14 @@ class AgentMetrics:
         self.both = Metrics(both)
         """The internal ones followed by the external ones."""
         self._node_name = node_name
+        self._odd_rows = self.counter(
+            "kernel_file_odd_rows", "Rows of kernel files that were left out, as they make no sense.", ("file",)
+        )
+
+    def count_odd_rows(self, rows: Iterable[OddRowError]) -> None:
+        """What readers left out in a round, by the name of the file: paths of cgroups are as many as containers."""
+        for row in rows:
+            self._odd_rows.inc(posixpath.basename(row.path))
 
     def latest(
         self, name: str, help_text: str, labels: Sequence[str], rows: Callable[[], Rows], *, external: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from koordinator.api.qos import KubernetesQoS
@@ -25,7 +25,7 @@ from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.states import StatesInformer
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.cpu_topology import CPUTopology
-from koordinator.node.errors import MissingFileError
+from koordinator.node.errors import FileError, MissingFileError, OddRowError
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,8 @@ class ScanErrors:
 
     def observe(self, scan: Scan) -> None:
         now = scan.at.monotonic
-        errors = {path: error for path, error in scan.errors.items() if not isinstance(error, MissingFileError)}
+        errors: dict[str, FileError] = {row.path: row for row in scan.odd_rows}
+        errors |= {path: error for path, error in scan.errors.items() if not isinstance(error, MissingFileError)}
         new = [error for path, error in errors.items() if path not in self.failed_at]
         for error in new[:_NAMED]:
             logger.warning("not measured: %s", error)
@@ -90,6 +91,7 @@ class MetricsAdvisor:
         ticks_per_second: int,
         with_page_cache: bool,
         topology: Callable[[], CPUTopology | None],
+        count_odd_rows: Callable[[Iterable[OddRowError]], None],
         gpus: GPUCollector | None = None,
     ) -> None:
         self._scanner = scanner
@@ -98,6 +100,7 @@ class MetricsAdvisor:
         self._layout = layout
         self._with_page_cache = with_page_cache
         self._topology = topology
+        self._count_odd_rows = count_odd_rows
         self._gpus = gpus
         lifetime = interval * _LIFETIMES
         self._node = NodeCollector(ticks_per_second, lifetime)
@@ -129,6 +132,7 @@ class MetricsAdvisor:
             )
         )
         self._errors.observe(scan)
+        self._count_odd_rows(scan.odd_rows)
         self.last_scan = scan
         of_pods = self._pods.collect(scan, pods)
         of_gpus = GPUUsage() if self._gpus is None else self._gpus.collect(pods)

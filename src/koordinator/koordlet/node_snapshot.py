@@ -145,6 +145,7 @@ def take_snapshot(sources: SnapshotSources) -> Snapshot:
         pods=usage.of_pods(sources.states.pods),
         node_cpu=usage.last(kinds.NODE_CPU_USAGE),
         node_memory=usage.last(kinds.NODE_MEMORY_USAGE),
+        huge_pages=usage.last(kinds.NODE_HUGE_PAGES) or 0.0,
         host_applications={name: value for name, value in cores.items() if value is not None},
         topology=sources.topology(),
         best_effort=_best_effort(sources.layout, sources.executor),

@@ -50,6 +50,7 @@ class Observation:
             ticks_per_second=ticks_per_second(),
             with_page_cache=options.with_page_cache,
             topology=lambda: info.topology,
+            count_odd_rows=context.metrics.count_odd_rows,
             gpus=gpus,
         )
         export_usage(context.metrics, self._advisor)

@@ -30,7 +30,7 @@ from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node import kidled, perf_events, pressure, resctrl
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.cgroup_reader import CgroupReader
-from koordinator.node.errors import Unavailable
+from koordinator.node.errors import OddRowError, Unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +70,7 @@ class PeriodicCollectors:
         self._info = info
         self._cache = cache
         self._clock = clock
+        self._metrics = metrics
         self._pressure = PressureCollector(CgroupReader(layout, page_size), metrics)
         self._cycles = CyclesCollector(layout, perf_events.CgroupCounter, clock, metrics)
         self._cold_pages = ColdPagesCollector(layout)
@@ -109,7 +110,8 @@ class PeriodicCollectors:
         if self._is_missing("pressure", pressure.probe_pods(self._layout)):
             return
         found = self._pressure.collect(self._observed.pods())
-        self._say("pressure", found.errors)
+        self._metrics.count_odd_rows(found.odd_rows)
+        self._say("pressure", found.errors | {row.path: row for row in found.odd_rows})
         self._append(found.samples())
 
     async def _collect_cycles(self) -> None:
@@ -162,6 +164,6 @@ class PeriodicCollectors:
         known = self._said.get(what, frozenset())
         for name, problem in problems.items():
             if name not in known:
-                level = logging.WARNING if isinstance(problem, Unavailable) else logging.DEBUG
+                level = logging.WARNING if isinstance(problem, (Unavailable, OddRowError)) else logging.DEBUG
                 logger.log(level, "%s: not measured: %s", what, problem)
         self._said[what] = frozenset(problems)

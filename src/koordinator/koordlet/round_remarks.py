@@ -13,23 +13,27 @@ class RoundRemarks:
     def __init__(self, logger: Logger) -> None:
         self._logger = logger
         self._last: frozenset[str] = frozenset()
-        self._said: set[str] = set()
+        self._said: dict[str, str] = {}
+        """What is said by what it is about."""
 
     @contextmanager
     def round(self) -> Iterator[None]:
         """One round, which may end with an error: what it said until then counts."""
-        self._said = set()
+        self._said = {}
         try:
             yield
         finally:
             self._last = frozenset(self._said)
 
-    def say(self, text: str) -> None:
-        """A warning, unless the last round had it, or this one has it already."""
-        if text not in self._last and text not in self._said:
+    def say(self, text: str, about: str | None = None) -> None:
+        """A warning, unless the last round had it, or this one has it already.
+
+        Texts ``about`` one thing are one remark, where they change with every round."""
+        key = text if about is None else about
+        if key not in self._last and key not in self._said:
             self._logger.warning("%s", text)
-        self._said.add(text)
+        self._said[key] = text
 
     def __str__(self) -> str:
         """What this round has said."""
-        return "; ".join(sorted(self._said))
+        return "; ".join(sorted(self._said.values()))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from koordinator.node.errors import FileError
+from koordinator.node.errors import FileError, MissingFileError, OddRowError, Skipped
 from koordinator.node.host import Host, exists, list_folder, read_file, read_text
 
 _LVM: Final = "LVM-"
@@ -20,6 +20,7 @@ _LVM: Final = "LVM-"
 _DEPTH: Final = 8
 """How many devices may lie upon each other."""
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
+_NUMBER: Final = re.compile(r"[0-9]+:[0-9]+")
 _SINGLE_DASH: Final = re.compile(r"(?<!-)-(?!-)")
 
 
@@ -45,7 +46,7 @@ class BlockDevices:
         return self.disks.get(disk if group is None else self.volume_groups.get(group, ""))
 
 
-def read_block_devices(host: Host) -> BlockDevices:
+def read_block_devices(host: Host, skipped: Skipped) -> BlockDevices:
     """FileError if sysfs or the mount table cannot be read; a device that is vanishing is left out."""
     parent = f"{host.sys}/class/block"
     disks, partitions, volumes = {}, {}, {}
@@ -59,11 +60,17 @@ def read_block_devices(host: Host) -> BlockDevices:
                     volumes[read_text(f"{folder}/dm/name")] = folder
             # What is made by the kernel alone (loop, ram, md) has no device behind it.
             elif exists(f"{folder}/device"):
-                disks[f"/dev/{name}"] = read_text(f"{folder}/dev")
-        except FileError:
+                number = read_text(f"{folder}/dev")
+                if _NUMBER.fullmatch(number):
+                    disks[f"/dev/{name}"] = number
+                else:
+                    skipped(OddRowError(f"{folder}/dev", f"{number[:40]!r} is not the number of a device"))
+        except MissingFileError:
             continue
+        except FileError as error:
+            skipped(OddRowError(error.path, error.problem))
     groups = {f"/dev/mapper/{name}": _volume_group(name) for name in volumes}
-    return BlockDevices(disks, partitions, _group_disks(volumes, disks, partitions), groups, _mounts(host))
+    return BlockDevices(disks, partitions, _group_disks(volumes, disks, partitions), groups, _mounts(host, skipped))
 
 
 def _disk_of_partition(folder: str) -> str:
@@ -97,14 +104,16 @@ def _disks_below(folder: str, disks: Mapping[str, str], partitions: Mapping[str,
     return below
 
 
-def _mounts(host: Host) -> dict[str, str]:
+def _mounts(host: Host, skipped: Skipped) -> dict[str, str]:
     """What process 1 sees: an agent in a container has mounts of its own."""
     path = f"{host.proc}/1/mountinfo"
     mounts = {}
     for line in read_file(path).decode(errors="replace").splitlines():
         before, _, after = line.partition(" - ")
         fields, filesystem = before.split(" "), after.split(" ")
-        if len(fields) > 4 and len(filesystem) > 1 and filesystem[1].startswith("/dev/"):
+        if len(fields) < 6 or len(filesystem) < 2:
+            skipped(OddRowError(path, f"{line[:80]!r} is no mount"))
+        elif filesystem[1].startswith("/dev/"):
             mounts[_unescaped(fields[4])] = _unescaped(filesystem[1])
     return mounts
 

@@ -25,10 +25,11 @@ from koordinator.node.cgroup_reader import (
     parse_numa_memory,
     parse_usage,
 )
-from koordinator.node.errors import MalformedFileError, file_error
+from koordinator.node.errors import MalformedFileError, Skipped, file_error
+from koordinator.node.host import MAX_FILE_BYTES, parse_count
 
 _BUFFER_BYTES: Final = 16384
-"""``memory.stat`` of a recent kernel has 2 KiB; one of 64 NUMA nodes has 6."""
+"""``memory.stat`` of a recent kernel has 2 KiB; ``memory.numa_stat`` has half a KiB for each NUMA node."""
 
 _REMEMBERED_CPUSETS: Final = 256
 
@@ -65,9 +66,10 @@ class CgroupMeter:
         memory_path, memory = self._content("memory", relative, "memory.stat")
         if self._version is CgroupVersion.V1:
             usage_path, usage = self._content("cpuacct", relative, "cpuacct.usage")
-            if not usage.rstrip().isdigit():
-                raise MalformedFileError(usage_path, f"{usage[:40]!r} is not an integer")
-            cpu = int(usage)
+            count = parse_count(usage.rstrip())
+            if count is None:
+                raise MalformedFileError(usage_path, f"{usage[:40]!r} is not a count")
+            cpu = count
             stat_path, stat = self._content("cpu", relative, "cpu.stat")
         else:
             stat_path, stat = self._content("cpu", relative, "cpu.stat")
@@ -106,10 +108,10 @@ class CgroupMeter:
             self._cpu_counts[content] = count
         return count
 
-    def numa_memory(self, relative: str) -> tuple[int, ...]:
-        """Bytes on each NUMA node, without page cache."""
+    def numa_memory(self, relative: str, skipped: Skipped) -> dict[int, int]:
+        """Bytes by NUMA node, without page cache."""
         path, content = self._content("memory", relative, "memory.numa_stat")
-        return parse_numa_memory(path, content, self._version, self._page_size)
+        return parse_numa_memory(path, content, self._version, self._page_size, skipped)
 
     def keep_only(self, relatives: Collection[str]) -> None:
         """Close the files of all other cgroups."""
@@ -128,7 +130,7 @@ class CgroupMeter:
         descriptor = files.get(name) if files else None
         if descriptor is not None:
             try:
-                return path, os.pread(descriptor, _BUFFER_BYTES, 0)
+                return path, _read_whole(descriptor, path)
             except OSError as error:
                 self._forget(relative, name)
                 if error.errno != errno.ENODEV:
@@ -141,7 +143,7 @@ class CgroupMeter:
         except OSError as error:
             raise file_error(path, error) from error
         try:
-            content = os.pread(descriptor, _BUFFER_BYTES, 0)
+            content = _read_whole(descriptor, path)
         except OSError as error:
             os.close(descriptor)
             raise file_error(path, error) from error
@@ -155,3 +157,14 @@ class CgroupMeter:
     def _forget(self, relative: str, name: str) -> None:
         os.close(self._open[relative].pop(name))
         self._open_count -= 1
+
+
+def _read_whole(descriptor: int, path: str) -> bytes:
+    """From the start on; nearly always one system call. OSError if the kernel refuses."""
+    content = piece = os.pread(descriptor, _BUFFER_BYTES, 0)
+    while len(piece) == _BUFFER_BYTES:
+        piece = os.pread(descriptor, _BUFFER_BYTES, len(content))
+        content += piece
+        if len(content) > MAX_FILE_BYTES:
+            raise MalformedFileError(path, f"has more than {MAX_FILE_BYTES} bytes")
+    return content

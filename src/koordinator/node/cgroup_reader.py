@@ -13,8 +13,8 @@ from typing import Final
 
 from koordinator.api.cpu_list import parse_cpu_list
 from koordinator.node.cgroup_layout import CgroupLayout, CgroupVersion
-from koordinator.node.errors import FileError, MalformedFileError
-from koordinator.node.host import list_subfolders, read_file
+from koordinator.node.errors import FileError, MalformedFileError, OddRowError, Skipped
+from koordinator.node.host import list_subfolders, parse_count, read_file
 from koordinator.node.pressure import Pressure, cgroup_pressure_path, parse_pressure
 
 NO_LIMIT: Final = -1
@@ -32,7 +32,9 @@ MAX_WEIGHT: Final = 10000
 
 @dataclass(frozen=True, slots=True)
 class CPUStat:
-    """Periods of the CPU quota since the cgroup was made, those in which it was used up, and for how long (ns)."""
+    """Periods of the CPU quota since the cgroup was made, those in which it was used up, and for how long (ns).
+
+    All 0 where the kernel counts none: the cgroup has no CPU controller, and so no quota."""
 
     periods: int
     throttled_periods: int
@@ -43,8 +45,6 @@ class CPUStat:
 class MemoryStat:
     """Bytes by kind, of the cgroup and everything below it."""
 
-    cache: int
-    rss: int
     inactive_file: int
     active_file: int
     inactive_anon: int
@@ -63,8 +63,6 @@ class MemoryStat:
 
 _MEMORY_STAT_KEYS: Final = {
     CgroupVersion.V1: (
-        b"total_cache",
-        b"total_rss",
         b"total_inactive_file",
         b"total_active_file",
         b"total_inactive_anon",
@@ -72,8 +70,6 @@ _MEMORY_STAT_KEYS: Final = {
         b"total_unevictable",
     ),
     CgroupVersion.V2: (
-        b"file",
-        b"anon",
         b"inactive_file",
         b"active_file",
         b"inactive_anon",
@@ -138,10 +134,10 @@ class CgroupReader:
         path, content = self._content("memory", relative, "memory.stat")
         return parse_memory_stat(path, content, self._layout.version)
 
-    def numa_memory(self, relative: str) -> tuple[int, ...]:
+    def numa_memory(self, relative: str, skipped: Skipped) -> dict[int, int]:
         """Bytes on each NUMA node, by its number; without page cache."""
         path, content = self._content("memory", relative, "memory.numa_stat")
-        return parse_numa_memory(path, content, self._layout.version, self._page_size)
+        return parse_numa_memory(path, content, self._layout.version, self._page_size, skipped)
 
     def tasks(self, relative: str) -> list[int]:
         """The IDs of the threads in the cgroup and in those below it."""
@@ -170,19 +166,19 @@ class CgroupReader:
                 numbers += self._integers("cpu", folder, name)
         return numbers
 
-    def pressure(self, relative: str, resource: str) -> Pressure:
+    def pressure(self, relative: str, resource: str, skipped: Skipped) -> Pressure:
         """Pressure stall information; ``resource`` is cpu, memory or io."""
         path = cgroup_pressure_path(self._layout, relative, resource)
-        return parse_pressure(path, read_file(path))
+        return parse_pressure(path, read_file(path), skipped)
 
-    def io_bytes(self, relative: str) -> int:
+    def io_bytes(self, relative: str, skipped: Skipped) -> int:
         """Bytes that the cgroup has read from and written to block devices since it was made; in version 1 without
         those of the cgroups below."""
         if self._v1:
             path, content = self._content("blkio", relative, "blkio.throttle.io_service_bytes")
             return parse_keys(path, content, (b"Total",))[0]
         path, content = self._content("io", relative, "io.stat")
-        return parse_io_bytes(path, content)
+        return parse_io_bytes(path, content, skipped)
 
     def net_class(self, relative: str) -> int:
         """The class of the network packets that the cgroup sends (version 1)."""
@@ -198,7 +194,8 @@ class CgroupReader:
 
     def _integers(self, controller: str, relative: str, name: str) -> list[int]:
         path, content = self._content(controller, relative, name)
-        return [parse_integer(path, line) for line in content.split()]
+        # A task of another PID namespace than ours is shown as 0.
+        return [number for line in content.split() if (number := parse_integer(path, line)) != 0]
 
     def _content(self, controller: str, relative: str, name: str) -> tuple[str, bytes]:
         path = f"{self._layout.folder(controller, relative)}/{name}"
@@ -229,6 +226,9 @@ def parse_usage(path: str, content: bytes) -> int:
 
 def parse_cpu_stat(path: str, content: bytes, version: CgroupVersion) -> CPUStat:
     """The content of ``cpu.stat``."""
+    if version is CgroupVersion.V2 and b"nr_periods" not in content:
+        parse_usage(path, content)
+        return CPUStat(0, 0, 0)
     if version is CgroupVersion.V1:
         return CPUStat(*parse_keys(path, content, (b"nr_periods", b"nr_throttled", b"throttled_time")))
     periods, throttled, time = parse_keys(path, content, (b"nr_periods", b"nr_throttled", b"throttled_usec"))
@@ -240,32 +240,47 @@ def parse_memory_stat(path: str, content: bytes, version: CgroupVersion) -> Memo
     return MemoryStat(*parse_keys(path, content, _MEMORY_STAT_KEYS[version]))
 
 
-def parse_numa_memory(path: str, content: bytes, version: CgroupVersion, page_size: int) -> tuple[int, ...]:
-    """Bytes without page cache on each NUMA node in the content of ``memory.numa_stat``; version 1 counts in pages."""
+def parse_numa_memory(
+    path: str, content: bytes, version: CgroupVersion, page_size: int, skipped: Skipped
+) -> dict[int, int]:
+    """Bytes without page cache by NUMA node in the content of ``memory.numa_stat``; version 1 counts in pages.
+
+    The numbers of NUMA nodes have gaps on many machines.
+    """
     content = b"\n" + content
-    if version is CgroupVersion.V2:
-        anon, unevictable = (_numa_values(path, content, kind) for kind in (b"anon ", b"unevictable "))
-    else:
-        # The lines without this prefix leave out the cgroups below, and a pod's processes are all in those.
-        anon, unevictable = (
-            [pages * page_size for pages in _numa_values(path, content, kind)]
-            for kind in (b"hierarchical_anon=", b"hierarchical_unevictable=")
-        )
-    if len(anon) != len(unevictable):
-        raise MalformedFileError(path, f"anon has {len(anon)} NUMA nodes, unevictable has {len(unevictable)}")
-    return tuple(map(sum, zip(anon, unevictable, strict=True)))
-
-
-def parse_io_bytes(path: str, content: bytes) -> int:
-    """Bytes read and written on all devices in version 2's ``io.stat``: lines ``8:0 rbytes=1 wbytes=2 rios=3 …``."""
-    total = 0
-    for line in content.splitlines():
-        device, *fields = line.split() or [b""]
-        if not device.replace(b":", b"", 1).isdigit():
-            raise MalformedFileError(path, f"{line[:40]!r} does not begin with the number of a device")
-        named = (field.partition(b"=") for field in fields)
-        total += sum(parse_integer(path, value) for name, _, value in named if name in (b"rbytes", b"wbytes"))
+    # The lines of version 1 without this prefix leave out the cgroups below, and a pod's processes are all in those.
+    is_v1 = version is CgroupVersion.V1
+    kinds = (b"hierarchical_anon=", b"hierarchical_unevictable=") if is_v1 else (b"anon ", b"unevictable ")
+    total: dict[int, int] = {}
+    for kind in kinds:
+        for number, value in _numa_values(path, content, kind, skipped).items():
+            total[number] = total.get(number, 0) + value * (page_size if is_v1 else 1)
     return total
+
+
+def parse_io_bytes(path: str, content: bytes, skipped: Skipped) -> int:
+    """Bytes read and written on all devices in version 2's ``io.stat``: lines ``8:0 rbytes=1 wbytes=2 rios=3 …``.
+
+    MalformedFileError if there are lines, and each of them is odd.
+    """
+    lines = content.splitlines()
+    amounts = [_device_bytes(line) for line in lines]
+    for line, amount in zip(lines, amounts, strict=True):
+        if amount is None:
+            skipped(OddRowError(path, f"{line[:40]!r} is no device with what was read and written"))
+    if lines and amounts.count(None) == len(amounts):
+        raise MalformedFileError(path, f"{lines[0][:40]!r} does not begin with the number of a device")
+    return sum(amount for amount in amounts if amount is not None)
+
+
+def _device_bytes(line: bytes) -> int | None:
+    """None for a line that is odd. A device that nothing has used has its number alone."""
+    device, *fields = line.split() or [b""]
+    if not device.replace(b":", b"", 1).isdigit():
+        return None
+    named = (field.partition(b"=") for field in fields)
+    amounts = [parse_count(value) for name, _, value in named if name in (b"rbytes", b"wbytes")]
+    return None if None in amounts else sum(amount or 0 for amount in amounts)
 
 
 def parse_keys(path: str, content: bytes, keys: tuple[bytes, ...]) -> tuple[int, ...]:
@@ -282,7 +297,10 @@ def parse_keys(path: str, content: bytes, keys: tuple[bytes, ...]) -> tuple[int,
             raise MalformedFileError(path, f"has no {key.decode()}")
         start += len(key) + 2
         end = content.find(b"\n", start)
-        values.append(parse_integer(path, content[start : end if end >= 0 else None]))
+        value = parse_count(content[start : end if end >= 0 else None].strip())
+        if value is None:
+            raise MalformedFileError(path, f"{key.decode()} is not a count")
+        values.append(value)
     return tuple(values)
 
 
@@ -313,19 +331,24 @@ def parse_integer(path: str, content: bytes) -> int:
         raise MalformedFileError(path, f"{content[:40]!r} is not an integer") from None
 
 
-def _numa_values(path: str, content: bytes, kind: bytes) -> list[int]:
-    """The values of a line ``kind N0=1 N1=2``, which must name each node from 0 on in turn."""
+def _numa_values(path: str, content: bytes, kind: bytes, skipped: Skipped) -> dict[int, int]:
+    """The values of a line ``kind N0=1 N8=2`` by NUMA node; MalformedFileError if it has none, or there is no such
+    line."""
     start = content.find(b"\n" + kind)
     if start < 0:
         raise MalformedFileError(path, f"has no line {kind.decode().rstrip(' =')}")
     end = content.find(b"\n", start + 1)
     fields = content[start + 1 : end if end >= 0 else None].split()
-    values = []
-    for number, field in enumerate(fields[1:]):
-        name, _, value = field.partition(b"=")
-        if name != b"N%d" % number:
-            raise MalformedFileError(path, f"{field[:40]!r} stands where NUMA node {number} is expected")
-        values.append(parse_integer(path, value))
+    values = {}
+    for field in fields[1:]:
+        name, _, amount = field.partition(b"=")
+        number, value = parse_count(name[1:]), parse_count(amount)
+        if name[:1] == b"N" and number is not None and value is not None:
+            values[number] = value
+        else:
+            skipped(OddRowError(path, f"{field[:40]!r} is no NUMA node with an amount"))
+    if not values:
+        raise MalformedFileError(path, f"{kind.decode().rstrip(' =')} names no NUMA node")
     return values
 
 

@@ -165,10 +165,11 @@ def probe(host: Host) -> str | Unavailable:
     """How the machine can do it: by which switch of the kernel, or at once. Nothing is changed."""
     if exists(f"{host.proc}/sys/kernel/sched_core"):
         return "sysctl kernel.sched_core"
-    with suppress(FileError):
-        words = read_text(f"{host.sys}/kernel/debug/sched_features").split()
-        if {"CORE_SCHED", "NO_CORE_SCHED"} & set(words):
-            return "sched_features CORE_SCHED"
+    # Since Linux 5.13 it is the first of the two.
+    for path in ("kernel/debug/sched/features", "kernel/debug/sched_features"):
+        with suppress(FileError):
+            if {"CORE_SCHED", "NO_CORE_SCHED"} & set(read_text(f"{host.sys}/{path}").split()):
+                return "sched_features CORE_SCHED"
     return CoreScheduling().unavailable() or "prctl PR_SCHED_CORE"
 
 

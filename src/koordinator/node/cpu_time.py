@@ -6,11 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from koordinator.node.errors import MalformedFileError
-from koordinator.node.host import Host, read_file
+from koordinator.node.errors import MalformedFileError, OddRowError, Skipped
+from koordinator.node.host import Host, parse_count, read_file
 
-_COLUMNS = 8
-"""user, nice, system, idle, iowait, irq and softirq after the name; later kernels append steal and guests."""
+_LEAST_COLUMNS = 4
+"""user, nice, system and idle after the name; then come iowait, irq and softirq, and of later kernels steal and guests.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,31 +27,31 @@ def ticks_per_second() -> int:
     return os.sysconf("SC_CLK_TCK")
 
 
-def read_cpu_times(host: Host) -> CPUTimes:
-    """Of the machine and of each CPU that is online."""
+def read_cpu_times(host: Host, skipped: Skipped) -> CPUTimes:
+    """Of the machine and of each CPU that is online; MalformedFileError if the line of the machine is odd."""
     path = f"{host.proc}/stat"
     total = None
     by_cpu = {}
     for line in read_file(path).splitlines():
-        # The lines of the CPUs come first, and the line of interrupts after them is the longest by far.
         if not line.startswith(b"cpu"):
-            break
+            continue
         name, *fields = line.split()
-        ticks = _busy_ticks(path, line, fields)
-        if name == b"cpu":
+        ticks, cpu = _busy_ticks(fields), parse_count(name[3:])
+        if name == b"cpu" and ticks is not None:
             total = ticks
-        elif name[3:].isdigit():
-            by_cpu[int(name[3:])] = ticks
+        elif cpu is not None and ticks is not None:
+            by_cpu[cpu] = ticks
+        else:
+            skipped(OddRowError(path, f"{line[:60]!r} is illegally formatted"))
     if total is None:
-        raise MalformedFileError(path, "has no line cpu")
+        raise MalformedFileError(path, "has no line cpu with the ticks of all CPUs")
     return CPUTimes(total, by_cpu)
 
 
-def _busy_ticks(path: str, line: bytes, fields: list[bytes]) -> int:
-    if len(fields) < _COLUMNS - 1:
-        raise MalformedFileError(path, f"{line[:60]!r} is illegally formatted")
-    user, nice, system, _, _, irq, softirq = fields[: _COLUMNS - 1]
-    try:
-        return int(user) + int(nice) + int(system) + int(irq) + int(softirq)
-    except ValueError:
-        raise MalformedFileError(path, f"{line[:60]!r} is illegally formatted") from None
+def _busy_ticks(fields: list[bytes]) -> int | None:
+    """None for a line that does not have them."""
+    ticks = [parse_count(field) for field in fields]
+    if len(ticks) < _LEAST_COLUMNS or None in ticks[:7]:
+        return None
+    user, nice, system, _, _, irq, softirq = [each or 0 for each in [*ticks, 0, 0, 0][:7]]
+    return user + nice + system + irq + softirq

@@ -10,10 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from koordinator.api.cpu_list import parse_cpu_list
-from koordinator.node.errors import FileError, MalformedFileError, MissingFileError
-from koordinator.node.host import Host, list_folder, read_file, read_integer, read_optional_integer, read_text
+from koordinator.node.errors import FileError, MalformedFileError, MissingFileError, OddRowError, Skipped
+from koordinator.node.host import Host, exists, list_folder, read_file, read_integer, read_optional_integer, read_text
+from koordinator.node.memory import numa_node_number
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -70,26 +72,31 @@ class CPUBasicInfo:
     """The mask of the level 3 cache's ways, hexadecimal."""
 
 
-def read_cpu_topology(host: Host) -> CPUTopology:
-    """MalformedFileError if not one CPU is online with a known core and socket."""
+def read_cpu_topology(host: Host, skipped: Skipped) -> CPUTopology:
+    """MalformedFileError if not one CPU is online.
+
+    A CPU of which the kernel tells no core (some virtual machines) is a core by itself; all without a socket share one.
+    CPUs that no NUMA node lists belong to the first.
+    """
     folder = f"{host.sys}/devices/system/cpu"
-    numa_nodes = _numa_nodes(host)
+    numa_nodes = _numa_nodes(host, skipped)
+    first_numa_node = min(numa_nodes.values(), default=0)
     cores = _Numbering()
     sockets = _Numbering()
     caches: defaultdict[str, _Numbering] = defaultdict(_Numbering)
     cpus = []
     for cpu in sorted(_online(folder)):
         path = f"{folder}/cpu{cpu}"
-        try:
-            core = cores.number(_siblings(f"{path}/topology", "core_cpus_list", "thread_siblings_list"))
-            socket = sockets.number(_siblings(f"{path}/topology", "package_cpus_list", "core_siblings_list"))
-        except FileError:
-            # A CPU that went offline meanwhile has no topology, and takes no tasks.
+        core_cpus, socket_cpus = (
+            _siblings(f"{path}/topology", *names, skipped) for names in (_CORE_FILES, _SOCKET_FILES)
+        )
+        if (core_cpus is None or socket_cpus is None) and _went_offline(path):
             continue
-        numbers = _cache_numbers(path, caches)
+        core, socket = cores.number(core_cpus or str(cpu)), sockets.number(socket_cpus or "")
+        numbers = _cache_numbers(path, caches, skipped)
         cpus.append(
             LogicalCPU(
-                numa_node=numa_nodes.get(cpu, 0),
+                numa_node=numa_nodes.get(cpu, first_numa_node),
                 socket=socket,
                 core=core,
                 cpu=cpu,
@@ -98,7 +105,7 @@ def read_cpu_topology(host: Host) -> CPUTopology:
             )
         )
     if not cpus:
-        raise MalformedFileError(folder, "names no CPU that is online with a core and a socket")
+        raise MalformedFileError(folder, "has no CPU that is online")
     return CPUTopology(tuple(sorted(cpus)))
 
 
@@ -129,6 +136,11 @@ def cpu_flags(host: Host) -> frozenset[str]:
     return frozenset()
 
 
+_CORE_FILES: Final = ("core_cpus_list", "thread_siblings_list")
+_SOCKET_FILES: Final = ("package_cpus_list", "core_siblings_list")
+"""The second of each is the name before Linux 5.3."""
+
+
 class _Numbering:
     """Numbers things in the order in which they are first seen."""
 
@@ -147,14 +159,24 @@ def _online(folder: str) -> frozenset[int]:
         raise MalformedFileError(path, str(error)) from None
 
 
-def _siblings(folder: str, name: str, older_name: str) -> str:
-    try:
-        return read_text(f"{folder}/{name}")
-    except MissingFileError:
-        return read_text(f"{folder}/{older_name}")
+def _siblings(folder: str, name: str, older_name: str, skipped: Skipped) -> str | None:
+    """None where the kernel does not tell."""
+    for path in (f"{folder}/{name}", f"{folder}/{older_name}"):
+        try:
+            return read_text(path) or None
+        except MissingFileError:
+            continue
+        except FileError as error:
+            skipped(OddRowError(path, error.problem))
+    return None
 
 
-def _numa_nodes(host: Host) -> dict[int, int]:
+def _went_offline(path: str) -> bool:
+    """Whether the CPU takes no tasks any more: its topology goes with it. The first CPU may have no switch."""
+    return not exists(path) or read_optional_integer(f"{path}/online") == 0
+
+
+def _numa_nodes(host: Host, skipped: Skipped) -> dict[int, int]:
     """The NUMA node of each CPU; a kernel without NUMA has no folder for it, and one node."""
     parent = f"{host.sys}/devices/system/node"
     nodes: dict[int, int] = {}
@@ -163,16 +185,18 @@ def _numa_nodes(host: Host) -> dict[int, int]:
     except FileError:
         return nodes
     for name in names:
-        if name.startswith("node") and name[4:].isdecimal():
-            try:
-                cpus = parse_cpu_list(read_text(f"{parent}/{name}/cpulist"))
-            except (FileError, ValueError):
-                continue
-            nodes.update(dict.fromkeys(cpus, int(name[4:])))
+        number = numa_node_number(name)
+        if number is None:
+            continue
+        path = f"{parent}/{name}/cpulist"
+        try:
+            nodes.update(dict.fromkeys(parse_cpu_list(read_text(path)), number))
+        except (FileError, ValueError) as error:
+            skipped(OddRowError(path, error.problem if isinstance(error, FileError) else str(error)))
     return nodes
 
 
-def _cache_numbers(path: str, numberings: defaultdict[str, _Numbering]) -> dict[str, int]:
+def _cache_numbers(path: str, numberings: defaultdict[str, _Numbering], skipped: Skipped) -> dict[str, int]:
     """The caches of a CPU by the names that lscpu gives them: L1d, L1i, L2, L3."""
     numbers: dict[str, int] = {}
     try:
@@ -189,8 +213,8 @@ def _cache_numbers(path: str, numberings: defaultdict[str, _Numbering]) -> dict[
             numbers[name] = (
                 number if number is not None else numberings[name].number(read_text(f"{folder}/shared_cpu_list"))
             )
-        except FileError:
-            continue
+        except FileError as error:
+            skipped(OddRowError(error.path, error.problem))
     return numbers
 
 

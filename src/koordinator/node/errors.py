@@ -8,6 +8,7 @@ normal), it may not be read (``UnreadableFileError``), or it does not say what i
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from koordinator.base.errors import KoordinatorError
@@ -36,6 +37,15 @@ class UnreadableFileError(FileError):
 
 class MalformedFileError(FileError):
     """The content of the file is not what its format promises."""
+
+
+class OddRowError(MalformedFileError):
+    """One row, field or entry is not what the format promises; it was left out, and the others count."""
+
+
+Skipped = Callable[[OddRowError], None]
+"""Called with each odd row that a reader has left out. A machine of a kind that nobody has thought of is to be measured
+as far as it is understood; what is not understood is named by the caller, who knows whether it was named before."""
 
 
 # The kernel returns ENODEV when an open file belongs to a cgroup that has been removed since, and ESRCH when it belongs

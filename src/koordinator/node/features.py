@@ -10,14 +10,14 @@ import importlib.util
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from koordinator.node import core_scheduling, kidled, nvml, perf_events, resctrl
 from koordinator.node.cgroup_layout import HYBRID, CgroupDriver, CgroupVersion, detect_version, find_kubepods
 from koordinator.node.cpu_topology import read_cpu_topology
-from koordinator.node.errors import FileError, Unavailable, file_error
+from koordinator.node.errors import FileError, OddRowError, Unavailable, file_error
 from koordinator.node.host import Host, exists, list_folder, read_text
 from koordinator.node.inotify import FolderWatcher, InotifyError
 from koordinator.node.memory import read_numa_memory
@@ -270,22 +270,31 @@ class _Cgroups:
 
 
 def _topology(host: Host) -> FeatureState:
-    topology = read_cpu_topology(host)
+    odd: list[OddRowError] = []
+    topology = read_cpu_topology(host, odd.append)
     return Works(
         f"CPUs: {len(topology.cpus)}, cores: {len(topology.by_core)}, sockets: {len(topology.by_socket)}, "
-        f"NUMA nodes: {len(topology.by_numa_node)}, L3 caches: {len(topology.by_l3)}"
+        f"NUMA nodes: {len(topology.by_numa_node)}, L3 caches: {len(topology.by_l3)}{_not_understood(odd)}"
     )
 
 
 def _numa(host: Host) -> FeatureState:
-    return Works(f"NUMA nodes: {len(read_numa_memory(host))}")
+    odd: list[OddRowError] = []
+    nodes = read_numa_memory(host, odd.append)
+    return Works(f"NUMA nodes: {len(nodes)}{_not_understood(odd)}")
+
+
+def _not_understood(odd: Sequence[OddRowError]) -> str:
+    return f"; not understood: {odd[0]}" if odd else ""
 
 
 def _pressure(host: Host) -> FeatureState:
-    pressure = pressure_of_machine(host)
+    odd: list[OddRowError] = []
+    pressure = pressure_of_machine(host, odd.append)
     if isinstance(pressure, Unavailable):
         return pressure
-    return Works(", ".join(f"{resource} {stall.some.avg10:.0f} %" for resource, stall in pressure.items()))
+    shown = ", ".join(f"{resource} {stall.some.avg10:.0f} %" for resource, stall in pressure.items())
+    return Works(shown + _not_understood(odd))
 
 
 def _core_scheduling(host: Host) -> FeatureState:

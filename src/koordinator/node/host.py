@@ -15,6 +15,9 @@ from koordinator.node.errors import MalformedFileError, MissingFileError, Unread
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """No kernel file that we read is larger; ``/proc/stat`` of a machine with 4,096 CPUs has a quarter of a MiB."""
 
+_COUNT_DIGITS = 20
+"""Of the largest number in 64 bits."""
+
 HOOK_SERVERS = "/etc/runtime/hookserver.d"
 """The folder in which hook servers register, and runtime proxies look for them."""
 
@@ -81,6 +84,11 @@ def read_file(path: str, limit: int = MAX_FILE_BYTES) -> bytes:
 def read_text(path: str, limit: int = MAX_FILE_BYTES) -> str:
     """The content without white space around it. Bytes that are not UTF-8 (a device's name, say) are replaced."""
     return read_file(path, limit).decode(errors="replace").strip()
+
+
+def parse_count(content: bytes) -> int | None:
+    """A decimal number from 0 on, as kernels print counts; None for all else, be it a sign or 5,000 digits."""
+    return int(content) if content.isdigit() and len(content) <= _COUNT_DIGITS else None
 
 
 def read_integer(path: str) -> int:

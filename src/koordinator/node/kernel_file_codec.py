@@ -6,6 +6,7 @@ anything is written.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from typing import Final
 
@@ -21,7 +22,7 @@ from koordinator.node.cgroup_reader import (
     weight_of_shares,
 )
 from koordinator.node.errors import MalformedFileError, NodeError
-from koordinator.node.host import Host
+from koordinator.node.host import Host, exists
 from koordinator.node.kernel_files import (
     BLOCK_COST_MODEL,
     BLOCK_COST_QOS,
@@ -72,6 +73,8 @@ class KernelFileCodec:
 
     def path(self, target: Target) -> str | None:
         """Where the file is; None if this version of cgroups has none."""
+        if newer := self._newer(target.file):
+            return newer
         folder = self.folder(target)
         name = target.file.v1 if self._layout.version is CgroupVersion.V1 else target.file.v2
         return None if name is None else f"{folder}/{name}"
@@ -91,8 +94,14 @@ class KernelFileCodec:
         if file.root is Root.SYSCTL:
             return f"{self._host.proc}/sys/{file.folder}"
         if file.root is Root.SYS:
-            return f"{self._host.sys}/{file.folder}"
+            newer = self._newer(file)
+            return posixpath.dirname(newer) if newer else f"{self._host.sys}/{file.folder}"
         return "/".join(part for part in (f"{self._host.sys_fs}/resctrl", target.folder) if part)
+
+    def _newer(self, file: KernelFile) -> str | None:
+        """Looked for each time: debugfs may be mounted late."""
+        path = f"{self._host.sys}/{file.newer}"
+        return path if file.newer is not None and exists(path) else None
 
     def canonical(self, target: Target, value: Value) -> Value:
         """The value as the file will show it. InvalidValueError if it cannot hold it."""

@@ -77,6 +77,8 @@ class KernelFile:
     nesting: Nesting = Nesting.NONE
     v2_in_force: str | None = None
     """Version 2's file that shows what holds where this one is empty, which is what a parent has."""
+    newer: str | None = None
+    """Where newer kernels have the file, below the root. Whichever is there is the file."""
 
     def __repr__(self) -> str:
         return f"<{self.key}>"
@@ -164,7 +166,16 @@ SCHED_IDLE_SAVER: Final = _sysctl("sched_idle_saver_wmark", "kernel", None, None
 MEMCG_REAPER: Final = _sys("memcg_reaper", "kernel/mm/memcg_reaper", "reap_background", 1)
 PAGE_CACHE_LIMIT: Final = _sys("pagecache_limit", "kernel/mm/pagecache_limit", "enabled", 1)
 SCHED_FEATURES: Final = KernelFile(
-    "sched_features", Root.SYS, "kernel/debug", "sched_features", "sched_features", Format.SWITCH_WORD, 0, 1
+    "sched_features",
+    Root.SYS,
+    "kernel/debug",
+    "sched_features",
+    "sched_features",
+    Format.SWITCH_WORD,
+    0,
+    1,
+    # Since Linux 5.13.
+    newer="kernel/debug/sched/features",
 )
 OOM_SCORE_ADJ: Final = KernelFile(
     "oom_score_adj", Root.PROCESS, "", "oom_score_adj", "oom_score_adj", Format.INTEGER, -1000, 1000

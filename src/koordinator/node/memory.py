@@ -4,35 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
-from koordinator.api.cpu_list import parse_cpu_list
-from koordinator.node.errors import FileError, MalformedFileError, MissingFileError
-from koordinator.node.host import Host, list_folder, read_file, read_optional_integer, read_text
-
-HUGE_PAGE_KIB: Final = (2048, 1024 * 1024)
-"""The sizes of huge pages that Kubernetes has resources for, in KiB."""
+from koordinator.api.cpu_list import HIGHEST_NUMA_NODE, parse_cpu_list
+from koordinator.node.errors import FileError, MalformedFileError, MissingFileError, OddRowError, Skipped
+from koordinator.node.host import Host, list_folder, parse_count, read_file, read_optional_integer, read_text
 
 
 @dataclass(frozen=True, slots=True)
 class MachineMemory:
+    """``huge_pages`` is the pool of huge pages of all sizes, used or not. It is neither free nor available, and no
+    program gets it that does not ask for huge pages: it is no usage of memory."""
+
     total: int
     free: int
     available: int
+    huge_pages: int = 0
 
     @property
     def usage(self) -> int:
         """What could not be given to a new program without swapping: without the page cache."""
-        return self.total - self.available
+        return max(self.total - self.huge_pages - self.available, 0)
 
     @property
     def usage_with_page_cache(self) -> int:
-        return self.total - self.free
+        return max(self.total - self.huge_pages - self.free, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class NUMANodeMemory:
-    """The memory of one NUMA node; ``huge_pages`` counts by the size of a page in KiB."""
+    """The memory of one NUMA node; ``huge_pages`` counts those of its pools by the size of a page in KiB, where they
+    were asked for. They are no usage."""
 
     number: int
     total: int
@@ -47,35 +48,42 @@ class NUMANodeMemory:
 def read_machine_memory(host: Host) -> MachineMemory:
     path = f"{host.proc}/meminfo"
     values = _read_meminfo(path, prefix=b"")
-    return MachineMemory(*(_value(path, values, key) for key in (b"MemTotal", b"MemFree", b"MemAvailable")))
+    total, free, available = (_value(path, values, key) for key in (b"MemTotal", b"MemFree", b"MemAvailable"))
+    return MachineMemory(total, free, available, _huge_page_pool(values))
 
 
-def read_numa_memory(host: Host, *, with_huge_pages: bool = False) -> tuple[NUMANodeMemory, ...]:
-    """By number; MalformedFileError if the numbers have gaps, because amounts are matched with CPUs by them.
+def read_numa_memory(host: Host, skipped: Skipped, *, with_huge_pages: bool = False) -> tuple[NUMANodeMemory, ...]:
+    """In the order of their numbers, which have gaps on many machines; MalformedFileError if not one can be read.
 
     A NUMA node that is a device rather than memory of the machine (a generic initiator) is left out.
     """
     parent = f"{host.sys}/bus/node/devices"
-    devices = _generic_initiators(host)
+    devices = _generic_initiators(host, skipped)
     nodes = []
     for name in list_folder(parent):
-        if not name.startswith("node") or not name[4:].isdecimal() or int(name[4:]) in devices:
+        number = numa_node_number(name)
+        if number is None or number in devices:
             continue
         try:
-            nodes.append(_read_numa_node(parent, int(name[4:]), with_huge_pages))
-        except FileError:
-            # The check of the numbers below says which one is absent.
-            continue
-    nodes.sort(key=lambda node: node.number)
-    highest = nodes[-1].number if nodes else -1
-    if not nodes or len(nodes) != highest + 1:
-        raise MalformedFileError(parent, f"unexpected number of NUMA node, max ID {highest}, parsed {len(nodes)}")
-    return tuple(nodes)
+            nodes.append(_read_numa_node(parent, number, with_huge_pages))
+        except FileError as error:
+            skipped(OddRowError(error.path, error.problem))
+    if not nodes:
+        raise MalformedFileError(parent, "has no NUMA node of which the memory is known")
+    return tuple(sorted(nodes, key=lambda node: node.number))
+
+
+def numa_node_number(folder: str) -> int | None:
+    """Of a folder ``node8`` among others."""
+    number = parse_count(folder[4:].encode()) if folder.startswith("node") else None
+    return number if number is not None and number <= HIGHEST_NUMA_NODE else None
 
 
 def _read_numa_node(parent: str, number: int, with_huge_pages: bool) -> NUMANodeMemory:
     folder = f"{parent}/node{number}"
     path = f"{folder}/meminfo"
+    huge_pages = _huge_pages(folder) if with_huge_pages else {}
+    pools = sum(kib * 1024 * count for kib, count in huge_pages.items())
     values = _read_meminfo(path, prefix=b"Node %d " % number)
     total, free, active, inactive, reclaimable = (
         _value(path, values, key)
@@ -85,33 +93,60 @@ def _read_numa_node(parent: str, number: int, with_huge_pages: bool) -> NUMANode
         number=number,
         total=total,
         # There is no MemAvailable of a NUMA node: this is what it would be made of.
-        usage=max(total - (free + active + inactive + reclaimable), 0),
-        huge_pages={kib: _huge_pages(folder, kib) if with_huge_pages else 0 for kib in HUGE_PAGE_KIB},
+        usage=max(total - pools - (free + active + inactive + reclaimable), 0),
+        huge_pages=huge_pages,
     )
 
 
-def _huge_pages(folder: str, kib: int) -> int:
-    return read_optional_integer(f"{folder}/hugepages/hugepages-{kib}kB/nr_hugepages") or 0
+def _huge_pages(folder: str) -> dict[int, int]:
+    """Pages by their size in KiB, of the sizes that the kernel has."""
+    counts = {}
+    try:
+        names = list_folder(f"{folder}/hugepages")
+    except MissingFileError:
+        # A kernel without CONFIG_HUGETLBFS, or a node without memory.
+        return {}
+    for name in names:
+        size = parse_count(name.removeprefix("hugepages-").removesuffix("kB").encode())
+        count = read_optional_integer(f"{folder}/hugepages/{name}/nr_hugepages")
+        if size is not None and count is not None and count >= 0:
+            counts[size] = count
+    return counts
 
 
-def _generic_initiators(host: Host) -> frozenset[int]:
+def _huge_page_pool(values: Mapping[bytes, int]) -> int:
+    """Bytes; before Linux 4.16 the kernel tells the pages of the default size only."""
+    pool = values.get(b"Hugetlb")
+    return values.get(b"HugePages_Total", 0) * values.get(b"Hugepagesize", 0) if pool is None else pool
+
+
+def _generic_initiators(host: Host, skipped: Skipped) -> frozenset[int]:
     path = f"{host.sys}/devices/system/node/has_generic_initiator"
     try:
         return parse_cpu_list(read_text(path))
     except MissingFileError:
-        return frozenset()
+        pass
+    except FileError as error:
+        skipped(OddRowError(path, error.problem))
     except ValueError as error:
-        raise MalformedFileError(path, str(error)) from None
+        skipped(OddRowError(path, str(error)))
+    return frozenset()
 
 
 def _read_meminfo(path: str, prefix: bytes) -> dict[bytes, int]:
-    """Bytes by name; lines that have no unit (counts of huge pages) are left out."""
+    """Bytes by name; counts of huge pages have no unit. Lines of another form are left out: of what the kernel tells,
+    little is read, and that is missed where it is absent."""
     values = {}
     for line in read_file(path).splitlines():
         name, _, rest = line.removeprefix(prefix).partition(b":")
         fields = rest.split()
-        if len(fields) == 2 and fields[1] == b"kB" and fields[0].isdigit():
-            values[name.strip()] = int(fields[0]) * 1024
+        amount = parse_count(fields[0]) if fields else None
+        if amount is None:
+            continue
+        if fields[1:] == [b"kB"]:
+            values[name.strip()] = amount * 1024
+        elif fields[1:] == [] and name.strip() == b"HugePages_Total":
+            values[name.strip()] = amount
     return values
 
 

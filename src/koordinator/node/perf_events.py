@@ -81,7 +81,9 @@ class CgroupCounter:
         self.close()
 
     def read(self) -> dict[PerfEvent, int]:
-        """Events since the start. What a CPU missed because it had too few counters is made up in proportion."""
+        """Events since the start. What a CPU missed because it had too few counters is made up in proportion.
+
+        PerfEventError if the kernel has given a counter up, as it does when a CPU goes offline."""
         return {event: sum(map(_scaled, opened)) for event, opened in self._descriptors.items()}
 
     def close(self) -> None:
@@ -129,5 +131,12 @@ def _open(event: PerfEvent, pid: int, cpu: int, flags: int, what: str) -> int:
 
 
 def _scaled(descriptor: int) -> int:
-    value, enabled, running = _READING.unpack(os.read(descriptor, _READING.size))
+    try:
+        content = os.read(descriptor, _READING.size)
+    except OSError as error:
+        raise PerfEventError(error.errno or errno.EIO, "a counter that is read") from error
+    if len(content) != _READING.size:
+        # What has no counter any more is at its end.
+        raise PerfEventError(errno.ENODEV, "a counter that is read")
+    value, enabled, running = _READING.unpack(content)
     return int(value * enabled / running) if running and enabled else int(value)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 from koordinator.node.cgroup_layout import HYBRID, CgroupLayout, CgroupVersion
-from koordinator.node.errors import MalformedFileError, MissingFileError, Unavailable, UnreadableFileError
-from koordinator.node.host import Host, exists, read_file
+from koordinator.node.errors import (
+    MalformedFileError,
+    MissingFileError,
+    OddRowError,
+    Skipped,
+    Unavailable,
+    UnreadableFileError,
+)
+from koordinator.node.host import Host, exists, parse_count, read_file
 
 RESOURCES: Final = ("cpu", "memory", "io")
 
@@ -30,23 +38,26 @@ class Pressure:
     full: Stall | None
 
 
-def parse_pressure(path: str, content: bytes) -> Pressure:
-    """The content of a ``*.pressure`` file; MalformedFileError if the line ``some`` is absent or a line is another."""
+def parse_pressure(path: str, content: bytes, skipped: Skipped) -> Pressure:
+    """The content of a ``*.pressure`` file; MalformedFileError if it has no line ``some`` with what belongs there."""
     stalls = {}
     for line in content.decode("ascii", errors="replace").splitlines():
         kind, _, rest = line.partition(" ")
-        if kind not in ("some", "full"):
-            raise MalformedFileError(path, f"{line[:40]!r} begins with neither some nor full")
-        stalls[kind] = _stall(path, rest)
+        stall = _stall(rest) if kind in ("some", "full") else None
+        if stall is None:
+            skipped(OddRowError(path, f"{line[:80]!r} is not some or full with avg10=… avg60=… avg300=… total=…"))
+        else:
+            stalls[kind] = stall
     if "some" not in stalls:
-        raise MalformedFileError(path, "has no line some")
+        raise MalformedFileError(path, "has no line some avg10=… avg60=… avg300=… total=…")
     return Pressure(stalls["some"], stalls.get("full"))
 
 
-def pressure_of_machine(host: Host) -> dict[str, Pressure] | Unavailable:
+def pressure_of_machine(host: Host, skipped: Skipped) -> dict[str, Pressure] | Unavailable:
     """The pressure of the whole machine by resource; Unavailable if this kernel does not measure it."""
     try:
-        return {resource: _read(f"{host.proc}/pressure/{resource}") for resource in RESOURCES}
+        paths = {resource: f"{host.proc}/pressure/{resource}" for resource in RESOURCES}
+        return {resource: parse_pressure(path, read_file(path), skipped) for resource, path in paths.items()}
     except MissingFileError as error:
         return Unavailable(str(error), "a kernel from 4.20 on with CONFIG_PSI=y")
     except UnreadableFileError as error:
@@ -70,21 +81,30 @@ def probe_pods(layout: CgroupLayout) -> Unavailable | None:
     if not exists(folder):
         return None
     for resource in RESOURCES:
-        if not exists(cgroup_pressure_path(layout, layout.kubepods, resource)):
+        path = cgroup_pressure_path(layout, layout.kubepods, resource)
+        if not exists(path):
             return Unavailable(
                 f"{folder} has no {resource}.pressure",
                 "cgroup version 2 with CONFIG_PSI=y, also beside version 1, or Anolis OS",
             )
+        try:
+            read_file(path)
+        except UnreadableFileError as error:
+            return Unavailable(str(error), "the boot parameter psi=1")
+        except MissingFileError:
+            # The folder has just been removed: there is no pod.
+            return None
     return None
 
 
-def _read(path: str) -> Pressure:
-    return parse_pressure(path, read_file(path))
-
-
-def _stall(path: str, text: str) -> Stall:
+def _stall(text: str) -> Stall | None:
+    """None for a line in another format."""
     fields = dict(field.partition("=")[::2] for field in text.split())
     try:
-        return Stall(float(fields["avg10"]), float(fields["avg60"]), float(fields["avg300"]), int(fields["total"]))
+        avg10, avg60, avg300 = (float(fields[name]) for name in ("avg10", "avg60", "avg300"))
+        total = parse_count(fields["total"].encode())
     except (KeyError, ValueError):
-        raise MalformedFileError(path, f"{text[:80]!r} is not avg10=… avg60=… avg300=… total=…") from None
+        return None
+    if total is None or not all(math.isfinite(each) and each >= 0 for each in (avg10, avg60, avg300)):
+        return None
+    return Stall(avg10, avg60, avg300, total)

@@ -10,7 +10,7 @@ from typing import Final
 
 from koordinator.node.cpu_topology import cpu_flags, read_basic_info
 from koordinator.node.errors import FileError, MalformedFileError, Unavailable
-from koordinator.node.host import Host, exists, list_folder, list_subfolders, read_text
+from koordinator.node.host import Host, exists, list_folder, list_subfolders, parse_count, read_text
 
 ALLOCATION_FLAGS: Final = ("cat_l3", "mba")
 MONITORING_FLAGS: Final = ("cqm_mbm_total", "cqm_mbm_local", "cqm_llc", "cqm_occup_llc")
@@ -142,7 +142,7 @@ def _counter(path: str) -> int | None:
         # A kernel without this counter has no file; one whose hardware has no value at the moment may return EIO.
         return None
     # "Unavailable" and "Error" are what the hardware says of a counter that it cannot give at the moment.
-    return int(text) if text.isdecimal() else None
+    return parse_count(text.encode())
 
 
 def _by_cache(path: str, line: str, values: str, base: int) -> dict[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from koordinator.node.errors import MalformedFileError
-from koordinator.node.host import Host, read_file
+from koordinator.node.host import Host, parse_count, read_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ def read_scheduling_delay(host: Host, thread: int) -> SchedulingDelay:
     path = f"{host.proc}/{thread}/schedstat"
     content = read_file(path, limit=4096)
     fields = content.split()
-    if len(fields) != 3 or not all(map(bytes.isdigit, fields)):
-        raise MalformedFileError(path, f"{content[:60]!r} is not three numbers")
-    return SchedulingDelay(int(fields[0]), int(fields[1]))
+    ran, waited, slices = [parse_count(field) for field in [*fields, b"", b"", b""][:3]]
+    if ran is None or waited is None or slices is None:
+        raise MalformedFileError(path, f"{content[:60]!r} does not begin with three counts")
+    return SchedulingDelay(ran, waited)

@@ -32,6 +32,7 @@ from koordinator.node.memory import read_machine_memory, read_numa_memory
 from koordinator.node.resctrl import probe_allocation, probe_monitoring, read_monitors, read_schemata
 from tests.cluster.nodes.bound_pods import pod_document
 from tests.in_memory_api import Document, InMemoryApi
+from tests.node.machine import none_odd
 
 GIB = 1 << 30
 Script = Callable[[InMemoryApi, Fleet, ManualClock], Awaitable[None]]
@@ -95,10 +96,10 @@ def test_the_machine_is_found_as_a_real_one_is(node: _Node) -> None:
     host = node.kernel.host
     assert detect_version(host) is CgroupVersion.V2
     assert find_kubepods(host, CgroupVersion.V2) == ("systemd", "kubepods.slice")
-    topology = read_cpu_topology(host)
+    topology = read_cpu_topology(host, none_odd)
     assert (list(topology.by_core.values()), list(topology.by_l3)) == ([[0, 1], [2, 3]], [0])
     assert read_machine_memory(host).total == 16 * GIB
-    assert [memory.total for memory in read_numa_memory(host)] == [16 * GIB]
+    assert [memory.total for memory in read_numa_memory(host, none_odd)] == [16 * GIB]
 
 
 def test_what_pods_use_is_counted_in_their_cgroups_and_above(node: _Node) -> None:
@@ -108,7 +109,7 @@ def test_what_pods_use_is_counted_in_their_cgroups_and_above(node: _Node) -> Non
     assert (found.cpu, found.memory.usage) == (15 * 10**9, GIB)
     for above in (web.containers[0].cgroup, "kubepods.slice/kubepods-burstable.slice", "kubepods.slice"):
         assert node.cpu_seconds(above) == 15
-    assert read_cpu_times(node.kernel.host).total == 2000
+    assert read_cpu_times(node.kernel.host, none_odd).total == 2000
     assert read_machine_memory(node.kernel.host).usage == 2 * GIB
 
 

@@ -16,7 +16,7 @@ SECOND = 1_000_000_000
 
 
 def usage(cpu: int = 0, memory: int = 0, cache: int = 0, periods: int = 0, throttled: int = 0) -> CgroupUsage:
-    stat = MemoryStat(cache, memory, cache, 0, 0, memory, 0)
+    stat = MemoryStat(cache, 0, 0, memory, 0)
     return CgroupUsage(cpu, CPUStat(periods, throttled, 0), stat)
 
 

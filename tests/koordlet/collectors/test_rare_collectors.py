@@ -25,10 +25,10 @@ from koordinator.node import kidled, pressure
 from koordinator.node.block_devices import BlockDevices, read_block_devices
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader
-from koordinator.node.errors import FileError, Unavailable
+from koordinator.node.errors import OddRowError, Unavailable
 from koordinator.node.perf_events import CYCLES, INSTRUCTIONS, PerfEvent, PerfEventError
 from tests.koordlet.collectors.scans import node_reading, pod, scan, usage
-from tests.node.machine import FakeMachine
+from tests.node.machine import FakeMachine, none_odd
 
 SOME = "some avg10=1.50 avg60=0.25 avg300=0.10 total=99\n"
 FULL = "full avg10=0.50 avg60=0.00 avg300=0.00 total=9\n"
@@ -109,6 +109,15 @@ def test_whether_the_kernel_measures_the_pressure_of_pods(machine: FakeMachine) 
     assert "memory.pressure" in missing.reason
 
 
+def test_a_kernel_that_refuses_to_read_pressure_is_named_once(machine: FakeMachine) -> None:
+    """With psi=0 the files are there, and reading them is EOPNOTSUPP; here it is EISDIR."""
+    for resource in pressure.RESOURCES:
+        (machine.root / f"sys/fs/cgroup/kubepods.slice/{resource}.pressure").mkdir(parents=True)
+    missing = pressure.probe_pods(machine.layout(CgroupVersion.V2))
+    assert missing is not None
+    assert "psi=1" in missing.needs
+
+
 def test_pressure_of_the_hierarchy_beside_those_of_version_1(machine: FakeMachine, metrics: AgentMetrics) -> None:
     layout = machine.layout(CgroupVersion.V1)
     machine.write("/sys/fs/cgroup/cpuacct/kubepods.slice/cpuacct.usage", "0")
@@ -124,7 +133,7 @@ def test_a_file_of_version_1_goes_before_the_one_beside_it(machine: FakeMachine)
     write_pressure(machine, "cpuacct/a")
     write_pressure(machine, "unified/a", cpu="some avg10=9.00 avg60=0.00 avg300=0.00 total=0\n")
     reader = CgroupReader(machine.layout(CgroupVersion.V1), 4096)
-    assert reader.pressure("a", "cpu").some.avg10 == 1.5
+    assert reader.pressure("a", "cpu", none_odd).some.avg10 == 1.5
 
 
 class FakeCounter:
@@ -218,10 +227,13 @@ def test_caches_and_bandwidth_by_class(machine: FakeMachine, metrics: AgentMetri
     assert 'koordlet_resctrl_llc_occupancy{cache_id="0",node="node-1",qos="BE"} 4096.0' in exported(metrics)
 
 
-def test_a_root_group_that_shares_nothing_out_is_an_error(machine: FakeMachine, metrics: AgentMetrics) -> None:
-    machine.write("/sys/fs/resctrl/schemata", "L3:0=fff\n")
-    with pytest.raises(FileError, match="schemata"):
-        ResctrlCollector(machine.host, metrics).collect()
+@pytest.mark.parametrize("schemata", ["L3:0=fff\n", "L3CODE:0=fff\nL3DATA:0=fff\nMB:0=100\n", ""])
+def test_what_is_monitored_does_not_depend_on_what_is_shared_out(
+    machine: FakeMachine, metrics: AgentMetrics, schemata: str
+) -> None:
+    machine.write("/sys/fs/resctrl/schemata", schemata)
+    write_resctrl(machine, "BE", "4096\n")
+    assert ResctrlCollector(machine.host, metrics).collect().samples()
 
 
 def idle_page_stats(cold: int) -> str:
@@ -315,7 +327,9 @@ def write_disks(machine: FakeMachine) -> None:
 
 def test_disks_partitions_volumes_and_mounts(machine: FakeMachine) -> None:
     write_disks(machine)
-    devices = read_block_devices(machine.host)
+    odd: list[OddRowError] = []
+    devices = read_block_devices(machine.host, odd.append)
+    assert [row.problem for row in odd] == ["'broken' is no mount"]
     assert devices == BlockDevices(
         disks={"/dev/sda": "8:0", "/dev/nvme0n1": "259:0"},
         partitions={"/dev/sda1": "/dev/sda", "/dev/sda2": "/dev/sda", "/dev/nvme0n1p1": "/dev/nvme0n1"},
@@ -353,6 +367,37 @@ def test_what_the_node_is_made_of_stays_known_while_it_cannot_be_read(
         for name in ("cpu", "local_storage"):
             line = f'koordlet_collect_node_{name}_info_status{{node="node-1",status="{status}"}} 1.0'
             assert line in body.decode()
+
+
+def test_an_odd_row_is_counted_each_time_and_named_once(
+    machine: FakeMachine, metrics: AgentMetrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine.write_cpus([(0, 0, 0), (0, 1, 8)])
+    machine.write_numa_memory(0, 100)
+    machine.write_numa_memory(8, 100)
+    write_disks(machine)
+    info = NodeInfo(machine.host, metrics, with_huge_pages=False)
+    for number in range(3):
+        machine.write("/sys/bus/node/devices/node8/meminfo", f"Node 8 MemTotal: {number} pages\n")
+        info.refresh()
+        info.refresh_storage()
+    body = metrics.internal.exposition()[0].decode()
+    assert 'koordlet_kernel_file_odd_rows{file="meminfo",node="node-1"} 3.0' in body
+    assert 'koordlet_kernel_file_odd_rows{file="mountinfo",node="node-1"} 3.0' in body
+    assert [record.getMessage().rpartition("/")[2] for record in caplog.records] == [
+        "meminfo: has no MemTotal in kB",
+        "mountinfo: 'broken' is no mount",
+    ]
+
+
+def test_what_cannot_be_read_of_the_node_is_named_once(
+    machine: FakeMachine, metrics: AgentMetrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    info = NodeInfo(machine.host, metrics, with_huge_pages=False)
+    for _ in range(3):
+        info.refresh()
+    assert caplog.text.count("the topology of the CPUs stays as it was") == 1
+    assert caplog.text.count("the NUMA nodes stay as they were") == 1
 
 
 def test_containers_have_their_own_names(machine: FakeMachine, metrics: AgentMetrics) -> None:

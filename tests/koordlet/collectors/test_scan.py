@@ -94,6 +94,27 @@ def test_a_best_effort_container_that_ends_narrows_nothing(machine: Machine) -> 
     assert (reading.quota, reading.cpu_counts) == (150_000, (8,))
 
 
+def test_a_host_application_without_the_cpu_controller_is_measured(machine: Machine) -> None:
+    machine.add("nginx")
+    machine.machine.write(f"{_CGROUP}/nginx/cpu.stat", "usage_usec 5\n")
+    machine.machine.write(f"{_CGROUP}/nginx/memory.current", "4096\n")
+    assert machine.scan(applications=("nginx",)).cgroups["nginx"].usage.cpu == 5000
+
+
+def test_numa_nodes_with_gaps_are_measured(machine: Machine) -> None:
+    machine.add("a")
+    machine.machine.write(f"{_CGROUP}/a/memory.numa_stat", "anon N0=1 N8=2\nunevictable N0=0 N8=0\n")
+    machine.machine.write("/proc/stat", "cpu 1 2 3 4 5 6 7\ncpu0 odd\n")
+    machine.machine.write("/proc/meminfo", "MemTotal: 9 kB\nMemFree: 1 kB\nMemAvailable: 5 kB\n")
+    for number in (0, 8):
+        machine.machine.write_numa_memory(number, 100)
+    scan = machine.scan(pod("a"))
+    assert scan.numa_memory == {"a": {0: 1, 8: 2}}
+    assert scan.node is not None
+    assert [node.number for node in scan.node.numa_memory] == [0, 8]
+    assert [row.problem for row in scan.odd_rows] == ["b'cpu0 odd' is illegally formatted"]
+
+
 @pytest.mark.parametrize("content", ["max\n", "x 100000\n", ""])
 def test_a_quota_that_is_malformed_costs_best_effort_pods_only(machine: Machine, content: str) -> None:
     add_best_effort(machine, content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,9 +12,12 @@ from hypothesis import strategies as st
 from koordinator.koordlet.collectors.counters import Counters, Growth
 from koordinator.koordlet.collectors.node import NodeCollector, NodeUsage
 from koordinator.koordlet.collectors.pods import PodsCollector, ThrottledCollector, page_cache_samples
+from koordinator.koordlet.collectors.scan import NodeReading
 from koordinator.koordlet.collectors.system import Share, system_samples
 from koordinator.koordlet.metric_cache.kinds import Series
+from koordinator.node.cpu_time import CPUTimes
 from koordinator.node.cpu_topology import CPUTopology, LogicalCPU
+from koordinator.node.memory import MachineMemory, NUMANodeMemory
 from tests.koordlet.collectors.scans import SECOND, node_reading, pod, scan, usage
 
 TWO_NUMA_NODES = CPUTopology((LogicalCPU(0, 0, 0, 0), LogicalCPU(0, 0, 1, 1), LogicalCPU(1, 1, 2, 2)))
@@ -85,6 +89,7 @@ def test_numa_nodes_by_their_cpus() -> None:
     assert named(result.samples()) == {
         "node_cpu_usage[]": 1.0,
         "node_memory_usage[]": 40.0,
+        "node_huge_pages[]": 0.0,
         "node_numa_cpu_usage['0']": 0.5,
         "node_numa_memory_usage['0']": 7.0,
         "node_numa_memory_usage['1']": 9.0,
@@ -96,7 +101,7 @@ def test_pods_and_containers() -> None:
     first = scan(1, {"a": usage(0, 100), "a/c": usage(0, 90)})
     assert collector.collect(first, [pod("a")]).samples == {}
     second = scan(3, {"a": usage(SECOND, 120), "a/c": usage(SECOND // 2, 90)})
-    second.numa_memory = {"a": (50, 70)}
+    second.numa_memory = {"a": {0: 50, 8: 70}}
     result = collector.collect(second, [pod("a")])
     assert named(result.samples) == {
         "pod_cpu_usage['a']": 0.5,
@@ -104,7 +109,7 @@ def test_pods_and_containers() -> None:
         "container_cpu_usage['containerd://a']": 0.25,
         "container_memory_usage['containerd://a']": 90,
     }
-    assert (result.cpu, result.memory, result.numa_memory) == (0.5, 120, {0: 50, 1: 70})
+    assert (result.cpu, result.memory, result.numa_memory) == (0.5, 120, {0: 50, 8: 70})
 
 
 def test_a_pod_that_appears_waits_for_its_second_reading_with_its_containers() -> None:
@@ -162,6 +167,30 @@ def test_what_is_left_for_the_system() -> None:
         "sys_numa_memory_usage['0']": 0,
         "sys_numa_memory_usage['1']": 30,
     }
+
+
+def test_the_pool_of_huge_pages_is_the_systems_and_nobodys_usage() -> None:
+    """koord-manager subtracts what the system uses from the capacity, which contains the pool."""
+    collector = NodeCollector(ticks_per_second=100, lifetime=20)
+    memory = MachineMemory(total=64, free=12, available=12, huge_pages=48)
+    numa = (NUMANodeMemory(0, 32, 3, {2048: 24}), NUMANodeMemory(8, 32, 1, {2048: 24}))
+    reading = NodeReading(CPUTimes(0, {}), memory, numa)
+    collector.collect(scan(1, node=reading), None)
+    node = collector.collect(scan(2, node=replace(reading, cpu=CPUTimes(1, {}))), None)
+    assert node is not None
+    samples = named(node.samples() | system_samples(node, Share(0.0, 1, {8: 1}), Share(0.0, 1)))
+    assert (samples["node_memory_usage[]"], samples["node_huge_pages[]"]) == (4.0, 48.0)
+    assert samples["sys_memory_usage[]"] == 50.0
+    assert samples["sys_numa_memory_usage['8']"] == 24 * 2048 * 1024
+    assert samples["node_numa_memory_usage['8']"] == 1.0
+
+
+def test_a_numa_node_with_memory_alone_has_a_usage() -> None:
+    collector = NodeCollector(ticks_per_second=100, lifetime=20)
+    collector.collect(scan(1, node=node_reading(0, by_cpu={0: 0}, numa=(1, 2, 3))), TWO_NUMA_NODES)
+    result = collector.collect(scan(2, node=node_reading(9, by_cpu={0: 9}, numa=(1, 2, 3))), TWO_NUMA_NODES)
+    assert result is not None
+    assert result.numa_cpu == {0: 0.09, 2: 0.0}
 
 
 def test_the_system_never_uses_less_than_nothing() -> None:

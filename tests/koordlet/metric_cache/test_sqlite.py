@@ -88,6 +88,39 @@ def test_the_file_forgets_old_rounds_and_pods_that_have_ended(path: Path) -> Non
     assert rounds < 250
 
 
+def kept_times(path: Path) -> list[int]:
+    database = sqlite3.connect(path)
+    times = [row[0] for row in database.execute("SELECT at FROM rounds WHERE kind_group = 'node' ORDER BY at")]
+    database.close()
+    return times
+
+
+def test_a_clock_that_is_ahead_for_a_while_empties_no_file(path: Path) -> None:
+    cache = open_cache(path)
+    # The file is cleaned up after 600 rounds, here while the clock is ahead.
+    for at in [*range(580), *range(10**9, 10**9 + 20), 580]:
+        cache.append(at, {CPU: 1.0})
+        cache.flush()
+    cache.close()
+    assert kept_times(path) == list(range(539, 581))
+
+
+def test_samples_of_the_future_leave_the_file(path: Path) -> None:
+    cache = open_cache(path)
+    cache.append(10**9, {CPU: 1.0})
+    cache.flush()
+    cache.append(1000, {CPU: 1.0})
+    cache.flush()
+    cache.close()
+    assert kept_times(path) == [1000]
+
+
+def test_samples_of_the_future_leave_the_file_at_a_start(path: Path) -> None:
+    fill(path, range(1, 11))
+    open_cache(path, 5000).close()
+    assert kept_times(path) == [1000, 2000, 3000, 4000, 5000]
+
+
 @pytest.mark.parametrize("content", [b"not a database at all, but long enough to be one" * 100, b"SQLite format 3\0"])
 def test_a_torn_file_is_begun_anew(path: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
     path.parent.mkdir()

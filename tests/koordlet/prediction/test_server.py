@@ -66,7 +66,7 @@ class Bench:
 
     def measure(self) -> None:
         now = round(self.clock.now().timestamp() * 1000)
-        node = {kinds.NODE_CPU_USAGE.series(): 5.0, kinds.NODE_MEMORY_USAGE.series(): 1e9}
+        node = {kinds.NODE_CPU_USAGE.series(): 1.0 + sum(self.cores.values()), kinds.NODE_MEMORY_USAGE.series(): 1e9}
         self.cache.append(now, node)
         samples = {}
         for uid, cores in self.cores.items():
@@ -117,6 +117,71 @@ def test_a_restored_model_does_not_expire_for_the_time_that_the_agent_was_away(b
     bench.restart()
     bench.run(1)
     assert bench.peak == learned
+
+
+MONTH = timedelta(days=30)
+
+
+def test_a_clock_that_was_a_month_ahead_for_five_minutes_changes_no_forecast(bench: Bench) -> None:
+    bench.cores["web"] = 1.0
+    bench.run(120)
+    learned = bench.peak
+    bench.clock.set_wall(bench.clock.now() + MONTH)
+    bench.cores["web"] = 4.0
+    bench.run(5)
+    bench.clock.set_wall(bench.clock.now() - MONTH)
+    bench.cores["web"] = 1.0
+    bench.run(60)
+    assert bench.peak == learned
+
+
+def test_what_a_clock_ahead_has_written_is_as_old_as_it_is_after_a_restart(bench: Bench) -> None:
+    """A start with the right clock must not take the last samples for ones of the coming month."""
+    bench.run(120)
+    learned = bench.peak
+    bench.clock.set_wall(bench.clock.now() + MONTH)
+    bench.cores["web"] = 4.0
+    bench.run(11)
+    bench.clock.set_wall(bench.clock.now() - MONTH)
+    bench.restart()
+    bench.cores["web"] = 1.0
+    bench.run(200)
+    assert bench.peak == learned
+    assert json.loads((bench.folder / "web").read_text())["LastUpdated"] < "2026-01-02"
+
+
+def test_a_start_with_a_clock_that_is_behind_keeps_what_was_learned(bench: Bench) -> None:
+    bench.cores["web"] = 4.0
+    bench.run(60)
+    learned = bench.peak
+    bench.clock.set_wall(bench.clock.now() - 365 * timedelta(days=1))
+    bench.cores["web"] = 0.1
+    bench.restart()
+    bench.run(1)
+    assert bench.peak == learned
+
+
+def test_a_model_with_more_weight_than_samples_can_have_begins_anew(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The original keeps the weights of samples that a clock ahead has dated."""
+    bench.run(1)
+    document = json.loads((bench.folder / "web").read_text())
+    document["CPU"]["totalWeight"] *= 2.0**60
+    (bench.folder / "web").write_text(json.dumps(document))
+    bench.restart()
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(bench.server.train())
+    assert "the model web begins anew: totalWeight" in caplog.text
+
+
+def test_a_clock_that_is_corrected_by_a_second_is_followed(bench: Bench) -> None:
+    """Or else the times in the files would drift away from those of other programs."""
+    bench.run(12)
+    bench.clock.set_wall(bench.clock.now() + timedelta(seconds=1))
+    bench.run(12)
+    reference = json.loads((bench.folder / "web").read_text())["CPU"]["referenceTimestamp"]
+    assert reference in ("2026-01-01T00:00:00Z", "2026-01-01T12:00:00Z")
 
 
 def test_torn_files_begin_anew(bench: Bench) -> None:

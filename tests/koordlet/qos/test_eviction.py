@@ -41,6 +41,21 @@ def test_below_the_threshold_nobody_goes() -> None:
     assert memory_plan(Feature.BE_MEMORY, (pod_usage("a", "BE", memory=GIB),), used=44.0 * GIB).tasks == ()
 
 
+@pytest.mark.parametrize(("used", "goes"), [(4.0, []), (11.0, []), (12.0, ["a"])])
+def test_the_pool_of_huge_pages_is_neither_used_nor_there_to_be_used(used: float, goes: list[str]) -> None:
+    """48 of the 64 GiB are huge pages: pods share 16, of which 70 percent are 11.2."""
+    policy = suppression(memoryEvictThresholdPercent=70, evictEnabledPriorityThreshold=9999)
+    pods = (pod_usage("a", "BE", memory=1.2 * GIB), pod_usage("b", "BE", memory=0.5 * GIB))
+    given = snapshot(policy=policy, pods=pods, node_memory=used * GIB, huge_pages=48.0 * GIB)
+    assert victims(plan(Inputs(given), [Feature.BE_MEMORY])) == goes
+
+
+def test_a_node_of_huge_pages_alone_evicts_nobody() -> None:
+    policy = suppression(memoryEvictThresholdPercent=70)
+    given = snapshot(policy=policy, pods=(pod_usage("a", "BE", memory=GIB),), huge_pages=64.0 * GIB)
+    assert plan(Inputs(given), [Feature.BE_MEMORY]).tasks == ()
+
+
 def test_the_largest_of_the_lowest_priority_go_until_the_lower_percentage_is_reached() -> None:
     """75 percent are used, 68 are the lower percentage: 4.48 GiB have to go."""
     pods = (

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from koordinator.base.clock import ManualClock
+from koordinator.koordlet.executor.executor import Executor
+from koordinator.koordlet.executor.wishes import Wish
 from koordinator.koordlet.qos.system_config import decide
-from koordinator.node.kernel_files import MIN_FREE_KBYTES, SCHED_FEATURES, WATERMARK_SCALE_FACTOR, KernelFile
+from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
+from koordinator.node.host import Host
+from koordinator.node.kernel_file_codec import KernelFileCodec
+from koordinator.node.kernel_files import MIN_FREE_KBYTES, SCHED_FEATURES, WATERMARK_SCALE_FACTOR, KernelFile, Target
+from koordinator.node.kernel_writer import MachineFiles
 from tests.koordlet.qos.qos_fixtures import GIB, node, policy, snapshot
 
 
@@ -33,3 +43,20 @@ def test_switches_of_the_scheduler_are_wished_one_by_one() -> None:
 def test_without_a_policy_or_a_node_nothing_is_decided() -> None:
     assert decide(snapshot(policy=None, node=node())).wishes is None
     assert decide(snapshot(policy=policy(systemStrategy={}), node=None)).wishes is None
+
+
+@pytest.mark.parametrize("path", ["sched/features", "sched_features"])
+def test_switches_of_the_scheduler_are_written_where_the_kernel_has_them(tmp_path: Path, path: str) -> None:
+    """Linux 5.13 has moved the file."""
+    file = tmp_path / "sys/kernel/debug" / path
+    file.parent.mkdir(parents=True)
+    file.write_text("GENTLE_FAIR_SLEEPERS NO_ID_EXPELLER_SHARE_CORE ID_ABSOLUTE_EXPEL\n")
+    host = Host.below(tmp_path)
+    layout = CgroupLayout(host.cgroup, CgroupVersion.V2, CgroupDriver.SYSTEMD)
+    executor = Executor(MachineFiles(), KernelFileCodec(host, layout, 4096), ManualClock())
+    assert executor.present(Target(SCHED_FEATURES, part="ID_ABSOLUTE_EXPEL")) == 1
+    wish = Wish("SystemConfig", Target(SCHED_FEATURES, part="ID_ABSOLUTE_EXPEL"), 0, "a test")
+    executor.submit("SystemConfig", (wish,))
+    executor.apply()
+    assert file.read_text() == "NO_ID_ABSOLUTE_EXPEL\n"
+    assert [each.path for each in executor.explanations()] == [str(file)]

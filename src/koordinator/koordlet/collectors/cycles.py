@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -112,10 +112,10 @@ class CyclesCollector:
             if not counters:
                 return
             await self._clock.sleep(window)
-            result.counts.extend(_read(counters))
-
-
-def _read(counters: Iterable[tuple[NodePod, PodContainer, Counter]]) -> Iterator[ContainerCycles]:
-    for pod, container, counter in counters:
-        counts = counter.read()
-        yield ContainerCycles(pod, container, counts[CYCLES], counts[INSTRUCTIONS])
+            for pod, container, counter in counters:
+                try:
+                    counts = counter.read()
+                except PerfEventError as error:
+                    result.errors[container.id] = error
+                else:
+                    result.counts.append(ContainerCycles(pod, container, counts[CYCLES], counts[INSTRUCTIONS]))

@@ -9,6 +9,7 @@ from koordinator.koordlet.collectors.counters import Counters
 from koordinator.koordlet.collectors.scan import NodeReading, Scan
 from koordinator.koordlet.metric_cache.kinds import (
     NODE_CPU_USAGE,
+    NODE_HUGE_PAGES,
     NODE_MEMORY_USAGE,
     NODE_NUMA_CPU_USAGE,
     NODE_NUMA_MEMORY_USAGE,
@@ -18,19 +19,29 @@ from koordinator.node.cpu_topology import CPUTopology
 
 _CPU = NODE_CPU_USAGE.series()
 _MEMORY = NODE_MEMORY_USAGE.series()
+_HUGE_PAGES = NODE_HUGE_PAGES.series()
 
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """``cpu`` in cores, ``memory`` in bytes without page cache; by NUMA node where that is known."""
+    """``cpu`` in cores, ``memory`` in bytes without page cache; by NUMA node where that is known.
+
+    ``huge_pages`` is what the pool of huge pages takes from all programs that ask for memory.
+    """
 
     cpu: float
     memory: int
     numa_cpu: Mapping[int, float] = field(default_factory=dict)
     numa_memory: Mapping[int, int] = field(default_factory=dict)
+    huge_pages: int = 0
+    numa_huge_pages: Mapping[int, int] = field(default_factory=dict)
 
     def samples(self) -> dict[Series, float]:
-        samples: dict[Series, float] = {_CPU: self.cpu, _MEMORY: float(self.memory)}
+        samples: dict[Series, float] = {
+            _CPU: self.cpu,
+            _MEMORY: float(self.memory),
+            _HUGE_PAGES: float(self.huge_pages),
+        }
         for node, cores in self.numa_cpu.items():
             samples[NODE_NUMA_CPU_USAGE.series(numa_node_id=str(node))] = cores
         for node, size in self.numa_memory.items():
@@ -57,12 +68,16 @@ class NodeCollector:
         return NodeUsage(
             cpu=growth.rate / self._ticks_per_second,
             memory=scan.node.memory.usage,
+            huge_pages=scan.node.memory.huge_pages,
             numa_cpu=numa_cpu,
             numa_memory={node.number: node.usage for node in scan.node.numa_memory},
+            numa_huge_pages={node.number: node.huge_page_bytes for node in scan.node.numa_memory},
         )
 
     def _numa_cpu(self, reading: NodeReading, at: float, topology: CPUTopology) -> dict[int, float]:
-        cores: dict[int, float] = {}
+        # What has memory alone (CXL, the memory of GPUs) uses no CPU, and its memory is reported all the same.
+        numbers = {node.number for node in reading.numa_memory}
+        cores = dict.fromkeys(sorted(numbers - topology.by_numa_node.keys()), 0.0)
         for node, cpus in topology.by_numa_node.items():
             for cpu in cpus:
                 ticks = reading.cpu.by_cpu.get(cpu)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from koordinator.koordlet.agent_metrics import AgentMetrics
+from koordinator.koordlet.round_remarks import RoundRemarks
 from koordinator.node.block_devices import BlockDevices, read_block_devices
 from koordinator.node.cpu_topology import CPUTopology, read_cpu_topology
-from koordinator.node.errors import FileError
+from koordinator.node.errors import FileError, OddRowError
 from koordinator.node.host import Host
 from koordinator.node.memory import NUMANodeMemory, read_numa_memory
 
@@ -22,6 +24,8 @@ class NodeInfo:
 
     def __init__(self, host: Host, metrics: AgentMetrics, *, with_huge_pages: bool) -> None:
         self._host = host
+        self._metrics = metrics
+        self._remarks, self._storage_remarks = RoundRemarks(logger), RoundRemarks(logger)
         self._with_huge_pages = with_huge_pages
         self.topology: CPUTopology | None = None
         self.numa_memory: tuple[NUMANodeMemory, ...] | None = None
@@ -33,27 +37,38 @@ class NodeInfo:
 
     def refresh(self) -> None:
         """Read CPUs and NUMA nodes."""
-        try:
-            self.topology = read_cpu_topology(self._host)
-        except FileError as error:
-            self._cpu_status.inc(_FAILED)
-            logger.warning("the topology of the CPUs stays as it was: %s", error)
-        else:
-            self._cpu_status.inc(_SUCCEEDED)
-        try:
-            self.numa_memory = read_numa_memory(self._host, with_huge_pages=self._with_huge_pages)
-        except FileError as error:
-            self._numa_status.inc(_FAILED)
-            logger.warning("the NUMA nodes stay as they were: %s", error)
-        else:
-            self._numa_status.inc(_SUCCEEDED)
+        odd: list[OddRowError] = []
+        with self._remarks.round():
+            try:
+                self.topology = read_cpu_topology(self._host, odd.append)
+            except FileError as error:
+                self._cpu_status.inc(_FAILED)
+                self._remarks.say(f"the topology of the CPUs stays as it was: {error}", error.path)
+            else:
+                self._cpu_status.inc(_SUCCEEDED)
+            try:
+                self.numa_memory = read_numa_memory(self._host, odd.append, with_huge_pages=self._with_huge_pages)
+            except FileError as error:
+                self._numa_status.inc(_FAILED)
+                self._remarks.say(f"the NUMA nodes stay as they were: {error}", error.path)
+            else:
+                self._numa_status.inc(_SUCCEEDED)
+            self._report(self._remarks, odd)
 
     def refresh_storage(self) -> None:
         """Read disks and what is mounted."""
-        try:
-            self.block_devices = read_block_devices(self._host)
-        except FileError as error:
-            self._storage_status.inc(_FAILED)
-            logger.warning("the disks stay as they were: %s", error)
-        else:
-            self._storage_status.inc(_SUCCEEDED)
+        odd: list[OddRowError] = []
+        with self._storage_remarks.round():
+            try:
+                self.block_devices = read_block_devices(self._host, odd.append)
+            except FileError as error:
+                self._storage_status.inc(_FAILED)
+                self._storage_remarks.say(f"the disks stay as they were: {error}", error.path)
+            else:
+                self._storage_status.inc(_SUCCEEDED)
+            self._report(self._storage_remarks, odd)
+
+    def _report(self, remarks: RoundRemarks, odd: Sequence[OddRowError]) -> None:
+        self._metrics.count_odd_rows(odd)
+        for row in odd:
+            remarks.say(f"left out: {row}", row.path)

@@ -59,7 +59,7 @@ class PodsCollector:
             result.samples.update(containers)
             result.cpu += cores
             result.memory += memory
-            for node, size in enumerate(scan.numa_memory.get(pod.cgroup, ())):
+            for node, size in scan.numa_memory.get(pod.cgroup, {}).items():
                 result.numa_memory[node] = result.numa_memory.get(node, 0) + size
         self._cpu.drop_expired(scan.at.monotonic)
         return result

@@ -17,7 +17,7 @@ from koordinator.koordlet.metric_cache.kinds import (
 )
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
 from koordinator.node.cgroup_reader import CgroupReader
-from koordinator.node.errors import FileError
+from koordinator.node.errors import FileError, OddRowError
 from koordinator.node.pressure import RESOURCES, Pressure, Stall
 
 _NAMES: Final = {"cpu": "cpu", "memory": "mem", "io": "io"}
@@ -69,6 +69,7 @@ class PressureRound:
 
     pressures: list[PodPressure] = field(default_factory=list)
     errors: dict[str, FileError] = field(default_factory=dict)
+    odd_rows: list[OddRowError] = field(default_factory=list)
 
     def samples(self) -> dict[Series, float]:
         samples: dict[Series, float] = {}
@@ -112,7 +113,10 @@ class PressureCollector:
             for container in owners:
                 folder = pod.cgroup if container is None else container.cgroup
                 try:
-                    pressures = {resource: self._reader.pressure(folder, resource) for resource in RESOURCES}
+                    pressures = {
+                        resource: self._reader.pressure(folder, resource, result.odd_rows.append)
+                        for resource in RESOURCES
+                    }
                 except FileError as error:
                     result.errors[error.path] = error
                     continue

@@ -10,7 +10,7 @@ from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.metric_cache.kinds import RESCTRL_LLC, RESCTRL_MEMORY_BANDWIDTH, Series
 from koordinator.node.errors import MissingFileError
 from koordinator.node.host import Host
-from koordinator.node.resctrl import CacheMonitor, read_monitors, read_schemata
+from koordinator.node.resctrl import CacheMonitor, read_monitors
 
 _GROUPS: Final = ("LSR", "LS", "BE")
 
@@ -69,8 +69,7 @@ class ResctrlCollector:
         )
 
     def collect(self) -> ResctrlRound:
-        """One round; a class that has no group yet is left out. FileError if the root group shares nothing out."""
-        read_schemata(self._host)
+        """One round; a class that has no group yet is left out."""
         monitors = {}
         for group in _GROUPS:
             try:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from koordinator.base.clock import Clock
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.cgroup_meter import CgroupMeter, CgroupUsage
 from koordinator.node.cpu_time import CPUTimes, read_cpu_times
-from koordinator.node.errors import FileError
+from koordinator.node.errors import FileError, OddRowError
 from koordinator.node.host import Host
 from koordinator.node.memory import MachineMemory, NUMANodeMemory, read_machine_memory, read_numa_memory
 
@@ -65,9 +66,11 @@ class Scan:
     best_effort: BestEffortReading | None = None
     memory_usage: dict[str, int] = field(default_factory=dict)
     """Bytes that the kernel charges host applications with, by relative folder: page cache included."""
-    numa_memory: dict[str, Sequence[int]] = field(default_factory=dict)
+    numa_memory: dict[str, Mapping[int, int]] = field(default_factory=dict)
     """Bytes by NUMA node of pods, by relative folder."""
     errors: dict[str, FileError] = field(default_factory=dict)
+    odd_rows: list[OddRowError] = field(default_factory=list)
+    """What was left out of files that could be read otherwise."""
     seconds: float = 0.0
     """How long it took."""
 
@@ -98,7 +101,7 @@ class Scanner:
         for pod in target.pods:
             self._cgroup(scan, pod.cgroup)
             if target.with_numa and pod.cgroup in scan.cgroups:
-                memory = _attempt(scan, lambda folder=pod.cgroup: self._meter.numa_memory(folder))  # type: ignore[misc]
+                memory = _attempt(scan, partial(self._meter.numa_memory, pod.cgroup, scan.odd_rows.append))
                 if memory is not None:
                     scan.numa_memory[pod.cgroup] = memory
             for container in pod.containers:
@@ -132,10 +135,14 @@ class Scanner:
         return BestEffortReading(read_at, usage.cpu, quota, period, tuple(filter(None, counts)))
 
     def _node(self, scan: Scan, with_numa: bool) -> NodeReading:
-        cpu = read_cpu_times(self._host)
+        cpu = read_cpu_times(self._host, scan.odd_rows.append)
         memory = read_machine_memory(self._host)
-        numa = _attempt(scan, lambda: read_numa_memory(self._host)) if with_numa else None
-        return NodeReading(cpu, memory, numa or ())
+        if not with_numa:
+            return NodeReading(cpu, memory)
+        # Most machines have no huge pages, and need not be looked through for them every second.
+        with_huge_pages = memory.huge_pages > 0
+        read = partial(read_numa_memory, self._host, scan.odd_rows.append, with_huge_pages=with_huge_pages)
+        return NodeReading(cpu, memory, _attempt(scan, read) or ())
 
 
 def _attempt(scan: Scan, read: Callable[[], T]) -> T | None:

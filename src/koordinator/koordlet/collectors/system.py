@@ -28,7 +28,10 @@ class Share:
 
 
 def system_samples(node: NodeUsage, pods: Share, host_applications: Share) -> dict[Series, float]:
-    """The node less pods and host applications, never below 0.
+    """The node less pods and host applications, never below 0; the pool of huge pages is the system's.
+
+    koord-manager offers what the capacity has more than the system and the pods use, and the capacity of a Node
+    contains the pool.
 
     A NUMA node's part of the system's CPU is in proportion to the CPU that it used; from its memory that of pods is
     subtracted. Memory by NUMA node is left out while no pod's is known.
@@ -36,13 +39,13 @@ def system_samples(node: NodeUsage, pods: Share, host_applications: Share) -> di
     cpu = max(node.cpu - pods.cpu - host_applications.cpu, 0.0)
     samples: dict[Series, float] = {
         _CPU: cpu,
-        _MEMORY: max(node.memory - pods.memory - host_applications.memory, 0.0),
+        _MEMORY: max(node.memory - pods.memory - host_applications.memory, 0.0) + node.huge_pages,
     }
     total = sum(node.numa_cpu.values())
     for number, cores in node.numa_cpu.items():
         samples[SYS_NUMA_CPU_USAGE.series(numa_node_id=str(number))] = cpu * cores / total if total else 0.0
     if pods.numa_memory:
         for number, size in node.numa_memory.items():
-            left = max(size - pods.numa_memory.get(number, 0), 0)
+            left = max(size - pods.numa_memory.get(number, 0), 0) + node.numa_huge_pages.get(number, 0)
             samples[SYS_NUMA_MEMORY_USAGE.series(numa_node_id=str(number))] = left
     return samples

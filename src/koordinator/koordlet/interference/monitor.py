@@ -20,9 +20,10 @@ from koordinator.koordlet.interference.readings import LATENCY_SENSITIVE, Indica
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.node_snapshot import RecentUsage
 from koordinator.koordlet.pods.node_pod import NodePod
+from koordinator.koordlet.round_remarks import RoundRemarks
 from koordinator.kube.events import EventRecorder
 from koordinator.node.cgroup_reader import CgroupReader
-from koordinator.node.errors import FileError
+from koordinator.node.errors import FileError, OddRowError
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,9 @@ class InterferenceMonitor:
     ) -> None:
         self._sources = sources
         self._interval = interval
+        self._metrics = metrics
+        self._remarks = RoundRemarks(logger)
+        self._odd_rows: list[OddRowError] = []
         self._events = events
         self._clock = clock
         self._detector = InterferenceDetector()
@@ -80,7 +84,12 @@ class InterferenceMonitor:
         pods = [pod for pod in self._sources.pods() if not pod.has_finished]
         indicators = self._indicators()
         self._add_waits(pods, indicators)
-        readings = [self._reading(pod, indicators.get(pod.uid, {})) for pod in pods]
+        with self._remarks.round():
+            self._odd_rows.clear()
+            readings = [self._reading(pod, indicators.get(pod.uid, {})) for pod in pods]
+            self._metrics.count_odd_rows(self._odd_rows)
+            for row in self._odd_rows:
+                self._remarks.say(f"left out: {row}", row.path)
         self._io = {uid: read for uid, read in self._io.items() if uid in {pod.uid for pod in pods}}
         self.findings = self._detector.observe(readings, self._clock.now())
         self._record_events({pod.uid: pod for pod in pods})
@@ -140,7 +149,8 @@ class InterferenceMonitor:
     def _io_rate(self, pod: NodePod) -> float | None:
         """Bytes a second since the last round; None for the first, and where the kernel does not count them."""
         try:
-            total = sum(self._sources.reader.io_bytes(container.cgroup) for container in pod.containers)
+            read, odd = self._sources.reader.io_bytes, self._odd_rows.append
+            total = sum(read(container.cgroup, odd) for container in pod.containers)
         except FileError:
             self._io.pop(pod.uid, None)
             return None

@@ -51,6 +51,8 @@ _GPU: Final = ("gpu_minor", "gpu_device_uuid")
 
 NODE_CPU_USAGE: Final = MetricKind("node_cpu_usage", NODE, "cores")
 NODE_MEMORY_USAGE: Final = MetricKind("node_memory_usage", NODE, "bytes")
+NODE_HUGE_PAGES: Final = MetricKind("node_huge_pages", NODE, "bytes")
+"""The pool of huge pages of all sizes, used or not, which is no part of the usage."""
 NODE_NUMA_CPU_USAGE: Final = MetricKind("node_numa_cpu_usage", NODE, "cores", ("numa_node_id",))
 NODE_NUMA_MEMORY_USAGE: Final = MetricKind("node_numa_memory_usage", NODE, "bytes", ("numa_node_id",))
 NODE_GPU_CORE_USAGE: Final = MetricKind("node_gpu_core_usage", NODE, "percent", _GPU)

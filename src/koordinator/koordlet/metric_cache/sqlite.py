@@ -47,16 +47,21 @@ class SQLiteMetricCache(RingMetricCache):
         file."""
         super().__init__(retentions, budget_bytes)
         self._path = path
+        self._kept_rounds = {group: retention.rows for group, retention in retentions.items()}
         self._kept_ms = {group: round(retention.duration * 1000) for group, retention in retentions.items()}
         self._kinds = _all_kinds()
         self._numbers: dict[Series, int] = {}
         self._pending: list[tuple[int, Mapping[Series, float]]] = []
         self._rounds = 0
+        self._was_set_back = False
+        """Whether the clock was set back since the last flush."""
         self._failing = False
         self._database = self._open(now)
 
     def append(self, at: int, samples: Mapping[Series, float]) -> None:
+        before = self.newest(next(iter(samples)).kind) if samples else None
         super().append(at, samples)
+        self._was_set_back |= before is not None and at < before
         if samples:
             self._pending.append((at, dict(samples)))
 
@@ -70,11 +75,13 @@ class SQLiteMetricCache(RingMetricCache):
                 self._database.executemany(
                     "INSERT INTO rounds VALUES (?, ?, ?, ?)", [self._row(at, samples) for at, samples in pending]
                 )
+                if self._was_set_back:
+                    self._drop_future_rounds(self._database, pending[-1][0])
                 self._rounds += len(pending)
                 if self._rounds >= _ROUNDS_BETWEEN_CLEANUPS:
                     self._rounds = 0
-                    self._clean_up(pending[-1][0])
-            self._failing = False
+                    self._clean_up()
+            self._was_set_back = self._failing = False
         except sqlite3.Error as error:
             self._numbers.clear()
             if not self._failing:
@@ -115,6 +122,8 @@ class SQLiteMetricCache(RingMetricCache):
     def _restored(self, now: int) -> sqlite3.Connection:
         database = self._connect()
         try:
+            with database:
+                self._drop_future_rounds(database, now)
             by_number = dict(self._known_series(database))
             self._numbers = {series: number for number, series in by_number.items()}
             for group, kept in self._kept_ms.items():
@@ -152,10 +161,22 @@ class SQLiteMetricCache(RingMetricCache):
             number = self._numbers[series] = int(found[0])
         return number
 
-    def _clean_up(self, now: int) -> None:
-        """Rounds that no window reaches any more, and series that no round has: pods that have ended."""
-        for group, kept in self._kept_ms.items():
-            self._database.execute("DELETE FROM rounds WHERE kind_group = ? AND at < ?", (group, now - kept))
+    @staticmethod
+    def _drop_future_rounds(database: sqlite3.Connection, now: int) -> None:
+        """They would be taken for measurements of the moment when their time comes."""
+        database.execute("DELETE FROM rounds WHERE at > ?", (now,))
+
+    def _clean_up(self) -> None:
+        """Drop all but the latest rounds of each group, and series that no round has: pods that have ended.
+
+        Rounds are counted, as they are in memory: by their age, a clock that is ahead would empty the file.
+        """
+        for group, kept in self._kept_rounds.items():
+            self._database.execute(
+                "DELETE FROM rounds WHERE kind_group = :group AND rowid NOT IN"
+                " (SELECT rowid FROM rounds WHERE kind_group = :group ORDER BY rowid DESC LIMIT :kept)",
+                {"group": group, "kept": kept},
+            )
         used: set[int] = set()
         for (numbers,) in self._database.execute("SELECT DISTINCT series FROM rounds"):
             used.update(array("q", numbers))

@@ -73,10 +73,7 @@ class NodeTopology:
 
 
 def describe(facts: TopologyFacts) -> NodeTopology:
-    """NodeTopologyError if CPUs and NUMA nodes do not fit together, or an annotation of the Node cannot be read."""
-    unknown = set(facts.cpus.by_numa_node) - {numa.number for numa in facts.memory}
-    if unknown:
-        raise NodeTopologyError(f"NUMA node number not matched: there are CPUs of {unknown}, whose memory is not known")
+    """NodeTopologyError if an annotation of the Node cannot be read."""
     reservation = _reservation(facts.node, facts.cpus)
     system = _system_qos(facts.node)
     kept = _kept(reservation, system)

@@ -32,12 +32,20 @@ class _Reserved(NamedTuple):
 def zones_of(
     topology: CPUTopology, memory: Sequence[NUMANodeMemory], node: Node, *, deduct_reserved: bool
 ) -> tuple[Zone, ...]:
-    """The zones, by name as a text. A NUMA node without CPUs has a zone, too: its memory is there to be used.
+    """The zones, by name as a text. A NUMA node without CPUs has a zone, too: its memory is there to be used; and so
+    has one of which the memory is not known.
 
     ``deduct_reserved``: what the Node's allocatable lacks of its capacity is taken off, from each zone the same.
     """
-    reserved = _reserved_of_each(node, len(memory)) if deduct_reserved else _Reserved()
-    zones = (_zone(numa, len(topology.by_numa_node.get(numa.number, ())), reserved) for numa in memory)
+    known = {numa.number: numa for numa in memory}
+    numbers = known.keys() | topology.by_numa_node.keys()
+    reserved = _reserved_of_each(node, len(numbers)) if deduct_reserved else _Reserved()
+    zones = (
+        _zone(
+            known.get(number) or NUMANodeMemory(number, 0, 0, {}), len(topology.by_numa_node.get(number, ())), reserved
+        )
+        for number in numbers
+    )
     return tuple(sorted(zones, key=lambda zone: zone.name))
 
 

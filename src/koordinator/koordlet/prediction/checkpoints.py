@@ -24,6 +24,7 @@ import msgspec
 
 from koordinator.api import codec
 from koordinator.api.meta import WireStruct
+from koordinator.api.timestamps import Time
 from koordinator.base.errors import KoordinatorError
 from koordinator.model.decaying_histogram import Checkpoint
 from koordinator.model.stored_histogram import StoredHistogram
@@ -45,15 +46,16 @@ class _Model(WireStruct):
     uid: str = msgspec.field(default="", name="UID")
     cpu: StoredHistogram | None = msgspec.field(default=None, name="CPU")
     memory: StoredHistogram | None = msgspec.field(default=None, name="Memory")
-    last_updated: datetime | None = msgspec.field(default=None, name="LastUpdated")
+    last_updated: Time | None = msgspec.field(default=None, name="LastUpdated")
 
 
 @dataclass(frozen=True, slots=True)
 class SavedModel:
-    """What a file holds of a model."""
+    """What a file holds of a model; ``updated`` is when it was written, by the wall clock."""
 
     cpu: Checkpoint
     memory: Checkpoint
+    updated: datetime | None = None
 
 
 class CheckpointFolder:
@@ -62,11 +64,14 @@ class CheckpointFolder:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def save(self, name: str, model: SavedModel, now: datetime) -> None:
+    def save(self, name: str, model: SavedModel) -> None:
         """Replace the file of a model. CheckpointFolderError if it cannot be written, or is no name of a model."""
         target = self._file(name)
         document = _Model(
-            uid=name, cpu=StoredHistogram.of(model.cpu), memory=StoredHistogram.of(model.memory), last_updated=now
+            uid=name,
+            cpu=StoredHistogram.of(model.cpu),
+            memory=StoredHistogram.of(model.memory),
+            last_updated=model.updated,
         )
         unfinished = target.with_name(target.name + _UNFINISHED)
         try:
@@ -123,7 +128,7 @@ def _read(file: Path) -> SavedModel:
     if size > _MAX_BYTES:
         raise ValueError(f"it has {size} bytes, more than {_MAX_BYTES}")
     model = codec.decode(file.read_bytes(), _Model)
-    return SavedModel(_checkpoint("CPU", model.cpu), _checkpoint("Memory", model.memory))
+    return SavedModel(_checkpoint("CPU", model.cpu), _checkpoint("Memory", model.memory), model.last_updated)
 
 
 def _checkpoint(name: str, histogram: StoredHistogram | None) -> Checkpoint:

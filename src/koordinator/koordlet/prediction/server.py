@@ -16,7 +16,7 @@ from koordinator.base.loops import Loop
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.metric_cache.samples import MetricCache
 from koordinator.koordlet.pods.node_pod import NodePod
-from koordinator.koordlet.prediction.checkpoints import CheckpointFolder, CheckpointFolderError, SavedModel
+from koordinator.koordlet.prediction.checkpoints import CheckpointFolder, CheckpointFolderError
 from koordinator.koordlet.prediction.forecast import MIN_PREDICTOR, Amount, Forecast, ForecastRules, forecast_prod
 from koordinator.koordlet.prediction.models import Models
 from koordinator.koordlet.prediction.observations import NODE_MODELS, observe
@@ -117,7 +117,7 @@ class PredictionServer:
             # One that cannot be written has had its turn, too, or it would keep the others from theirs.
             self._progress.saved_at[name] = now
             try:
-                self._folder.save(name, SavedModel(*self._models.checkpoint(name)), self._clock.now())
+                self._folder.save(name, self._models.checkpoint(name, self._clock.now(), self._clock.monotonic()))
             except CheckpointFolderError as error:
                 problems.append(error)
             # Other loops have their turn between two files.
@@ -193,7 +193,7 @@ class PredictionServer:
                     self._folder.remove(name)
                     continue
                 try:
-                    self._models.restore(name, saved.cpu, saved.memory, self._clock.monotonic())
+                    self._models.restore(name, saved, self._clock.now(), self._clock.monotonic())
                     restored += 1
                 except CheckpointError as error:
                     logger.warning("the model %s begins anew: %s", name, error)

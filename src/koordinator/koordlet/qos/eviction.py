@@ -194,17 +194,19 @@ def _cpu(inputs: Inputs, node: Node, policy: ResourceThresholdStrategy) -> Task 
 def _memory(feature: Feature, inputs: Inputs, node: Node, policy: ResourceThresholdStrategy) -> Task | None:
     threshold, lower = _pair("memoryEvict", policy.memory_evict_threshold_percent, policy.memory_evict_lower_percent)
     highest = _priority_threshold(policy) if feature is Feature.MEMORY else 0
-    capacity = node.status.capacity.get(MEMORY)
-    if inputs.snapshot.node_memory is None or capacity is None or capacity.value <= 0:
+    amount = node.status.capacity.get(MEMORY)
+    # Nobody gets the pool of huge pages as memory: it is neither used nor there to be used.
+    capacity = 0 if amount is None else amount.value - math.trunc(inputs.snapshot.huge_pages)
+    if inputs.snapshot.node_memory is None or capacity <= 0:
         return None
-    percent = math.trunc(inputs.snapshot.node_memory) * 100 // capacity.value
+    percent = math.trunc(inputs.snapshot.node_memory) * 100 // capacity
     if percent < threshold:
         return None
     if feature is Feature.MEMORY:
         candidates = _prioritised(inputs.snapshot, feature, highest, lambda usage: usage.memory or 0.0)
     else:
         candidates = _best_effort_candidates(inputs.snapshot, feature, lambda usage: usage.memory or 0.0)
-    need = {MEMORY: capacity.value * (percent - lower) // 100}
+    need = {MEMORY: capacity * (percent - lower) // 100}
     return Task(feature, Basis.USAGE, need, candidates, f"{percent} percent of the node's memory are used")
 
 

@@ -90,7 +90,7 @@ class BestEffortCgroups:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One moment. ``node_cpu`` in cores, ``node_memory`` in bytes."""
+    """One moment. ``node_cpu`` in cores, ``node_memory`` in bytes, without the pool of ``huge_pages``."""
 
     node: Node | None = None
     policy: NodeSLOSpec | None = None
@@ -98,6 +98,7 @@ class Snapshot:
     pods: tuple[PodUsage, ...] = ()
     node_cpu: float | None = None
     node_memory: float | None = None
+    huge_pages: float = 0.0
     host_applications: Mapping[str, float] = field(default_factory=dict)
     """Cores by name, of those that were measured."""
     topology: CPUTopology | None = None
