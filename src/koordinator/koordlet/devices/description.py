@@ -17,6 +17,7 @@ from koordinator.api import device as device_types
 from koordinator.api import labels as label_keys
 from koordinator.api.device import (
     HEALTHY_CONDITION,
+    MEMORY_CONDITION,
     DeviceInfo,
     DeviceTopology,
     VirtualFunction,
@@ -71,7 +72,7 @@ def describe_devices(inventory: Inventory, now: datetime) -> DeviceReport:
         labels, annotations = _xpu_labels(inventory.xpus[0]), _partitions(inventory.xpus)
     else:
         devices = [
-            _gpu(card, inventory.placements.get(card.bus_id), _gpu_conditions(inventory.failures.get(card), now))
+            _gpu(card, inventory.placements.get(card.bus_id), inventory.failures.get(card), now)
             for card in inventory.gpus
         ]
         labels, annotations = _gpu_labels(inventory), {}
@@ -154,14 +155,7 @@ def _partitions(xpus: Iterable[XPUDeviceInfo]) -> dict[str, str | None]:
     return {annotation_keys.GPU_PARTITIONS: text}
 
 
-def _gpu_conditions(failure: GPUFailure | None, now: datetime) -> list[Condition]:
-    """None for a healthy GPU."""
-    if failure is None:
-        return []
-    return [_condition(XPUStatus(healthy=False, error_code=failure.code, error_message=failure.message), now)]
-
-
-def _gpu(card: GPU, placement: PciPlacement | None, conditions: list[Condition]) -> DeviceInfo:
+def _gpu(card: GPU, placement: PciPlacement | None, failure: GPUFailure | None, now: datetime) -> DeviceInfo:
     topology = None
     if placement is not None and placement.numa_node >= 0 and placement.root and card.bus_id:
         topology = DeviceTopology(
@@ -170,16 +164,42 @@ def _gpu(card: GPU, placement: PciPlacement | None, conditions: list[Condition])
             pcie_id=placement.root,
             bus_id=card.bus_id,
         )
-    memory = Quantity.from_value(card.memory, Format.BINARY_SI)
+    resources = {GPU_CORE: _WHOLE, GPU_MEMORY_RATIO: _WHOLE}
+    if card.memory is not None:
+        resources[GPU_MEMORY] = Quantity.from_value(card.memory, Format.BINARY_SI)
     return DeviceInfo(
         type=device_types.GPU,
         id=card.uuid,
         minor=card.minor,
-        health=not conditions,
-        conditions=conditions,
-        resources={GPU_CORE: _WHOLE, GPU_MEMORY: memory, GPU_MEMORY_RATIO: _WHOLE},
+        health=failure is None,
+        conditions=_gpu_conditions(card, failure, now),
+        resources=resources,
         topology=topology,
     )
+
+
+def _gpu_conditions(card: GPU, failure: GPUFailure | None, now: datetime) -> list[Condition]:
+    """None for a healthy GPU of which everything is known."""
+    conditions = []
+    if failure is not None:
+        status = XPUStatus(healthy=False, error_code=failure.code, error_message=failure.message)
+        conditions.append(_condition(status, now))
+    if card.memory is None:
+        # A GPU that uses the memory of the CPUs has the bytes that the kubelet offers: not to be promised twice.
+        message = (
+            f"the driver does not report the memory of this GPU ({card.memory_problem}): "
+            "pods can be given shares of it in percent, not in bytes"
+        )
+        conditions.append(
+            Condition(
+                type=MEMORY_CONDITION,
+                status="False",
+                reason="NotReported",
+                message=message,
+                last_transition_time=now,
+            )
+        )
+    return conditions
 
 
 def _gpu_labels(inventory: Inventory) -> dict[str, str | None]:
