@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from koordinator.device_daemon.machine import HostTools, Machine, ToolError
 from koordinator.node.pci import PciBus
 from tests.device_daemon.machines import add_pci_device, mlu_tools, mx_tools, npu_tools, xpu_tools
 from tests.real_world.device_tools import BROKEN_TOOLS, BrokenTool
+from tests.waiting import PATIENCE
 
 VENDORS: Mapping[str, tuple[str, str, dict[str, str]]] = {
     "huawei": ("npu-smi", "19e5", npu_tools()),
@@ -123,3 +125,19 @@ def test_too_much_output_is_an_error_that_is_the_same_each_time(host: Path) -> N
     install(host, "metax", huge)
     with pytest.raises(ToolError, match=r"^mx-smi --list: printed more than 4194304 bytes$"):
         asyncio.run(HostTools("").run("mx-smi", "--list"))
+
+
+def test_a_tool_that_ends_and_leaves_a_program_behind_does_not_hold_the_daemon_up(host: Path) -> None:
+    """It has the pipe open: nobody knows whether more comes."""
+    script = host / "bin/npu-smi"
+    script.write_text('#!/bin/sh\nsleep 1000 &\necho "$!" >"$0.left"\n')
+    with pytest.raises(ToolError, match=r"no response within 0\.2 s"):
+        asyncio.run(ImpatientTools("npu-smi").run("npu-smi"))
+    left = int((host / "bin/npu-smi.left").read_text())
+    try:
+        descriptor = os.pidfd_open(left)
+    except ProcessLookupError:
+        return
+    with os.fdopen(descriptor, "rb") as handle:
+        ended, _, _ = select.select([handle], [], [], PATIENCE)
+    assert ended

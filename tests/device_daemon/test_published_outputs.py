@@ -17,7 +17,7 @@ from koordinator.device_daemon.metax import MetaX
 from tests.device_daemon.machines import machine, mx_ecc, npu_board
 from tests.real_world.device_tools import NPU_BOARD, Listing, listings
 
-NO_CHIP_BOARD = ToolError("exit status 255, output 'Unsupported'")
+UNSUPPORTED = ToolError("exit status 255, output 'Unsupported'")
 
 
 def found(vendor: Vendor, root: Path, tools: dict[str, str | ToolError], files: int = 0) -> Found:
@@ -77,7 +77,7 @@ def test_ai_cpus_that_the_tool_does_not_report_cost_their_number_alone(tmp_path:
     (listing,) = [listing for listing in listings("npu-smi") if listing.name == "ascend-950"]
     tools = npu_tools(listing)
     for card in (0, 1):
-        tools[f"npu-smi info -t cpu-num-cfg -i {card}"] = NO_CHIP_BOARD
+        tools[f"npu-smi info -t cpu-num-cfg -i {card}"] = UNSUPPORTED
     response = found(Huawei(), tmp_path, tools, files=2)
     assert [sorted(device.resources) for device in response.devices] == [
         ["huawei.com/npu-core", "huawei.com/npu-dvpp", "koordinator.sh/gpu-memory"]

@@ -71,13 +71,14 @@ class Discovery:
         try:
             async with asyncio.timeout(self.seconds):
                 found = only_distinct(await vendor.devices(self.machine))
-            if not found.devices and not found.problems:
-                raise DiscoveryError("the tool lists none, though there is one on the PCI bus")
         except (DiscoveryError, NodeError) as error:
             self._log(vendor, [f"error creating printer: error getting {vendor.name} devices: {error}"])
             return False
         except TimeoutError:
             self._log(vendor, [f"error getting {vendor.name} devices: not all are listed after {self.seconds:g} s"])
+            return False
+        if not found.devices and not found.problems:
+            self._log(vendor, [f"error getting {vendor.name} devices: the tool lists none, but the PCI bus has one"])
             return False
         self._take(vendor, found, "the tool no longer lists it")
         return True

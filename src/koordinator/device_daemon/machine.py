@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -87,14 +89,16 @@ async def _read(process: asyncio.subprocess.Process, shown: str) -> str:
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """With what it may have started; one in uninterruptible sleep is left to the kernel."""
-    if process.returncode is not None:
+    assert process.stdout is not None
+    if process.returncode is not None and process.stdout.at_eof():
         return
-    try:
-        os.killpg(process.pid, 9)
-    except ProcessLookupError:
-        return
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     try:
         async with asyncio.timeout(1.0):
+            # What is left in the pipe keeps it open.
+            while await process.stdout.read(1 << 16):
+                pass
             await process.wait()
     except TimeoutError:
         return

@@ -33,6 +33,8 @@ from koordinator.node.pci import PciPlacement
 from koordinator.node.rdma import RDMADevice
 
 _WHOLE: Final = Quantity.from_value(100)
+_LEAST, _MOST = Quantity.from_value(0), Quantity.from_value((1 << 63) - 1)
+_SHOWN: Final = 60
 _UNKNOWN_SOCKET: Final = -1
 _NVIDIA: Final = "nvidia"
 _OWN_DOMAIN: Final = {"gpu-core": GPU_CORE, "gpu-memory": GPU_MEMORY}
@@ -63,12 +65,15 @@ class DeviceReport:
     devices: tuple[DeviceInfo, ...]
     labels: Mapping[str, str | None]
     annotations: Mapping[str, str | None]
+    problems: tuple[str, ...] = ()
+    """What is left out of what was found, and why."""
 
 
 def describe_devices(inventory: Inventory, now: datetime) -> DeviceReport:
     """The report; conditions carry ``now`` as the time since when they hold."""
+    problems: list[str] = []
     if inventory.xpus:
-        devices = [device for xpu in inventory.xpus if (device := _xpu(xpu, now)) is not None]
+        devices = [device for xpu in inventory.xpus if (device := _xpu(xpu, now, problems)) is not None]
         labels, annotations = _xpu_labels(inventory.xpus[0]), _partitions(inventory.xpus)
     else:
         devices = [
@@ -77,20 +82,51 @@ def describe_devices(inventory: Inventory, now: datetime) -> DeviceReport:
         ]
         labels, annotations = _gpu_labels(inventory), {}
     devices += [_rdma(card) for card in inventory.rdma]
+    devices = _distinct(devices, problems)
     devices.sort(key=lambda device: (device.type, device.minor or 0, device.id))
-    return DeviceReport(tuple(devices), labels, annotations)
+    return DeviceReport(tuple(devices), labels, annotations, tuple(problems))
 
 
-def _xpu(xpu: XPUDeviceInfo, now: datetime) -> DeviceInfo | None:
+def _distinct(devices: Iterable[DeviceInfo], problems: list[str]) -> list[DeviceInfo]:
+    """Each minor number and each UUID of a type once. The first stays: the labels have its vendor, whose device files a
+    pod with that number gets."""
+    distinct: list[DeviceInfo] = []
+    by_minor: dict[tuple[str, int | None], DeviceInfo] = {}
+    by_id: dict[tuple[str, str], DeviceInfo] = {}
+    for device in devices:
+        if (other := by_minor.get((device.type, device.minor))) is not None:
+            problems.append(f"{_shown(device.id)} is left out: {_shown(other.id)} has its minor number, {device.minor}")
+        elif (other := by_id.get((device.type, device.id))) is not None:
+            problems.append(
+                f"{_shown(device.id)} is left out: another device has its UUID, and the minor number {other.minor}"
+            )
+        else:
+            by_minor[device.type, device.minor] = by_id[device.type, device.id] = device
+            distinct.append(device)
+    return distinct
+
+
+def _shown(text: str) -> str:
+    """As it may stand in a log line."""
+    return "".join(character if character.isprintable() else "?" for character in text[:_SHOWN]) or "a device"
+
+
+def _xpu(xpu: XPUDeviceInfo, now: datetime, problems: list[str]) -> DeviceInfo | None:
     """None for a device without a number: pods could not be given it."""
     if not _MINOR.fullmatch(xpu.minor):
+        problems.append(
+            f"{_shown(xpu.uuid)} is left out: its minor number {xpu.minor[:_SHOWN]!r} is not one of up to nine digits"
+        )
         return None
     resources = {GPU_MEMORY_RATIO: _WHOLE}
     for name, text in xpu.resources.items():
-        try:
-            resources[_OWN_DOMAIN.get(name, name)] = parse_quantity(text)
-        except QuantityError:
-            continue
+        amount = _amount(text)
+        if amount is None:
+            problems.append(
+                f"{_shown(xpu.uuid)} has no {_shown(name)}: {text[:_SHOWN]!r} is not an amount from 0 to 2^63-1"
+            )
+        else:
+            resources[_OWN_DOMAIN.get(name, name)] = amount
     return DeviceInfo(
         type=device_types.GPU,
         id=xpu.uuid,
@@ -100,6 +136,15 @@ def _xpu(xpu: XPUDeviceInfo, now: datetime) -> DeviceInfo | None:
         topology=None if xpu.topology is None else _xpu_topology(xpu.topology),
         conditions=[] if xpu.status is None else [_condition(xpu.status, now)],
     )
+
+
+def _amount(text: str) -> Quantity | None:
+    """None for what no device can have."""
+    try:
+        amount = parse_quantity(text)
+    except QuantityError:
+        return None
+    return None if amount < _LEAST or amount > _MOST else amount
 
 
 def _xpu_topology(topology: XPUTopology) -> DeviceTopology:
