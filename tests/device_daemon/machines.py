@@ -1,6 +1,7 @@
 """Machines with made hardware: a PCI bus below a folder, device files, and tools that print what they are told to.
 
-The texts have the form of the vendors' tools, as their manuals show it; none was recorded on real hardware.
+The texts have the form of the vendors' tools, as their manuals show it; ``tests.real_world.device_tools`` has some that
+others have recorded.
 """
 
 from __future__ import annotations
@@ -93,14 +94,15 @@ def mlu_tools() -> dict[str, str]:
     }
 
 
-def xpu_row(bus_id: str) -> str:
-    """Words 19 and 22 are the memory and the model."""
-    return " ".join([bus_id, *(f"w{number}" for number in range(2, 19)), "32768", "w20", "w21", "R200", "w23"])
+def xpu_row(bus_id: str, device: int, board: str = "") -> str:
+    """Words 1, 3, 4, 19 and 22 are the PCI address, the number, the serial number, the memory and the model."""
+    words = [bus_id, str(device), str(device), board or f"02K15K{device:08}", "36", "0", "0", "0", "86", *["1450"] * 6]
+    return " ".join([*words, "2", "96", "0", "32768", "0", "1.0:2.6:1.39.1.7", "R200", "0", "0"])
 
 
 def xpu_tools() -> dict[str, str]:
     """Of two Kunlun R200."""
-    rows = [xpu_row("0000:1a:00.0"), xpu_row("0000:1b:00.0")]
+    rows = [xpu_row("0000:1a:00.0", 0), xpu_row("0000:1b:00.0", 1)]
     return {
         "xpu_smi -m": "\n".join(rows) + "\n",
         "xpu_smi -m -d /dev/xpu0": rows[0],
@@ -110,7 +112,7 @@ def xpu_tools() -> dict[str, str]:
 
 def mx_hardware(index: int) -> str:
     return f"""\
-GPU#{index}  MXC500  0000:0{index}:00.0
+GPU#{index}  MXC500  0000:{index:02x}:00.0
     Model Name : MXC500
     Memory Capacity : 64GB
 """
@@ -124,10 +126,11 @@ def mx_tools(count: int = 2) -> dict[str, str]:
     """Of MXC500s."""
     tools = {
         "mx-smi --show-hwinfo": "".join(map(mx_hardware, range(count))),
-        "mx-smi --list": "".join(f"GPU#{i}  MXC500  0000:0{i}:00.0 UUID : (GPU-{i:04})\n" for i in range(count)),
+        "mx-smi --list": "".join(
+            f"GPU#{i}    MXC500      0000:{i:02x}:00.0   Available (UUID: GPU-{i:04})\n" for i in range(count)
+        ),
     }
     for index in range(count):
-        tools[f"mx-smi --show-hwinfo -i {index}"] = mx_hardware(index)
         tools[f"mx-smi --count-ecc -i {index}"] = mx_ecc()
     return tools
 

@@ -56,11 +56,12 @@ def read(host: Path) -> list[dict[str, Any]]:
 
 
 def wait_for(host: Path, uuids: list[str]) -> None:
-    """A reader polls while the file is written again and again; it must be whole every time."""
+    """For these devices to be the healthy ones. A reader polls while the file is written again and again; it must be
+    whole every time."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         try:
-            if [device["uuid"] for device in read(host)] == uuids:
+            if [device["uuid"] for device in read(host) if device["status"]["healthy"]] == uuids:
                 return
         except FileNotFoundError:
             pass

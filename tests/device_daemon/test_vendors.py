@@ -13,10 +13,11 @@ from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus, XPUTopolog
 from koordinator.device_daemon.cambricon import Cambricon
 from koordinator.device_daemon.huawei import Huawei
 from koordinator.device_daemon.kunlun import Kunlun
-from koordinator.device_daemon.machine import DiscoveryError, Found, Machine, ToolError, Vendor
+from koordinator.device_daemon.machine import DiscoveryError, Found, Machine, Problem, ToolError, Vendor
 from koordinator.device_daemon.metax import MetaX
 from koordinator.koordlet.devices.description import Inventory, describe_devices
 from tests.device_daemon.machines import (
+    MLU_MEMORY,
     add_pci_device,
     machine,
     mlu_card,
@@ -26,6 +27,7 @@ from tests.device_daemon.machines import (
     npu_board,
     npu_machine,
     npu_tools,
+    xpu_row,
     xpu_tools,
 )
 
@@ -79,9 +81,9 @@ class TestHuawei:
     def test_device_files_pair_by_number_where_the_driver_maps_nothing(self, tmp_path: Path) -> None:
         cards = range(12)
         tools = {
-            "npu-smi info -m": "NPU ID Chip Name\n- - Ascend 910B3\n",
+            "npu-smi info -m": "NPU ID                Chip Name\n-                     Ascend 910B3\n",
             "npu-smi info -l": "".join(f"NPU ID : {card}\n" for card in cards),
-            **{f"npu-smi info -t board -i {card}": npu_board("0000:C1:00.0") for card in cards},
+            **{f"npu-smi info -t board -i {card}": npu_board(f"0000:{card:02x}:00.0") for card in cards},
             **{f"npu-smi info -t memory -i {card}": "HBM Capacity(MB) : 1" for card in cards},
             **{f"npu-smi info -t common -i {card}": "Aicore Count : 1" for card in cards},
         }
@@ -128,12 +130,12 @@ class TestHuawei:
         (tmp_path / "dev/davinci1").unlink()
         response = found(Huawei(), made)
         assert [device.uuid for device in response.devices] == ["npu-1-0"]
-        assert response.problems == ["NPU 2: there is no /dev/davinci* for it"]
+        assert response.problems == [Problem("NPU 2 is left out: there is no /dev/davinci1 for it", ("1",))]
 
     def test_a_card_that_does_not_respond_is_left_out(self, tmp_path: Path) -> None:
         response = found(Huawei(), npu_machine(tmp_path, {"npu-smi info -t board -i 1": SILENT}))
         assert [device.uuid for device in response.devices] == ["npu-2-1"]
-        assert response.problems == ["NPU 1: no answer"]
+        assert response.problems == [Problem("NPU 1 is left out: no answer", ("0",))]
 
     def test_a_card_that_is_not_on_the_bus_has_no_place(self, tmp_path: Path) -> None:
         first, _ = devices(Huawei(), npu_machine(tmp_path, {"npu-smi info -t board -i 1": npu_board("00:1F.7")}))
@@ -167,16 +169,44 @@ class TestCambricon:
         first, _ = devices(Cambricon(), machine(tmp_path, {**mlu_tools(), "cnmon info -c 0": mlu_card(0, health)}))
         assert first.status == XPUStatus(False, error_message=message)
 
-    @pytest.mark.parametrize("name", ["UUID", "NUMA node id", "Domain ID", "Bus num", "Function", "Device  "])
+    @pytest.mark.parametrize("name", ["UUID", "Domain ID", "Bus num", "Function", "Device  "])
     def test_a_card_of_which_something_is_missing_is_left_out(self, name: str, tmp_path: Path) -> None:
         lines = [line for line in mlu_card(0).splitlines() if name not in line]
         response = found(Cambricon(), machine(tmp_path, {**mlu_tools(), "cnmon info -c 0": "\n".join(lines)}))
         assert [device.minor for device in response.devices] == ["1"]
-        assert response.problems == [f"MLU 0: get mlu device info err, no {name.strip().lower()} field"]
+        text = f"MLU 0 is left out: get mlu device info err, no {name.strip().lower()} field"
+        assert response.problems == [Problem(text, ("0",))]
+
+    def test_the_numa_node_is_that_of_sysfs_where_the_tool_does_not_say_it(self, tmp_path: Path) -> None:
+        add_pci_device(tmp_path, "0000:40:00.0", "cabc", "0370", node=3, pcie="pci0000:40")
+        lines = [line for line in mlu_card(0).splitlines() if "NUMA" not in line]
+        first, _ = devices(Cambricon(), machine(tmp_path, {**mlu_tools(), "cnmon info -c 0": "\n".join(lines)}))
+        assert first.topology is not None
+        assert first.topology.node_id == "3"
+
+    def test_a_pci_device_with_a_letter_in_it_is_no_state_of_the_card(self, tmp_path: Path) -> None:
+        output = mlu_card(0).replace("Device                         : 00", "Device                         : 1a")
+        first, _ = devices(Cambricon(), machine(tmp_path, {**mlu_tools(), "cnmon info -c 0": output}))
+        assert first.topology is not None
+        assert (first.topology.bus_id, first.status) == ("0000:40:1a.0", XPUStatus(healthy=True))
+
+    def test_cards_have_the_numbers_that_the_list_gives_them(self, tmp_path: Path) -> None:
+        tools = {**mlu_tools(), "cnmon -l": "Card 1: MLU370-X8 (UUID: a1)\n"}
+        (only,) = devices(Cambricon(), machine(tmp_path, tools))
+        assert (only.minor, only.uuid) == ("1", "a0b0c0d0-0000-0000-0000-000000000001")
 
     def test_without_a_total_of_memory_nothing_is_known(self, tmp_path: Path) -> None:
-        with pytest.raises(DiscoveryError, match="no total"):
-            found(Cambricon(), machine(tmp_path, {**mlu_tools(), "cnmon info": "Physical Memory Usage\nUsed : 1\n"}))
+        response = found(
+            Cambricon(), machine(tmp_path, {**mlu_tools(), "cnmon info": "Physical Memory Usage\nUsed : 1\n"})
+        )
+        assert response.devices == []
+        assert "cnmon info says no total of Physical Memory Usage" in response.problems[0].text
+
+    def test_each_card_has_its_own_memory_where_the_tool_says_it(self, tmp_path: Path) -> None:
+        tools = {**mlu_tools(), "cnmon info -c 1": mlu_card(1) + MLU_MEMORY.replace("24576", "49152")}
+        first, second = devices(Cambricon(), machine(tmp_path, tools))
+        memories = [device.resources["koordinator.sh/gpu-memory"] for device in (first, second)]
+        assert memories == ["24576Mi", "49152Mi"]
 
 
 class TestKunlun:
@@ -192,6 +222,24 @@ class TestKunlun:
             topology=XPUTopology(socket_id="-1", node_id="0", pcie_id="pci0000:17", bus_id="0000:1b:00.0"),
             status=XPUStatus(healthy=True),
         )
+
+    def test_a_line_that_cannot_be_read_costs_itself_and_is_named(self, tmp_path: Path) -> None:
+        tools = xpu_tools()
+        tools["xpu_smi -m"] = "XPU-SMI 5.1\n" + tools["xpu_smi -m"]
+        response = found(Kunlun(), machine(tmp_path, tools))
+        assert [device.uuid for device in response.devices] == ["xpu-0", "xpu-1"]
+        assert response.problems == [Problem("1 row of xpu_smi -m cannot be read, such as 'XPU-SMI 5.1'")]
+
+    def test_devices_have_the_numbers_that_their_lines_have(self, tmp_path: Path) -> None:
+        rows = [xpu_row("0000:1b:00.0", 3), xpu_row("0000:1a:00.0", 2)]
+        tools = {
+            "xpu_smi -m": "\n".join(rows),
+            "xpu_smi -m -d /dev/xpu3": rows[0],
+            "xpu_smi -m -d /dev/xpu2": rows[1],
+        }
+        response = devices(Kunlun(), machine(tmp_path, tools))
+        places = {device.minor: device.topology and device.topology.bus_id for device in response}
+        assert places == {"3": "0000:1b:00.0", "2": "0000:1a:00.0"}
 
     def test_a_line_that_is_too_short(self, tmp_path: Path) -> None:
         with pytest.raises(DiscoveryError, match="no xpu name field"):
@@ -215,6 +263,26 @@ class TestMetaX:
     def test_the_tenth_is_not_taken_for_the_first(self, tmp_path: Path) -> None:
         uuids = [device.uuid for device in devices(MetaX(), machine(tmp_path, mx_tools(11)))]
         assert uuids == [f"GPU-{index:04}" for index in range(11)]
+
+    def test_a_gpu_that_is_not_available_has_no_uuid(self, tmp_path: Path) -> None:
+        """As the tests of others show it; by position, its UUID was ``Sysfs``."""
+        tools = mx_tools()
+        lines = tools["mx-smi --list"].splitlines()
+        lines[1] = "GPU#1 MXC500 0000:01:00.0 Not Available(MetaX Sysfs File Unaccessible)"
+        response = found(MetaX(), machine(tmp_path, {**tools, "mx-smi --list": "\n".join(lines)}))
+        assert [device.uuid for device in response.devices] == ["GPU-0000"]
+        assert [problem.minors for problem in response.problems] == [("1",)]
+
+    def test_memory_with_a_blank_before_its_unit(self, tmp_path: Path) -> None:
+        tools = mx_tools()
+        tools["mx-smi --show-hwinfo"] = tools["mx-smi --show-hwinfo"].replace("64GB", "64 GB")
+        first, _ = devices(MetaX(), machine(tmp_path, tools))
+        assert first.resources["koordinator.sh/gpu-memory"] == "64Gi"
+
+    def test_a_counter_that_is_not_available_counts_nothing(self, tmp_path: Path) -> None:
+        output = "SRAM Uncorrectable : N/A\nDouble Bit ECC : 0\n"
+        first, _ = devices(MetaX(), machine(tmp_path, {**mx_tools(), "mx-smi --count-ecc -i 0": output}))
+        assert first.status == XPUStatus(healthy=True)
 
     def test_errors_of_all_kinds_count(self, tmp_path: Path) -> None:
         first, _ = devices(MetaX(), machine(tmp_path, {**mx_tools(), "mx-smi --count-ecc -i 0": mx_ecc(1, 0, 3)}))

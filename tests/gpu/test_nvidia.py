@@ -48,7 +48,7 @@ def nvml() -> Iterator[NVML]:
 
 def test_the_cards_are_those_of_nvidia_smi(nvml: NVML) -> None:
     listing = list_gpus()
-    ours = [(gpu.uuid, gpu.minor, gpu.model, gpu.bus_id, gpu.memory >> 20) for gpu in nvml.gpus]
+    ours = [(gpu.uuid, gpu.minor, gpu.model, gpu.bus_id, (gpu.memory or 0) >> 20) for gpu in nvml.gpus]
     theirs = [(gpu.uuid, gpu.minor, gpu.model, pci_address(gpu.bus_id), gpu.memory) for gpu in listing.gpus]
     assert ours == theirs
     assert nvml.driver_version == listing.driver_version

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import POINTER, c_char_p, c_int, c_uint, c_ulonglong, c_void_p, memmove
+from ctypes import POINTER, c_int, c_uint, c_ulonglong, c_void_p, memmove
 from dataclasses import dataclass, field
 from typing import Any
 
 SUCCESS, NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE, DRIVER_NOT_LOADED, TIMEOUT, GPU_IS_LOST = 0, 3, 6, 7, 9, 10, 15
-UNKNOWN = 999
+INVALID_ARGUMENT, RESET_REQUIRED, UNKNOWN = 2, 16, 999
 HIDDEN = 0xFFFF_FFFF_FFFF_FFFF
 """The memory of a process that the driver does not tell."""
 XID_CRITICAL_ERROR = 8
@@ -36,6 +36,14 @@ class Card:
     samples: Sequence[tuple[int, int, int]] = ()
     has_mig: bool = False
     is_lost: bool = False
+    loses_handles: bool = False
+    """Handles can be had of no card while this one is lost, as nvml.h says of some calls."""
+    result: int = SUCCESS
+    """Of every query that reaches the card."""
+    memory_result: int = SUCCESS
+    identity_result: int = SUCCESS
+    """Of its name and its address."""
+    is_listed: bool = True
     hides_events: bool = False
 
 
@@ -77,37 +85,40 @@ class CLibrary:
         return _put_text(target, self._driver, size)
 
     def _nvmlDeviceGetCount_v2(self, count: Any) -> int:
-        count[0] = len(self.cards)
+        count[0] = len(self._listed())
         return SUCCESS
 
-    def _nvmlDeviceGetHandleByIndex_v2(self, index: int, target: int) -> int:
-        if self.cards[index].is_lost:
-            return UNKNOWN
-        return _put(target, "P", _FIRST_HANDLE + index)
+    def _listed(self) -> list[int]:
+        return [number for number, card in enumerate(self.cards) if card.is_listed]
 
-    def _nvmlDeviceGetHandleByPciBusId_v2(self, bus_id: bytes, target: int) -> int:
-        for index, card in enumerate(self.cards):
-            if _numbers(card.bus_id) == _numbers(bus_id.decode()):
-                return GPU_IS_LOST if card.is_lost else _put(target, "P", _FIRST_HANDLE + index)
-        return NOT_FOUND
+    def _nvmlDeviceGetHandleByIndex_v2(self, index: int, target: int) -> int:
+        number = self._listed()[index]
+        if self.cards[number].is_lost:
+            return UNKNOWN
+        if any(card.is_lost and card.loses_handles for card in self.cards):
+            return GPU_IS_LOST
+        return _put(target, "P", _FIRST_HANDLE + number)
 
     def _nvmlDeviceGetUUID(self, handle: int, target: int, size: int) -> int:
         return _put_text(target, self._card(handle).uuid, size)
 
     def _nvmlDeviceGetName(self, handle: int, target: int, size: int) -> int:
-        return _put_text(target, self._card(handle).name, size)
+        card = self._card(handle)
+        return card.identity_result or _put_text(target, card.name, size)
 
     def _nvmlDeviceGetMinorNumber(self, handle: int, target: int) -> int:
         return _put(target, "I", self._card(handle).minor)
 
     def _nvmlDeviceGetMemoryInfo(self, handle: int, target: int) -> int:
-        total = self._card(handle).memory
-        return _put(target, "QQQ", total, total, 0)
+        card = self._card(handle)
+        return card.result or card.memory_result or _put(target, "QQQ", card.memory, card.memory, 0)
 
     def _nvmlDeviceGetPciInfo_v3(self, handle: int, target: int) -> int:
         card = self._card(handle)
         if card.is_lost:
             return GPU_IS_LOST
+        if card.identity_result:
+            return card.identity_result
         legacy = card.bus_id.removeprefix("0000").encode()
         identifiers = (0x233510DE, 0x18BE10DE)
         return _put(target, "16sIIIII32s", legacy, *_numbers(card.bus_id), *identifiers, card.bus_id.encode())
@@ -184,7 +195,6 @@ _SIGNATURES: Mapping[str, tuple[Any, ...]] = {
     "nvmlSystemGetDriverVersion": (_TARGET, c_uint),
     "nvmlDeviceGetCount_v2": (_COUNT,),
     "nvmlDeviceGetHandleByIndex_v2": (c_uint, _TARGET),
-    "nvmlDeviceGetHandleByPciBusId_v2": (c_char_p, _TARGET),
     "nvmlDeviceGetUUID": (_HANDLE, _TARGET, c_uint),
     "nvmlDeviceGetName": (_HANDLE, _TARGET, c_uint),
     "nvmlDeviceGetMinorNumber": (_HANDLE, _TARGET),

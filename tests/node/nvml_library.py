@@ -16,6 +16,10 @@ class FakeCard:
     """It does not say who uses it."""
     is_off_the_bus: bool = False
     """Nothing can be requested of it any more."""
+    is_listed: bool = True
+    """The driver counts it, and gives a handle of it."""
+    memory: int | None = 1000
+    """None where the driver does not report it."""
     reports_errors: bool = True
 
 
@@ -29,6 +33,21 @@ class FakeNvmlLibrary:
         pass
 
     class NVMLError_NotFound(NVMLError):
+        pass
+
+    class NVMLError_GpuIsLost(NVMLError):
+        pass
+
+    class NVMLError_GpuNotFound(NVMLError):
+        pass
+
+    class NVMLError_InvalidArgument(NVMLError):
+        pass
+
+    class NVMLError_ResetRequired(NVMLError):
+        pass
+
+    class NVMLError_Unknown(NVMLError):
         pass
 
     class NVMLError_NotSupported(NVMLError):
@@ -59,17 +78,17 @@ class FakeNvmlLibrary:
         return "570.86"
 
     def nvmlDeviceGetCount(self) -> int:
-        return len(self.cards)
+        return len(self._listed())
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        return index
+        return self._listed()[index]
 
-    def nvmlDeviceGetHandleByPciBusId(self, bus_id: bytes) -> int:
-        return int(bus_id.decode().rpartition(":")[2].partition(".")[0])
+    def _listed(self) -> list[int]:
+        return [handle for handle, card in enumerate(self.cards) if card.is_listed]
 
     def _reach(self, handle: int) -> None:
         if self.cards[handle].is_off_the_bus:
-            raise self.NVMLError("GPU is lost")
+            raise self.NVMLError_GpuIsLost("GPU is lost")
 
     def nvmlEventSetCreate(self) -> str:
         self.event_sets += 1
@@ -97,7 +116,10 @@ class FakeNvmlLibrary:
         return handle
 
     def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
-        return SimpleNamespace(total=1000)
+        memory = self.cards[handle].memory
+        if memory is None:
+            raise self.NVMLError_NotSupported("Not Supported")
+        return SimpleNamespace(total=memory)
 
     def nvmlDeviceGetName(self, handle: int) -> str:
         return "NVIDIA H200"
@@ -109,7 +131,7 @@ class FakeNvmlLibrary:
     def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: int) -> list[SimpleNamespace]:
         card = self.cards[handle]
         if card.is_lost:
-            raise self.NVMLError("GPU is lost")
+            raise self.NVMLError_GpuIsLost("GPU is lost")
         return [SimpleNamespace(pid=pid, usedGpuMemory=memory) for pid, memory in card.running.items()]
 
     def nvmlDeviceGetProcessUtilization(self, handle: int, since: int) -> list[SimpleNamespace]:

@@ -21,7 +21,20 @@ from koordinator.node.errors import Unavailable
 from koordinator.node.host import Host
 from koordinator.node.nvml import NVML, open_nvml
 from tests.node.machine import FakeMachine
-from tests.node.nvml_c_library import DRIVER_NOT_LOADED, HIDDEN, XID_CRITICAL_ERROR, Card, CLibrary, bindings_over
+from tests.node.nvml_c_library import (
+    DRIVER_NOT_LOADED,
+    GPU_IS_LOST,
+    HIDDEN,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    RESET_REQUIRED,
+    UNKNOWN,
+    XID_CRITICAL_ERROR,
+    Card,
+    CLibrary,
+    bindings_over,
+)
 from tests.node.nvml_library import FakeNvmlLibrary
 
 NOW = 1_700_000_000_000_000
@@ -35,6 +48,10 @@ RTX_PRO = Card(
 )
 T4 = Card("GPU-cccccccc-91dd-3774-a5cb-99096249601a", 0, "Tesla T4", "00000000:00:1E.0", 15360 << 20)
 H200 = Card("GPU-dddddddd-0000-1111-2222-333333333333", 0, "NVIDIA H200", "00000001:00:00.0", 143771 << 20)
+GB10 = Card(
+    "GPU-eeeeeeee-0000-1111-2222-333333333333", 0, "NVIDIA GB10", "0000000F:01:00.0", memory_result=NOT_SUPPORTED
+)
+"""A DGX Spark: the card has no memory of its own (github.com/kubernetes-sigs/dra-driver-nvidia-gpu, issue 1073)."""
 RECORDED = [
     pytest.param(A100, "535.54.03", "A100-SXM4-80GB", "0000:01:00.0", "80Gi", id="A100 with MIG"),
     pytest.param(
@@ -63,7 +80,7 @@ class Driver:
         return bindings_over(library, importlib.import_module("pynvml"), self._monkeypatch.setattr)
 
     def open(self, *cards: Card, **more: Any) -> tuple[NVML, CLibrary]:
-        library = CLibrary(cards, **more)
+        library = CLibrary([replace(card) for card in cards], **more)
         nvml = open_nvml(self.host, lambda: self.bindings(library))
         assert isinstance(nvml, NVML)
         return nvml, library
@@ -133,6 +150,108 @@ def test_a_card_that_is_lost_before_the_start(driver: Driver, caplog: pytest.Log
     assert "GPU 0 is left out until koordlet starts anew: NVML: Unknown Error" in caplog.text
 
 
+def failures(nvml: NVML) -> dict[str, tuple[str, str]]:
+    """By UUID."""
+    return {gpu.uuid: (failure.code, failure.message) for gpu, failure in nvml.failures().items()}
+
+
+@pytest.mark.parametrize("result", [NOT_SUPPORTED, UNKNOWN, GPU_IS_LOST])
+def test_a_card_whose_memory_cannot_be_read_costs_the_number_alone(driver: Driver, result: int) -> None:
+    nvml, _ = driver.open(replace(GB10, memory_result=result), H200)
+    assert [(gpu.uuid, gpu.memory) for gpu in nvml.gpus] == [(GB10.uuid, None), (H200.uuid, H200.memory)]
+
+
+def test_a_card_with_the_memory_of_the_machine_is_listed_as_healthy_and_says_why_it_has_no_bytes(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        nvml, _ = driver.open(GB10)
+    inventory = Inventory(gpus=nvml.gpus, failures=nvml.failures(), driver_version=nvml.driver_version)
+    report = describe_devices(inventory, datetime(2026, 3, 1, tzinfo=UTC))
+    (device,) = report.devices
+    assert device.health
+    assert {name: str(amount) for name, amount in device.resources.items()} == {
+        "koordinator.sh/gpu-core": "100",
+        "koordinator.sh/gpu-memory-ratio": "100",
+    }
+    (condition,) = device.conditions
+    assert (condition.type, condition.status, condition.reason) == ("MemoryReported", "False", "NotReported")
+    assert condition.message.startswith("the driver does not report the memory of this GPU (NVML: Not Supported)")
+    assert report.labels["node.koordinator.sh/gpu-model"] == "GB10"
+    assert caplog.text.count(f"the memory of GPU {GB10.uuid} is unknown: NVML: Not Supported") == 1
+
+
+def test_a_driver_that_reports_no_memory_at_all_does_not_report_it(driver: Driver) -> None:
+    """The first drivers of GB10 did so (github.com/Syllo/nvtop, pull request 411). No card has none."""
+    nvml, _ = driver.open(replace(GB10, memory=0, memory_result=0))
+    assert nvml.gpus[0].memory is None
+
+
+def test_a_card_without_a_name_and_an_address_is_listed_with_the_rest(driver: Driver) -> None:
+    nvml, _ = driver.open(replace(T4, identity_result=NOT_SUPPORTED))
+    (gpu,) = nvml.gpus
+    assert (gpu.uuid, gpu.minor, gpu.memory, gpu.model, gpu.bus_id) == (T4.uuid, 0, T4.memory, "", "")
+    assert failures(nvml) == {}
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (GPU_IS_LOST, "GPU is lost"),
+        (UNKNOWN, "Unknown Error"),
+        (NOT_FOUND, "Not Found"),
+        (INVALID_ARGUMENT, "Invalid Argument"),
+        (RESET_REQUIRED, "GPU requires restart"),
+    ],
+)
+def test_a_card_that_is_lost_without_an_event_is_unhealthy_for_as_long(driver: Driver, result: int, said: str) -> None:
+    nvml, library = driver.open(A100, T4)
+    assert failures(nvml) == {}
+    library.cards[0].result = result
+    assert failures(nvml) == {A100.uuid: ("GPULost", f"failed to query device, error: {said}")}
+    library.cards[0].result = 0
+    assert failures(nvml) == {}
+
+
+def test_a_query_that_a_card_does_not_support_says_nothing_of_its_health(driver: Driver) -> None:
+    nvml, library = driver.open(A100)
+    library.cards[0].result = NOT_SUPPORTED
+    assert failures(nvml) == {}
+
+
+def test_a_card_that_the_driver_no_longer_lists_is_unhealthy(driver: Driver) -> None:
+    nvml, library = driver.open(A100, T4)
+    library.cards[0].is_listed = False
+    assert failures(nvml) == {A100.uuid: ("GPUNotListed", "the driver no longer lists this device")}
+
+
+def test_a_card_that_is_lost_does_not_make_the_others_unhealthy(driver: Driver) -> None:
+    """nvml.h: a call for a handle may say that a GPU is lost when it is another one."""
+    nvml, library = driver.open(A100, T4)
+    nvml.failures()
+    library.cards[0].is_lost = library.cards[0].loses_handles = True
+    library.events = [(0, XID_CRITICAL_ERROR, 79)]
+    assert set(failures(nvml)) == {A100.uuid}
+
+
+def test_a_card_of_which_the_driver_gives_no_handle_any_more_is_unhealthy(driver: Driver) -> None:
+    nvml, library = driver.open(A100, T4)
+    library.cards[1].is_lost = True
+    assert failures(nvml) == {T4.uuid: ("GPULost", "failed to query device, error: GPU is lost")}
+
+
+def test_a_lost_card_is_logged_once_and_when_it_responds_again(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    nvml, library = driver.open(A100)
+    with caplog.at_level(logging.INFO):
+        for result in (GPU_IS_LOST, GPU_IS_LOST, 0):
+            library.cards[0].result = result
+            nvml.failures()
+    assert caplog.text.count(f"GPU {A100.uuid} is not healthy: GPULost") == 1
+    assert caplog.text.count(f"GPU {A100.uuid} responds again") == 1
+
+
 def test_an_address_in_a_large_domain(driver: Driver) -> None:
     """Behind Intel's VMD, domains have five digits."""
     nvml, _ = driver.open(replace(A100, bus_id="00010000:E1:00.0"))
@@ -151,8 +270,7 @@ def test_a_card_that_falls_off_the_bus(driver: Driver) -> None:
     nvml.failures()
     library.cards[1].is_lost = True
     library.events = [(1, XID_CRITICAL_ERROR, 79)]
-    failures = {gpu.uuid: (failure.code, failure.message) for gpu, failure in nvml.failures().items()}
-    assert failures == {T4.uuid: ("Xid79", "failed to get device, error: GPU is lost")}
+    assert failures(nvml) == {T4.uuid: ("Xid79", "Xid error detected on device, error code: 79")}
 
 
 def test_a_card_that_reports_no_errors(driver: Driver) -> None:

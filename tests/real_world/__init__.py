@@ -7,6 +7,7 @@ A module is named by what it holds:
 - ``broken_objects``: objects that an API server accepts and that no program may trip over;
 - ``garbage``: values that are of the wrong type, out of range or no text of any format, in any place of a document;
 - ``faulty_api_server``: how requests fail, in front of the API server in memory or of a real one;
+- ``device_tools``: what the vendors' tools for accelerators print, as others have published it and broken;
 - ``hostile_clients``: clients of a server that take up its connections and send nothing, too little, or nonsense.
 
 To add one: append it to the table at the end of its module, with a name and a sentence that says what is special. The

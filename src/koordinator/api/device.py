@@ -14,6 +14,8 @@ GPU: Final = "gpu"
 RDMA: Final = "rdma"
 FPGA: Final = "fpga"
 HEALTHY_CONDITION: Final = "Healthy"
+MEMORY_CONDITION: Final = "MemoryReported"
+"""Only on devices whose memory the driver does not report: they have no resource in bytes."""
 
 RequiredInt32 = Annotated[Int32, Schema(required=True)]
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Final
 
 from koordinator.api import resource_names
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus, XPUTopology
-from koordinator.device_daemon.machine import DiscoveryError, Found, Machine, lines_with, number, placed, word
+from koordinator.device_daemon.machine import DiscoveryError, Found, Machine, Problem, placed
+from koordinator.device_daemon.tool_output import Field, is_absent, number, odd_rows, read_fields
 
 _TOOL: Final = "cnmon"
-_DEVICE_LINE: Final = re.compile(r"Device\s*:\s*(\S.*)")
-_FIELDS: Final[Mapping[str, tuple[str, int]]] = {
-    "UUID": ("uuid", 2),
-    "NUMA node id": ("numa node id", -1),
-    "Domain ID": ("domain id", -1),
-    "Bus num": ("bus num", -1),
-    "Function": ("function", -1),
-}
-"""What a line contains -> (the field, which word has its value); each has three words at least."""
+_CARD: Final = re.compile(r"\bcard\s*#?\s*(\d{1,4})\b", re.IGNORECASE)
+_PCI_PARTS: Final = ("domain id", "bus num", "device", "function")
+_MEMORY: Final = "physical memory usage"
+_HEALTH: Final = ("health", "health state")
 
 
 class Cambricon:
@@ -32,73 +28,81 @@ class Cambricon:
         model = next((text for text in listing.split() if "MLU" in text), None)
         if model is None:
             raise DiscoveryError("cnmon -l names no MLU")
-        memory = _memory(await machine.tools.run(_TOOL, "info"))
-        devices, problems = [], []
-        for index in range(len(lines_with(listing, "UUID"))):
+        memory = _memory(list(read_fields(await machine.tools.run(_TOOL, "info"))))
+        cards, odd = _cards(listing)
+        if not cards:
+            raise DiscoveryError("cnmon -l lists no UUID")
+        problems = [Problem(odd_rows(odd, "cnmon -l"))] if odd else []
+        devices = []
+        for card in cards:
             try:
-                output = await machine.tools.run(_TOOL, "info", "-c", str(index))
-                devices.append(_device(machine, index, model, memory, output))
+                output = await machine.tools.run(_TOOL, "info", "-c", card)
+                devices.append(_device(machine, card, model, memory, list(read_fields(output))))
             except DiscoveryError as error:
-                problems.append(f"MLU {index}: {error}")
+                problems.append(Problem(f"MLU {card} is left out: {error}", (card,)))
         return Found(devices, problems)
 
 
-def _memory(output: str) -> int:
-    """MiB, of the first card: each ``Physical Memory Usage`` is followed by its total."""
-    lines = output.splitlines()
-    for index, line in enumerate(lines):
-        if "Physical Memory Usage" in line:
-            for candidate in lines[index : index + 2]:
-                if "Total" in candidate:
-                    return number(word(candidate, -2, "total of the memory"), "memory")
-    raise DiscoveryError("cnmon info says no total of Physical Memory Usage")
+def _cards(listing: str) -> tuple[list[str], list[str]]:
+    """The numbers of the cards, each of which has a line with its UUID; counted from 0 where no line has a number.
+    And the lines without one, where others have it."""
+    lines = [line for line in listing.splitlines() if "UUID" in line]
+    numbers = [_CARD.search(line) for line in lines]
+    if not any(numbers):
+        return [str(index) for index in range(len(lines))], []
+    odd = [line for line, match in zip(lines, numbers, strict=True) if match is None]
+    return [str(int(match[1])) for match in numbers if match is not None], odd
 
 
-def _device(machine: Machine, index: int, model: str, memory: int, output: str) -> XPUDeviceInfo:
-    fields = _fields(output)
-    healthy, message, device = _health(output)
-    bus_id = f"{fields['domain id']}:{fields['bus num']}:{device}.{fields['function']}"
+def _memory(fields: Sequence[Field]) -> int | None:
+    """MiB, of the first card that says it."""
+    totals = [field.value for field in fields if field.section == _MEMORY and field.name == "total"]
+    return number(totals[0].split()[0], "memory") if totals and totals[0] else None
+
+
+def _device(machine: Machine, card: str, model: str, memory: int | None, fields: Sequence[Field]) -> XPUDeviceInfo:
+    own_memory = _memory(fields) or memory
+    if not own_memory:
+        raise DiscoveryError("cnmon info says no total of Physical Memory Usage")
+    domain, bus, device, function = (_pci_part(fields, name) for name in _PCI_PARTS)
+    bus_id = f"{domain}:{bus}:{device}.{function}"
     place = placed(machine, bus_id)
+    numa_node = _value(fields, "numa node id")
     return XPUDeviceInfo(
         vendor="cambricon",
-        model=model,
-        uuid=fields["uuid"],
-        minor=str(index),
-        resources={resource_names.GPU_MEMORY: f"{memory}Mi", resource_names.GPU_CORE: "100"},
-        # The tool itself knows the NUMA node; sysfs adds the PCIe root.
-        topology=XPUTopology(socket_id="-1", node_id=fields["numa node id"], pcie_id=place.pcie_id, bus_id=bus_id),
-        status=XPUStatus(healthy, error_message=message),
+        model=_value(fields, "product name") or model,
+        uuid=_required(fields, "uuid"),
+        minor=card,
+        resources={resource_names.GPU_MEMORY: f"{own_memory}Mi", resource_names.GPU_CORE: "100"},
+        # Where the tool itself knows the NUMA node, that counts; sysfs adds the PCIe root.
+        topology=XPUTopology(
+            socket_id="-1", node_id=numa_node or place.node_id, pcie_id=place.pcie_id, bus_id=place.bus_id
+        ),
+        status=_status(fields),
     )
 
 
-def _fields(output: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for line in output.splitlines():
-        for text, (name, index) in _FIELDS.items():
-            if text in line:
-                if len(line.split()) < 3:
-                    raise DiscoveryError(f"get mlu device info err, no {name} field")
-                found[name] = word(line, index, name)
-    for name, _ in _FIELDS.values():
-        if name not in found:
-            raise DiscoveryError(f"get mlu device info err, no {name} field")
-    return found
+def _value(fields: Sequence[Field], name: str) -> str:
+    """Empty if there is none."""
+    return next((field.value for field in fields if field.name == name and not is_absent(field.value)), "")
 
 
-def _health(output: str) -> tuple[bool, str, str]:
-    """(healthy, what is wrong, the PCI device number): two kinds of lines begin with ``Device :``."""
-    healthy, message, device = False, "", ""
-    for line in output.splitlines():
-        match = _DEVICE_LINE.fullmatch(line.strip())
-        if match is None:
-            continue
-        value = match[1].strip()
-        if value.isdigit():
-            device = value
-        elif value == "Good":
-            healthy = True
-        else:
-            healthy, message = False, f"Device is unhealthy, status: {value}"
-    if not device:
-        raise DiscoveryError("get mlu device info err, no device field")
-    return healthy, message, device
+def _required(fields: Sequence[Field], name: str) -> str:
+    value = _value(fields, name)
+    if not value:
+        raise DiscoveryError(f"get mlu device info err, no {name} field")
+    return value.split()[0]
+
+
+def _pci_part(fields: Sequence[Field], name: str) -> str:
+    """What is wrong with the card stands behind ``Device`` as well."""
+    return _required([field for field in fields if field.section not in _HEALTH], name)
+
+
+def _status(fields: Sequence[Field]) -> XPUStatus:
+    """A card of which the tool does not say that it is good is not healthy."""
+    said = [field.value for field in fields if field.section in _HEALTH and field.name == "device"]
+    if said == ["Good"]:
+        return XPUStatus(healthy=True)
+    bad = next((value for value in said if value and value != "Good"), "")
+    return XPUStatus(False, error_message=f"Device is unhealthy, status: {bad}" if bad else "")

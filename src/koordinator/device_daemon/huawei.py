@@ -1,6 +1,7 @@
 """Huawei Ascend NPUs, listed by ``npu-smi``.
 
-A card has one chip, or several on cards such as the 310P Duo; each chip is a device with a file /dev/davinciN.
+A card has one chip, or several on cards such as the 310P Duo; each chip is a device with a file /dev/davinciN, whose
+number is the physical ID of the chip (its logic ID in what tools print that do not know the other).
 """
 
 from __future__ import annotations
@@ -12,22 +13,26 @@ from typing import Final
 
 from koordinator.api import resource_names
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus
-from koordinator.device_daemon.machine import (
-    DiscoveryError,
-    Found,
-    Machine,
-    ToolError,
-    Tools,
-    lines_with,
+from koordinator.device_daemon.machine import DiscoveryError, Found, Machine, Problem, ToolError, Tools, placed
+from koordinator.device_daemon.tool_output import (
+    Table,
+    is_absent,
     number,
-    placed,
-    word,
+    odd_rows,
+    read_table,
+    sum_of,
+    values_of,
 )
 from koordinator.node.host import list_folder
 
 _TOOL: Final = "npu-smi"
+_MAPPING: Final = "npu-smi info -m"
 _DEVICE_FILE: Final = re.compile(r"davinci(\d+)")
-_CAPACITIES: Final = ("DDR Capacity", "HBM Capacity")
+_CARD, _CHIP, _NAME = "npu id", "chip id", "chip name"
+_NUMBERS: Final = ("chip phy id", "chip physical id", "chip logic id")
+"""Columns with the number of the device file: the first that the table has counts."""
+_COLUMNS: Final = (_CARD, "slot id", _CHIP, *_NUMBERS, _NAME)
+_CAPACITIES: Final = ("ddr capacity", "hbm capacity")
 _NO_SUCH_OPTION: Final = "Command or option is not found"
 _MEMORY_OF_310P3: Final = 21527
 """MiB; its tool does not report it."""
@@ -41,8 +46,17 @@ class _Chip:
     number: str
     """Within its card."""
     minor: str
+    model: str
+    """As NVIDIA's are written: ``Ascend-910B3``."""
     alone: bool
     """The only chip of its card."""
+
+    @property
+    def uuid(self) -> str:
+        return f"npu-{self.card}-{self.minor}"
+
+    def __str__(self) -> str:
+        return f"NPU {self.card}" if self.alone else f"NPU {self.card} chip {self.number}"
 
 
 class Huawei:
@@ -52,36 +66,19 @@ class Huawei:
     """Bridges and management chips."""
 
     async def devices(self, machine: Machine) -> Found:
-        tools = machine.tools
-        mapping = await tools.run(_TOOL, "info", "-m")
-        model = _model(mapping)
-        cards = [word(line, -1, "NPU ID") for line in lines_with(await tools.run(_TOOL, "info", "-l"), "NPU ID")]
+        mapping = read_table(await machine.tools.run(_TOOL, "info", "-m"), _COLUMNS, {_CARD, _NAME}, _MAPPING)
+        cards = [card for card in values_of(await machine.tools.run(_TOOL, "info", "-l"), _CARD) if not is_absent(card)]
         if not cards:
             raise DiscoveryError("npu-smi info -l lists no NPU ID")
-        minors = _minors(machine.dev)
-        chips, problems = _pair(cards, _chips(mapping), minors)
+        chips, problems = _chips(mapping, cards, _minors(machine.dev))
         devices = []
-        cpus = await _ai_cpus(tools, model, cards[0])
         for chip in chips:
             try:
-                devices.append(await _device(machine, model, cpus, chip))
+                devices.append(await _device(machine, chip, problems))
             except DiscoveryError as error:
-                problems.append(f"NPU {chip.card}: {error}")
-        return Found(devices, problems)
-
-
-def _model(mapping: str) -> str:
-    """As NVIDIA's are written: ``Ascend-910B3``."""
-    lines = mapping.splitlines()
-    if len(lines) < 2:
-        raise DiscoveryError("npu-smi info -m names no chip")
-    return f"{word(lines[1], -2, 'chip name')}-{word(lines[1], -1, 'chip name')}"
-
-
-def _chips(mapping: str) -> list[tuple[str, str, str]]:
-    """(card, chip, logic ID) of every row whose logic ID is a number: others are no NPUs."""
-    rows = [line.split()[:3] for line in mapping.splitlines()[1:]]
-    return [(row[0], row[1], row[2]) for row in rows if len(row) == 3 and all(text.isdigit() for text in row)]
+                problems.append(Problem(f"{chip} is left out: {error}", (chip.minor,)))
+        boards = {chip.uuid: f"NPU {chip.card}" for chip in chips if not chip.alone}
+        return Found(devices, problems, boards)
 
 
 def _minors(dev: str) -> list[str]:
@@ -90,52 +87,105 @@ def _minors(dev: str) -> list[str]:
     return sorted((match[1] for match in found if match), key=int)
 
 
-def _pair(
-    cards: Sequence[str], mapped: Sequence[tuple[str, str, str]], minors: Sequence[str]
-) -> tuple[list[_Chip], list[str]]:
-    """Which device file is which chip: as the driver maps them, or one after the other where it does not."""
-    if {card for card, _, _ in mapped} >= set(cards):
-        per_card = {card: [entry for entry in mapped if entry[0] == card] for card in cards}
-        chips = [
-            _Chip(card, chip, minor, len(per_card[card]) == 1) for card in cards for _, chip, minor in per_card[card]
-        ]
+def _chips(mapping: Table, cards: Sequence[str], minors: Sequence[str]) -> tuple[list[_Chip], list[Problem]]:
+    """Which device file is which chip: as the driver maps them, or one after the other where its table has no column
+    for that."""
+    column = next((name for name in _NUMBERS if name in mapping.columns), None)
+    if column is None:
+        mapped, problems = _one_after_the_other(mapping, cards, minors)
     else:
-        chips = [_Chip(card, "0", minor, True) for card, minor in zip(cards, minors, strict=False)]
-    there = [chip for chip in chips if chip.minor in minors]
-    paired = {chip.card for chip in there}
-    missing = [f"NPU {card}: there is no /dev/davinci* for it" for card in cards if card not in paired]
-    return there, missing
+        mapped, problems = _mapped(mapping, column, cards)
+    there = [chip for chip in mapped if chip.minor in minors]
+    problems += [
+        Problem(f"{chip} is left out: there is no /dev/davinci{chip.minor} for it", (chip.minor,))
+        for chip in mapped
+        if chip.minor not in minors
+    ]
+    found = {chip.card for chip in mapped}
+    problems += [
+        Problem(f"NPU {card} is left out: there is no /dev/davinci* for it") for card in cards if card not in found
+    ]
+    return there, problems
 
 
-async def _device(machine: Machine, model: str, cpus: int, chip: _Chip) -> XPUDeviceInfo:
-    board = await machine.tools.run(_TOOL, "info", "-t", "board", "-i", chip.card)
-    memory = await _memory(machine.tools, chip)
-    cores = _AI_CORES[model] if model in _AI_CORES else await _ai_cores(machine.tools, chip.card)
+def _mapped(mapping: Table, column: str, cards: Sequence[str]) -> tuple[list[_Chip], list[Problem]]:
+    """Chips without a number are no NPUs: each card has another one, which manages it."""
+    odd = list(mapping.odd)
+    rows: list[dict[str, str]] = []
+    for row in mapping.rows:
+        if is_absent(row[column]) or row[column].isalpha():
+            continue
+        numbers = [row[name] for name in (_CARD, _CHIP, column) if name in row]
+        if not all(text.isascii() and text.isdigit() for text in numbers):
+            odd.append("  ".join(row.values()))
+        elif row[_CARD] in cards:
+            rows.append(row)
+    per_card = {card: sum(row[_CARD] == card for row in rows) for card in cards}
+    chips = [
+        _Chip(row[_CARD], row.get(_CHIP, "0"), row[column], _model(row[_NAME]), per_card[row[_CARD]] == 1)
+        for row in rows
+    ]
+    return chips, [Problem(odd_rows(odd, _MAPPING))] if odd else []
+
+
+def _one_after_the_other(
+    mapping: Table, cards: Sequence[str], minors: Sequence[str]
+) -> tuple[list[_Chip], list[Problem]]:
+    if not mapping.rows:
+        raise DiscoveryError(f"{_MAPPING} names no chip")
+    model = _model(mapping.rows[0][_NAME])
+    return [_Chip(card, "0", minor, model, True) for card, minor in zip(cards, minors, strict=False)], []
+
+
+def _model(name: str) -> str:
+    return "-".join(name.split())
+
+
+async def _device(machine: Machine, chip: _Chip, problems: list[Problem]) -> XPUDeviceInfo:
+    """Raises DiscoveryError. ``problems`` get what is wrong with a device that is listed all the same."""
+    tools = machine.tools
+    board = await tools.run(_TOOL, "info", "-t", "board", "-i", chip.card)
+    bus_id = await _bus_id(tools, chip, board)
+    memory = await _memory(tools, chip)
+    cores = _AI_CORES[chip.model] if chip.model in _AI_CORES else await _ai_cores(tools, chip.card)
+    resources = {
+        resource_names.GPU_MEMORY: f"{memory}Mi",
+        resource_names.HUAWEI_NPU_CORE: str(cores),
+        resource_names.HUAWEI_NPU_DVPP: "100",
+    }
+    try:
+        cpus = _AI_CPUS[chip.model] if chip.model in _AI_CPUS else await _ai_cpus(tools, chip.card)
+    except DiscoveryError as error:
+        problems.append(Problem(f"the AI CPUs of {chip} are unknown: {error}"))
+    else:
+        resources[resource_names.HUAWEI_NPU_CPU] = str(cpus)
     return XPUDeviceInfo(
         vendor="huawei",
-        model=model,
-        uuid=f"npu-{chip.card}-{chip.minor}",
+        model=chip.model,
+        uuid=chip.uuid,
         minor=chip.minor,
-        resources={
-            resource_names.GPU_MEMORY: f"{memory}Mi",
-            resource_names.HUAWEI_NPU_CPU: str(cpus),
-            resource_names.HUAWEI_NPU_CORE: str(cores),
-            resource_names.HUAWEI_NPU_DVPP: "100",
-        },
-        topology=placed(machine, _bus_id(board)),
+        resources=resources,
+        topology=placed(machine, bus_id),
         status=_status(chip.card, board),
     )
 
 
-def _bus_id(board: str) -> str:
-    lines = lines_with(board, "PCIe Bus Info")
-    if not lines:
+async def _bus_id(tools: Tools, chip: _Chip, board: str) -> str:
+    """Its own where the chips of a card have one each, as those of Atlas A3, else that of the card."""
+    if not chip.alone:
+        try:
+            own = await tools.run(_TOOL, "info", "-t", "board", "-i", chip.card, "-c", chip.number)
+        except ToolError:
+            own = ""
+        board = f"{board}\n{own}"
+    found = [value for value in values_of(board, "pcie bus info") if not is_absent(value)]
+    if not found:
         raise DiscoveryError("npu-smi info -t board says no PCIe Bus Info")
-    return word(lines[-1], -1, "PCIe Bus Info")
+    return found[-1]
 
 
 def _status(card: str, board: str) -> XPUStatus:
-    faults = sum(number(word(line, -1, "Chip Fault"), "Chip Fault") for line in lines_with(board, "Chip Fault"))
+    faults = sum_of(board, "chip fault")
     if not faults:
         return XPUStatus(healthy=True)
     return XPUStatus(False, "ChipError", f"NPU index {card} has {faults} chip faults")
@@ -145,13 +195,13 @@ async def _memory(tools: Tools, chip: _Chip) -> int:
     """MiB of a chip: its own where the tool reports it, else what the original assumes for all."""
     of_chip = () if chip.alone else ("-c", chip.number)
     try:
-        own = _sum(await tools.run(_TOOL, "info", "-t", "memory", "-i", chip.card, *of_chip), *_CAPACITIES)
+        own = sum_of(await tools.run(_TOOL, "info", "-t", "memory", "-i", chip.card, *of_chip), *_CAPACITIES)
     except ToolError:
         own = 0
     if own:
         return own
     try:
-        shared = _sum(await tools.run(_TOOL, "-t", "memory", "-i", "1"), *_CAPACITIES)
+        shared = sum_of(await tools.run(_TOOL, "-t", "memory", "-i", "1"), *_CAPACITIES)
     except ToolError as error:
         if _NO_SUCH_OPTION in error.output:
             return _MEMORY_OF_310P3
@@ -164,7 +214,7 @@ async def _memory(tools: Tools, chip: _Chip) -> int:
 async def _ai_cores(tools: Tools, card: str) -> int:
     for queried in (card, "0"):
         try:
-            cores = _sum(await tools.run(_TOOL, "info", "-t", "common", "-i", queried), "Aicore Count")
+            cores = sum_of(await tools.run(_TOOL, "info", "-t", "common", "-i", queried), "aicore count")
         except ToolError:
             if queried == "0":
                 raise
@@ -174,12 +224,8 @@ async def _ai_cores(tools: Tools, card: str) -> int:
     raise DiscoveryError("npu-smi says no Aicore Count")
 
 
-async def _ai_cpus(tools: Tools, model: str, card: str) -> int:
-    if model in _AI_CPUS:
-        return _AI_CPUS[model]
-    return _sum(await tools.run(_TOOL, "info", "-t", "cpu-num-cfg", "-i", card), "AI")
-
-
-def _sum(output: str, *names: str) -> int:
-    """Of the last words of the lines that contain a name."""
-    return sum(number(word(line, -1, names[0]), names[0]) for line in lines_with(output, *names))
+async def _ai_cpus(tools: Tools, card: str) -> int:
+    """Of all lines that name AI CPUs: what it calls them differs."""
+    output = await tools.run(_TOOL, "info", "-t", "cpu-num-cfg", "-i", card)
+    lines = [line for line in output.splitlines() if re.search(r"\bAI", line) and ":" in line]
+    return sum(number(line.rpartition(":")[2].strip(), "AI CPUs") for line in lines)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUTopology
@@ -57,12 +59,14 @@ class HostTools:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
+                # Names are looked for in what it prints.
+                env={**os.environ, "LC_ALL": "C"},
             )
         except OSError as error:
             raise ToolError(f"{shown}: cannot be started: {error.strerror}") from error
         try:
             async with asyncio.timeout(self._seconds):
-                output = await _read(process)
+                output = await _read(process, shown)
                 status = await process.wait()
         except TimeoutError:
             raise ToolError(f"{shown}: no response within {self._seconds:g} s") from None
@@ -73,26 +77,28 @@ class HostTools:
         return output
 
 
-async def _read(process: asyncio.subprocess.Process) -> str:
+async def _read(process: asyncio.subprocess.Process, shown: str) -> str:
     assert process.stdout is not None
     content = bytearray()
     while piece := await process.stdout.read(1 << 16):
         content += piece
         if len(content) > _MAX_OUTPUT_BYTES:
-            raise ToolError(f"process {process.pid} printed more than {_MAX_OUTPUT_BYTES} bytes")
+            raise ToolError(f"{shown}: printed more than {_MAX_OUTPUT_BYTES} bytes")
     return content.decode(errors="replace")
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """With what it may have started; one in uninterruptible sleep is left to the kernel."""
-    if process.returncode is not None:
+    assert process.stdout is not None
+    if process.returncode is not None and process.stdout.at_eof():
         return
-    try:
-        os.killpg(process.pid, 9)
-    except ProcessLookupError:
-        return
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     try:
         async with asyncio.timeout(1.0):
+            # What is left in the pipe keeps it open.
+            while await process.stdout.read(1 << 16):
+                pass
             await process.wait()
     except TimeoutError:
         return
@@ -108,11 +114,21 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong, as a sentence, and with which devices, if that is known."""
+
+    text: str
+    minors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
-    """The devices of one vendor, and why others of its devices are missing."""
+    """The devices of one vendor, and what is wrong with others."""
 
     devices: Sequence[XPUDeviceInfo] = ()
-    problems: Sequence[str] = ()
+    problems: Sequence[Problem] = ()
+    boards: Mapping[str, str] = field(default_factory=dict)
+    """The UUID of a device -> the board that it is on, of boards with several: these may have one PCI address."""
 
 
 class Vendor(Protocol):
@@ -136,27 +152,3 @@ def placed(machine: Machine, bus_id: str) -> XPUTopology:
     except NodeError:
         return XPUTopology(socket_id="-1", node_id=str(UNKNOWN_NUMA_NODE), bus_id=pci_address(bus_id))
     return XPUTopology(socket_id="-1", node_id=str(place.numa_node), pcie_id=place.root, bus_id=place.address)
-
-
-def word(line: str, index: int, what: str) -> str:
-    """The word of a line at ``index``, counted from 0 or, when negative, from the end.
-
-    Raises DiscoveryError, which says ``what`` was to be found there.
-    """
-    words = line.split()
-    try:
-        return words[index]
-    except IndexError:
-        raise DiscoveryError(f"no {what} in {line.strip()[:_OUTPUT_SHOWN]!r}") from None
-
-
-def number(text: str, what: str) -> int:
-    """A decimal number. Raises DiscoveryError."""
-    if not (text.isascii() and text.isdigit()):
-        raise DiscoveryError(f"{what} {text[:_OUTPUT_SHOWN]!r} is not a number")
-    return int(text)
-
-
-def lines_with(output: str, *texts: str) -> list[str]:
-    """The lines that contain one of the texts."""
-    return [line for line in output.splitlines() if any(text in line for text in texts)]

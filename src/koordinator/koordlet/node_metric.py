@@ -228,8 +228,9 @@ def _gpu_usage(gpu: GPU, core: float, memory: float) -> Document:
     resources = {
         GPU_CORE: str(Quantity.from_value(int(core))),
         GPU_MEMORY: str(Quantity.from_value(int(memory), Format.BINARY_SI)),
-        GPU_MEMORY_RATIO: str(Quantity.from_value(int(100 * memory / gpu.memory) if gpu.memory else 0)),
     }
+    if gpu.memory:
+        resources[GPU_MEMORY_RATIO] = str(Quantity.from_value(int(100 * memory / gpu.memory)))
     # The original writes that every GPU is unhealthy here; the health is in the Device.
     return {"id": gpu.uuid, "minor": gpu.minor, "type": "gpu", "health": False, "resources": resources}
 

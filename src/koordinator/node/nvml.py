@@ -28,6 +28,9 @@ _MOST_PERCENT: Final = 100
 
 _OF_APPLICATIONS: Final = frozenset({13, 31, 43, 45, 68, 109})
 """Xids of errors that a program has made: the GPU itself is as it was (docs.nvidia.com/deploy/xid-errors)."""
+_LOST: Final = ("GpuIsLost", "GpuNotFound", "NotFound", "InvalidArgument", "ResetRequired", "Unknown")
+"""Errors of a query that say that the GPU is not there any more, or of no use. The handle of a GPU that was taken out
+is an invalid argument. Others, such as that a GPU does not support a query, say nothing of its health."""
 _MOST_EVENTS: Final = 64
 """Of one poll: a driver that reports events without end must not stop the agent."""
 
@@ -42,14 +45,19 @@ _NO_BINDINGS: Final = Unavailable("nvidia-ml-py is not installed", "pip install 
 
 @dataclass(frozen=True, slots=True)
 class GPU:
-    """One card. ``memory`` is in bytes; ``bus_id`` as sysfs names it: ``0000:3b:00.0``."""
+    """One card, with what the driver reports of it."""
 
     index: int
     uuid: str
     minor: int
-    memory: int
+    memory: int | None
+    """In bytes. None where the driver does not report it, as on machines whose GPU uses the memory of the CPUs."""
     model: str
+    """Empty where it is not reported, as ``bus_id``."""
     bus_id: str
+    """As sysfs names it: ``0000:3b:00.0``."""
+    memory_problem: str = ""
+    """Why ``memory`` is None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,7 @@ class GPUProcess:
 
 @dataclass(frozen=True, slots=True)
 class GPUFailure:
-    """Why a GPU is not healthy: ``Xid79``, and a sentence."""
+    """Why a GPU is not healthy: ``Xid79`` or ``GPULost``, and a sentence."""
 
     code: str
     message: str
@@ -104,9 +112,11 @@ class NVML:
         return found
 
     def failures(self) -> Mapping[GPU, GPUFailure]:
-        """The GPUs that are not healthy, by the critical errors that the driver has reported since the first call.
+        """The GPUs that are not healthy: those of which the driver has reported a critical error since the first call,
+        and those that are not listed, or do not respond, now.
 
-        Does not wait. The driver never says that a GPU is well again: who has repaired it starts this program anew.
+        Does not wait. The driver never says that a critical error is over: who has repaired the GPU starts this program
+        anew.
         """
         if self._health is None:
             self._health = _Health(self._library, self._handles)
@@ -129,24 +139,12 @@ class NVML:
         return handles
 
     def _processes(self, gpu: GPU) -> Iterator[GPUProcess]:
-        running = self._running(self._handles[gpu])
+        running = _running_processes(self._library, self._handles[gpu])
         percents = self._core_percents(self._handles[gpu]) if running else {}
         for process in running:
             # Where the driver hides the memory of processes (in a virtual machine of some clouds), it says None.
             memory = int(process.usedGpuMemory or 0)
             yield GPUProcess(process.pid, gpu, percents.get(process.pid, 0), memory)
-
-    def _running(self, handle: Any) -> Sequence[Any]:
-        """By the newest call that the driver has.
-
-        The bindings' name without a version would raise what is no NVMLError where the driver is older than R510.
-        """
-        library = self._library
-        try:
-            found: Sequence[Any] = library.nvmlDeviceGetComputeRunningProcesses_v3(handle)
-        except library.NVMLError_FunctionNotFound:
-            found = library.nvmlDeviceGetComputeRunningProcesses_v2(handle)
-        return found
 
     def _core_percents(self, handle: Any) -> Mapping[int, int]:
         """By process; the driver has samples only of those that have computed of late."""
@@ -163,29 +161,71 @@ class NVML:
         self._unmeasured[gpu] = why
 
     def _describe(self, index: int, handle: Any) -> GPU:
+        """Raises NVMLError for a GPU without a UUID or a minor number: pods could not be given it."""
         library = self._library
+        uuid, minor = str(library.nvmlDeviceGetUUID(handle)), int(library.nvmlDeviceGetMinorNumber(handle))
+        memory, problem = self._memory(uuid, handle)
         return GPU(
             index=index,
-            uuid=str(library.nvmlDeviceGetUUID(handle)),
-            minor=int(library.nvmlDeviceGetMinorNumber(handle)),
-            memory=int(library.nvmlDeviceGetMemoryInfo(handle).total),
-            model=str(library.nvmlDeviceGetName(handle)),
-            bus_id=pci_address(str(library.nvmlDeviceGetPciInfo(handle).busId)),
+            uuid=uuid,
+            minor=minor,
+            memory=memory,
+            model=self._text(uuid, "model", lambda: library.nvmlDeviceGetName(handle)),
+            bus_id=pci_address(self._text(uuid, "PCI address", lambda: library.nvmlDeviceGetPciInfo(handle).busId)),
+            memory_problem=problem,
         )
+
+    def _memory(self, uuid: str, handle: Any) -> tuple[int | None, str]:
+        """Bytes, or why they are unknown. Where the GPU uses the memory of the CPUs, some drivers report nothing,
+        others 0, and others the memory of the machine; what they do not report is not made up here."""
+        try:
+            total = int(self._library.nvmlDeviceGetMemoryInfo(handle).total)
+        except self._library.NVMLError as error:
+            problem = f"NVML: {error}"
+        else:
+            if total > 0:
+                return total, ""
+            problem = "NVML: 0 bytes"
+        logger.warning("the memory of GPU %s is unknown: %s", uuid, problem)
+        return None, problem
+
+    def _text(self, uuid: str, what: str, query: Callable[[], object]) -> str:
+        try:
+            return str(query())
+        except self._library.NVMLError as error:
+            logger.warning("the %s of GPU %s is unknown: NVML: %s", what, uuid, error)
+            return ""
+
+
+def _running_processes(library: Any, handle: Any) -> Sequence[Any]:
+    """By the newest call that the driver has.
+
+    The bindings' name without a version would raise what is no NVMLError where the driver is older than R510.
+    """
+    try:
+        found: Sequence[Any] = library.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+    except library.NVMLError_FunctionNotFound:
+        found = library.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+    return found
 
 
 class _Health:
-    """The driver's events of critical errors (Xids)."""
+    """Whether the GPUs respond, and the driver's events of critical errors (Xids): a GPU may be lost without one."""
 
     def __init__(self, library: Any, handles: Mapping[GPU, Any]) -> None:
         self._library = library
-        self._gpus = tuple(handles)
-        self._failures: dict[GPU, GPUFailure] = {}
+        self._handles = handles
+        self._lost_errors = tuple(getattr(library, f"NVMLError_{name}") for name in _LOST)
+        self._critical: dict[GPU, GPUFailure] = {}
+        """For good."""
+        self._lost: dict[GPU, GPUFailure] = {}
+        """At the last poll."""
+        self._unlisted_problem = ""
         self._events: Any = None
         try:
             self._events = library.nvmlEventSetCreate()
         except library.NVMLError as error:
-            logger.warning("errors of GPUs are not noticed: %s", error)
+            logger.warning("critical errors of GPUs are not noticed: %s", error)
             return
         for gpu, handle in handles.items():
             self._register(gpu, handle)
@@ -201,7 +241,8 @@ class _Health:
                 break
             if int(event.eventType) == self._library.nvmlEventTypeXidCriticalError:
                 self._note(int(event.eventData), event.device)
-        return dict(self._failures)
+        self._look_for_lost()
+        return {**self._lost, **self._critical}
 
     def close(self) -> None:
         if self._events is not None:
@@ -214,38 +255,97 @@ class _Health:
         except library.NVMLError_NotSupported:
             self._fail(gpu, "DeviceHealthCheckNotSupported", "device does not support health checking")
         except library.NVMLError as error:
-            logger.warning("errors of GPU %s are not noticed: %s", gpu.uuid, error)
+            logger.warning("critical errors of GPU %s are not noticed: %s", gpu.uuid, error)
 
     def _note(self, xid: int, device: Any) -> None:
         if xid in _OF_APPLICATIONS:
             return
-        address = self._address_of(device)
-        for gpu in self._gpus:
-            if gpu.bus_id == address:
+        uuid = self._uuid_of(device)
+        for gpu in self._handles:
+            if gpu.uuid == uuid:
                 self._fail(gpu, f"Xid{xid}", f"Xid error detected on device, error code: {xid}")
-            elif (error := self._lost(gpu)) is not None:
+            elif (error := self._lost_error(gpu)) is not None:
                 self._fail(gpu, f"Xid{xid}", f"failed to get device, error: {error}")
 
-    def _address_of(self, device: Any) -> str | None:
+    def _uuid_of(self, device: Any) -> str | None:
         """None for a device that has fallen off the bus: it is then found by its missing response."""
         try:
-            return pci_address(str(self._library.nvmlDeviceGetPciInfo(device).busId))
+            return str(self._library.nvmlDeviceGetUUID(device))
         except self._library.NVMLError:
             return None
 
-    def _lost(self, gpu: GPU) -> Exception | None:
-        try:
-            self._library.nvmlDeviceGetUUID(self._library.nvmlDeviceGetHandleByPciBusId(gpu.bus_id.encode()))
-        except self._library.NVMLError as error:
-            found: Exception = error
-            return found
+    def _look_for_lost(self) -> None:
+        unlisted = self._unlisted()
+        lost: dict[GPU, GPUFailure] = {}
+        for gpu in self._handles:
+            error = self._lost_error(gpu)
+            if error is not None:
+                lost[gpu] = GPUFailure("GPULost", f"failed to query device, error: {error}")
+            elif gpu in unlisted:
+                lost[gpu] = unlisted[gpu]
+        for gpu, failure in lost.items():
+            if self._lost.get(gpu) != failure:
+                logger.warning("GPU %s is not healthy: %s: %s", gpu.uuid, failure.code, failure.message)
+        for gpu in self._lost.keys() - lost.keys():
+            logger.info("GPU %s responds again", gpu.uuid)
+        self._lost = lost
+
+    def _lost_error(self, gpu: GPU) -> Exception | None:
+        """Through the handle that was given for this GPU: nvml.h says of the calls for handles that they may fail since
+        another GPU is lost. Of the answers the driver keeps some, so that one that it has to ask for is among them."""
+        library, handle = self._library, self._handles[gpu]
+        for query in (
+            library.nvmlDeviceGetUUID,
+            library.nvmlDeviceGetPciInfo,
+            library.nvmlDeviceGetMemoryInfo,
+            lambda handle: _running_processes(library, handle),
+        ):
+            try:
+                query(handle)
+            except self._lost_errors as error:
+                found: Exception = error
+                return found
+            except library.NVMLError:
+                continue
         return None
+
+    def _unlisted(self) -> Mapping[GPU, GPUFailure]:
+        """The GPUs that the driver does not count any more, or does not give a handle of though it does of others."""
+        library = self._library
+        listed: set[str] = set()
+        errors: dict[int, Exception] = {}
+        try:
+            count = int(library.nvmlDeviceGetCount())
+        except library.NVMLError as error:
+            self._note_unlisted_problem(str(error))
+            return {}
+        self._note_unlisted_problem("")
+        for index in range(count):
+            try:
+                listed.add(str(library.nvmlDeviceGetUUID(library.nvmlDeviceGetHandleByIndex(index))))
+            except library.NVMLError as error:
+                errors[index] = error
+        missing = [gpu for gpu in self._handles if gpu.uuid not in listed]
+        if not errors:
+            return {gpu: GPUFailure("GPUNotListed", "the driver no longer lists this device") for gpu in missing}
+        if not listed and count > 1:
+            return {}
+        return {
+            gpu: GPUFailure("GPULost", f"failed to get device, error: {errors[gpu.index]}")
+            for gpu in missing
+            if isinstance(errors.get(gpu.index), self._lost_errors)
+        }
+
+    def _note_unlisted_problem(self, why: str) -> None:
+        if why and self._unlisted_problem != why:
+            logger.warning("the driver does not say which GPUs there are: NVML: %s", why)
+        self._unlisted_problem = why
 
     def _fail(self, gpu: GPU, code: str, message: str) -> None:
         failure = GPUFailure(code, message)
-        if self._failures.get(gpu) != failure:
+        if self._critical.get(gpu) != failure:
             logger.warning("GPU %s is not healthy: %s: %s", gpu.uuid, code, message)
-        self._failures[gpu] = failure
+        self._critical[gpu] = failure
 
 
 def open_nvml(host: Host, load: Callable[[], Any] = lambda: importlib.import_module("pynvml")) -> NVML | Unavailable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -108,3 +109,15 @@ def test_gpus_in_the_node_metric(tmp_path: Path) -> None:
     assert status["nodeMetric"]["nodeUsage"]["devices"] == [card(0, "30", "500", "50"), card(1, "0", "0", "0")]
     assert status["podsMetric"][0]["podUsage"]["devices"] == [card(0, "30", "500", "50")]
     assert "devices" not in status["nodeMetric"]["systemUsage"]
+
+
+def test_of_a_card_whose_memory_is_unknown_no_percentage_is_reported(tmp_path: Path) -> None:
+    """Its processes are known all the same. 0 % would say that nobody uses it."""
+    cards = [replace(CARDS[0], memory=None)]
+    cache = RingMetricCache({group: Retention(1, 600) for group in (kinds.NODE, kinds.PODS, kinds.SYSTEM)}, 1 << 20)
+    found = collector(tmp_path, GPUProcess(7, CARDS[0], 30, 500)).collect([])
+    at = round(NOW.timestamp() * 1000)
+    cache.append(at, {kinds.NODE_CPU_USAGE.series(): 1.0, kinds.NODE_MEMORY_USAGE.series(): 1.0} | found.node)
+    status = node_metric_status(cache, NodeMetricInput(CollectPolicy(durations=None), [], gpus=cards), NOW)
+    (device,) = status["nodeMetric"]["nodeUsage"]["devices"]
+    assert device["resources"] == {"koordinator.sh/gpu-core": "30", "koordinator.sh/gpu-memory": "500"}

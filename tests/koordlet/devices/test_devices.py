@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -16,47 +15,19 @@ from hypothesis import strategies as st
 
 from koordinator.api.codec import convert, to_document
 from koordinator.api.device import Device
-from koordinator.api.kinds import DEVICES, NODES
+from koordinator.api.kinds import DEVICES
 from koordinator.api.validation import validate
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus, decode_devices
-from koordinator.base.clock import ManualClock
-from koordinator.base.metrics import Metrics
 from koordinator.koordlet.devices.description import DeviceReport, Inventory, describe_devices
 from koordinator.koordlet.devices.device_patch import device_patch
-from koordinator.koordlet.devices.reporter import DeviceReporter, DeviceSources
 from koordinator.koordlet.devices.xpu_files import XPUFiles
-from koordinator.koordlet.states import StatesInformer
 from koordinator.node.nvml import GPU, GPUFailure
 from koordinator.node.pci import PciPlacement
 from koordinator.node.rdma import RDMADevice
-from tests.in_memory_api import InMemoryApi
-from tests.node.machine import FakeMachine
+from tests.koordlet.devices.reported import NODE, NOW, Bench, device, of_files, xpu
 
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-NODE = "node-1"
 PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
 POLICY = "node.koordinator.sh/gpu-partition-policy"
-
-
-def xpu(minor: int, **more: Any) -> dict[str, Any]:
-    return {
-        "vendor": "huawei",
-        "model": "Ascend-910B3",
-        "uuid": f"npu-0-{minor}",
-        "minor": str(minor),
-        "resources": {"huawei.com/npu-core": "20", "gpu-memory": "65536Mi"},
-        **more,
-    }
-
-
-def of_files(*documents: dict[str, Any]) -> DeviceReport:
-    return describe_devices(Inventory(xpus=decode_devices(json.dumps(documents).encode())), NOW)
-
-
-def device(report: DeviceReport, number: int = 0) -> dict[str, Any]:
-    document = to_document(report.devices[number])
-    assert isinstance(document, dict)
-    return document
 
 
 def test_a_device_of_a_file() -> None:
@@ -256,51 +227,24 @@ def test_without_the_folder_there_are_no_devices(tmp_path: Path) -> None:
     assert XPUFiles(str(tmp_path / "absent")).read() == []
 
 
-class Bench:
-    def __init__(self, root: Path) -> None:
-        self.machine = FakeMachine(root)
-        self.clock = ManualClock()
-        self.api = InMemoryApi(self.clock)
-        self.api.put(NODES, {"metadata": {"name": NODE}})
-        client = self.api.client()
-        self.states = StatesInformer(
-            client, NODE, clock=self.clock, random=Random(1), metrics=Metrics(), follow_device=True
-        )
-        sources = DeviceSources(self.machine.host, XPUFiles(str(root / "xpus")), with_rdma=True)
-        self.reporter = DeviceReporter(client, self.states, sources.take, self.clock)
-
-    def write(self, *documents: dict[str, Any]) -> None:
-        self.machine.write("/xpus/devices.json", json.dumps(documents))
-
-    async def rounds(self, count: int) -> None:
-        for _ in range(count):
-            await self.reporter.report()
-            await self.clock.advance(3)
-
-    @property
-    def document(self) -> dict[str, Any]:
-        found = self.api.found(DEVICES, NODE)
-        assert found is not None
-        return found
-
-    async def story(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(self.states.run())
-            await self.clock.advance(1)
-            await self.rounds(3)
-            self.write(xpu(0, status={"healthy": True}))
-            await self.rounds(3)
-            mine = self.document
-            mine["metadata"]["annotations"] = {"theirs": "kept"}
-            self.api.put(DEVICES, mine)
-            self.write(xpu(0, status={"healthy": True}), xpu(1))
-            await self.rounds(3)
-            task.cancel()
+async def story(bench: Bench) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(bench.states.run())
+        await bench.clock.advance(1)
+        await bench.rounds(3)
+        bench.write(xpu(0, status={"healthy": True}))
+        await bench.rounds(3)
+        mine = bench.document
+        mine["metadata"]["annotations"] = {"theirs": "kept"}
+        bench.api.put(DEVICES, mine)
+        bench.write(xpu(0, status={"healthy": True}), xpu(1))
+        await bench.rounds(3)
+        task.cancel()
 
 
 def test_the_object_is_made_and_then_written_only_when_something_has_changed(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    asyncio.run(bench.story())
+    asyncio.run(story(bench))
     assert bench.api.writes == {("create", "devices"): 1, ("patch", "devices"): 2}
     document = bench.document
     assert [entry["minor"] for entry in document["spec"]["devices"]] == [0, 1]

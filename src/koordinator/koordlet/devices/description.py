@@ -17,6 +17,7 @@ from koordinator.api import device as device_types
 from koordinator.api import labels as label_keys
 from koordinator.api.device import (
     HEALTHY_CONDITION,
+    MEMORY_CONDITION,
     DeviceInfo,
     DeviceTopology,
     VirtualFunction,
@@ -32,6 +33,8 @@ from koordinator.node.pci import PciPlacement
 from koordinator.node.rdma import RDMADevice
 
 _WHOLE: Final = Quantity.from_value(100)
+_LEAST, _MOST = Quantity.from_value(0), Quantity.from_value((1 << 63) - 1)
+_SHOWN: Final = 60
 _UNKNOWN_SOCKET: Final = -1
 _NVIDIA: Final = "nvidia"
 _OWN_DOMAIN: Final = {"gpu-core": GPU_CORE, "gpu-memory": GPU_MEMORY}
@@ -62,34 +65,68 @@ class DeviceReport:
     devices: tuple[DeviceInfo, ...]
     labels: Mapping[str, str | None]
     annotations: Mapping[str, str | None]
+    problems: tuple[str, ...] = ()
+    """What is left out of what was found, and why."""
 
 
 def describe_devices(inventory: Inventory, now: datetime) -> DeviceReport:
     """The report; conditions carry ``now`` as the time since when they hold."""
+    problems: list[str] = []
     if inventory.xpus:
-        devices = [device for xpu in inventory.xpus if (device := _xpu(xpu, now)) is not None]
+        devices = [device for xpu in inventory.xpus if (device := _xpu(xpu, now, problems)) is not None]
         labels, annotations = _xpu_labels(inventory.xpus[0]), _partitions(inventory.xpus)
     else:
         devices = [
-            _gpu(card, inventory.placements.get(card.bus_id), _gpu_conditions(inventory.failures.get(card), now))
+            _gpu(card, inventory.placements.get(card.bus_id), inventory.failures.get(card), now)
             for card in inventory.gpus
         ]
         labels, annotations = _gpu_labels(inventory), {}
     devices += [_rdma(card) for card in inventory.rdma]
+    devices = _distinct(devices, problems)
     devices.sort(key=lambda device: (device.type, device.minor or 0, device.id))
-    return DeviceReport(tuple(devices), labels, annotations)
+    return DeviceReport(tuple(devices), labels, annotations, tuple(problems))
 
 
-def _xpu(xpu: XPUDeviceInfo, now: datetime) -> DeviceInfo | None:
+def _distinct(devices: Iterable[DeviceInfo], problems: list[str]) -> list[DeviceInfo]:
+    """Each minor number and each UUID of a type once. The first stays: the labels have its vendor, whose device files a
+    pod with that number gets."""
+    distinct: list[DeviceInfo] = []
+    by_minor: dict[tuple[str, int | None], DeviceInfo] = {}
+    by_id: dict[tuple[str, str], DeviceInfo] = {}
+    for device in devices:
+        if (other := by_minor.get((device.type, device.minor))) is not None:
+            problems.append(f"{_shown(device.id)} is left out: {_shown(other.id)} has its minor number, {device.minor}")
+        elif (other := by_id.get((device.type, device.id))) is not None:
+            problems.append(
+                f"{_shown(device.id)} is left out: another device has its UUID, and the minor number {other.minor}"
+            )
+        else:
+            by_minor[device.type, device.minor] = by_id[device.type, device.id] = device
+            distinct.append(device)
+    return distinct
+
+
+def _shown(text: str) -> str:
+    """As it may stand in a log line."""
+    return "".join(character if character.isprintable() else "?" for character in text[:_SHOWN]) or "a device"
+
+
+def _xpu(xpu: XPUDeviceInfo, now: datetime, problems: list[str]) -> DeviceInfo | None:
     """None for a device without a number: pods could not be given it."""
     if not _MINOR.fullmatch(xpu.minor):
+        problems.append(
+            f"{_shown(xpu.uuid)} is left out: its minor number {xpu.minor[:_SHOWN]!r} is not one of up to nine digits"
+        )
         return None
     resources = {GPU_MEMORY_RATIO: _WHOLE}
     for name, text in xpu.resources.items():
-        try:
-            resources[_OWN_DOMAIN.get(name, name)] = parse_quantity(text)
-        except QuantityError:
-            continue
+        amount = _amount(text)
+        if amount is None:
+            problems.append(
+                f"{_shown(xpu.uuid)} has no {_shown(name)}: {text[:_SHOWN]!r} is not an amount from 0 to 2^63-1"
+            )
+        else:
+            resources[_OWN_DOMAIN.get(name, name)] = amount
     return DeviceInfo(
         type=device_types.GPU,
         id=xpu.uuid,
@@ -99,6 +136,15 @@ def _xpu(xpu: XPUDeviceInfo, now: datetime) -> DeviceInfo | None:
         topology=None if xpu.topology is None else _xpu_topology(xpu.topology),
         conditions=[] if xpu.status is None else [_condition(xpu.status, now)],
     )
+
+
+def _amount(text: str) -> Quantity | None:
+    """None for what no device can have."""
+    try:
+        amount = parse_quantity(text)
+    except QuantityError:
+        return None
+    return None if amount < _LEAST or amount > _MOST else amount
 
 
 def _xpu_topology(topology: XPUTopology) -> DeviceTopology:
@@ -154,14 +200,7 @@ def _partitions(xpus: Iterable[XPUDeviceInfo]) -> dict[str, str | None]:
     return {annotation_keys.GPU_PARTITIONS: text}
 
 
-def _gpu_conditions(failure: GPUFailure | None, now: datetime) -> list[Condition]:
-    """None for a healthy GPU."""
-    if failure is None:
-        return []
-    return [_condition(XPUStatus(healthy=False, error_code=failure.code, error_message=failure.message), now)]
-
-
-def _gpu(card: GPU, placement: PciPlacement | None, conditions: list[Condition]) -> DeviceInfo:
+def _gpu(card: GPU, placement: PciPlacement | None, failure: GPUFailure | None, now: datetime) -> DeviceInfo:
     topology = None
     if placement is not None and placement.numa_node >= 0 and placement.root and card.bus_id:
         topology = DeviceTopology(
@@ -170,16 +209,42 @@ def _gpu(card: GPU, placement: PciPlacement | None, conditions: list[Condition])
             pcie_id=placement.root,
             bus_id=card.bus_id,
         )
-    memory = Quantity.from_value(card.memory, Format.BINARY_SI)
+    resources = {GPU_CORE: _WHOLE, GPU_MEMORY_RATIO: _WHOLE}
+    if card.memory is not None:
+        resources[GPU_MEMORY] = Quantity.from_value(card.memory, Format.BINARY_SI)
     return DeviceInfo(
         type=device_types.GPU,
         id=card.uuid,
         minor=card.minor,
-        health=not conditions,
-        conditions=conditions,
-        resources={GPU_CORE: _WHOLE, GPU_MEMORY: memory, GPU_MEMORY_RATIO: _WHOLE},
+        health=failure is None,
+        conditions=_gpu_conditions(card, failure, now),
+        resources=resources,
         topology=topology,
     )
+
+
+def _gpu_conditions(card: GPU, failure: GPUFailure | None, now: datetime) -> list[Condition]:
+    """None for a healthy GPU of which everything is known."""
+    conditions = []
+    if failure is not None:
+        status = XPUStatus(healthy=False, error_code=failure.code, error_message=failure.message)
+        conditions.append(_condition(status, now))
+    if card.memory is None:
+        # A GPU that uses the memory of the CPUs has the bytes that the kubelet offers: not to be promised twice.
+        message = (
+            f"the driver does not report the memory of this GPU ({card.memory_problem}): "
+            "pods can be given shares of it in percent, not in bytes"
+        )
+        conditions.append(
+            Condition(
+                type=MEMORY_CONDITION,
+                status="False",
+                reason="NotReported",
+                message=message,
+                last_transition_time=now,
+            )
+        )
+    return conditions
 
 
 def _gpu_labels(inventory: Inventory) -> dict[str, str | None]:

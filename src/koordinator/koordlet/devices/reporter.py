@@ -69,6 +69,8 @@ class DeviceReporter:
         self._clock = clock
         self._written_over = ""
         """The version of the object that was last written over; what was written is seen a moment later only."""
+        self._said: frozenset[str] = frozenset()
+        """The problems of the last round."""
 
     async def report(self) -> None:
         """One round; errors are those of the API server."""
@@ -76,12 +78,19 @@ class DeviceReporter:
         if node is None:
             return
         report = describe_devices(self._take_inventory(), self._clock.now())
+        self._log(report.problems)
         if present is None:
             await self._create(new_device(node, report))
             return
         patch = device_patch(present, report)
         if patch is not None and present.metadata.resource_version != self._written_over:
             await self._patch(node.metadata.name, patch, present.metadata.resource_version)
+
+    def _log(self, problems: Sequence[str]) -> None:
+        for problem in problems:
+            if problem not in self._said:
+                logger.warning("a device that was found: %s", problem)
+        self._said = frozenset(problems)
 
     async def _create(self, document: dict[str, Any]) -> None:
         try:

@@ -75,6 +75,18 @@ def test_nodes_with_like_devices_are_evaluated_once() -> None:
     assert [machines.view.columns.names[row] for row in rows[codes != 0].tolist()] == ["n3", "n7"]
 
 
+def test_a_gpu_of_which_nobody_knows_the_bytes_is_shared_by_percent() -> None:
+    """koordlet describes GPUs that use the memory of the CPUs so."""
+    unified = gpu(0)
+    del unified["resources"]["koordinator.sh/gpu-memory"]
+    machines = Machines(device(unified))
+    assert "Insufficient GPU Devices" in machines.message(make_device_pod("bytes", gpu_memory="1Gi"))
+    for name in ("p", "q"):
+        machines.place(make_device_pod(name, **SHARE))
+        assert machines.minors(name) == [0]
+    assert "Insufficient GPU Devices" in machines.message(make_device_pod("r", **SHARE))
+
+
 def test_a_share_takes_memory_in_both_units() -> None:
     machines = Machines(device(gpu(0)))
     machines.place(make_device_pod("p", gpu_memory="5Gi"))
