@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.koordlet.devices.test_devices import xpu
+from tests.koordlet.devices.reported import xpu
 from tests.koordlet.node_under_test import GIB, MEMORY_STAT
 from tests.node.machine import FakeMachine
 from tests.real.audited import TOKEN, Audited, Right, audited
