@@ -22,6 +22,7 @@ from koordinator.koordlet.features import make_features
 from koordinator.koordlet.hooks.options import HookOptions
 from koordinator.koordlet.kubelet_connection import KubeletConnection
 from koordinator.koordlet.options import AuditOptions, CollectorOptions, EnforcementOptions, KubeletOptions, Options
+from koordinator.koordlet.plugins import Plugins
 from koordinator.koordlet.prediction.options import PredictionOptions
 from koordinator.kube.errors import TransportError
 from koordinator.node.core_scheduling import Prctl
@@ -51,6 +52,8 @@ class NodeUnderTest:
         self.clock = ManualClock()
         self.api = InMemoryApi(self.clock)
         self.kubelet_is_up = True
+        self.plugins = Plugins()
+        """Strategies and hooks of other packages."""
         self.kubelet_takes = 0.0
         """Seconds to respond."""
         self.requests: list[str] = []
@@ -165,6 +168,7 @@ class NodeUnderTest:
             kernel_files=self.kernel_files,
             prctl=self.prctl,
             traffic_control=self.traffic_control,
+            plugins=self.plugins,
             open_nvml=lambda host: open_nvml(host, lambda: FakeNvmlLibrary(*self.cards, has_driver=bool(self.cards))),
         )
         return Agent(options, given)

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
-from typing import Final, NoReturn
+from importlib.metadata import EntryPoint
+from typing import Final
 
 import msgspec
 
-from koordinator.base.errors import ConfigurationError
+from koordinator.base.installed import ListEntryPoints, listing, origin, refuse
 from koordinator.descheduler.framework import BalancePlugin, DeschedulePlugin, EvictPlugin, FilterPlugin, Plugin
 
 GROUP: Final = "koordinator.descheduler.plugins"
@@ -37,10 +37,10 @@ class Catalogue:
     def __init__(
         self,
         built_in: Mapping[str, type[Plugin]],
-        list_entry_points: Callable[[], Iterable[EntryPoint]] = lambda: entry_points(group=GROUP),
+        list_entry_points: ListEntryPoints | None = None,
     ) -> None:
         self._built_in = built_in
-        self._list = list_entry_points
+        self._list = list_entry_points or listing(GROUP)
         self.third_party: dict[str, str] = {}
         """The distributions of those that were loaded, by the name of the plugin."""
 
@@ -60,10 +60,10 @@ class Catalogue:
             return None
         entry, *others = entries
         if others:
-            rivals = ", ".join(_origin(other) for other in others)
-            _refuse(entry, where, f"is also declared by {rivals}", "expected is one distribution that declares it")
+            rivals = ", ".join(origin(other) for other in others)
+            refuse(entry, where, f"is also declared by {rivals}", "expected is one distribution that declares it")
         plugin = _load(entry, where)
-        self.third_party[name] = _origin(entry)
+        self.third_party[name] = origin(entry)
         return plugin
 
 
@@ -72,27 +72,18 @@ def _load(entry: EntryPoint, where: str) -> type[Plugin]:
     try:
         plugin = entry.load()
     except Exception as error:
-        _refuse(entry, where, f"cannot be imported ({type(error).__name__}: {error})", expected, error)
+        refuse(entry, where, f"cannot be imported ({type(error).__name__}: {error})", expected, error)
     if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
-        _refuse(entry, where, f"is {plugin!r}", expected)
+        refuse(entry, where, f"is {plugin!r}", expected)
     if plugin.name != entry.name:
-        _refuse(entry, where, f"is a class with name = {plugin.name!r}", f"expected is name = {entry.name!r}")
+        refuse(entry, where, f"is a class with name = {plugin.name!r}", f"expected is name = {entry.name!r}")
     if inspect.isabstract(plugin) or not any(issubclass(plugin, point) for point in POINTS.values()):
         names = ", ".join(point.__name__ for point in POINTS.values())
-        _refuse(entry, where, "takes part at no extension point", f"expected is a class such as {names}")
+        refuse(entry, where, "takes part at no extension point", f"expected is a class such as {names}")
     if plugin.args_type is not None and not _is_record(plugin.args_type):
         allowed = "expected is a msgspec.Struct, a dataclass, or None"
-        _refuse(entry, where, f"has args_type = {plugin.args_type!r}", allowed)
+        refuse(entry, where, f"has args_type = {plugin.args_type!r}", allowed)
     return plugin
-
-
-def _refuse(entry: EntryPoint, where: str, what: str, expected: str, cause: Exception | None = None) -> NoReturn:
-    text = f"entry point {entry.name} = {entry.value} of {_origin(entry)} {what}; {expected}"
-    raise ConfigurationError(where, entry.name, text) from cause
-
-
-def _origin(entry: EntryPoint) -> str:
-    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an unknown distribution"
 
 
 def _is_record(value: object) -> bool:

@@ -46,6 +46,7 @@ from koordinator.koordlet.resource_metrics import (
     export_cache,
     export_features,
     export_listing,
+    export_plugins,
     export_resources,
 )
 from koordinator.koordlet.retention import make_metric_cache
@@ -110,6 +111,7 @@ class Agent:
         export_resources(self.metrics, self.states)
         export_features(self.metrics, options.host)
         export_cache(self.metrics, self._cache)
+        export_plugins(self.metrics, given.plugins)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set. FileError if no cgroup hierarchy is mounted, OSError if an address is taken."""

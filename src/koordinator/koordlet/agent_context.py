@@ -14,6 +14,7 @@ from koordinator.koordlet.kubelet_connection import ConnectKubelet
 from koordinator.koordlet.metric_cache.ring import RingMetricCache
 from koordinator.koordlet.node_snapshot import RecentUsage
 from koordinator.koordlet.options import Options
+from koordinator.koordlet.plugins import Plugins
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.interface import Client
@@ -42,6 +43,8 @@ class Dependencies:
     """Of the network that the pods are in; None where it is simulated."""
     kernel_files: KernelFiles = field(default_factory=MachineFiles)
     """Where limits are written."""
+    plugins: Plugins = field(default_factory=Plugins)
+    """Strategies and hooks of other packages."""
     before_scan: Callable[[], None] = lambda: None
     """Called right before the machine is read each time: a simulated kernel brings its files up to this moment."""
 

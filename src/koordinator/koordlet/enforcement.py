@@ -86,6 +86,7 @@ class Enforcement:
             given.client,
             context.audit,
             monitor,
+            given.plugins.strategies,
         )
 
     def _make_hooks(self, sources: SnapshotSources, ratio: NormalizationRatio) -> RuntimeHooks:
@@ -101,6 +102,7 @@ class Enforcement:
             metrics=context.metrics,
             ratio=ratio,
             audit=context.audit,
+            installed=given.plugins.hooks,
             prctl=given.prctl,
             traffic_control=given.traffic_control,
         )

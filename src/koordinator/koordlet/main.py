@@ -16,6 +16,7 @@ from koordinator.koordlet.agent_context import Dependencies
 from koordinator.koordlet.command_line import parse_options
 from koordinator.koordlet.kubelet_connection import KubeletConnection
 from koordinator.koordlet.options import Options
+from koordinator.koordlet.plugins import Plugins, installed_plugins
 from koordinator.kube.connect import ClientOptions, connect, connected, user_agent
 from koordinator.node import netlink_traffic_control
 from koordinator.node.core_scheduling import kernel_prctl
@@ -54,6 +55,8 @@ async def _run(options: Options, process: Process) -> None:
             process.metrics,
             prctl=kernel_prctl,
             traffic_control=netlink_traffic_control.KERNEL,
+            # What is taken back is taken back of everybody.
+            plugins=Plugins() if options.cleanup else installed_plugins(),
         )
         agent = Agent(options, given)
         if options.cleanup:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Final
@@ -47,7 +46,7 @@ from koordinator.koordlet.qos import (
 )
 from koordinator.koordlet.qos.cpu_burst import BurstState
 from koordinator.koordlet.qos.interference_cap import CapState
-from koordinator.koordlet.qos.snapshot import Decision, Problem, Snapshot
+from koordinator.koordlet.qos.snapshot import Decision, Problem, Snapshot, Strategy
 from koordinator.koordlet.suppression import SuppressionReport
 from koordinator.koordlet.terway_files import TerwayQoS
 from koordinator.kube.events import EventRecorder
@@ -65,15 +64,6 @@ _BUCKETS: Final = exponential_buckets(0.01, 4, 8)
 """Milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Strategy:
-    """``decide`` runs every ``interval`` seconds; its wishes are those of the owner ``name``."""
-
-    name: str
-    interval: float
-    decide: Callable[[Snapshot], Decision]
-
-
 class QoSManager:
     """Add its ``loops`` to the agent's."""
 
@@ -89,8 +79,11 @@ class QoSManager:
         client: Client,
         audit: AuditLog | None,
         interference: InterferenceMonitor | None = None,
+        installed: Sequence[Strategy] = (),
     ) -> None:
-        """``client`` is for the few strategies that read objects; ``interference`` is for the detection, if it runs."""
+        """``client`` is for the few strategies that read objects; ``interference`` is for the detection, if it runs;
+        ``installed`` are strategies of other packages."""
+        self._installed = installed
         self._interference = interference
         self._caps = CapState()
         self._options = options
@@ -163,7 +156,7 @@ class QoSManager:
             )
         if gates.enabled(features.SYSTEM_CONFIG):
             strategies.append(Strategy(system_config.OWNER, interval, system_config.decide))
-        return strategies
+        return [*strategies, *self._installed]
 
     def _decide_suppress(self, snapshot: Snapshot) -> Decision:
         gates = self._options.features

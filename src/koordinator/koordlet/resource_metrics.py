@@ -12,6 +12,7 @@ from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.metric_cache.ring import RingMetricCache
 from koordinator.koordlet.metrics_advisor import MetricsAdvisor
+from koordinator.koordlet.plugins import Plugins
 from koordinator.koordlet.pods.listing import PodListing
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.states import StatesInformer
@@ -69,6 +70,20 @@ def export_listing(metrics: AgentMetrics, listing: PodListing) -> None:
         "pod_cgroups",
         "Pods that the kubelet lists as running, by whether the kernel has all of their cgroups where they belong",
         ("state",),
+        rows,
+    )
+
+
+def export_plugins(metrics: AgentMetrics, plugins: Plugins) -> None:
+    """Which strategies and hooks of other packages work, and which are switched off because they have failed."""
+
+    def rows() -> Rows:
+        return [((guard.name, guard.package), float(not guard.problem)) for guard in plugins.guards]
+
+    metrics.latest(
+        "plugin_working",
+        "1 for each strategy and hook of another package that works, 0 for one that has failed and is switched off",
+        ("plugin", "package"),
         rows,
     )
 

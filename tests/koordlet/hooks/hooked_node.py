@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.features import make_features
 from koordinator.koordlet.hooks.rdma_devices import RDMADeviceInject
 from koordinator.koordlet.hooks.reconciler import Reconciler, ReconcilerSources
-from koordinator.koordlet.hooks.registry import Hooks, make_hooks
+from koordinator.koordlet.hooks.registry import Hook, Hooks, make_hooks
 from koordinator.koordlet.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.hooks.rules import Rules
 from koordinator.koordlet.hooks.starting import StartingHooks
@@ -53,6 +54,9 @@ def no_device(path: str) -> DeviceFile:
 class HookedNode:
     """cgroup version 1. ``rules`` may be replaced; gates are given by name."""
 
+    installed: Sequence[Hook] = ()
+    """Of other packages."""
+
     def __init__(self, root: Path, files: KernelFiles | None = None, **gates: bool) -> None:
         self.machine = FakeMachine(root)
         self.layout = self.machine.layout(CgroupVersion.V1, CgroupDriver.CGROUPFS)
@@ -67,7 +71,7 @@ class HookedNode:
         self.executor = Executor(files or MachineFiles(), codec, self.clock)
         features = make_features()
         features.set(gates)
-        self.hooks: Hooks = make_hooks(features, RDMADeviceInject(no_device, no_device))
+        self.hooks: Hooks = make_hooks(features, RDMADeviceInject(no_device, no_device), self.installed)
         self.reconciler = Reconciler(
             self.hooks,
             ReconcilerSources(

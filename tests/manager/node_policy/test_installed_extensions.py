@@ -119,7 +119,9 @@ def entry(folder: Path, value: str) -> EntryPoint:
 def test_one_that_cannot_be_used_is_named_at_the_start(tmp_path: Path, value: str, problem: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         installed_extensions(lambda: [entry(tmp_path, value)])
-    assert str(raised.value).startswith(f"entry point {GROUP}: '{KEY}' is not usable: {value} of limits 1.0 {problem}")
+    assert str(raised.value).startswith(
+        f"entry point {GROUP}: '{KEY}' is not usable: entry point {KEY} = {value} of limits 1.0 {problem}"
+    )
 
 
 def test_a_key_that_two_packages_declare_is_refused(packages: Path) -> None:

@@ -57,7 +57,8 @@ class Hook:
     """
 
     name: str
-    gate: str
+    gate: str = ""
+    """Empty for a hook of another package: it is on where the package is installed."""
     stages: frozenset[Stage] = frozenset()
     is_reconciled: bool = True
     is_of_processes: bool = False
@@ -103,10 +104,11 @@ class Hooks:
         return (hook for hook in (*self.enabled, *self.released) if hook.is_reconciled)
 
 
-def make_hooks(gates: FeatureGates, rdma: RDMADeviceInject) -> Hooks:
-    """By the feature gates."""
+def make_hooks(gates: FeatureGates, rdma: RDMADeviceInject, installed: Sequence[Hook] = ()) -> Hooks:
+    """By the feature gates, with those of other packages, which no gate switches."""
+    enabled = (*(hook for hook in _all(rdma) if gates.enabled(hook.gate)), *installed)
     return Hooks(
-        enabled=tuple(sorted((hook for hook in _all(rdma) if gates.enabled(hook.gate)), key=lambda hook: hook.name)),
+        enabled=tuple(sorted(enabled, key=lambda hook: hook.name)),
         released=tuple(hook for hook in _releasing() if not gates.enabled(hook.gate)),
     )
 

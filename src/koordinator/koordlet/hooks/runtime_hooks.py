@@ -30,7 +30,7 @@ from koordinator.koordlet.hooks.proxy_server import handlers
 from koordinator.koordlet.hooks.rdma_devices import RDMADeviceInject
 from koordinator.koordlet.hooks.reconciler import Reconciler, ReconcilerSources
 from koordinator.koordlet.hooks.registration import RegistrationError, clear_socket, register
-from koordinator.koordlet.hooks.registry import make_hooks
+from koordinator.koordlet.hooks.registry import Hook, make_hooks
 from koordinator.koordlet.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.hooks.rules import CPUPools, Rules, cpus_of
 from koordinator.koordlet.hooks.starting import StartingHooks
@@ -82,6 +82,8 @@ class HookSources:
     metrics: AgentMetrics
     ratio: NormalizationRatio
     audit: AuditLog | None = None
+    installed: Sequence[Hook] = ()
+    """Of other packages."""
     prctl: Prctl | None = None
     """Of the kernel that runs the pods; None where they are simulated, and their processes are no processes."""
     traffic_control: TrafficControlAccess | None = None
@@ -102,7 +104,8 @@ class RuntimeHooks:
         self._reported: dict[str, pod_resctrl.PodEvent] = {}
         """Events of the last round, by the pod's UID."""
         host = options.host
-        self._hooks = make_hooks(options.features, RDMADeviceInject(partial(verbs_device, host), device_file))
+        rdma = RDMADeviceInject(partial(verbs_device, host), device_file)
+        self._hooks = make_hooks(options.features, rdma, sources.installed)
         reader = CgroupReader(sources.layout, os.sysconf("SC_PAGESIZE"))
         reconciling = ReconcilerSources(
             pods=lambda: sources.states.pods,

@@ -6,7 +6,7 @@ data never recovers anything and never takes anything away.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -139,6 +139,15 @@ class Decision:
     """The inputs of the decision, for metrics and for ``/enforcement``."""
     problems: tuple[Problem, ...] = ()
     """The texts of the events for the authors of the settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """``decide`` is pure and runs every ``interval`` seconds; its wishes are those of the owner ``name``."""
+
+    name: str
+    interval: float
+    decide: Callable[[Snapshot], Decision]
 
 
 def capacity_milli(node: Node) -> int:

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, NoReturn
+from importlib.metadata import EntryPoint
+from typing import Any, Final
 
 import msgspec
 
 from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
+from koordinator.base.installed import ListEntryPoints, listing, origin, refuse
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
     BindPlugin,
@@ -118,8 +119,8 @@ class ThirdPartyPlugin:
 class InstalledPlugins:
     """The entry points of this environment; ``list_entry_points`` is called once."""
 
-    def __init__(self, list_entry_points: Callable[[], Iterable[EntryPoint]] = lambda: entry_points(group=GROUP)):
-        self._list = list_entry_points
+    def __init__(self, list_entry_points: ListEntryPoints | None = None):
+        self._list = list_entry_points or listing(GROUP)
         self._loaded: dict[str, ThirdPartyPlugin] = {}
 
     @cached_property
@@ -141,7 +142,7 @@ class InstalledPlugins:
     def check_not_taken(self, name: str, where: str) -> None:
         """Raises ConfigurationError when a package offers a plugin under the name of a built-in one."""
         for entry in self._by_name.get(name, ()):
-            _refuse(entry, where, "clashes with the built-in plugin of that name", "expected is a name of its own")
+            refuse(entry, where, "clashes with the built-in plugin of that name", "expected is a name of its own")
 
     def load(self, name: str, where: str) -> ThirdPartyPlugin:
         """Import and check the plugin, once. Raises KeyError for a name that no package offers, and ConfigurationError
@@ -149,8 +150,8 @@ class InstalledPlugins:
         if name not in self._loaded:
             entry, *others = self._by_name[name]
             if others:
-                rivals = ", ".join(_origin(other) for other in others)
-                _refuse(entry, where, f"is also declared by {rivals}", "expected is one distribution that declares it")
+                rivals = ", ".join(origin(other) for other in others)
+                refuse(entry, where, f"is also declared by {rivals}", "expected is one distribution that declares it")
             self._loaded[name] = _load(entry, where)
         return self._loaded[name]
 
@@ -159,37 +160,28 @@ def _load(entry: EntryPoint, where: str) -> ThirdPartyPlugin:
     try:
         plugin = entry.load()
     except Exception as error:
-        _refuse(entry, where, f"cannot be imported ({type(error).__name__}: {error})", _EXPECTED, error)
+        refuse(entry, where, f"cannot be imported ({type(error).__name__}: {error})", _EXPECTED, error)
     if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
-        _refuse(entry, where, f"is {plugin!r}", _EXPECTED)
+        refuse(entry, where, f"is {plugin!r}", _EXPECTED)
     _check_class(entry, plugin, where)
-    return ThirdPartyPlugin(plugin, implemented_points(plugin), _origin(entry))
+    return ThirdPartyPlugin(plugin, implemented_points(plugin), origin(entry))
 
 
 def _check_class(entry: EntryPoint, plugin: type[Plugin], where: str) -> None:
     own = getattr(plugin, "name", None)
     if own != entry.name:
-        _refuse(entry, where, f"is a class with name = {own!r}", f"expected is name = {entry.name!r}")
+        refuse(entry, where, f"is a class with name = {own!r}", f"expected is name = {entry.name!r}")
     if inspect.isabstract(plugin):
         missing = ", ".join(sorted(plugin.__abstractmethods__))
-        _refuse(entry, where, f"is a class without {missing}", "expected is a class that defines them")
+        refuse(entry, where, f"is a class without {missing}", "expected is a class that defines them")
     if not implemented_points(plugin) and not has_hooks(plugin):
-        _refuse(entry, where, "takes part at no extension point", "expected is a class such as a FilterPlugin")
+        refuse(entry, where, "takes part at no extension point", "expected is a class such as a FilterPlugin")
     for base, attribute in ((FilterPlugin, "reads"), (ScorePlugin, "score_reads")):
         if issubclass(plugin, base) and not _are_aspects(value := getattr(plugin, attribute, None)):
-            _refuse(entry, where, f"has {attribute} = {value!r}", "expected is a tuple of Aspect or NamedAspect")
+            refuse(entry, where, f"has {attribute} = {value!r}", "expected is a tuple of Aspect or NamedAspect")
     if plugin.args_type is not None and not _is_record(plugin.args_type):
         expected = "expected is a msgspec.Struct, a dataclass, or None"
-        _refuse(entry, where, f"has args_type = {plugin.args_type!r}", expected)
-
-
-def _refuse(entry: EntryPoint, where: str, what: str, expected: str, cause: Exception | None = None) -> NoReturn:
-    text = f"entry point {entry.name} = {entry.value} of {_origin(entry)} {what}; {expected}"
-    raise ConfigurationError(where, entry.name, text) from cause
-
-
-def _origin(entry: EntryPoint) -> str:
-    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an unknown distribution"
+        refuse(entry, where, f"has args_type = {plugin.args_type!r}", expected)
 
 
 def _are_aspects(value: object) -> bool:

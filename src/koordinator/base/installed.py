@@ -1,0 +1,50 @@
+"""What other packages add to a program, found by their entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib.metadata import EntryPoint, entry_points
+from typing import NoReturn, TypeVar
+
+from koordinator.base.errors import ConfigurationError
+
+T = TypeVar("T")
+
+ListEntryPoints = Callable[[], Iterable[EntryPoint]]
+
+
+def listing(group: str) -> ListEntryPoints:
+    """The entry points of a group in this environment."""
+    return lambda: entry_points(group=group)
+
+
+def make_all(
+    group: str, check: Callable[[EntryPoint, object], T], expected: str, list_entry_points: ListEntryPoints | None
+) -> dict[str, tuple[T, str]]:
+    """By name, each with its distribution: what the entry points of a group give when they are called without
+    arguments. ``check`` returns it, or refuses it.
+
+    ConfigurationError for one that cannot be made, and for a name that two packages declare.
+    """
+    found: dict[str, tuple[EntryPoint, T]] = {}
+    for entry in (list_entry_points or listing(group))():
+        if entry.name in found:
+            refuse(entry, f"entry point {group}", f"is also declared by {origin(found[entry.name][0])}", expected)
+        try:
+            made = entry.load()()
+        except Exception as error:
+            what = f"cannot be made ({type(error).__name__}: {error})"
+            refuse(entry, f"entry point {group}", what, expected, error)
+        found[entry.name] = entry, check(entry, made)
+    return {name: (found[name][1], origin(found[name][0])) for name in sorted(found)}
+
+
+def refuse(entry: EntryPoint, where: str, what: str, expected: str, cause: Exception | None = None) -> NoReturn:
+    """Raise ConfigurationError, in one line with the entry point and its distribution."""
+    text = f"entry point {entry.name} = {entry.value} of {origin(entry)} {what}; {expected}"
+    raise ConfigurationError(where, entry.name, text) from cause
+
+
+def origin(entry: EntryPoint) -> str:
+    """Name and version of the distribution that declares it."""
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an unknown distribution"
