@@ -20,7 +20,9 @@ from koordinator.koordlet.plugins import Plugins, installed_plugins
 from koordinator.kube.connect import ClientOptions, connect, connected, user_agent
 from koordinator.node import netlink_traffic_control
 from koordinator.node.core_scheduling import kernel_prctl
+from koordinator.node.kernel_writer import MachineFiles
 from koordinator.node.kubelet import kubelet_url
+from koordinator.node.writer_thread import WriterThread
 
 _PROGRAM: Final = "koordlet"
 
@@ -53,6 +55,7 @@ async def _run(options: Options, process: Process) -> None:
             process.clock,
             process.random,
             process.metrics,
+            kernel_files=MachineFiles() if options.cleanup else WriterThread(MachineFiles(), process.clock),
             prctl=kernel_prctl,
             traffic_control=netlink_traffic_control.KERNEL,
             # What is taken back is taken back of everybody.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -30,6 +32,7 @@ from koordinator.node.kernel_files import (
     Target,
     Value,
 )
+from koordinator.node.writer_thread import WriterThread
 from tests.examples import examples
 from tests.koordlet.executor.fake_kernel import FakeKernel, Killed
 
@@ -511,3 +514,31 @@ def test_limits_that_the_runtime_keeps_twice_are_written_twice(clock: ManualCloc
     executor.apply()
     assert kernel.value(Target(CPU_QUOTA, inner)) == 50_000
     assert kernel.value(Target(CPU_SHARES, CONTAINER)) != kernel.value(Target(CPU_SHARES, inner))
+
+
+def test_a_write_that_takes_long_keeps_the_others_in_their_order_and_nobody_waiting(clock: ManualClock) -> None:
+    kernel = FakeKernel()
+    targets = [Target(CPU_QUOTA, POD), Target(CPU_QUOTA, CONTAINER)]
+    for target in targets:
+        kernel.add(target, 100_000)
+    slow, ended = kernel.codec.path(targets[1]), threading.Event()
+
+    def wait(path: str) -> None:
+        if path == slow:
+            ended.wait()
+
+    kernel.before_write = wait
+    executor = Executor(WriterThread(kernel, clock, seconds=0.01), kernel.codec, clock)
+    want(executor, (targets[0], 50_000), (targets[1], 50_000))
+    try:
+        assert executor.apply().deferred == 2
+        # The kernel takes no pod with less than its container has.
+        assert [outcome(executor, target) for target in targets] == [Outcome.NOT_WRITTEN_YET] * 2
+        assert executor.apply().deferred == 2
+    finally:
+        ended.set()
+    end = time.monotonic() + 10
+    while outcome(executor, targets[0]) is not Outcome.WRITTEN and time.monotonic() < end:
+        executor.apply()
+    assert [kernel.value(target) for target in targets] == [50_000] * 2
+    assert kernel.violations == []

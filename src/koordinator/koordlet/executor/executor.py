@@ -16,9 +16,8 @@ end all the time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
-from dataclasses import replace
 from math import inf
 from typing import Final
 
@@ -28,11 +27,13 @@ from koordinator.koordlet.executor.family import Family, family_of
 from koordinator.koordlet.executor.marks import Marks, needed, puts_back
 from koordinator.koordlet.executor.progress import Progress, TargetState
 from koordinator.koordlet.executor.round import Pass, Round, Written
+from koordinator.koordlet.executor.submitted_wishes import SubmittedWishes
 from koordinator.koordlet.executor.wishes import Explanation, Outcome, Setting, Wish
 from koordinator.node.errors import FileError, MissingFileError
 from koordinator.node.kernel_file_codec import InvalidValueError, KernelFileCodec, devices_of
-from koordinator.node.kernel_files import CONTAINER_LIMITS, KUBELET_FILES, Format, KernelFile, Root, Target, Value
+from koordinator.node.kernel_files import KUBELET_FILES, Format, KernelFile, Root, Target, Value
 from koordinator.node.kernel_writer import KernelFiles
+from koordinator.node.writer_thread import UnfinishedWriteError
 
 logger = logging.getLogger(__name__)
 
@@ -65,46 +66,34 @@ class Executor:
         self._writes = writes_per_round
         self._on_round = on_round
         self._reassert = reassert_seconds
-        self._wishes: dict[str, tuple[Wish, ...]] = {}
+        self._wishes = SubmittedWishes()
         self._families: dict[str, Family] = {}
-        self._inner: Mapping[str, str] = {}
 
     def set_inner_folders(self, inner: Mapping[str, str]) -> None:
         """Containers whose limits the runtime keeps a second time, in a folder below theirs: both get what is wished
         for the first. It holds for what is submitted from now on."""
-        self._inner = inner
+        self._wishes.inner = inner
 
     def submit(self, owner: str, wishes: Iterable[Wish]) -> None:
         """These are all the wishes of the owner from now on. A value without a wish stays as it is in the kernel."""
-        self._replace(owner, tuple(self._with_inner(wishes) if self._inner else wishes))
+        if (changed := self._wishes.replace(owner, wishes)) is not None:
+            self._distribute(owner, changed)
 
     def add(self, owner: str, wishes: Iterable[Wish]) -> set[Target]:
         """These beside what the owner has submitted, or instead of those for the same targets, which are returned."""
-        added = {wish.target: wish for wish in (self._with_inner(wishes) if self._inner else wishes)}
-        kept = (wish for wish in self._wishes.get(owner, ()) if wish.target not in added)
-        self._replace(owner, (*kept, *added.values()))
-        return set(added)
+        targets, changed = self._wishes.add(owner, wishes)
+        if changed is not None:
+            self._distribute(owner, changed)
+        return targets
 
-    def _replace(self, owner: str, given: tuple[Wish, ...]) -> None:
-        if strangers := {wish.owner for wish in given} - {owner}:
-            raise ValueError(f"{owner} submits wishes of {', '.join(sorted(strangers))}")
-        if self._wishes.get(owner, ()) == given:
-            return
-        self._wishes[owner] = given
+    def _distribute(self, owner: str, wishes: Iterable[Wish]) -> None:
         by_family: dict[str, list[Wish]] = {}
-        for wish in given:
+        for wish in wishes:
             by_family.setdefault(family_of(wish.target.file), []).append(wish)
         for name in by_family.keys() - self._families.keys():
             self._families[name] = Family(Progress(self._reassert), Marks(self._files, self._codec))
         for name, family in self._families.items():
             family.replace(owner, tuple(by_family.get(name, ())))
-
-    def _with_inner(self, wishes: Iterable[Wish]) -> Iterator[Wish]:
-        for wish in wishes:
-            yield wish
-            inner = self._inner.get(wish.target.folder)
-            if inner is not None and wish.target.file in CONTAINER_LIMITS:
-                yield replace(wish, target=replace(wish.target, folder=inner))
 
     def look_again(self, folder: str, *, derived: bool = True) -> set[Target]:
         """Read the files of a cgroup in the next round, since another program may have written them: these. Without
@@ -295,6 +284,8 @@ class Executor:
         if target.file.root is Root.RESCTRL and not self._observe_only and not self._files.exists(folder):
             try:
                 self._files.make_folder(folder)
+            except UnfinishedWriteError as error:
+                self._leave(target, setting.value, Outcome.NOT_WRITTEN_YET, str(error), run)
             except FileError as error:
                 self._fail(target, setting.value, Outcome.REFUSED, str(error), run)
             return
@@ -317,8 +308,13 @@ class Executor:
                 return len(steps) - number
             if (obstacle := run.obstacle(step)) is not None:
                 self._postpone(step, setting, f"{obstacle} does not allow it yet", run)
-            else:
+                continue
+            try:
                 self._write(step, setting, run)
+            except UnfinishedWriteError as error:
+                for left in steps[number:]:
+                    self._postpone(left, settings[left.target], str(error), run)
+                return len(steps) - number
         return 0
 
     def _postpone(self, step: Step, setting: Setting, detail: str, run: Pass) -> None:
@@ -339,6 +335,8 @@ class Executor:
         except MissingFileError as error:
             gone = not self._files.exists(self._codec.folder(step.target))
             self._leave(step.target, setting.value, Outcome.VANISHED if gone else Outcome.UNSUPPORTED, str(error), run)
+        except UnfinishedWriteError:
+            raise
         except FileError as error:
             self._fail(step.target, setting.value, Outcome.REFUSED, str(error), run)
 
@@ -361,7 +359,7 @@ class Executor:
                 self._files.remove_folder(self._codec.folder(step.target))
             else:
                 self._files.write(path, text)
-        except MissingFileError:
+        except (MissingFileError, UnfinishedWriteError):
             raise
         except FileError as error:
             if step.target.file.format is not Format.TASKS:
