@@ -98,6 +98,7 @@ class Enforcement:
             clock=given.clock,
             metrics=context.metrics,
             ratio=ratio,
+            connections=context.connections,
             audit=context.audit,
             prctl=given.prctl,
             traffic_control=given.traffic_control,
