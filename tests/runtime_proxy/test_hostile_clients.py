@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -16,6 +17,7 @@ import uvloop
 from koordinator.base.clock import ManualClock, SystemClock
 from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import SOCKET_LIMITS, ProgramConnections
+from koordinator.node import http2
 from koordinator.node.grpc_server import GrpcServer
 from koordinator.runtime_proxy.checkpoints import Checkpoints
 from koordinator.runtime_proxy.hook_dispatcher import HookDispatcher
@@ -55,7 +57,7 @@ class Sockets:
 
     @property
     def to_runtime(self) -> float:
-        return self._open(self.at_runtime, self.path.with_name("runtime.sock"))
+        return self._open(self.at_runtime, self.runtime)
 
     def closed(self, reason: str) -> float:
         labels = {"port": str(self.path), "reason": reason}
@@ -65,35 +67,47 @@ class Sockets:
     def _open(metrics: Metrics, path: Path) -> float:
         return metrics.registry.get_sample_value("koordinator_server_connections", {"port": str(path)}) or 0
 
+    @property
+    def runtime(self) -> Path:
+        return self.path.with_name("runtime.sock")
+
 
 @asynccontextmanager
-async def relaying() -> AsyncIterator[Sockets]:
-    """A runtime that responds with much, and the proxy in front of it."""
-
-    async def much(message: bytes) -> bytes:
-        return bytes(100_000)
-
+async def sockets_in_a_folder() -> AsyncIterator[Sockets]:
+    """The proxy in front of nothing yet."""
     with tempfile.TemporaryDirectory(prefix="krp") as name:
         sockets = Sockets(Path(name))
-        path = sockets.path.with_name("runtime.sock")
         hooks = HookServerFolder(sockets.path.with_name("hooks"))
         dispatcher = HookDispatcher(hooks, 2.0, SystemClock(), HookRequestMetrics(sockets.metrics))
-        client = RuntimeClient(path)
+        client = RuntimeClient(sockets.runtime)
         interceptor = CriInterceptor(dispatcher, Checkpoints(sockets.path.with_name("kept")), client, SKIP)
-        runtime = GrpcServer({PASSED: much, INTERCEPTED: much}, ProgramConnections(sockets.at_runtime, SystemClock()))
         async with asyncio.TaskGroup() as tasks:
-            ready = asyncio.Event()
-            running = tasks.create_task(runtime.run(str(path), ready.set))
-            await ready.wait()
             connections = ProgramConnections(sockets.metrics, sockets.clock)
-            server = RelayServer(interceptor, path, tasks, connections, FEW)
+            server = RelayServer(interceptor, sockets.runtime, tasks, connections, FEW)
             await server.start(sockets.path)
             try:
                 yield sockets
             finally:
                 await server.stop(sockets.path, 0.0)
-                running.cancel()
                 client.close()
+
+
+@asynccontextmanager
+async def relaying() -> AsyncIterator[Sockets]:
+    """The proxy in front of a runtime that responds with much."""
+
+    async def much(message: bytes) -> bytes:
+        return bytes(100_000)
+
+    async with sockets_in_a_folder() as sockets, asyncio.TaskGroup() as tasks:
+        ready = asyncio.Event()
+        runtime = GrpcServer({PASSED: much, INTERCEPTED: much}, ProgramConnections(sockets.at_runtime, SystemClock()))
+        running = tasks.create_task(runtime.run(str(sockets.runtime), ready.set))
+        await ready.wait()
+        try:
+            yield sockets
+        finally:
+            running.cancel()
 
 
 @pytest.fixture(params=LOOPS)
@@ -163,5 +177,37 @@ def test_a_client_that_is_closed_for_another_leaves_nothing_at_the_runtime(run: 
             await wait_for(lambda: sockets.to_runtime == LIMITS.connections)
             for caller in (*leaked, kubelet):
                 caller.end()
+
+    run(scenario())
+
+
+def test_a_client_that_does_not_read_what_the_runtime_said_last_is_left(run: Run) -> None:
+    # The buffers of the kernel on both sides of the proxy are full then, and something waits in the proxy.
+    with socket.socket(socket.AF_UNIX) as any_socket:
+        size = 2 * any_socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) + 14_000
+    ping = http2.frame(http2.PING, 0, 0, bytes(8))
+    has_left = asyncio.Event()
+
+    async def runtime(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.set_write_buffer_limits(0)
+        writer.write(ping * (size // len(ping)))
+        await writer.drain()
+        writer.write_eof()
+        while await reader.read(1 << 16):
+            pass
+        has_left.set()
+        writer.close()
+
+    async def scenario() -> None:
+        async with sockets_in_a_folder() as sockets, await asyncio.start_unix_server(runtime, str(sockets.runtime)):
+            _, writer = await asyncio.open_unix_connection(str(sockets.path))
+            cast("asyncio.Transport", writer.transport).pause_reading()
+            writer.write(http2.PREFACE + http2.settings(()))
+            await has_left.wait()
+            for seconds, is_open in ((29, True), (4, False)):
+                for _ in range(seconds):
+                    await sockets.clock.advance(1)
+                assert (sockets.clients, sockets.closed("response")) == (is_open, not is_open)
+            writer.transport.abort()
 
     run(scenario())
