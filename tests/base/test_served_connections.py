@@ -25,7 +25,7 @@ class Server:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.pool = ProgramConnections(Metrics(), self.clock).serve(1, LIMITS)
+        self.pool = ProgramConnections(Metrics(), self.clock).serve("1", LIMITS)
         self.connections: list[ServedConnection] = []
         self.dropped: list[int] = []
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
 from koordinator.base.clock import ManualClock, SystemClock
+from koordinator.base.metrics import Metrics
 from koordinator.base.protobuf_wire import (
     MalformedMessageError,
     encode_message,
@@ -24,6 +25,7 @@ from koordinator.base.protobuf_wire import (
     encode_text,
     encoded_fields,
 )
+from koordinator.base.served_connections import ProgramConnections
 from koordinator.koordlet.command_line import parse_options
 from koordinator.koordlet.pod_resources_proxy import SOCKET, PodResourcesProxy, with_devices
 from koordinator.kube.errors import TransportError
@@ -86,10 +88,13 @@ def _through(folder: Path, kubelet: _Kubelet, call: Callable[[GrpcClient], Await
 
     async def play() -> Any:
         upstream, client = GrpcClient(folder / "k.sock"), GrpcClient(folder / "p" / SOCKET)
-        proxy = PodResourcesProxy(upstream, kubelet.pods, folder / "p", SystemClock())
+        connections = ProgramConnections(Metrics(), SystemClock())
+        proxy = PodResourcesProxy(upstream, kubelet.pods, folder / "p", SystemClock(), connections)
         ready = asyncio.Event()
         async with asyncio.timeout(20):
-            serving = asyncio.ensure_future(GrpcServer(kubelet.handlers()).run(str(folder / "k.sock"), ready.set))
+            serving = asyncio.ensure_future(
+                GrpcServer(kubelet.handlers(), connections).run(str(folder / "k.sock"), ready.set)
+            )
             await ready.wait()
             proxying = asyncio.ensure_future(proxy.run())
             while not (folder / "p" / SOCKET).exists():
@@ -168,7 +173,8 @@ def test_what_keeps_it_from_serving_is_said_once_and_tried_again(
 
     async def play() -> None:
         clock = ManualClock()
-        proxy = PodResourcesProxy(GrpcClient(tmp_path / "none"), _Kubelet().pods, tmp_path, clock)
+        connections = ProgramConnections(Metrics(), clock)
+        proxy = PodResourcesProxy(GrpcClient(tmp_path / "none"), _Kubelet().pods, tmp_path, clock, connections)
         running = asyncio.ensure_future(proxy.run())
         await clock.advance(20)
         assert (tmp_path / SOCKET).read_text() == "somebody's file"

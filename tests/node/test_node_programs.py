@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from koordinator.base.clock import SystemClock
+from koordinator.base.metrics import Metrics
 from koordinator.base.protobuf_wire import encode_message, encode_text
+from koordinator.base.served_connections import ProgramConnections
 from koordinator.node.errors import Unavailable
 from koordinator.node.features import FeatureState, Works
 from koordinator.node.grpc_server import GrpcServer, Handler
@@ -39,7 +42,9 @@ async def serving(path: Path, method: str, response: bytes) -> AsyncIterator[Non
     path.parent.mkdir(parents=True)
     listening = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(GrpcServer(handlers).run(str(path), listening.set))
+        task = tasks.create_task(
+            GrpcServer(handlers, ProgramConnections(Metrics(), SystemClock())).run(str(path), listening.set)
+        )
         await listening.wait()
         yield
         task.cancel()

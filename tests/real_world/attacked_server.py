@@ -27,6 +27,8 @@ class AttackedServer:
     clock: ManualClock
     connections: Callable[[], float]
     """How many are open."""
+    closes_idle: bool = True
+    """After a time; clients of a unix socket may be idle for as long as there is room."""
 
 
 async def outlive(server: AttackedServer, client: HostileClient, others: int = 0) -> None:
@@ -46,8 +48,10 @@ async def outlive(server: AttackedServer, client: HostileClient, others: int = 0
         regular.end()
         # The longest that a client may take for anything.
         await _pass(server, held, LIMITS.idle)
-        await wait_for(lambda: server.connections() == others)
-        await _patiently(server, _newcomer(server.target))
+        if server.closes_idle:
+            await wait_for(lambda: server.connections() == others)
+        for _ in range(LIMITS.connections):
+            await _patiently(server, _newcomer(server.target))
     finally:
         for each in held:
             each.end()
@@ -58,6 +62,7 @@ class Caller:
 
     def __init__(self, target: Target, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._target = target
+        self._calls = 0
         self._reader = reader
         self._writer = writer
 
@@ -65,14 +70,14 @@ class Caller:
     async def connect(cls, target: Target) -> Caller:
         name = "localhost" if target.tls is not None else None
         plain = connected(target)
-        return cls(target, *await asyncio.open_connection(sock=plain, ssl=target.tls, server_hostname=name))
+        reader, writer = await asyncio.open_connection(sock=plain, ssl=target.tls, server_hostname=name)
+        writer.writelines((target.greeting, target.credit))
+        return cls(target, reader, writer)
 
     async def call(self) -> None:
-        self._writer.write(self._target.request)
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 200 "), head
-        fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
-        await self._reader.readexactly(int(fields[b"content-length"]))
+        self._writer.write(self._target.requests(1, first=self._calls))
+        self._calls += 1
+        await self._target.read_response(self._reader)
 
     def end(self) -> None:
         self._writer.transport.abort()

@@ -13,8 +13,9 @@ from typing import Any
 
 import grpc.aio
 
-from koordinator.base.clock import SystemClock
+from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.metrics import Metrics
+from koordinator.base.served_connections import SOCKET_LIMITS, ProgramConnections, ServerLimits
 from koordinator.runtime_proxy.checkpoints import Checkpoints
 from koordinator.runtime_proxy.hook_dispatcher import HookDispatcher
 from koordinator.runtime_proxy.hook_servers import HookServerFolder
@@ -77,8 +78,14 @@ class Proxied:
 
 
 @asynccontextmanager
-async def proxied(runtime: FakeRuntime | None = None, *, hook_timeout: float = 2.0) -> AsyncIterator[Proxied]:
-    """A proxy in front of a runtime."""
+async def proxied(
+    runtime: FakeRuntime | None = None,
+    *,
+    hook_timeout: float = 2.0,
+    clock: Clock | None = None,
+    limits: ServerLimits = SOCKET_LIMITS,
+) -> AsyncIterator[Proxied]:
+    """A proxy in front of a runtime; ``clock`` is that of the limits."""
     runtime = runtime or FakeRuntime()
     with tempfile.TemporaryDirectory(prefix="krp") as name:
         folder = Path(name)
@@ -89,7 +96,8 @@ async def proxied(runtime: FakeRuntime | None = None, *, hook_timeout: float = 2
             dispatcher = HookDispatcher(hooks, hook_timeout, SystemClock(), HookRequestMetrics(metrics))
             client = RuntimeClient(folder / "runtime.sock")
             interceptor = CriInterceptor(dispatcher, checkpoints, client, SKIP)
-            server = RelayServer(interceptor, folder / "runtime.sock", tasks)
+            connections = ProgramConnections(metrics, clock or SystemClock())
+            server = RelayServer(interceptor, folder / "runtime.sock", tasks, connections, limits)
             await server.start(folder / "proxy.sock")
             try:
                 async with channel(folder / "proxy.sock") as through, channel(folder / "runtime.sock") as direct:

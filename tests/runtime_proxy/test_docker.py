@@ -19,8 +19,11 @@ from hypothesis import strategies as st
 
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
+from koordinator.base.served_connections import SOCKET_LIMITS, ProgramConnections, ServerLimits
 from koordinator.runtime_proxy import docker_messages
 from koordinator.runtime_proxy.checkpoints import Checkpoints
+from koordinator.runtime_proxy.docker_interceptor import DockerInterceptor
+from koordinator.runtime_proxy.docker_server import DockerServer
 from koordinator.runtime_proxy.engines import DockerEngine
 from koordinator.runtime_proxy.hook_dispatcher import HookDispatcher
 from koordinator.runtime_proxy.hook_servers import HookServerFolder
@@ -128,7 +131,7 @@ async def proxied(
             asyncio.TaskGroup() as tasks,
         ):
             await engine.version()
-            server = engine.server(tasks)
+            server = engine.server(tasks, ProgramConnections(Metrics(), SystemClock()))
             await server.start(folder / "proxy.sock")
             connector = aiohttp.UnixConnector(str(folder / "proxy.sock"))
             try:
@@ -328,22 +331,33 @@ Daemon = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def raw(daemon: Daemon) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A client's connection, through the proxy, to a daemon that is a function on bytes."""
+async def in_front_of(
+    daemon: Daemon, connections: ProgramConnections, limits: ServerLimits = SOCKET_LIMITS
+) -> AsyncIterator[Path]:
+    """The proxy's socket, in front of a daemon that is a function on bytes."""
     with tempfile.TemporaryDirectory(prefix="krp") as name:
         folder = Path(name)
         hooks = HookDispatcher(HookServerFolder(folder), 2.0, SystemClock(), HookRequestMetrics(Metrics()))
-        engine = DockerEngine(folder / "docker.sock", hooks, Checkpoints(folder), SKIP)
+        interceptor = DockerInterceptor(hooks, Checkpoints(folder), SKIP)
         listening = await asyncio.start_unix_server(daemon, str(folder / "docker.sock"))
         async with listening, asyncio.TaskGroup() as tasks:
-            server = engine.server(tasks)
+            server = DockerServer(interceptor, folder / "docker.sock", tasks, connections, limits)
             await server.start(folder / "proxy.sock")
-            reader, writer = await asyncio.open_unix_connection(str(folder / "proxy.sock"))
             try:
-                yield reader, writer
+                yield folder / "proxy.sock"
             finally:
-                writer.close()
                 await server.stop(folder / "proxy.sock", 0.0)
+
+
+@asynccontextmanager
+async def raw(daemon: Daemon) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A client's connection through the proxy."""
+    async with in_front_of(daemon, ProgramConnections(Metrics(), SystemClock())) as path:
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
 
 
 def test_an_attached_client_that_has_said_all_still_hears_the_rest() -> None:

@@ -8,6 +8,9 @@ from typing import Any, cast
 
 import pytest
 
+from koordinator.base.clock import ManualClock
+from koordinator.base.metrics import Metrics
+from koordinator.base.served_connections import SOCKET_LIMITS, ProgramConnections
 from koordinator.node import http2
 from koordinator.node.grpc_messages import encode_message
 from koordinator.runtime_proxy.buffer_budget import BufferBudget
@@ -71,8 +74,11 @@ class _Peers:
     def __init__(self, tasks: asyncio.TaskGroup, budget: BufferBudget) -> None:
         self.client, self.runtime = _Transport(), _Transport()
         self.interceptor = _Interceptor()
+        self.clock = ManualClock()
+        pool = ProgramConnections(Metrics(), self.clock).serve("/proxy.sock", SOCKET_LIMITS)
+        self.served = pool.open("process 1", self.client.close)
         transports = cast("Any", self.client), cast("Any", self.runtime)
-        self.relay = Relay(*transports, self.interceptor, tasks, lambda: None, budget)
+        self.relay = Relay(*transports, self.interceptor, tasks, lambda: None, budget, self.served)
         self.relay.from_client(http2.PREFACE + http2.settings(()))
 
     def request(self, stream: int, path: bytes = b"/intercepted") -> None:
@@ -89,6 +95,7 @@ def _with_peers(scenario: Any, budget: BufferBudget | None = None) -> None:
             peers = _Peers(tasks, budget or BufferBudget())
             await scenario(peers)
             peers.relay.lost()
+            peers.served.closed()
 
     run(within())
 
@@ -265,5 +272,74 @@ def test_what_breaks_the_rules_closes_both_connections(sent: bytes) -> None:
     async def scenario(peers: _Peers) -> None:
         peers.relay.from_client(sent)
         assert (peers.client.is_closed, peers.runtime.is_closed) == (True, True)
+
+    _with_peers(scenario)
+
+
+async def _pass_time(clock: ManualClock, seconds: int) -> None:
+    for _ in range(seconds):
+        await clock.advance(1)
+
+
+def test_an_intercepted_call_that_is_never_complete_fails_alone() -> None:
+    budget = BufferBudget()
+
+    async def scenario(peers: _Peers) -> None:
+        peers.request(1)
+        peers.data(1, bytes(900))
+        peers.request(3)
+        peers.data(3, encode_message(b"x"), http2.END_STREAM)
+        peers.request(5, b"/passes")
+        await _pass_time(peers.clock, 29)
+        assert list(peers.client.statuses()) == []
+        peers.runtime.written.clear()
+        await _pass_time(peers.clock, 2)
+        ((stream, status),) = peers.client.statuses()
+        assert (stream, b"grpc-status\x014" in status) == (1, True)
+        assert peers.runtime.frames() == [(http2.RST_STREAM, 1)]
+        # What is still sent of it reaches nobody, and the others go on.
+        peers.data(1, bytes(900), http2.END_STREAM)
+        peers.relay.from_runtime(_success(3) + _success(5))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert [stream for stream, _ in peers.client.statuses()] == [1, 5, 3]
+        assert (peers.interceptor.made.requests, budget.used, peers.client.is_closed) == ([b"x"], 0, False)
+        assert peers.served.is_idle
+
+    _with_peers(scenario, budget)
+
+
+def test_a_stream_that_only_passes_may_be_silent_for_hours() -> None:
+    async def scenario(peers: _Peers) -> None:
+        peers.request(1, b"/passes")
+        peers.data(1, b"\0")
+        await _pass_time(peers.clock, 7200)
+        peers.relay.from_runtime(_success(1))
+        assert [stream for stream, _ in peers.client.statuses()] == [1]
+        assert not peers.client.is_closed
+
+    _with_peers(scenario)
+
+
+@pytest.mark.parametrize("path", [b"/passes", b"/intercepted"])
+def test_a_call_for_whose_response_the_client_waits_is_never_in_the_way(path: bytes) -> None:
+    """Others are closed when there is no room; a client whose turn it is may be, when all have calls in progress."""
+
+    async def scenario(peers: _Peers) -> None:
+        peers.request(1, path)
+        assert [peers.served.is_stalled(at) for at in (0.0, 1.0)] == [False, True]
+        peers.data(1, encode_message(b"x"), http2.END_STREAM)
+        assert [peers.served.is_stalled(at) for at in (2.0, 9.0)] == [False, False]
+
+    _with_peers(scenario)
+
+
+def test_a_client_that_does_not_read_its_response_may_be_closed_for_another() -> None:
+    async def scenario(peers: _Peers) -> None:
+        peers.request(1, b"/passes")
+        peers.data(1, encode_message(b"x"), http2.END_STREAM)
+        peers.client.is_read = False
+        peers.relay.from_runtime(http2.frame(http2.DATA, 0, 1, b"x"))
+        assert [peers.served.is_stalled(at) for at in (0.0, 1.0)] == [False, True]
 
     _with_peers(scenario)

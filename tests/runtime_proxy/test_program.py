@@ -16,8 +16,10 @@ import pytest
 from koordinator.api.protobuf import cri_pb2 as cri
 from koordinator.base.clock import ManualClock, SystemClock
 from koordinator.base.errors import ConfigurationError
+from koordinator.base.metrics import Metrics
 from koordinator.base.program import Process
 from koordinator.runtime_proxy.command_line import parse_options
+from koordinator.runtime_proxy.engines import DockerEngine
 from koordinator.runtime_proxy.errors import ListenError
 from koordinator.runtime_proxy.main import main
 from koordinator.runtime_proxy.program import RuntimeProxy
@@ -25,21 +27,25 @@ from koordinator.runtime_proxy.server import prepare_socket
 from tests.runtime_proxy.fake_servers import FakeHookServer, FakeRuntime, call, channel, serving
 from tests.runtime_proxy.proxied import ALL_HOOKS, run
 from tests.runtime_proxy.test_hooks import container_request, of, pod_request
+from tests.waiting import wait_for
 
 _SERVICE = "/runtime.v1.RuntimeService"
 
 
 @asynccontextmanager
-async def running(folder: Path, clock: Any = None) -> AsyncIterator[asyncio.Event]:
+async def running(
+    folder: Path, clock: Any = None, metrics: Metrics | None = None, mode: str = "Containerd"
+) -> AsyncIterator[asyncio.Event]:
     """The program, from its start to its end; ``stop`` ends it."""
     options = parse_options(
         [
             f"--koord-runtimeproxy-endpoint=unix://{folder}/run/proxy.sock",
             f"--remote-runtime-service-endpoint={folder}/runtime.sock",
             f"--hook-server-dir={folder}/hooks",
+            f"--backend-runtime-mode={mode}",
         ]
     )
-    process = Process(clock=clock or SystemClock(), random=Random(1))
+    process = Process(clock=clock or SystemClock(), random=Random(1), metrics=metrics or Metrics())
     proxy = RuntimeProxy(options, process)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(proxy.run())
@@ -138,6 +144,31 @@ def test_kubelet_is_not_served_before_the_runtime_responds() -> None:
                         await clock.advance(1)
 
     run(scenario())
+
+
+@pytest.mark.parametrize("mode", ["Containerd", "Docker"])
+def test_connections_to_the_socket_are_counted_with_those_to_ports(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(engine: DockerEngine) -> str:
+        return ""
+
+    monkeypatch.setattr(DockerEngine, "version", nothing)
+    monkeypatch.setattr(DockerEngine, "remember", nothing)
+
+    async def scenario() -> None:
+        with tempfile.TemporaryDirectory(prefix="krp") as name:
+            folder, metrics = Path(name), Metrics()
+            async with serving(FakeRuntime(), folder / "runtime.sock"), running(folder, metrics=metrics, mode=mode):
+                socket = await served(folder)
+                _, writer = await asyncio.open_unix_connection(str(socket))
+                await wait_for(lambda: _count(metrics, socket) == 1)
+                writer.close()
+                await wait_for(lambda: _count(metrics, socket) == 0)
+
+    run(scenario())
+
+
+def _count(metrics: Metrics, socket: Path) -> float | None:
+    return metrics.registry.get_sample_value("koordinator_server_connections", {"port": str(socket)})
 
 
 def test_a_stop_while_the_runtime_is_absent_ends_the_program() -> None:

@@ -44,6 +44,8 @@ class Reason(StrEnum):
     ROOM = "room"
     FILES = "files"
     MALFORMED = "malformed"
+    CALL = "call"
+    """Not the connection was closed: one of many requests on it has failed."""
 
 
 _WORDS: Final = {
@@ -54,6 +56,7 @@ _WORDS: Final = {
     Reason.ROOM: "there was no room for another, and of all it had waited longest for its client",
     Reason.FILES: "the process has hardly any file descriptors left",
     Reason.MALFORMED: "what its client sent is not HTTP",
+    Reason.CALL: "no complete request in time",
 }
 """Of the reasons that are worth a log line; the other two are what clients do all day."""
 
@@ -78,6 +81,14 @@ class ServerLimits:
     def reserve(self) -> int:
         """So many connections may have sent no request yet without being first in line when room is needed."""
         return self.connections // 2
+
+    def reading(self, size: int) -> float:
+        """How long a client may take to read a response of that many bytes."""
+        return self.response + size / (1 << 20)
+
+
+SOCKET_LIMITS: Final = ServerLimits(idle=inf)
+"""Of a unix socket. Its clients, such as the kubelet, may keep a connection for days without a request."""
 
 
 class ServedConnection:
@@ -105,9 +116,8 @@ class ServedConnection:
         return self._state is not None
 
     @property
-    def body_seconds(self) -> float:
-        """How long a body may take."""
-        return self._pool.limits.body
+    def limits(self) -> ServerLimits:
+        return self._pool.limits
 
     @property
     def is_idle(self) -> bool:
@@ -149,13 +159,36 @@ class ServedConnection:
     def deliver(self, size: int) -> None:
         """A response of ``size`` bytes is to be read by the client."""
         self._late = None
-        self._within(self._pool.limits.response + size / (1 << 20), Reason.RESPONSE)
+        self._within(self._pool.limits.reading(size), Reason.RESPONSE)
 
     def rest(self, *, is_complete: bool) -> None:
         """The response is sent, though the body of its request may not have come completely."""
         self._move(self._pool.idle)
         limits = self._pool.limits
         self._within(limits.idle if is_complete else limits.body, Reason.IDLE)
+
+    def follow(self, *, has_requests: bool, is_cut: bool) -> None:
+        """After each step of a protocol with many requests at once: whether any is in progress; if not, whether the
+        client has begun to send something that is not complete."""
+        if has_requests:
+            if self._state is not self._pool.busy:
+                self.begin()
+        elif not is_cut:
+            if not self.is_idle:
+                self.rest(is_complete=True)
+        elif self._state is not self._pool.waiting:
+            self.await_header()
+
+    def limit(self, late: Callable[[], object], seconds: float) -> Limit:
+        """Of one of many requests: ``late`` is called if the client has not moved on in time; the others go on."""
+        limit = Limit(late)
+        self._pool.time_limits.add(limit)
+        self._pool.time_limits.extend(limit, seconds)
+        return limit
+
+    def lift(self, limit: Limit) -> None:
+        """The client has moved on."""
+        self._pool.time_limits.remove(limit)
 
     def complain(self, reason: Reason) -> None:
         """Log that it is about to be closed."""
@@ -212,8 +245,8 @@ class ServedConnection:
 class ServedConnections:
     """The connections of one server, each of them in one of three states; oldest first."""
 
-    def __init__(self, port: int, limits: ServerLimits, program: ProgramConnections) -> None:
-        self.port = port
+    def __init__(self, listener: str, limits: ServerLimits, program: ProgramConnections) -> None:
+        self.listener = listener
         self.limits = limits
         self.waiting: dict[ServedConnection, None] = {}
         """For their first request, or for the rest of the header of a later one."""
@@ -226,7 +259,7 @@ class ServedConnections:
         """Called when a connection was closed or has become idle."""
         self.time_limits = TimeLimits(program.clock)
         self._program = program
-        self._open = program.open.labels(str(port))
+        self._open = program.open.labels(listener)
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.idle) + len(self.busy)
@@ -254,11 +287,13 @@ class ServedConnections:
         return found is not None
 
     def close_all(self) -> None:
+        """The server has ended."""
+        self._program.leave(self)
         for connection in [*self.waiting, *self.idle, *self.busy]:
             connection.close(Reason.ENDED)
 
     def complain(self, connection: ServedConnection, reason: Reason) -> None:
-        self._program.complain(self.port, connection.address, reason)
+        self._program.complain(self.listener, connection.address, reason)
 
     def entered(self, state: dict[ServedConnection, None]) -> None:
         if state is self.busy:
@@ -272,7 +307,7 @@ class ServedConnections:
 
     def forget(self, connection: ServedConnection, reason: Reason) -> None:
         self._open.dec()
-        self._program.closed.labels(str(self.port), reason).inc()
+        self._program.closed.labels(self.listener, reason).inc()
         self.complain(connection, reason)
         self._announce_room()
 
@@ -303,22 +338,29 @@ class ProgramConnections:
 
     def __init__(self, metrics: Metrics, clock: Clock, *, most_files: int | None = None) -> None:
         self.clock = clock
-        self.open = metrics.gauge("koordinator_server_connections", "Open connections to a port.", ("port",))
+        self.open = metrics.gauge(
+            "koordinator_server_connections", "Open connections to a port or a socket.", ("port",)
+        )
         self.closed = metrics.counter(
             "koordinator_server_closed_connections_total",
-            "Connections to a port that were closed, by reason; ended and idle are the ordinary ones.",
+            "Connections to a port or a socket that were closed, by reason; ended and idle are the ordinary ones.",
             ("port", "reason"),
         )
         self._files = _usable_files() if most_files is None else most_files
         self._pools: list[ServedConnections] = []
-        self._unsaid: dict[tuple[int, Reason], int] = {}
-        self._said_at: dict[tuple[int, Reason], float] = {}
+        self._unsaid: dict[tuple[str, Reason], int] = {}
+        self._said_at: dict[tuple[str, Reason], float] = {}
 
-    def serve(self, port: int, limits: ServerLimits) -> ServedConnections:
-        """The connections of one more server."""
-        pool = ServedConnections(port, limits, self)
+    def serve(self, listener: str, limits: ServerLimits) -> ServedConnections:
+        """The connections of one more server; ``listener`` is the number of its port, or the path of its socket."""
+        pool = ServedConnections(listener, limits, self)
         self._pools.append(pool)
         return pool
+
+    def leave(self, pool: ServedConnections) -> None:
+        """A server has ended."""
+        if pool in self._pools:
+            self._pools.remove(pool)
 
     def may_use(self, descriptor: int) -> bool:
         """Whether a connection may have this file descriptor; one of another connection is freed if need be.
@@ -333,19 +375,21 @@ class ProgramConnections:
         pools = sorted(self._pools, key=len, reverse=True)
         return any(pool.close_one(Reason.FILES) for pool in pools)
 
-    def complain(self, port: int, address: str, reason: Reason) -> None:
+    def complain(self, listener: str, address: str, reason: Reason) -> None:
         """Log the first of a burst with its address, and at most once a minute how many there were since."""
         words = _WORDS.get(reason)
         if words is None:
             return
-        what, now = (port, reason), self.clock.monotonic()
+        what, now = (listener, reason), self.clock.monotonic()
         if now - self._said_at.get(what, -inf) < _QUIET_SECONDS:
             self._unsaid[what] = self._unsaid.get(what, 0) + 1
             return
         self._said_at[what] = now
         more = self._unsaid.pop(what, 0)
         since = f" ({more} more since the last such line)" if more else ""
-        logger.warning("port %d: a connection from %s is closed: %s%s", port, address, words, since)
+        where = f"port {listener}" if listener.isdigit() else listener
+        event = "has lost a call" if reason is Reason.CALL else "is closed"
+        logger.warning("%s: a connection from %s %s: %s%s", where, address, event, words, since)
 
 
 def _usable_files() -> int:

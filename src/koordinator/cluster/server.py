@@ -17,6 +17,7 @@ from random import Random, SystemRandom
 
 from aiohttp import web
 
+from koordinator.base.accepting import BACKLOG
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.base.listen_address import is_loopback
@@ -45,7 +46,7 @@ from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.system_objects import create_system_objects
 from koordinator.cluster.termination import Termination
 from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle
-from koordinator.kube.http_server import BACKLOG, HttpServer
+from koordinator.kube.http_server import HttpServer
 
 _SHUTDOWN_SECONDS = 2.0
 _CANCEL_SECONDS = 0.5
@@ -251,7 +252,7 @@ class EmbeddedApi:
         runner = web.ServerRunner(application.server(), shutdown_timeout=_CANCEL_SECONDS)
         await runner.setup()
         program = ProgramConnections(Metrics(), self._options.clock)
-        self._connections = program.serve(self._port, self._options.http.connections)
+        self._connections = program.serve(str(self._port), self._options.http.connections)
         server = HttpServer(runner, self._connections, self._options.clock, tls=context, options=CONNECTION_OPTIONS)
         stack.push_async_callback(server.stop, _SHUTDOWN_SECONDS)
         listener.listen(BACKLOG)

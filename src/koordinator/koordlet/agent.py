@@ -15,6 +15,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.loops import Loop, LoopSupervisor
+from koordinator.base.served_connections import ProgramConnections
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_context import AgentContext, Dependencies
 from koordinator.koordlet.agent_metrics import AgentMetrics
@@ -107,7 +108,10 @@ class Agent:
         self.audit = _audit_log(options, given.clock)
         """Where what is done to the node is recorded; None unless the gate AuditEvents is on."""
         self._pages = None if self.audit is None else _audit_pages(self.audit, options, given)
-        self._context = AgentContext(options, given, self.states, self._cache, self.metrics, self._events, self.audit)
+        self._connections = ProgramConnections(self.metrics.both, given.clock)
+        self._context = AgentContext(
+            options, given, self.states, self._cache, self.metrics, self._events, self.audit, self._connections
+        )
         export_resources(self.metrics, self.states)
         export_features(self.metrics, options.host)
         export_cache(self.metrics, self._cache)
@@ -115,7 +119,7 @@ class Agent:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set. FileError if no cgroup hierarchy is mounted, OSError if an address is taken."""
-        servers, health = Servers(self.metrics.both, self._given.clock), HealthChecks()
+        servers, health = Servers(self.metrics.both, self._given.clock, self._connections), HealthChecks()
         # A restart would not bring back an API server or a kubelet that is away, so the other paths stay healthy.
         health.add("loops", self._loops.check, "readyz")
         servers.add(self._options.listen, self._add_routes, health=health)
@@ -231,7 +235,7 @@ class Agent:
         upstream = GrpcClient(Path(pod_resources_socket(self._options.host)))
         folder = self._options.pod_resources_folder
         try:
-            await PodResourcesProxy(upstream, kubelet.pods, folder, self._given.clock).run()
+            await PodResourcesProxy(upstream, kubelet.pods, folder, self._given.clock, self._connections).run()
         finally:
             upstream.close()
 

@@ -8,6 +8,7 @@ from random import Random
 
 from koordinator.base.clock import Clock
 from koordinator.base.metrics import Metrics
+from koordinator.base.served_connections import ProgramConnections
 from koordinator.koordlet.agent_metrics import AgentMetrics
 from koordinator.koordlet.audit.log import AuditLog
 from koordinator.koordlet.kubelet_connection import ConnectKubelet
@@ -60,6 +61,8 @@ class AgentContext:
     metrics: AgentMetrics
     events: EventBroadcaster
     audit: AuditLog | None
+    connections: ProgramConnections
+    """To all servers of the agent."""
 
     @property
     def recent_usage(self) -> RecentUsage:

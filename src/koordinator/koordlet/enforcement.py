@@ -101,6 +101,7 @@ class Enforcement:
             clock=given.clock,
             metrics=context.metrics,
             ratio=ratio,
+            connections=context.connections,
             audit=context.audit,
             installed=given.plugins.hooks,
             prctl=given.prctl,

@@ -19,6 +19,7 @@ from koordinator.api.resource_names import NVIDIA_GPU, RDMA
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.protobuf_wire import contents, encode_message, encode_text, encoded_fields, text
+from koordinator.base.served_connections import ProgramConnections
 from koordinator.koordlet.hooks.gpu_environment import AllocatedDevice
 from koordinator.koordlet.hooks.registration import RegistrationError, clear_socket
 from koordinator.node import grpc_messages
@@ -45,11 +46,14 @@ AskPods = Callable[[], Awaitable[Sequence[Pod]]]
 class PodResourcesProxy:
     """Serves in ``folder``; ``upstream`` is the kubelet's pod-resources API, ``pods`` lists the kubelet's pods."""
 
-    def __init__(self, upstream: UnaryCalls, pods: AskPods, folder: Path, clock: Clock) -> None:
+    def __init__(
+        self, upstream: UnaryCalls, pods: AskPods, folder: Path, clock: Clock, connections: ProgramConnections
+    ) -> None:
         self._upstream = upstream
         self._pods = pods
         self._path = folder / SOCKET
         self._clock = clock
+        self._connections = connections
 
     async def run(self) -> None:
         """Serve until cancelled. What prevents that is logged once, and tried again."""
@@ -57,7 +61,7 @@ class PodResourcesProxy:
         while True:
             try:
                 clear_socket(self._path)
-                await GrpcServer(self._handlers()).run(str(self._path), self._listening)
+                await GrpcServer(self._handlers(), self._connections).run(str(self._path), self._listening)
             except* (RegistrationError, OSError) as errors:
                 reason = "; ".join(str(error) for error in errors.exceptions)
                 if reason != said:

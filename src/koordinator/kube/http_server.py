@@ -1,16 +1,13 @@
 """The HTTP server behind every TCP port that a program serves.
 
 aiohttp reads requests and writes responses; what a client may take up meanwhile is limited here (the rules are in
-``koordinator.base.served_connections``). Connections are accepted here, too, since a library that accepts them hands
-over a TLS connection only after its handshake: those that never finish one would be neither counted nor closed.
+``koordinator.base.served_connections``).
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
-import select
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
@@ -21,23 +18,18 @@ from typing import Any, Final, cast
 
 from aiohttp import web
 
+from koordinator.base.accepting import BACKLOG, Acceptor, attach
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.served_connections import Reason, ServedConnection, ServedConnections
-from koordinator.base.time_limits import Limit
 
-BACKLOG: Final = 4096
-"""Connections that the kernel keeps until they are accepted."""
-_ACCEPTED_AT_ONCE: Final = 64
 _HANDSHAKES_AT_ONCE: Final = 4
-_RETRY_SECONDS: Final = 1.0
 _LONGEST_HANDSHAKE: Final = 60.0
 """Of the library, whose timer does not know the limits; a connection is closed by those first."""
 _GOODBYE_SECONDS: Final = 1.0
 """How long a client may take to confirm the end of a TLS connection."""
 _NEVER: Final = 1e9
 """Seconds, for the library's own timer of idle connections."""
-_OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 async def listen(host: str, port: int) -> list[socket.socket]:
@@ -101,7 +93,7 @@ class HttpServer:
         self._options = {"access_log": None, **(options or {}), "keepalive_timeout": _NEVER}
         self._handler = server.request_handler
         server.request_handler = self._respond
-        self._listeners: list[socket.socket] = []
+        self._acceptor = Acceptor(pool, self._hear)
         self._heard: list[tuple[socket.socket, ServedConnection]] = []
         """Those whose first bytes have come, and whose handshake has not begun."""
         self._connecting: set[asyncio.Task[None]] = set()
@@ -109,10 +101,7 @@ class HttpServer:
 
     def start(self, listeners: Sequence[socket.socket]) -> None:
         """Serve on sockets that listen; they are closed at the end."""
-        for listener in listeners:
-            listener.setblocking(False)
-            self._listeners.append(listener)
-        self._listen()
+        self._acceptor.start(listeners)
 
     def close_after_response(self) -> None:
         """From now on, respond to each client once more."""
@@ -121,10 +110,7 @@ class HttpServer:
     async def stop(self, grace: float) -> None:
         """Accept no more, let requests in progress finish for ``grace`` seconds, and close all connections."""
         self.close_after_response()
-        self._ignore()
-        for listener in self._listeners:
-            listener.close()
-        self._listeners.clear()
+        self._acceptor.stop()
         try:
             with suppress(TimeoutError):
                 await within(self._clock, grace, self._pool.quiet.wait())
@@ -135,69 +121,7 @@ class HttpServer:
                 await asyncio.wait(self._connecting)
             await self._pool.time_limits.close()
 
-    def _listen(self) -> None:
-        self._pool.room_made = None
-        for listener in self._listeners:
-            asyncio.get_running_loop().add_reader(listener.fileno(), self._accept, listener)
-
-    def _ignore(self) -> None:
-        for listener in self._listeners:
-            asyncio.get_running_loop().remove_reader(listener.fileno())
-
-    def _pause(self) -> None:
-        """Leave new connections in the kernel's queue until there is room, which is looked for after a second, too."""
-        self._ignore()
-        self._pool.room_made = self._listen
-        retry = Limit(self._listen)
-        self._pool.time_limits.add(retry)
-        self._pool.time_limits.extend(retry, _RETRY_SECONDS)
-
-    def _accept(self, listener: socket.socket) -> None:
-        """Accept some of those who wait, and leave the others for the next turn of the event loop."""
-        for _ in range(_ACCEPTED_AT_ONCE):
-            if not self._accept_one(listener):
-                return
-
-    def _accept_one(self, listener: socket.socket) -> bool:
-        """Whether there may be another."""
-        if self._pool.is_full and not _is_readable(listener):
-            return False  # nobody need be closed for nobody
-        if not self._pool.make_room():
-            self._pause()
-            return False
-        try:
-            accepted, address = listener.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return False
-        except OSError as error:
-            if error.errno not in _OUT_OF_FILES:
-                raise
-            if not self._pool.free_descriptor():
-                self._pause()
-            return False
-        if not self._pool.may_use(accepted.fileno()):
-            accepted.close()
-            self._pause()
-            return False
-        accepted.setblocking(False)
-        connection = self._pool.open(str(address[0]), partial(_stop_hearing, accepted))
-        # Until then a connection costs little: neither the library's state nor that of TLS.
-        asyncio.get_running_loop().add_reader(accepted.fileno(), self._hear, accepted, connection)
-        return True
-
     def _hear(self, accepted: socket.socket, connection: ServedConnection) -> None:
-        """The first byte is here, or the end."""
-        asyncio.get_running_loop().remove_reader(accepted.fileno())
-        try:
-            has_ended = not accepted.recv(1, socket.MSG_PEEK)
-        except OSError:
-            has_ended = True
-        if has_ended:
-            accepted.close()
-            connection.closed()
-            return
-        connection.drop = accepted.close
-        connection.hear()
         if self._tls is None:
             self._connect_soon(accepted, connection)
             return
@@ -222,20 +146,9 @@ class HttpServer:
             task.add_done_callback(self._connecting.discard)
 
     async def _connect(self, accepted: socket.socket, connection: ServedConnection) -> None:
-        if not connection.is_open:
-            return
-        loop = asyncio.get_running_loop()
-        protocol = _HttpConnection(self._server, connection, loop, self._options)
-        # The library reads the end from the socket then, and cleans up.
-        connection.drop = partial(_hang_up, accepted)
+        protocol = _HttpConnection(self._server, connection, asyncio.get_running_loop(), self._options)
         timers = {"ssl_handshake_timeout": _LONGEST_HANDSHAKE, "ssl_shutdown_timeout": _GOODBYE_SECONDS}
-        try:
-            await loop.connect_accepted_socket(
-                lambda: protocol, accepted, ssl=self._tls, **(timers if self._tls is not None else {})
-            )
-        except OSError:
-            accepted.close()
-            connection.closed(Reason.HANDSHAKE)
+        await attach(accepted, connection, protocol, ssl=self._tls, **(timers if self._tls is not None else {}))
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         protocol = request.protocol
@@ -324,7 +237,7 @@ class _HttpConnection(web.RequestHandler):
         self._in_hand = request
         self._connection.begin()
         if not request.content.is_eof():
-            limit = self._connection.body_seconds
+            limit = self._connection.limits.body
             late = web.HTTPRequestTimeout(text=f"the body was not here after {limit:g} s")
             late.force_close()
             self._connection.await_body(partial(request.content.set_exception, late))
@@ -349,19 +262,3 @@ class _HttpConnection(web.RequestHandler):
         if self._in_hand is not None and not self._in_hand.content.is_eof():
             return self._received
         return None
-
-
-def _is_readable(listener: socket.socket) -> bool:
-    poll = select.poll()
-    poll.register(listener, select.POLLIN)
-    return bool(poll.poll(0))
-
-
-def _stop_hearing(accepted: socket.socket) -> None:
-    asyncio.get_running_loop().remove_reader(accepted.fileno())
-    accepted.close()
-
-
-def _hang_up(accepted: socket.socket) -> None:
-    with suppress(OSError):  # the client was faster
-        accepted.shutdown(socket.SHUT_RDWR)

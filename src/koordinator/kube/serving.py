@@ -83,7 +83,7 @@ class HealthServer:
         self.bound_port = int(listeners[0].getsockname()[1])
         runner = web.AppRunner(self._application, shutdown_timeout=_CANCEL_SECONDS)
         await runner.setup()
-        connections = self._connections.serve(self.bound_port, self._limits)
+        connections = self._connections.serve(str(self.bound_port), self._limits)
         self._http = HttpServer(runner, connections, self._connections.clock, tls=self._tls)
         self._http.start(listeners)
         scheme = "https" if self._tls else "http"

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
+import socket
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, cast
 
 from hpack import Decoder
 from hpack.exceptions import HPACKError
 
+from koordinator.base.accepting import Acceptor, attach, dismiss, listen_at
+from koordinator.base.served_connections import (
+    SOCKET_LIMITS,
+    ProgramConnections,
+    Reason,
+    ServedConnection,
+    ServerLimits,
+)
+from koordinator.base.time_limits import Limit
 from koordinator.node import grpc_messages, http2
 from koordinator.node.grpc_messages import GrpcError, MessageError
 
@@ -36,29 +46,32 @@ _PREAMBLE: Final = http2.settings(
 class GrpcServer:
     """Serves the methods of ``handlers``, ``/package.Service/Method`` -> handler, and no others."""
 
-    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+    def __init__(
+        self, handlers: Mapping[str, Handler], connections: ProgramConnections, limits: ServerLimits = SOCKET_LIMITS
+    ) -> None:
         self._handlers = handlers
-        self._connections: set[_Connection] = set()
+        self._connections = connections
+        self._limits = limits
 
     async def run(self, path: str, on_listening: Callable[[], None] = lambda: None) -> None:
         """Serve at a path where there is nothing yet, until cancelled. OSError if the socket cannot be created."""
+        listener = listen_at(path)
+        pool = self._connections.serve(path, self._limits)
         async with asyncio.TaskGroup() as tasks:
-            loop = asyncio.get_running_loop()
-            server = await loop.create_unix_server(lambda: self._accept(tasks), path)
+
+            def heard(accepted: socket.socket, served: ServedConnection) -> None:
+                protocol = _Connection(self._handlers, tasks, accepted, served)
+                tasks.create_task(attach(accepted, served, protocol), name="accept a connection")
+
+            acceptor = Acceptor(pool, heard)
+            acceptor.start([listener])
             try:
-                # The clients are root on the node.
-                os.chmod(path, 0o600)
                 on_listening()
                 await asyncio.Event().wait()
             finally:
-                server.close()
-                for connection in list(self._connections):
-                    connection.close()
-
-    def _accept(self, tasks: asyncio.TaskGroup) -> asyncio.Protocol:
-        connection = _Connection(self._handlers, tasks, self._connections.discard)
-        self._connections.add(connection)
-        return connection
+                acceptor.stop()
+                pool.close_all()
+                await pool.time_limits.close()
 
 
 class _Stream:
@@ -69,48 +82,77 @@ class _Stream:
         self.content = bytearray()
         self.window = window
         self.task: asyncio.Task[None] | None = None
+        self.limit: Limit | None = None
+        """While the client is waited for."""
 
 
 class _Connection(asyncio.Protocol):
     """One HTTP/2 connection."""
 
     def __init__(
-        self, handlers: Mapping[str, Handler], tasks: asyncio.TaskGroup, forget: Callable[[_Connection], None]
+        self,
+        handlers: Mapping[str, Handler],
+        tasks: asyncio.TaskGroup,
+        accepted: socket.socket,
+        served: ServedConnection,
     ) -> None:
         self._handlers = handlers
         self._tasks = tasks
-        self._forget = forget
+        self._accepted = accepted
+        self._served = served
         self._transport: asyncio.Transport | None = None
         self._frames = http2.FrameSplitter(preface=True)
         self._decoder = Decoder(max_header_list_size=http2.LONGEST_HEADER_BLOCK)
         self._streams: dict[int, _Stream] = {}
+        self._last_stream = 0
         self._initial_window = self._window = http2.DEFAULT_WINDOW
         self._opened = asyncio.Event()
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+        self._received = 0
+        self._is_unread = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Those of uvloop do not derive from it.
         self._transport = cast("asyncio.Transport", transport)
+        if not self._served.is_open:
+            self._transport.abort()
+            return
+        self._served.drop = self._drop
+        self._served.progress = self._progress
+        self._served.await_header()
         self._write(_PREAMBLE)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._forget(self)
+        self._served.closed()
         for stream in self._streams.values():
-            if stream.task is not None:
-                stream.task.cancel()
+            self._give_up(stream)
         self._streams.clear()
 
+    def pause_writing(self) -> None:
+        """The client does not read what it is sent: until it does, neither are its requests read."""
+        assert self._transport is not None
+        self._is_unread = True
+        self._transport.pause_reading()
+        self._served.deliver(self._transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        assert self._transport is not None
+        self._is_unread = False
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._served.begin()
+            self._settle()
+
     def data_received(self, arrived: bytes) -> None:
+        self._received += len(arrived)
         try:
             data, frames = self._frames.split(arrived)
             for frame in frames:
                 self._on_frame(data, frame)
         except (http2.Http2Error, HPACKError) as error:
-            logger.warning("a gRPC client is left: %s", error)
-            self.close()
+            logger.info("a gRPC client is left: %s", error)
+            self._served.close(Reason.MALFORMED)
+        else:
+            self._settle()
 
     def _on_frame(self, data: bytes, frame: http2.Frame) -> None:
         if frame.kind == http2.HEADERS:
@@ -119,8 +161,8 @@ class _Connection(asyncio.Protocol):
             self._on_data(data, frame)
         elif frame.kind == http2.RST_STREAM:
             stream = self._streams.pop(frame.stream, None)
-            if stream is not None and stream.task is not None:
-                stream.task.cancel()
+            if stream is not None:
+                self._give_up(stream)
         elif frame.kind == http2.SETTINGS and not frame.flags & http2.ACK:
             window = dict(http2.parse_settings(data, frame)).get(http2.INITIAL_WINDOW_SIZE, self._initial_window)
             for stream in self._streams.values():
@@ -137,10 +179,14 @@ class _Connection(asyncio.Protocol):
         headers = dict(self._decoder.decode(http2.header_block(data, frame), raw=True))
         stream = self._streams.get(frame.stream)
         if stream is None:
+            if frame.stream <= self._last_stream:
+                return  # the end of a call that is over
             if len(self._streams) >= _MOST_STREAMS:
                 raise http2.Http2Error(f"more than {_MOST_STREAMS} calls at once")
+            self._last_stream = frame.stream
             path = headers.get(b":path", b"").decode("latin-1")
             stream = self._streams[frame.stream] = _Stream(path, self._initial_window)
+            stream.limit = self._served.limit(partial(self._late, frame.stream), self._served.limits.body)
         if frame.flags & http2.END_STREAM:
             self._start(frame.stream, stream)
 
@@ -167,7 +213,49 @@ class _Connection(asyncio.Protocol):
 
     def _start(self, number: int, stream: _Stream) -> None:
         if stream.task is None:
+            self._lift(stream)
             stream.task = self._tasks.create_task(self._respond(number, stream), name=f"call {stream.path}")
+
+    def _late(self, number: int) -> None:
+        """One call ends; the others of the connection have done nothing wrong."""
+        self._served.complain(Reason.CALL)
+        text = f"the request was not complete after {self._served.limits.body:g} s"
+        self._end(number, grpc_messages.DEADLINE_EXCEEDED, text, has_begun=False)
+        self._reset(number, http2.NO_ERROR)
+
+    def _unread(self, number: int) -> None:
+        self._served.complain(Reason.CALL)
+        self._reset(number, http2.CANCEL)
+
+    def _reset(self, number: int, code: int) -> None:
+        self._write(http2.reset(number, code))
+        self._give_up(self._streams.pop(number))
+        self._settle()
+
+    def _give_up(self, stream: _Stream) -> None:
+        self._lift(stream)
+        if stream.task is not None:
+            stream.task.cancel()
+
+    def _lift(self, stream: _Stream) -> None:
+        if stream.limit is not None:
+            self._served.lift(stream.limit)
+            stream.limit = None
+
+    def _settle(self) -> None:
+        if not self._is_unread and self._served.is_open:
+            self._served.follow(has_requests=bool(self._streams), is_cut=self._frames.is_cut)
+
+    def _progress(self) -> int | None:
+        assert self._transport is not None
+        if not all(stream.limit for stream in self._streams.values()):
+            return None
+        return self._received - self._transport.get_write_buffer_size()
+
+    def _drop(self) -> None:
+        assert self._transport is not None
+        # Requests that are on their way may be sent again to another connection.
+        dismiss(self._accepted, self._transport, http2.go_away(self._last_stream, http2.NO_ERROR))
 
     async def _respond(self, number: int, stream: _Stream) -> None:
         try:
@@ -182,10 +270,13 @@ class _Connection(asyncio.Protocol):
         else:
             headers = http2.literal_headers(((b":status", b"200"), (b"content-type", b"application/grpc")))
             self._write(http2.frame(http2.HEADERS, http2.END_HEADERS, number, headers))
+            stream.limit = self._served.limit(partial(self._unread, number), self._served.limits.reading(len(response)))
             await self._send(number, stream, grpc_messages.encode_message(response))
             self._end(number, 0, "", has_begun=True)
         finally:
+            self._lift(stream)
             self._streams.pop(number, None)
+            self._settle()
 
     async def _handled(self, stream: _Stream) -> bytes:
         handler = self._handlers.get(stream.path)

@@ -69,9 +69,15 @@ class FrameSplitter:
     def __init__(self, *, preface: bool) -> None:
         """``preface``: whether the peer is a client, which says ``PREFACE`` first."""
         self._preface = preface
+        self._is_new = preface
         self._rest = bytearray()
         self._in_block = 0
         """Of ``_rest``, when it starts with a header block: where the first of its frames is that is not yet seen."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the peer has begun something that is not complete: a frame, or what a client has to say first."""
+        return self._is_new or bool(self._rest)
 
     def split(self, arrived: bytes) -> tuple[bytes, list[Frame]]:
         """The bytes up to the end of the last complete frame, and the frames in them; the rest is kept for later.
@@ -120,6 +126,8 @@ class FrameSplitter:
                 end = seen
             frames.append(Frame(kind, flags, stream, position, end))
             position = end
+        if frames:
+            self._is_new = False
         return position, frames
 
 

@@ -9,11 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
+from koordinator.base.accepting import Acceptor, attach
+from koordinator.base.deadline import within
+from koordinator.base.served_connections import (
+    SOCKET_LIMITS,
+    ProgramConnections,
+    ServedConnection,
+    ServedConnections,
+    ServerLimits,
+)
 from koordinator.runtime_proxy import http_streams
 from koordinator.runtime_proxy.buffer_budget import BufferBudget, BufferLease
 from koordinator.runtime_proxy.docker_interceptor import DockerCall, DockerInterceptor
@@ -23,65 +33,103 @@ from koordinator.runtime_proxy.server import listen
 
 logger = logging.getLogger(__name__)
 
-_Accepted = Callable[[asyncio.StreamReader, asyncio.StreamWriter, asyncio.Event], None]
+_Accepted = Callable[[asyncio.StreamReader, asyncio.StreamWriter, "_ClientProtocol"], None]
 _LONGEST_BODY: Final = 16 << 20
 _SWITCHING: Final = 101
+
+
+class _LateError(HttpError):
+    """The body of a request is not here in time."""
 
 
 class DockerServer:
     """Listens on a unix socket from ``start`` to ``stop``."""
 
-    def __init__(self, interceptor: DockerInterceptor, runtime: Path, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self,
+        interceptor: DockerInterceptor,
+        runtime: Path,
+        tasks: asyncio.TaskGroup,
+        connections: ProgramConnections,
+        limits: ServerLimits = SOCKET_LIMITS,
+    ) -> None:
         """``runtime`` is docker's socket; ``tasks`` must outlive ``stop``."""
         self._interceptor = interceptor
         self._runtime = runtime
         self._tasks = tasks
+        self._program = connections
+        self._limits = limits
         self._budget = BufferBudget()
-        self._server: asyncio.Server | None = None
+        self._pool: ServedConnections | None = None
+        self._acceptor: Acceptor | None = None
         self._connections: dict[asyncio.Task[None], _Connection] = {}
 
     async def start(self, path: Path) -> None:
         """Listen at ``path``. ListenError if that fails."""
-        self._server = await listen(path, self._accept)
+        listener = listen(path)
+        self._pool = self._program.serve(str(path), self._limits)
+        self._acceptor = Acceptor(self._pool, self._accept)
+        self._acceptor.start([listener])
         logger.info("serving docker at %s on %s", self._runtime, path)
 
     async def stop(self, path: Path, grace: float) -> None:
         """Accept no more, let requests in hand finish for ``grace`` seconds, and close all connections."""
-        if self._server is not None:
-            self._server.close()
         with suppress(FileNotFoundError):
             os.unlink(path)
+        if self._acceptor is None or self._pool is None:
+            return
+        self._acceptor.stop()
         for connection in self._connections.values():
             connection.is_last = True
-        busy = [task for task, connection in self._connections.items() if connection.is_busy]
-        if busy:
-            await asyncio.wait(busy, timeout=grace)
+        with suppress(TimeoutError):
+            await within(self._program.clock, grace, self._pool.quiet.wait())
         for task in self._connections:
             task.cancel()
+        self._pool.close_all()
+        await self._pool.time_limits.close()
 
-    def _accept(self) -> asyncio.Protocol:
-        return _ClientProtocol(asyncio.StreamReader(limit=http_streams.LONGEST_HEAD), self._accepted)
+    def _accept(self, accepted: socket.socket, served: ServedConnection) -> None:
+        reader = asyncio.StreamReader(limit=http_streams.LONGEST_HEAD)
+        protocol = _ClientProtocol(reader, served, self._accepted)
+        self._tasks.create_task(attach(accepted, served, protocol), name="accept a connection")
 
-    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gone: asyncio.Event) -> None:
-        connection = _Connection(reader, writer, gone, self._interceptor, self._runtime, self._budget)
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, protocol: _ClientProtocol) -> None:
+        connection = _Connection(reader, writer, protocol, self._interceptor, self._runtime, self._budget)
         task = self._tasks.create_task(connection.serve(), name="connection of a docker client")
         self._connections[task] = connection
         task.add_done_callback(lambda done: self._connections.pop(done, None))
 
 
 class _ClientProtocol(asyncio.StreamReaderProtocol):
-    """A stream whose end is known before what came before it has been read."""
+    """A stream whose end is known before what came before it has been read, and whose client may not take for ever."""
 
-    def __init__(self, reader: asyncio.StreamReader, accepted: _Accepted) -> None:
-        self._gone = asyncio.Event()
-        super().__init__(reader, lambda reader, writer: accepted(reader, writer, self._gone))
+    def __init__(self, reader: asyncio.StreamReader, served: ServedConnection, accepted: _Accepted) -> None:
+        self.gone = asyncio.Event()
+        self.served = served
+        self.received = 0
+        super().__init__(reader, lambda reader, writer: accepted(reader, writer, self))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports do not derive from asyncio.Transport.
+        drop = cast("asyncio.Transport", transport).abort
+        if not self.served.is_open:
+            drop()
+            return
+        self.served.drop = drop
+        self.served.await_header()
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.received += len(data)
+        super().data_received(data)
 
     def eof_received(self) -> bool | None:
-        self._gone.set()
+        self.gone.set()
         return super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._gone.set()
+        self.gone.set()
+        self.served.closed()
         super().connection_lost(exc)
 
 
@@ -92,28 +140,35 @@ class _Connection:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        gone: asyncio.Event,
+        protocol: _ClientProtocol,
         interceptor: DockerInterceptor,
         runtime: Path,
         budget: BufferBudget,
     ) -> None:
         self._reader, self._writer = reader, writer
-        self._gone = gone
+        self._protocol = protocol
+        self._served = protocol.served
+        self._served.progress = self._progress
         self._interceptor = interceptor
         self._runtime = runtime
         self._budget = budget
-        self.is_busy = False
+        self._is_its_turn = False
+        """Whether the rest of a body is to come."""
+        self._is_tunnel = False
         self.is_last = False
         """Whether the request in hand is the last one."""
 
     async def serve(self) -> None:
         """Pass on requests until either side closes."""
         try:
-            while not self.is_last and (head := await http_streams.read_head(self._reader)) is not None:
-                self.is_busy = True
+            while not self.is_last:
+                head = await http_streams.read_head(self._reader, self._served.await_header)
+                if head is None:
+                    return
+                self._served.begin()
                 if not await self._exchange(head):
                     return
-                self.is_busy = False
+                self._served.rest(is_complete=True)
         except (HttpError, OSError) as error:
             logger.info("a connection of a docker client is closed: %s", error)
         except Exception:
@@ -121,6 +176,15 @@ class _Connection:
             logger.exception("a connection of a docker client is closed")
         finally:
             self._writer.close()
+            self._served.begin()
+            self._served.deliver(self._writer.transport.get_write_buffer_size())
+
+    def _progress(self) -> int | None:
+        """Nobody knows whose turn it is after an upgrade."""
+        unread = self._writer.transport.get_write_buffer_size()
+        if self._is_tunnel or not (unread or self._is_its_turn):
+            return None
+        return self._protocol.received - unread
 
     async def _exchange(self, head: Head) -> bool:
         """One request and its response; returns whether the connection can be used for another."""
@@ -142,17 +206,19 @@ class _Connection:
         except* (HttpError, OSError) as errors:
             raise HttpError(str(errors.exceptions[0])) from errors.exceptions[0]
         finally:
-            to_docker.close()
+            # What docker has not read of a request that is over is not needed.
+            to_docker.transport.abort()
 
     async def _passed(self, head: Head, docker: asyncio.StreamReader, to_docker: asyncio.StreamWriter) -> bool:
         to_docker.write(head.encode())
         async with asyncio.TaskGroup() as tasks:
-            body = tasks.create_task(_send_body(head, self._reader, to_docker))
+            body = tasks.create_task(self._send_body(head, to_docker))
             watch = tasks.create_task(self._end_when_gone(body, to_docker))
             response, status = await _response_head(docker, self._writer)
             self._writer.write(response.encode())
             if status == _SWITCHING or _is_hijacked(response):
                 watch.cancel()
+                self._is_tunnel = True
                 await body
                 await self._tunnel(docker, to_docker)
                 return False
@@ -176,7 +242,10 @@ class _Connection:
         """The response waits for the hooks after the call."""
         if head.get("expect").lower() == "100-continue":
             self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        body = await http_streams.read_body(head, self._reader, _LONGEST_BODY, lease)
+        try:
+            body = await self._read_body(head, lease)
+        except _LateError as late:
+            return self._refuse(f"koord-runtime-proxy: {late}", "408 Request Timeout")
         try:
             changed = await call.before(body if call.takes_body else b"")
         except HookError as error:
@@ -193,6 +262,25 @@ class _Connection:
         await self._writer.drain()
         return not self._closes(head, response)
 
+    async def _read_body(self, head: Head, lease: BufferLease) -> bytes:
+        late = _LateError(f"the body was not here after {self._served.limits.body:g} s")
+        self._is_its_turn = True
+        self._served.await_body(lambda: self._reader.set_exception(late))
+        try:
+            return await http_streams.read_body(head, self._reader, _LONGEST_BODY, lease)
+        finally:
+            self._is_its_turn = False
+            self._served.work()
+
+    async def _send_body(self, head: Head, to_docker: asyncio.StreamWriter) -> None:
+        """However long it takes: it may be an image that is made meanwhile."""
+        if head.is_chunked or head.length:
+            self._is_its_turn = True
+            try:
+                await http_streams.copy_body(head, self._reader, to_docker)
+            finally:
+                self._is_its_turn = False
+
     async def _tunnel(self, docker: asyncio.StreamReader, to_docker: asyncio.StreamWriter) -> None:
         """Both directions; a client that has said all still hears what docker says."""
         async with asyncio.TaskGroup() as tasks:
@@ -205,7 +293,7 @@ class _Connection:
 
         The client may still read: a response that docker sends nevertheless is passed on.
         """
-        await self._gone.wait()
+        await self._protocol.gone.wait()
         await asyncio.wait((body,))
         if not to_docker.is_closing():
             to_docker.write_eof()
@@ -225,11 +313,6 @@ class _Connection:
             or "close" in words
             or not (response.is_chunked or response.length is not None or "204" in response.line)
         )
-
-
-async def _send_body(head: Head, reader: asyncio.StreamReader, to_docker: asyncio.StreamWriter) -> None:
-    if head.is_chunked or head.length:
-        await http_streams.copy_body(head, reader, to_docker)
 
 
 async def _response_head(docker: asyncio.StreamReader, client: asyncio.StreamWriter) -> tuple[Head, int]:

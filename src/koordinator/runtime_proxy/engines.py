@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
+from koordinator.base.served_connections import ProgramConnections
 from koordinator.node.grpc_messages import GrpcError
 from koordinator.runtime_proxy import docker_messages
 from koordinator.runtime_proxy.checkpoints import Checkpoints
@@ -47,8 +48,8 @@ class Engine(Protocol):
         """Add what it runs to the checkpoints, and forget what it does not. EngineError if it does not respond."""
         ...
 
-    def server(self, tasks: asyncio.TaskGroup) -> Server:
-        """Serves kubelet; ``tasks`` must outlive it."""
+    def server(self, tasks: asyncio.TaskGroup, connections: ProgramConnections) -> Server:
+        """Serves kubelet; ``tasks`` must outlive it, ``connections`` are those to all servers of the program."""
         ...
 
     def close(self) -> None:
@@ -88,8 +89,8 @@ class CriEngine:
         pods.keep_only(listed)
         containers.keep_only(found)
 
-    def server(self, tasks: asyncio.TaskGroup) -> Server:
-        return RelayServer(self._interceptor, self._path, tasks)
+    def server(self, tasks: asyncio.TaskGroup, connections: ProgramConnections) -> Server:
+        return RelayServer(self._interceptor, self._path, tasks, connections)
 
     def close(self) -> None:
         self._client.close()
@@ -125,8 +126,8 @@ class DockerEngine:
         pods.keep_only(sandboxes)
         containers.keep_only(others)
 
-    def server(self, tasks: asyncio.TaskGroup) -> Server:
-        return DockerServer(self._interceptor, self._path, tasks)
+    def server(self, tasks: asyncio.TaskGroup, connections: ProgramConnections) -> Server:
+        return DockerServer(self._interceptor, self._path, tasks, connections)
 
     def close(self) -> None:
         """Its connections are closed after each request."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -83,12 +84,19 @@ class Head:
         return "\r\n".join(lines).encode("latin-1")
 
 
-async def read_head(reader: asyncio.StreamReader) -> Head | None:
-    """The next head; None if the peer has closed the connection before it. HttpError if it is none."""
+async def read_head(reader: asyncio.StreamReader, on_begin: Callable[[], object] | None = None) -> Head | None:
+    """The next head; None if the peer has closed the connection before it. HttpError if it is none.
+
+    ``on_begin`` is called with its first byte.
+    """
+    data = b""
     try:
-        data = await reader.readuntil(_END)
+        data = await reader.readexactly(1)
+        if on_begin is not None:
+            on_begin()
+        data += await reader.readuntil(_END)
     except asyncio.IncompleteReadError as error:
-        if not error.partial:
+        if not error.partial and not data:
             return None
         raise HttpError("the connection has ended within the head of a message") from error
     except asyncio.LimitOverrunError as error:

@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from koordinator.base.time_limits import Limit
 from koordinator.node.grpc_messages import MessageError, decode_message, encode_message
 
 logger = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class CallStream(Protocol):
 class InterceptedCall:
     """Fed by the relay; ``run`` is its task."""
 
-    def __init__(self, stream: int, handler: CallHandler, relay: CallStream) -> None:
+    def __init__(self, stream: int, handler: CallHandler, relay: CallStream, limit: Limit) -> None:
         self._stream = stream
         self._handler = handler
         self._relay = relay
@@ -69,6 +70,8 @@ class InterceptedCall:
         self._response = bytearray()
         self._completed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
+        self.limit = limit
+        """Of the time until the request is complete."""
         self.held: list[bytes] = []
         """The frames that end the response, once they have arrived."""
         self.buffered = 0

@@ -12,6 +12,7 @@ from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.loops import Loop, LoopSupervisor
 from koordinator.base.metrics import Metrics
 from koordinator.base.program import Process
+from koordinator.base.served_connections import ProgramConnections
 from koordinator.kube.health import HealthChecks
 from koordinator.kube.servers import Servers
 from koordinator.runtime_proxy.checkpoints import Checkpoints
@@ -42,6 +43,7 @@ class RuntimeProxy:
         self._hooks = HookDispatcher(self._folder, options.hook_timeout, given.clock, HookRequestMetrics(given.metrics))
         engine = DockerEngine if options.backend is Backend.DOCKER else CriEngine
         skip_label = SkipLabel(options.skip_key, options.skip_value)
+        self._connections = ProgramConnections(given.metrics, given.clock)
         self._engine: Engine = engine(options.runtime, self._hooks, self._checkpoints, skip_label)
 
     async def run(self) -> None:
@@ -49,7 +51,7 @@ class RuntimeProxy:
         health = HealthChecks()
         health.add("hook-servers", self._loops.check)
         health.add("container-runtime", self._runtime_check, "readyz", "healthz")
-        servers = Servers(self._given.metrics, self._given.clock)
+        servers = Servers(self._given.metrics, self._given.clock, self._connections)
         servers.add(self._options.metrics, health=health)
         lifecycle = Lifecycle(self._given.clock)
         lifecycle.serve(servers)
@@ -66,7 +68,7 @@ class RuntimeProxy:
         if not await unless(stop, self._recover()):
             return
         async with asyncio.TaskGroup() as calls:
-            server = self._engine.server(calls)
+            server = self._engine.server(calls, self._connections)
             await server.start(self._options.endpoint)
             await stop.wait()
             logger.info("koordinator runtime-proxy shutting down")

@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from hpack import Decoder
 from hpack.exceptions import HPACKError
 
+from koordinator.base.served_connections import Reason, ServedConnection
 from koordinator.node import grpc_messages, http2
 from koordinator.runtime_proxy.buffer_budget import BufferBudget
 from koordinator.runtime_proxy.flow_control import RuntimeWindows
@@ -52,16 +54,21 @@ class Relay:
         runtime: asyncio.WriteTransport,
         interceptor: Interceptor,
         tasks: asyncio.TaskGroup,
-        on_idle: Callable[[], None],
+        on_end: Callable[[], None],
         budget: BufferBudget,
+        served: ServedConnection,
     ) -> None:
-        """``tasks`` outlives the relay: hooks after a call run on when its connection is gone. ``on_idle`` is called
-        after ``drain`` when no stream is open any more. ``budget`` bounds the requests that wait in all relays."""
+        """``tasks`` outlives the relay: hooks after a call run on when its connection is gone. ``on_end`` is called
+        when both connections are to be closed: after ``drain`` when no stream is open any more, or when a peer has
+        broken the rules. ``budget`` bounds the requests that wait in all relays. ``served`` is the client's
+        connection."""
         self._client, self._runtime = client, runtime
         self._interceptor = interceptor
         self._tasks = tasks
-        self._on_idle = on_idle
+        self._on_end = on_end
         self._budget = budget
+        self._served = served
+        served.progress = self._progress
         self._client_frames = http2.FrameSplitter(preface=True)
         self._runtime_frames = http2.FrameSplitter(preface=False)
         self._windows = RuntimeWindows()
@@ -70,26 +77,36 @@ class Relay:
         self._compression_agreed = False
         self._calls: dict[int, InterceptedCall] = {}
         self._rejected: dict[int, None] = {}
-        self._open: set[int] = set()
+        self._open: dict[int, bool] = {}
+        """Streams; whether their requests have come completely."""
+        self._received = 0
         self._last_stream = 0
         self._draining = False
+        self._is_over = False
 
     # What the two connections call.
 
     def from_client(self, arrived: bytes) -> None:
         """Bytes of the client."""
+        self._received += len(arrived)
         self._pass_on(arrived, self._client_frames, self._client_frame, self._runtime)
+        self._settle()
 
     def from_runtime(self, arrived: bytes) -> None:
         """Bytes of the runtime."""
         self._pass_on(arrived, self._runtime_frames, self._runtime_frame, self._client)
+        self._settle()
         if self._draining and self.is_idle:
-            self._on_idle()
+            self._on_end()
 
     def drain(self) -> None:
         """Send GOAWAY to the client: no more streams are opened; those that are open continue."""
         self._draining = True
-        self._client.write(http2.go_away(self._last_stream, http2.NO_ERROR))
+        self._client.write(self.farewell())
+
+    def farewell(self) -> bytes:
+        """Tells the client that its requests from here on, though they may be on their way, are processed by nobody."""
+        return http2.go_away(self._last_stream, http2.NO_ERROR)
 
     @property
     def is_idle(self) -> bool:
@@ -101,6 +118,7 @@ class Relay:
 
         What the runtime has responded belongs to the client, although the hooks after the call are not yet done.
         """
+        self._is_over = True
         for call in self._calls.values():
             self._client.write(b"".join(call.held))
         self._client.close()
@@ -198,12 +216,13 @@ class Relay:
         if self._draining:
             return _DROP
         self._last_stream = stream
-        self._open.add(stream)
+        self._open[stream] = bool(frame.flags & http2.END_STREAM)
         if frame.flags & http2.END_STREAM:
             return None
         handler = self._interceptor.handler(headers.get(b":path", b"").decode("latin-1"))
         if handler is not None:
-            self._calls[stream] = InterceptedCall(stream, handler, self)
+            limit = self._served.limit(partial(self._late, stream), self._served.limits.body)
+            self._calls[stream] = InterceptedCall(stream, handler, self, limit)
             self._windows.open(stream)
         return None
 
@@ -212,6 +231,8 @@ class Relay:
         if stream > self._last_stream:
             # It came while the relay drains, or is an error that the runtime never gets to see.
             return _DROP
+        if frame.flags & http2.END_STREAM and stream in self._open:
+            self._open[stream] = True
         call = self._calls.get(stream)
         length = http2.payload_length(frame)
         if call is None and stream not in self._rejected:
@@ -234,6 +255,7 @@ class Relay:
         if not call.add_request(content):
             self.reject(frame.stream, grpc_messages.RESOURCE_EXHAUSTED, _TOO_LONG)
         elif frame.flags & http2.END_STREAM:
+            self._served.lift(call.limit)
             call.start(self._tasks)
         elif length := http2.payload_length(frame):
             self._client.write(http2.window_update(frame.stream, length))
@@ -281,7 +303,7 @@ class Relay:
         if call is not None:
             return self._on_response_data(call, data, frame, is_end=bool(is_end))
         if is_end:
-            self._open.discard(stream)
+            self._open.pop(stream, None)
         return None
 
     def _not_processed(self, last: int) -> None:
@@ -355,14 +377,33 @@ class Relay:
         if credit := self._windows.credit(all_of_it=all_of_it):
             self._client.write(http2.window_update(0, credit))
 
+    def _late(self, stream: int) -> None:
+        """One call ends; the others of the connection have done nothing wrong."""
+        self._served.complain(Reason.CALL)
+        text = f"koord-runtime-proxy: the request was not complete after {self._served.limits.body:g} s"
+        self.reject(stream, grpc_messages.DEADLINE_EXCEEDED, text)
+
+    def _settle(self) -> None:
+        if not self._is_over:
+            self._served.follow(has_requests=not self.is_idle, is_cut=self._client_frames.is_cut)
+
+    def _progress(self) -> int | None:
+        """It is the client's turn if it does not read, or has sent no request completely."""
+        unread = self._client.get_write_buffer_size()
+        if unread or not any(self._open.values()):
+            return self._received - unread
+        return None
+
     def _forget(self, stream: int) -> None:
-        self._open.discard(stream)
+        self._open.pop(stream, None)
         self._windows.close(stream)
         self._give_credit(all_of_it=True)
+        self._settle()
         if self._draining and self.is_idle:
-            self._on_idle()
+            self._on_end()
 
     def _give_back(self, call: InterceptedCall) -> None:
+        self._served.lift(call.limit)
         self._budget.give_back(call.buffered)
         call.buffered = 0
 
@@ -371,3 +412,4 @@ class Relay:
         for transport in (self._client, self._runtime):
             transport.write(http2.go_away(self._last_stream, http2.PROTOCOL_ERROR))
         self.lost()
+        self._on_end()

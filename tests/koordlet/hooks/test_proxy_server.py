@@ -19,6 +19,9 @@ from koordinator.api.protobuf.runtime_hooks_pb2 import (
     PodSandboxHookRequest,
     PodSandboxHookResponse,
 )
+from koordinator.base.clock import SystemClock
+from koordinator.base.metrics import Metrics
+from koordinator.base.served_connections import ProgramConnections
 from koordinator.koordlet.agent import Agent
 from koordinator.koordlet.hooks.options import HookOptions
 from koordinator.koordlet.hooks.proxy_server import handlers
@@ -29,14 +32,19 @@ from koordinator.node.grpc_messages import GrpcError
 from koordinator.node.grpc_server import GrpcServer
 from tests.koordlet.hooks.hooked_node import HookedNode
 from tests.koordlet.node_under_test import NodeUnderTest
+from tests.real_world.broken_documents import BrokenObject
+from tests.real_world.pods import PODS, PodShape
 from tests.runtime_proxy.fake_servers import channel
+from tests.runtime_proxy.kubelet_requests import KubeletPod
 from tests.runtime_proxy.proxied import Proxied, proxied, run
+from tests.runtime_proxy.test_real_world import BROKEN_PODS, Kubelet, received
 from tests.waiting import wait_for
 
 SPEC = "node.koordinator.sh/extended-resource-spec"
 AMOUNTS = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}
 BATCH = json.dumps({"containers": {"main": {"requests": AMOUNTS, "limits": AMOUNTS}}})
 PARENT = "/kubepods/besteffort/podsort"
+UID = "6f0f4a2e-5d3c-4a52-9d4f-0c6d3a1b2c3d"
 
 
 @asynccontextmanager
@@ -50,9 +58,10 @@ async def serving(node: HookedNode, *, fails: bool = False) -> AsyncIterator[Pat
 
 @asynccontextmanager
 async def serving_at(path: Path, node: HookedNode, *, fails: bool = False) -> AsyncIterator[None]:
+    clear_socket(path)
     listening = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        server = GrpcServer(handlers(node.starting(fails=fails)))
+        server = GrpcServer(handlers(node.starting(fails=fails)), ProgramConnections(Metrics(), SystemClock()))
         task = tasks.create_task(server.run(str(path), listening.set))
         await listening.wait()
         yield
@@ -186,6 +195,54 @@ def test_containers_start_while_the_hook_server_is_away_and_get_their_resources_
     run(scenario())
 
 
+@pytest.mark.parametrize("qos", ["BE", "LSR"])
+@pytest.mark.parametrize("broken", BROKEN_PODS, ids=lambda broken: broken.name)
+def test_a_pod_with_a_broken_annotation_starts(broken: BrokenObject, qos: str, tmp_path: Path) -> None:
+    """Though the proxy would fail it if the hook server did."""
+
+    async def scenario() -> None:
+        node = HookedNode(tmp_path)
+        node.add_cgroup(f"kubepods/burstable/pod{UID}")
+        async with serving(node) as path, proxied() as proxy:
+            proxy.register("koordlet.json", path, tuple(node.hooks.stages), policy="Fail")
+            document = broken.copy()
+            document["metadata"]["labels"] = {"koordinator.sh/qosClass": qos}
+            kubelet = Kubelet(proxy, KubeletPod(document, UID))
+            await kubelet.start()
+            await kubelet.remove()
+            assert [method for method, _ in received(proxy)] == [method for method, _ in kubelet.sent]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("shape", PODS, ids=lambda shape: shape.name)
+def test_each_shape_of_pod_starts_and_is_resized(shape: PodShape, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = HookedNode(tmp_path)
+        pod = KubeletPod.of_shape(shape)
+        node.add_cgroup(pod.parent.strip("/"))
+        async with serving(node) as path, proxied() as proxy:
+            proxy.register("koordlet.json", path, tuple(node.hooks.stages), policy="Fail")
+            kubelet = Kubelet(proxy, pod)
+            await kubelet.start()
+            await kubelet.resize()
+            await kubelet.remove()
+            created = map(cri.CreateContainerRequest.FromString, proxy.runtime.messages("CreateContainer"))
+            given = {request.config.metadata.name: request.config.linux.resources for request in created}
+            is_batch = shape.name == "batch"
+            # All others get those that pods share.
+            cpus = {"pinned": "1", "batch": "", "best-effort": ""}
+            for container in pod.containers():
+                sent = pod.create(container, "").config.linux.resources
+                of = given[container["name"]]
+                assert of.memory_limit_in_bytes == (64 << 20 if is_batch else sent.memory_limit_in_bytes)
+                assert of.cpu_shares == (512 if is_batch else sent.cpu_shares)
+                assert (of.oom_score_adj, of.unified) == (sent.oom_score_adj, sent.unified)
+                assert of.cpuset_cpus == cpus.get(shape.name, "0-2,4-6")
+
+    run(scenario())
+
+
 def test_the_file_of_the_server_names_its_stages(tmp_path: Path) -> None:
     options = HookOptions(
         endpoint="/run/k.sock", registration_folder=str(tmp_path / "new"), disabled_stages=("PreCreateContainer",)
@@ -228,6 +285,24 @@ def test_proxies_are_told_of_the_server_once_it_is_known_which_cpus_pods_share(
                 await node.pass_seconds(14 if knows_its_cpus else 19)
                 await wait_for(registration.exists)
                 assert _is_proxy_mode_active(agent)
+
+    run(scenario())
+
+
+def test_its_connections_are_counted_with_those_of_the_ports(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = NodeUnderTest(tmp_path)
+        node.machine.write_numa_memory(0, 16 << 20)
+        with tempfile.TemporaryDirectory(prefix="kh") as folder:
+            path = f"{folder}/hooks.sock"
+            node.hooks = HookOptions(socket=path, registration_folder=folder)
+            async with node.running() as agent:
+                await node.pass_seconds(14)
+                await wait_for(Path(folder, "koordlet.json").exists)
+                _, writer = await asyncio.open_unix_connection(path)
+                line = f'koordinator_server_connections{{port="{path}"}} 1.0'
+                await wait_for(lambda: line in agent.metrics.both.exposition()[0].decode())
+                writer.close()
 
     run(scenario())
 

@@ -16,6 +16,7 @@ from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.loops import Loop, LoopMetrics
 from koordinator.base.metrics import exponential_buckets
+from koordinator.base.served_connections import ProgramConnections
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics, Expiry, Rows
 from koordinator.koordlet.audit.log import AuditEvent, AuditLog
@@ -81,6 +82,7 @@ class HookSources:
     clock: Clock
     metrics: AgentMetrics
     ratio: NormalizationRatio
+    connections: ProgramConnections
     audit: AuditLog | None = None
     installed: Sequence[Hook] = ()
     """Of other packages."""
@@ -244,7 +246,7 @@ class RuntimeHooks:
             logger.info("runtime proxies are served at %s: %s", path, ", ".join(self._hooks.stages))
 
         try:
-            await GrpcServer(handlers(self._starting)).run(path, listening)
+            await GrpcServer(handlers(self._starting), self._sources.connections).run(path, listening)
         finally:
             self._is_serving = False
 

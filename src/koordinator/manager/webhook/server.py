@@ -76,7 +76,7 @@ class WebhookServer:
         self.bound_port = int(listeners[0].getsockname()[1])
         runner = web.AppRunner(self._application, shutdown_timeout=_CLOSE_SECONDS)
         await runner.setup()
-        connections = self._connections.serve(self.bound_port, self._limits)
+        connections = self._connections.serve(str(self.bound_port), self._limits)
         self._http = HttpServer(runner, connections, self._clock, tls=self._certificate.context)
         self._http.start(listeners)
         logger.info("serving webhooks on https://%s:%d", self._host or "*", self.bound_port)
