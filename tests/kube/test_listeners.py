@@ -1,4 +1,4 @@
-"""No program opens a port but by the one server that limits what clients may take up."""
+"""No program opens a port or a socket but where what clients may take up is limited."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ PORTS = {
     "run_app",
     "create_server",
     "start_server",
+    "create_unix_server",
+    "start_unix_server",
     "HTTPServer",
     "ThreadingHTTPServer",
     "listen",
 }
 ALLOWED = {
     ("kube/http_server.py", "listen"),  # the one server
+    ("base/accepting.py", "listen"),  # unix sockets, whose connections have the same limits
     ("cluster/server.py", "listen"),  # its socket is bound before the store is opened
     ("kube/serving.py", "listen"),  # by ``kube.http_server.listen``
     ("manager/webhook/server.py", "listen"),
     ("cli/ports.py", "listen"),  # to see whether a port is free
-    ("runtime_proxy/server.py", "listen"),  # a unix socket that only root may use
+    ("runtime_proxy/server.py", "listen"),  # by ``base.accepting``
     ("runtime_proxy/docker_server.py", "listen"),
     # Called when a configuration has changed.
     ("manager/node_resource/controller.py", "listen"),
@@ -39,6 +42,6 @@ def opened(path: Path) -> set[str]:
     return (names | {function.id for function in functions if isinstance(function, ast.Name)}) & PORTS
 
 
-def test_only_the_one_server_opens_ports() -> None:
+def test_nobody_else_opens_ports_or_sockets() -> None:
     found = {(str(path.relative_to(SOURCE)), name) for path in sorted(SOURCE.rglob("*.py")) for name in opened(path)}
     assert found == ALLOWED
