@@ -108,6 +108,12 @@ class Executor:
         """What the kernel shows; None if it shows nothing that can be understood."""
         return self._read(target, {})
 
+    def targets_below(self, file: KernelFile, folder: str) -> list[Target]:
+        """Those of the file that have wishes, in a cgroup and below it."""
+        family = self._families.get(family_of(file))
+        targets = () if family is None else family.settings
+        return [each for each in targets if each.file is file and f"{each.folder}/".startswith(f"{folder}/")]
+
     def present_devices(self, file: KernelFile, folder: str) -> dict[str, Value]:
         """What a file with a line for each block device shows: the number of the device -> its value."""
         path, contents = self._codec.path(Target(file, folder)), dict[str, str]()
