@@ -30,6 +30,7 @@ from koordinator.koordlet.node_snapshot import (
     read_cpusets,
     read_disks,
     read_hot_plug,
+    read_kubelet_memory,
     read_resctrl,
     shared_cpu_average,
     take_snapshot,
@@ -154,9 +155,7 @@ class QoSManager:
             )
         # What these two write has no value of kubelet's to go back to: where they are off they write nothing.
         if gates.enabled(features.CGROUP_RECONCILE):
-            strategies.append(
-                Strategy(memory_qos.OWNER, interval, lambda snapshot: memory_qos.decide(snapshot, layout))
-            )
+            strategies.append(Strategy(memory_qos.OWNER, interval, self._decide_memory))
         if gates.enabled(features.BLOCK_IO_RECONCILE):
             strategies.append(Strategy(block_io.OWNER, interval, self._decide_block_io))
         if self._interference is not None:
@@ -183,6 +182,9 @@ class QoSManager:
         pods = (usage.pod.cgroup for usage in snapshot.pods)
         folders = returned_cpus.folders(layout, pods) if self._hot_plug.returned else ()
         return returned_cpus.decide(self._hot_plug, read_cpusets(layout, folders))
+
+    def _decide_memory(self, snapshot: Snapshot) -> Decision:
+        return memory_qos.decide(snapshot, self._sources.layout, read_kubelet_memory(self._sources, snapshot))
 
     def _decide_burst(self, snapshot: Snapshot) -> Decision:
         is_enabled = self._options.features.enabled(features.CPU_BURST)
