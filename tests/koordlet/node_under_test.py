@@ -86,6 +86,7 @@ class NodeUnderTest:
         self.collectors = CollectorOptions()
         self.hooks = HookOptions()
         self.kubelet = KubeletOptions(sync_interval=10)
+        self.kubelet_configuration: dict[str, Any] = {"cgroupDriver": "cgroupfs"}
         self.profiles = NOWHERE
         self.cards: tuple[FakeCard, ...] = ()
         self.write_files()
@@ -191,7 +192,7 @@ class NodeUnderTest:
             raise TransportError("connection refused")
         if path == "/pods/":
             return json.dumps({"kind": "PodList", "items": self.pods}).encode()
-        return json.dumps({"kubeletconfig": {"cgroupDriver": "cgroupfs"}}).encode()
+        return json.dumps({"kubeletconfig": self.kubelet_configuration}).encode()
 
     def add_capacity(self) -> None:
         """To the Node, which shows its allocatable amounts only."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from koordinator.api import annotations as annotation_keys
 from koordinator.api.meta import LabelSelector, LocalObjectReference, Object, ObjectMeta, WireStruct
 from koordinator.api.quantity import Quantity
 from koordinator.api.timestamps import Time
@@ -307,3 +308,14 @@ FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 def is_finished(pod: Pod) -> bool:
     """Whether the pod will never run again, so that it occupies nothing."""
     return pod.status.phase in FINISHED_PHASES
+
+
+def is_mirror(pod: Pod) -> bool:
+    """The API server's picture of a static pod."""
+    return annotation_keys.CONFIG_MIRROR in pod.metadata.annotations
+
+
+def is_static(pod: Pod) -> bool:
+    """Whether the kubelet has it from elsewhere than the API server, where the pod then is another object with another
+    UID: neither its eviction nor its deletion there ends anything on the node."""
+    return pod.metadata.annotations.get(annotation_keys.CONFIG_SOURCE, "api") != "api"

@@ -18,7 +18,7 @@ from koordinator.api.kinds import (
     PRIORITY_CLASSES,
 )
 from koordinator.api.meta import LabelSelector
-from koordinator.api.pod import Pod
+from koordinator.api.pod import Pod, is_mirror, is_static
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.api.volume import PersistentVolumeClaim
 from koordinator.api.workload import PodDisruptionBudget
@@ -41,9 +41,7 @@ from koordinator.descheduler.pod_predicates import (
     has_claim,
     has_local_storage,
     is_evictable_by_annotation,
-    is_mirror,
     is_of_daemon_set,
-    is_static,
     is_system_critical,
     is_terminating,
     prefers_no_eviction,

@@ -12,16 +12,6 @@ SYSTEM_CRITICAL_PRIORITY: Final = 2 * 10**9
 _LATE: Final = timedelta(seconds=30)
 
 
-def is_mirror(pod: Pod) -> bool:
-    """The API server's picture of a static pod."""
-    return annotation_keys.CONFIG_MIRROR in pod.metadata.annotations
-
-
-def is_static(pod: Pod) -> bool:
-    """Kubelet has it from elsewhere than the API server."""
-    return pod.metadata.annotations.get(annotation_keys.CONFIG_SOURCE, "api") != "api"
-
-
 def is_terminating(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -18,11 +18,12 @@ from koordinator.koordlet.metric_cache.samples import MetricCache, NoSamplesErro
 from koordinator.koordlet.pods.kubelet_bandwidths import KubeletBandwidths
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.policy import EnforcedPolicy
-from koordinator.koordlet.qos import block_io
+from koordinator.koordlet.qos import block_io, memory_qos, returned_cpus
 from koordinator.koordlet.qos.block_io import Claim, Disks
 from koordinator.koordlet.qos.class_resctrl import GROUP_NAMES, Resctrl
 from koordinator.koordlet.qos.cpu_burst import is_latency_sensitive
 from koordinator.koordlet.qos.eviction import BestEffortCPU
+from koordinator.koordlet.qos.returned_cpus import HotPlug
 from koordinator.koordlet.qos.snapshot import BestEffortCgroups, ContainerUsage, PodUsage, Snapshot, reserved_cpus
 from koordinator.koordlet.states import StatesInformer
 from koordinator.node import resctrl
@@ -180,6 +181,34 @@ def _best_effort(layout: CgroupLayout, executor: Executor) -> BestEffortCgroups 
         cpuset=_cpus(reader, root),
         available=_cpus(reader, layout.kubepods),
     )
+
+
+def read_hot_plug(layout: CgroupLayout, before: HotPlug, now: float) -> HotPlug:
+    """Which CPUs of all pods have gone offline or returned; as before where the kernel does not show it."""
+    if layout.version is not CgroupVersion.V1:
+        return before
+    reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
+    kubepods, online = _cpus(reader, layout.kubepods), _cpus(reader, "")
+    return before if kubepods is None or online is None else returned_cpus.observe(before, kubepods, online, now)
+
+
+def read_kubelet_memory(sources: SnapshotSources, snapshot: Snapshot) -> dict[Target, int] | None:
+    """What a kubelet with the gate MemoryQoS has given, as ``memory_qos.decide`` wants it; None for one without."""
+    configuration = sources.states.kubelet_configuration
+    if configuration is None or not configuration.manages_memory or sources.layout.version is not CgroupVersion.V2:
+        return None
+    executor = sources.executor
+    classes, others = memory_qos.targets_of_kubelet(snapshot, sources.layout)
+    found = {target: executor.kept(target) for target in (*classes, *others)}
+    found |= {target: executor.present(target) for target in classes if found[target] is None}
+    return {target: value for target, value in found.items() if isinstance(value, int)}
+
+
+def read_cpusets(layout: CgroupLayout, folders: Iterable[str]) -> dict[str, frozenset[int]]:
+    """The CPUs of those of the folders that have any."""
+    reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
+    found = ((folder, _cpus(reader, folder)) for folder in folders)
+    return {folder: cpus for folder, cpus in found if cpus is not None}
 
 
 def _cpus(reader: CgroupReader, folder: str) -> frozenset[int] | None:

@@ -27,7 +27,10 @@ from koordinator.koordlet.node_snapshot import (
     SnapshotSources,
     best_effort_cpu,
     node_cpu_average,
+    read_cpusets,
     read_disks,
+    read_hot_plug,
+    read_kubelet_memory,
     read_resctrl,
     shared_cpu_average,
     take_snapshot,
@@ -42,10 +45,12 @@ from koordinator.koordlet.qos import (
     eviction,
     interference_cap,
     memory_qos,
+    returned_cpus,
     system_config,
 )
 from koordinator.koordlet.qos.cpu_burst import BurstState
 from koordinator.koordlet.qos.interference_cap import CapState
+from koordinator.koordlet.qos.returned_cpus import HotPlug
 from koordinator.koordlet.qos.snapshot import Decision, Problem, Snapshot, Strategy
 from koordinator.koordlet.suppression import SuppressionReport
 from koordinator.koordlet.terway_files import TerwayQoS
@@ -93,6 +98,7 @@ class QoSManager:
         self._random = random
         self._audit = audit
         self._burst = BurstState()
+        self._hot_plug = HotPlug()
         self.suppression = SuppressionReport(sources.executor, clock)
         """Of CPU suppress, for the NodeMetric."""
         self._claims = ClaimVolumes(
@@ -143,11 +149,13 @@ class QoSManager:
                 ),
             ),
         ]
+        if gates.enabled(features.BE_CPU_SUPPRESS) or gates.enabled(features.CPUSET_ALLOCATOR):
+            strategies.append(
+                Strategy(returned_cpus.OWNER, enforcement.cpu_suppress_interval, self._decide_returned_cpus)
+            )
         # What these two write has no value of kubelet's to go back to: where they are off they write nothing.
         if gates.enabled(features.CGROUP_RECONCILE):
-            strategies.append(
-                Strategy(memory_qos.OWNER, interval, lambda snapshot: memory_qos.decide(snapshot, layout))
-            )
+            strategies.append(Strategy(memory_qos.OWNER, interval, self._decide_memory))
         if gates.enabled(features.BLOCK_IO_RECONCILE):
             strategies.append(Strategy(block_io.OWNER, interval, self._decide_block_io))
         if self._interference is not None:
@@ -167,6 +175,16 @@ class QoSManager:
         )
         self.suppression.observe(snapshot, decision)
         return decision
+
+    def _decide_returned_cpus(self, snapshot: Snapshot) -> Decision:
+        layout = self._sources.layout
+        self._hot_plug = read_hot_plug(layout, self._hot_plug, self._clock.monotonic())
+        pods = (usage.pod.cgroup for usage in snapshot.pods)
+        folders = returned_cpus.folders(layout, pods) if self._hot_plug.returned else ()
+        return returned_cpus.decide(self._hot_plug, read_cpusets(layout, folders))
+
+    def _decide_memory(self, snapshot: Snapshot) -> Decision:
+        return memory_qos.decide(snapshot, self._sources.layout, read_kubelet_memory(self._sources, snapshot))
 
     def _decide_burst(self, snapshot: Snapshot) -> Decision:
         is_enabled = self._options.features.enabled(features.CPU_BURST)

@@ -44,12 +44,16 @@ NOTHING: Final = PodGrant(Grant(), {})
 
 def pod_grant(pod: Pod) -> PodGrant:
     """What is in force: of a resize that waits or was refused, what the kubelet has granted before."""
-    granted = _granted(pod)
-    spec = granted.spec
+    return requested_grant(_granted(pod))
+
+
+def requested_grant(pod: Pod) -> PodGrant:
+    """What the spec wants, which the kubelet grants in the end unless it refuses a resize."""
+    spec = pod.spec
     whole = spec.resources or ResourceRequirements()
     containers = (*spec.init_containers, *spec.containers)
     return PodGrant(
-        _of_pod(granted, containers, whole), {each.name: _of_container(each.resources, whole) for each in containers}
+        _of_pod(pod, containers, whole), {each.name: _of_container(each.resources, whole) for each in containers}
     )
 
 

@@ -187,7 +187,9 @@ RESCTRL_GROUP: Final = KernelFile("group", Root.RESCTRL, "", "tasks", "tasks", F
 """A group itself: it is made with its schemata, and 0 removes it. What has tasks can be read."""
 
 
-KUBELET_FILES: Final = frozenset({CPU_QUOTA, CPU_BURST, CPU_SHARES, MEMORY_LIMIT})
+KEPT_FILES: Final = frozenset({MEMORY_MIN, MEMORY_LOW, MEMORY_HIGH})
+"""What the kubelet decides by a formula that each of its versions has changed: the mark keeps what was there before."""
+KUBELET_FILES: Final = frozenset({CPU_QUOTA, CPU_BURST, CPU_SHARES, MEMORY_LIMIT}) | KEPT_FILES
 """What the kubelet decides of a pod's cgroups, too: who changes one of them marks it, and puts it back."""
 
 CONTAINER_LIMITS: Final = frozenset({CPU_QUOTA, CPU_BURST, CPUSET, MEMORY_LIMIT})

@@ -37,11 +37,12 @@ class KernelFiles(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
-    def is_marked(self, path: str) -> bool:
-        """Whether ``mark`` was called for the file since it was made, by whatever process, and not ``unmark``."""
+    def mark_of(self, path: str) -> str | None:
+        """The note with which ``mark`` was called last for the file since it was made, by whatever process; None if it
+        was not, or ``unmark`` was since."""
         ...
 
-    def mark(self, path: str) -> None:
+    def mark(self, path: str, note: str) -> None:
         """Note that the file has another value than the kubelet gave it. MissingFileError if there is no such file."""
         ...
 
@@ -70,8 +71,8 @@ class MachineFiles:
     """
 
     def __init__(self) -> None:
-        self._marked: set[str] = set()
-        """Files of file systems without extended attributes."""
+        self._marked: dict[str, str] = {}
+        """Files of file systems without extended attributes, and the notes."""
 
     def read(self, path: str) -> str:
         return read_file(path).decode(errors="replace")
@@ -92,26 +93,25 @@ class MachineFiles:
     def exists(self, path: str) -> bool:
         return os.access(path, os.F_OK)
 
-    def is_marked(self, path: str) -> bool:
+    def mark_of(self, path: str) -> str | None:
         if path in self._marked:
-            return True
+            return self._marked[path]
         try:
-            os.getxattr(path, _MARK)
+            return os.getxattr(path, _MARK).decode(errors="replace")
         except OSError:
             # No mark, no such file, or no place for marks.
-            return False
-        return True
+            return None
 
-    def mark(self, path: str) -> None:
+    def mark(self, path: str, note: str) -> None:
         try:
-            os.setxattr(path, _MARK, b"1")
+            os.setxattr(path, _MARK, note.encode())
         except OSError as error:
             if error.errno not in _WITHOUT_MARKS:
                 raise file_error(path, error) from error
-            self._marked.add(path)
+            self._marked[path] = note
 
     def unmark(self, path: str) -> None:
-        self._marked.discard(path)
+        self._marked.pop(path, None)
         # The mark may be gone, with the file or with its mark.
         with suppress(OSError):
             os.removexattr(path, _MARK)

@@ -42,6 +42,8 @@ class KubeletConfiguration:
     enforces_cpu_limits: bool
     """``cpuCFSQuota``: without it, no cgroup has a quota."""
     document: dict[str, Any]
+    manages_memory: bool = False
+    """``featureGates.MemoryQoS``: with cgroup version 2, memory.high, memory.min and memory.low of pods are its own."""
 
 
 class Kubelet:
@@ -88,7 +90,19 @@ def kubelet_configuration(document: dict[str, Any]) -> KubeletConfiguration:
         cgroup_root=str(document.get("cgroupRoot") or "").strip("/"),
         enforces_cpu_limits=document.get("cpuCFSQuota") is not False,
         document=document,
+        manages_memory=_manages_memory(document),
     )
+
+
+def _manages_memory(document: dict[str, Any]) -> bool:
+    """From Kubernetes 1.36 on, the gate need not be set for that: it is on in 1.37, and what is to be written says so.
+    That has no default there; before, a configuration with the default of the factor has no policy."""
+    gates = document.get("featureGates")
+    gate = gates.get("MemoryQoS") if isinstance(gates, dict) else None
+    if gate is not None:
+        return gate is True
+    policy = document.get("memoryReservationPolicy")
+    return policy == "TieredReservation" or (policy is not None and document.get("memoryThrottlingFactor") is not None)
 
 
 def kubelet_url(node: Node, address_type: str, read_only_port: int | None = None) -> str:

@@ -44,7 +44,7 @@ class WriterThread:
         self._is_said = False
         self.read = files.read
         self.exists = files.exists
-        self.is_marked = files.is_marked
+        self.mark_of = files.mark_of
         self.mark = files.mark
         self.unmark = files.unmark
 

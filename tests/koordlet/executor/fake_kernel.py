@@ -35,7 +35,8 @@ class FakeKernel:
         self.writes: list[tuple[str, str]] = []
         self.refusals: dict[str, int] = {}
         """Path -> the error that every write of it gets."""
-        self.marked: set[str] = set()
+        self.notes: dict[str, str] = {}
+        """Path -> the note of its mark."""
         self.liars: set[str] = set()
         """Paths that take every write and keep what they had."""
         self.before_write: Callable[[str], None] = lambda _: None
@@ -64,7 +65,7 @@ class FakeKernel:
         self.folders -= gone
         for path in gone:
             self.contents.pop(path, None)
-            self.marked.discard(path)
+            self.notes.pop(path, None)
 
     def executor(self, clock: ManualClock, **options: object) -> Executor:
         return Executor(self, self.codec, clock, **options)  # type: ignore[arg-type]
@@ -97,16 +98,20 @@ class FakeKernel:
     def exists(self, path: str) -> bool:
         return path in self.folders or path in self.contents
 
-    def is_marked(self, path: str) -> bool:
-        return path in self.marked
+    @property
+    def marked(self) -> set[str]:
+        return set(self.notes)
 
-    def mark(self, path: str) -> None:
+    def mark_of(self, path: str) -> str | None:
+        return self.notes.get(path)
+
+    def mark(self, path: str, note: str) -> None:
         if path not in self.contents:
             raise MissingFileError(path, "does not exist")
-        self.marked.add(path)
+        self.notes[path] = note
 
     def unmark(self, path: str) -> None:
-        self.marked.discard(path)
+        self.notes.pop(path, None)
 
     def make_folder(self, path: str) -> None:
         self.folders.add(path)

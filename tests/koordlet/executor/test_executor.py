@@ -34,7 +34,7 @@ from koordinator.node.kernel_files import (
 )
 from koordinator.node.writer_thread import WriterThread
 from tests.examples import examples
-from tests.koordlet.executor.fake_kernel import FakeKernel, Killed
+from tests.koordlet.executor.fake_kernel import PAGE, FakeKernel, Killed
 
 POD, CONTAINER = "kubepods/pod1", "kubepods/pod1/c1"
 QUOTA = Target(CPU_QUOTA, POD)
@@ -500,6 +500,42 @@ def test_who_only_observes_marks_nothing() -> None:
     executor.submit("a", [Wish("a", target, 50_000, "a policy")])
     executor.apply()
     assert (kernel.writes, kernel.marked) == ([], set())
+
+
+def test_what_the_kubelet_had_given_is_kept_by_the_mark_through_changes_of_koordlets_own_and_restarts() -> None:
+    kernel, target, clock = FakeKernel(CgroupVersion.V2), Target(MEMORY_HIGH, POD), ManualClock()
+    path = kernel.add(target, 81920)
+    for value in (40960, 20480):
+        executor = kernel.executor(clock)
+        executor.submit("a", [Wish("a", target, value, "a policy")])
+        executor.apply()
+        executor.submit("a", [Wish("a", target, value - PAGE, "another")])
+        executor.apply()
+        assert (kernel.value(target), kernel.notes) == (value - PAGE, {path: "81920"})
+    assert kernel.executor(clock).kept(target) == 81920
+
+
+def test_what_the_kubelet_has_given_meanwhile_is_kept_instead() -> None:
+    """It resizes a pod."""
+    kernel, target, clock = FakeKernel(CgroupVersion.V2), Target(MEMORY_HIGH, POD), ManualClock()
+    path = kernel.add(target, UNLIMITED)
+    executor = kernel.executor(clock)
+    executor.submit("a", [Wish("a", target, 40960, "a policy")])
+    executor.apply()
+    assert executor.kept(target) == UNLIMITED
+    kernel.contents[path] = "81920\n"
+    asyncio.run(clock.advance(100))
+    executor.apply()
+    assert (kernel.value(target), executor.kept(target)) == (40960, 81920)
+
+
+def test_nothing_is_kept_of_a_file_that_has_the_value_already() -> None:
+    kernel, target = FakeKernel(CgroupVersion.V2), Target(MEMORY_HIGH, POD)
+    kernel.add(target, 40960)
+    executor = kernel.executor(ManualClock())
+    executor.submit("a", [Wish("a", target, 40960, "a policy")])
+    executor.apply()
+    assert (kernel.writes, kernel.marked, executor.kept(target)) == ([], set(), None)
 
 
 def test_limits_that_the_runtime_keeps_twice_are_written_twice(clock: ManualClock) -> None:

@@ -78,8 +78,8 @@ def _grants(pod: NodePod) -> dict[str, Grant]:
 
 
 def _compared(node: HookedNode) -> dict[str, str]:
-    """The CPUs of best-effort pods are given back by CPU suppress. The kernel takes -1 for no limit of memory, and shows
-    the highest one."""
+    """CPU suppress gives the CPUs of best-effort pods back. The kernel takes -1 for no limit of memory, and shows the
+    highest one."""
     files = node.everything().items()
     kept = {path: text for path, text in files if not path.startswith("cpuset/kubepods/besteffort")}
     return {path: _NO_LIMIT if path.startswith("memory/") and text == "-1" else text for path, text in kept.items()}

@@ -74,6 +74,35 @@ def test_the_kernel_burst_stays_within_the_quota_as_kernels_demand() -> None:
     assert values(decision, CPU_BURST) == [100_000, 100_000]
 
 
+def resized_pod(requested: str, granted: str) -> PodUsage:
+    """As the kubelet lists it before it has resized it."""
+    document: dict[str, Any] = {
+        "metadata": {"name": "web", "namespace": "shop", "uid": "uid-web"},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": requested}}}]},
+        "status": {
+            "phase": "Running",
+            "qosClass": "Burstable",
+            "conditions": [{"type": "PodResizeInProgress", "status": "True"}],
+            "containerStatuses": [
+                {"name": "c", "containerID": "containerd://c", "resources": {"limits": {"cpu": granted}}}
+            ],
+        },
+    }
+    (made,) = node_pods([convert(document, Pod)], LAYOUT)
+    return PodUsage(made)
+
+
+def test_a_pod_that_is_to_get_less_bursts_no_more_than_the_kubelet_is_about_to_give_it() -> None:
+    """The kernel refuses a quota below the burst."""
+    decision, _ = burst(make_snapshot(resized_pod("400m", "1")), BurstState(), 0.0, Random(1).uniform)
+    assert values(decision, CPU_BURST) == [40_000, 40_000]
+
+
+def test_a_pod_that_is_to_get_more_bursts_as_it_was_granted() -> None:
+    decision, _ = burst(make_snapshot(resized_pod("2", "1")), BurstState(), 0.0, Random(1).uniform)
+    assert values(decision, CPU_BURST) == [100_000, 100_000]
+
+
 def test_a_throttled_container_gets_a_fifth_more_and_its_pod_as_much() -> None:
     decision, state = burst(make_snapshot(throttled_pod()), BurstState(), 0.0, Random(1).uniform)
     assert values(decision, CPU_QUOTA) == [120_000, 120_000]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.koordlet.qos.eviction import BestEffortCPU, EvictionPlan, Feature, Inputs, plan
-from koordinator.koordlet.qos.eviction_round import EvictionRound
+from koordinator.koordlet.qos.eviction_round import EvictionRound, Prospects
 from koordinator.koordlet.qos.snapshot import PodUsage
 from tests.examples import examples
 from tests.koordlet.qos.qos_fixtures import GIB, node, pod_usage, snapshot, suppression
@@ -27,7 +27,7 @@ def memory_plan(
 
 def victims(found: EvictionPlan, *, refused: tuple[str, ...] = (), gone: tuple[str, ...] = ()) -> list[str]:
     """Names, when the evictions of ``refused`` fail and ``gone`` were evicted before."""
-    round_ = EvictionRound(found.tasks, [f"uid-{name}" for name in gone])
+    round_ = EvictionRound(found.tasks, Prospects(going=frozenset(f"uid-{name}" for name in gone)))
     names = []
     while (victim := round_.next_victim()) is not None:
         name = victim.usage.pod.pod.metadata.name
@@ -75,6 +75,17 @@ def test_a_refused_eviction_is_followed_by_the_next_candidate() -> None:
 def test_a_pod_that_goes_already_counts() -> None:
     pods = (pod_usage("a", "BE", memory=6.0 * GIB), pod_usage("b", "BE", memory=5.0 * GIB))
     assert victims(memory_plan(Feature.BE_MEMORY, pods), gone=("a",)) == []
+
+
+@pytest.mark.parametrize("feature", [Feature.BE_MEMORY, Feature.MEMORY])
+def test_a_static_pod_is_no_candidate(feature: Feature) -> None:
+    """The kubelet has it from a file and starts it anew."""
+    source = {"kubernetes.io/config.source": "file"}
+    pods = (
+        pod_usage("static", "BE", memory=9.0 * GIB, annotations=source, labels=EVICTABLE),
+        pod_usage("other", "BE", memory=5.0 * GIB, labels=EVICTABLE),
+    )
+    assert victims(memory_plan(feature, pods)) == ["other"]
 
 
 def test_only_pods_that_allow_it_are_evicted_by_priority() -> None:

@@ -11,6 +11,7 @@ from koordinator.koordlet.executor.wishes import Priority, Wish
 from koordinator.koordlet.qos.memory_qos import decide
 from koordinator.koordlet.qos.snapshot import PodUsage
 from koordinator.node.kernel_files import (
+    KEPT_FILES,
     MEMORY_HIGH,
     MEMORY_LOW,
     MEMORY_MIN,
@@ -25,6 +26,7 @@ from koordinator.node.kernel_files import (
     PAGE_CACHE_SYNC,
     UNLIMITED,
     KernelFile,
+    Target,
 )
 from tests.koordlet.qos.qos_fixtures import GIB, LAYOUT, node, pod_usage, policy, snapshot
 
@@ -147,3 +149,41 @@ def test_a_class_of_kubernetes_is_protected_as_far_as_its_pods_are_and_all_pods_
 def test_without_the_nodes_memory_nothing_is_decided() -> None:
     given = snapshot(policy=policy(), pods=(pod(),), node=None)
     assert decide(given, LAYOUT).wishes is None
+
+
+def beside_kubelet(given: dict[Target, int], *pods: PodUsage, **memory: Any) -> list[Wish]:
+    """With a kubelet that has given this."""
+    strategy = {"lsClass": {"memoryQOS": {"enable": True, **memory}}}
+    moment = snapshot(policy=policy(resourceQOSStrategy=strategy), pods=pods, node=node(memory=8 * GIB))
+    decided = decide(moment, LAYOUT, given)
+    assert decided.wishes is not None
+    return [wish for wish in decided.wishes if wish.target.file in KEPT_FILES]
+
+
+def test_where_nothing_is_throttled_or_protected_the_kubelets_values_are_left_alone() -> None:
+    assert beside_kubelet({}, pod(), minLimitPercent=0, lowLimitPercent=0, throttlingPercent=0) == []
+
+
+def test_where_nothing_is_throttled_or_protected_any_more_the_kubelets_values_return() -> None:
+    web = pod()
+    container = web.pod.containers[0].cgroup
+    given = {Target(MEMORY_HIGH, container): 3 * GIB, Target(MEMORY_MIN, web.pod.cgroup): GIB}
+    found = beside_kubelet(given, web, minLimitPercent=0, lowLimitPercent=0, throttlingPercent=0)
+    assert {wish.target: wish.value for wish in found} == given
+    assert {wish.priority for wish in found} == {Priority.RELEASE}
+
+
+def test_what_is_throttled_and_protected_goes_before_the_kubelets_values() -> None:
+    web = pod()
+    container = web.pod.containers[0].cgroup
+    given = {Target(MEMORY_HIGH, container): 3 * GIB, Target(MEMORY_MIN, container): GIB}
+    found = beside_kubelet(given, web, minLimitPercent=50, throttlingPercent=50)
+    assert of(found, MEMORY_HIGH, web)[1] == [GIB + GIB // 2]
+    assert of(found, MEMORY_MIN, web)[1] == [GIB // 2]
+
+
+@pytest.mark.parametrize(("summed_up", "expected"), [(GIB, GIB), (GIB // 4, GIB // 2)], ids=["more", "less"])
+def test_a_qos_class_is_protected_no_less_than_the_kubelet_has_summed_up(summed_up: int, expected: int) -> None:
+    folder = LAYOUT.qos("Burstable")
+    found = beside_kubelet({Target(MEMORY_MIN, folder): summed_up}, pod(), minLimitPercent=50)
+    assert values(found, MEMORY_MIN, folder) == [expected]

@@ -10,10 +10,10 @@ from typing import Final
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.drain_node import MIGRATE_DIRECTLY, WAIT_FIRST, DrainNodeSpec, MigrationPolicy
 from koordinator.api.meta import controller_of
-from koordinator.api.pod import Pod, is_finished
+from koordinator.api.pod import Pod, is_finished, is_mirror, is_static
 from koordinator.api.pod_migration_job import RESERVATION_FIRST
 from koordinator.descheduler.drain.plan import MIGRATION_POLICY
-from koordinator.descheduler.pod_predicates import is_mirror, is_of_daemon_set, is_static
+from koordinator.descheduler.pod_predicates import is_of_daemon_set
 from koordinator.model.label_selector import CompiledSelector, compile_selector
 
 _MODES: Final = (MIGRATE_DIRECTLY, WAIT_FIRST)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.pod import Pod
+from koordinator.api.pod import Pod, is_mirror, is_static
 from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
 from koordinator.descheduler.migration import arguments as gates
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
@@ -15,9 +15,7 @@ from koordinator.descheduler.pod_predicates import (
     has_claim,
     has_local_storage,
     is_evictable_by_annotation,
-    is_mirror,
     is_of_daemon_set,
-    is_static,
     is_system_critical,
     is_terminating,
 )

@@ -24,14 +24,14 @@ from typing import Final
 from koordinator.base.clock import Clock
 from koordinator.koordlet.executor.arbiter import Step, ancestors, decide, order
 from koordinator.koordlet.executor.family import Family, family_of
-from koordinator.koordlet.executor.marks import Marks, needed, puts_back
+from koordinator.koordlet.executor.marks import Marks, kept_value, needed
 from koordinator.koordlet.executor.progress import Progress, TargetState
 from koordinator.koordlet.executor.round import Pass, Round, Written
 from koordinator.koordlet.executor.submitted_wishes import SubmittedWishes
 from koordinator.koordlet.executor.wishes import Explanation, Outcome, Setting, Wish
 from koordinator.node.errors import FileError, MissingFileError
 from koordinator.node.kernel_file_codec import InvalidValueError, KernelFileCodec, devices_of
-from koordinator.node.kernel_files import KUBELET_FILES, Format, KernelFile, Root, Target, Value
+from koordinator.node.kernel_files import KEPT_FILES, Format, KernelFile, Root, Target, Value
 from koordinator.node.kernel_writer import KernelFiles
 from koordinator.node.writer_thread import UnfinishedWriteError
 
@@ -108,6 +108,16 @@ class Executor:
         """What the kernel shows; None if it shows nothing that can be understood."""
         return self._read(target, {})
 
+    def kept(self, target: Target) -> Value | None:
+        """Of KEPT_FILES: what was there before koordlet changed it; None if it has not, or that is not known."""
+        return kept_value(self._files, self._codec, target)
+
+    def targets_below(self, file: KernelFile, folder: str) -> list[Target]:
+        """Those of the file that have wishes, in a cgroup and below it."""
+        family = self._families.get(family_of(file))
+        targets = () if family is None else family.settings
+        return [each for each in targets if each.file is file and f"{each.folder}/".startswith(f"{folder}/")]
+
     def present_devices(self, file: KernelFile, folder: str) -> dict[str, Value]:
         """What a file with a line for each block device shows: the number of the device -> its value."""
         path, contents = self._codec.path(Target(file, folder)), dict[str, str]()
@@ -136,7 +146,9 @@ class Executor:
             if only is None:
                 due = min(map(family.progress.due_at, family.settings.values()), default=inf)
                 family.next_look = -inf if left or family.unmark_restored() else due
-        return self._done(Round(tuple(written), tuple(failed), deferred))
+        result = Round(tuple(written), tuple(failed), deferred)
+        self._on_round(result)
+        return result
 
     def _bring(self, run: Pass, only: Set[Target] | None) -> int:
         """The files of a family to what is wished; how many steps are left for the next round."""
@@ -208,10 +220,6 @@ class Executor:
         family.invalid = invalid
         return valid
 
-    def _done(self, result: Round) -> Round:
-        self._on_round(result)
-        return result
-
     def _related(self, settings: Mapping[Target, Setting]) -> dict[Target, None]:
         """Everything that a decision depends on, each once."""
         related = dict.fromkeys(settings)
@@ -260,9 +268,10 @@ class Executor:
                     outcome = Outcome.THERE_ALREADY
                 there = TargetState(setting.value, outcome, run.now, is_inherited=self._is_inherited(target, run))
                 run.family.progress.record(target, there)
-                # It may go at any moment.
+                # It may go at any moment. What another value was kept of is marked when that is overwritten.
                 with suppress(MissingFileError):
-                    self._mark(setting, run)
+                    if target.file not in KEPT_FILES:
+                        self._mark(setting, run)
             elif present[target] is None and target not in due and run.family.progress.is_absent(target):
                 run.broken.add(target)
             elif present[target] is None:
@@ -342,8 +351,8 @@ class Executor:
 
     def _mark(self, setting: Setting, run: Pass) -> None:
         """Note that the file is not the kubelet's alone any more."""
-        if setting.target.file in KUBELET_FILES and not puts_back(setting.winner) and not self._observe_only:
-            run.family.marks.add(setting.target)
+        if not self._observe_only:
+            run.family.marks.note_change(setting.winner, run.contents, run.family.progress.observed(setting.target))
 
     def _write_text(self, step: Step, setting: Setting, path: str, text: str, run: Pass) -> None:
         if self._observe_only:

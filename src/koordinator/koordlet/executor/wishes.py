@@ -20,6 +20,8 @@ class Priority(IntEnum):
     """The NodeSLO."""
     POD = 20
     """An annotation of the pod, or its allocation."""
+    RESIZE = 30
+    """What the kernel needs in order to take what the kubelet is about to write."""
 
 
 @dataclass(frozen=True, slots=True)

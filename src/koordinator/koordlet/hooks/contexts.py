@@ -59,7 +59,7 @@ class ContainerContext:
     cgroup: str = ""
     is_sandbox: bool = False
     id: str = ""
-    """As the pod's status has it; of a sandbox, the name of its folder."""
+    """As the pod's status has it, or without the runtime's name; of a sandbox, the name of its folder."""
     batch: BatchResources | None = None
     grant: Grant | None = None
     """By the kubelet; None where it is not known, as of a sandbox."""
@@ -152,10 +152,11 @@ def starting_pod(
     )
 
 
-def starting_container(pod: PodContext, name: str, quota: int, period: int) -> ContainerContext:
-    """A container that a runtime is about to create or update, with what the kubelet sets; 0 where it sets nothing."""
+def starting_container(pod: PodContext, name: str, quota: int, period: int, id_: str = "") -> ContainerContext:
+    """A container that a runtime is about to create or update, with what the kubelet sets; 0 where it sets nothing.
+    ``id_`` is the runtime's, of one that has been created."""
     bandwidth = Bandwidth(quota or NO_LIMIT, period or PERIOD)
-    return ContainerContext(name, batch=(pod.batch or {}).get(name), bandwidth=bandwidth)
+    return ContainerContext(name, id=id_, batch=(pod.batch or {}).get(name), bandwidth=bandwidth)
 
 
 def running_pod(node_pod: NodePod, bandwidths: Mapping[str, Bandwidth]) -> PodContext:

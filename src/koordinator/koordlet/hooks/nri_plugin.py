@@ -114,7 +114,8 @@ class NRIPlugin:
     def _update(self, request: nri.UpdateContainerRequest) -> nri.UpdateContainerResponse:
         pod = _pod(request.pod)
         cpu = request.linux_resources.cpu
-        container = starting_container(pod, request.container.name, cpu.quota.value, cpu.period.value)
+        given = request.container
+        container = starting_container(pod, given.name, cpu.quota.value, cpu.period.value, given.id)
         change = self._hooks.container(Stage.PRE_UPDATE_CONTAINER_RESOURCES, pod, container)
         response = nri.UpdateContainerResponse()
         resources = nri.LinuxResources()

@@ -94,7 +94,8 @@ def _contexts(request: ContainerResourceHookRequest) -> tuple[PodContext, Contai
     labels, annotations = dict(request.pod_labels), dict(request.pod_annotations)
     pod = starting_pod(meta.namespace, meta.name, meta.uid, labels, annotations, request.pod_cgroup_parent)
     given = request.container_resources
-    return pod, starting_container(pod, request.container_meta.name, given.cpu_quota, given.cpu_period)
+    meta_ = request.container_meta
+    return pod, starting_container(pod, meta_.name, given.cpu_quota, given.cpu_period, meta_.id)
 
 
 def _set_resources(resources: LinuxContainerResources, change: Change) -> None:

@@ -15,6 +15,7 @@ from koordinator.koordlet.hooks.registry import Hook, Hooks, Stage, merge
 from koordinator.koordlet.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.hooks.rules import Rules
 from koordinator.node import grpc_messages
+from koordinator.node.cgroup_reader import NO_LIMIT
 from koordinator.node.grpc_messages import GrpcError
 
 logger = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ class StartingHooks:
         ]
         change = merge(list(self._call(stage, pod, calls)))
         if stage is Stage.PRE_UPDATE_CONTAINER_RESOURCES:
-            self.resized.notice(pod)
+            self.resized.notice(pod, container.id, _quota(container, change))
         return change
 
     def _call(
@@ -78,3 +79,10 @@ class StartingHooks:
                 self.observe(hook.name, stage, status, self.clock.monotonic() - started)
             if change is not None:
                 yield change
+
+
+def _quota(container: ContainerContext, change: Change | None) -> int:
+    """What a container gets with an update, of the kubelet or of a hook."""
+    if change is not None and change.cpu_quota is not None:
+        return change.cpu_quota
+    return NO_LIMIT if container.bandwidth is None else container.bandwidth.quota

@@ -24,10 +24,10 @@ from koordinator.koordlet.hooks.cpu_normalization import normalized
 from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.pods.node_pod import PodContainer
 from koordinator.koordlet.qos.snapshot import Decision, PodUsage, Snapshot
-from koordinator.model.pod_grants import Grant
+from koordinator.model.pod_grants import Grant, PodGrant, is_being_resized, requested_grant
 from koordinator.model.pod_requests import pod_requests
 from koordinator.node.cgroup_reader import NO_LIMIT
-from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, Target
+from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, Target, quota_of_milli
 
 Uniform = Callable[[float, float], float]
 """A random number between two."""
@@ -39,6 +39,7 @@ _OF_OTHERS: Final = (QoSClass.LSE, QoSClass.LSR, QoSClass.BE)
 _UP: Final = 1.2
 _DOWN: Final = 0.8
 _COOLING: Final = 0.9
+_UNBOUNDED: Final = 1 << 62
 _FULL: Final = 100
 _SAVING: Final = 60
 """Percent of the limit: above the first tokens are spent, below the second they are saved."""
@@ -180,16 +181,19 @@ class _PodRound:
         percent = (self.config.cpu_burst_percent or 0) if is_on else 0
         priority = self.priority if is_on else Priority.RELEASE
         reason = f"policy {self.config.policy}: {percent} percent of the limit"
+        requested = self._requested()
         for container, grant in self._containers():
             given = self.bandwidths[container.cgroup]
             # Kernels of kernel.org take no burst above the quota.
             wanted = math.trunc((grant.cpu_limit or 0) / 1000 * percent / 100 * given.period)
-            burst = min(wanted, max(self._base(given), 0))
+            burst = min(wanted, max(self._base(given), 0), _highest(requested.containers.get(container.name), given))
             total += burst
             wishes.append(Wish(OWNER, Target(CPU_BURST, container.cgroup), burst, reason, priority))
         if wishes:
             base = self._pod_base()
             pod_burst = total if base == NO_LIMIT else min(total, base)
+            pod_given = self.bandwidths.get(self.usage.pod.cgroup, Bandwidth(NO_LIMIT))
+            pod_burst = min(pod_burst, _highest(requested.pod, pod_given))
             wishes.append(Wish(OWNER, Target(CPU_BURST, self.usage.pod.cgroup), pod_burst, reason, priority))
         return wishes
 
@@ -259,9 +263,21 @@ class _PodRound:
         containers = (each for each in self.usage.pod.containers if each.cgroup in self.bandwidths)
         return [(each, grants[each.name]) for each in containers if each.name in grants]
 
+    def _requested(self) -> PodGrant:
+        """What the kubelet is about to write where the pod is being resized: no quota below the burst is taken."""
+        pod = self.usage.pod
+        return requested_grant(pod.pod) if is_being_resized(pod.pod) else pod.grant
+
     def _base(self, given: Bandwidth) -> int:
         return normalized(given.quota, self.ratio)
 
     def _pod_base(self) -> int:
         given = self.bandwidths.get(self.usage.pod.cgroup)
         return NO_LIMIT if given is None else self._base(given)
+
+
+def _highest(grant: Grant | None, given: Bandwidth) -> int:
+    """The highest burst that lets the kubelet write the quota of the grant."""
+    if grant is None or not grant.cpu_limit:
+        return _UNBOUNDED
+    return quota_of_milli(grant.cpu_limit, given.period)

@@ -1,7 +1,8 @@
 """Which pods are evicted, for how much, and in which order.
 
 Six features, each a task: an amount to release and candidates in order (pkg/koordlet/qosmanager/plugins/util), which
-``eviction_round`` works through. The order is total: what is equal in everything goes by namespace and name.
+``eviction_round`` works through. The order is total: what is equal in everything goes by namespace and name. Static
+pods are no candidates, as in the kubelet's own evictions.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import msgspec
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
 from koordinator.api.node import Node
-from koordinator.api.pod import Pod
+from koordinator.api.pod import Pod, is_static
 from koordinator.api.priority import PriorityClass, priority_class_with_default, priority_value_with_default
 from koordinator.api.qos import QoSClass, qos_class_raw
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
@@ -261,7 +262,9 @@ def _best_effort_candidates(
     snapshot: Snapshot, feature: Feature, size: Callable[[PodUsage], float]
 ) -> tuple[PodUsage, ...]:
     pods = [
-        usage for usage in snapshot.pods if qos_class_raw(usage.pod.pod) is QoSClass.BE and _permits(usage, feature)
+        usage
+        for usage in snapshot.pods
+        if qos_class_raw(usage.pod.pod) is QoSClass.BE and not is_static(usage.pod.pod) and _permits(usage, feature)
     ]
     # A pod without a priority counts as one of the lowest: an order that compares some pairs and not others is none.
     return tuple(sorted(pods, key=lambda usage: (usage.pod.pod.spec.priority or 0, -size(usage), *_name(usage))))
@@ -297,6 +300,7 @@ def _is_evictable(usage: PodUsage, highest: int) -> bool:
         and _value(usage) <= highest
         and pod.metadata.labels.get(label_keys.EVICTION_ENABLED) == "true"
         and (usage.cpu is not None or usage.memory is not None)
+        and not is_static(pod)
     )
 
 

@@ -6,8 +6,9 @@ The tasks share what victims release, so that no pod is evicted for what another
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.koordlet.qos.eviction import Amounts, Basis, Feature, Task, request
@@ -25,12 +26,31 @@ class Victim:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Prospects:
+    """What is known of candidates from earlier rounds: their UIDs."""
+
+    going: frozenset[str] = frozenset()
+    """They go already: what they hold counts as released."""
+    stuck: frozenset[str] = frozenset()
+    """They should be gone, and are not: they release nothing, and to evict them once more would not, either."""
+    behind: frozenset[str] = frozenset()
+    """Their turn is after that of all others."""
+
+
+NOTHING_KNOWN: Final = Prospects()
+
+
 class EvictionRound:
     """Works through the tasks of a plan: call ``next_victim``, try to evict it, call ``evicted`` if that succeeded."""
 
-    def __init__(self, tasks: Sequence[Task], evicted_before: Collection[str]) -> None:
-        self._tasks = tasks
-        self._before = evicted_before
+    def __init__(self, tasks: Sequence[Task], prospects: Prospects = NOTHING_KNOWN) -> None:
+        behind = prospects.behind
+        self._tasks = [
+            replace(task, candidates=tuple(sorted(task.candidates, key=lambda usage: usage.pod.uid in behind)))
+            for task in tasks
+        ]
+        self._prospects = prospects
         self._released: _Released = {basis: {} for basis in Basis}
         self._counted: set[str] = set()
         self._tried: set[tuple[Feature, str]] = set()
@@ -42,10 +62,9 @@ class EvictionRound:
                 if self._is_satisfied(task):
                     break
                 uid = usage.pod.uid
-                if uid in self._counted or (task.feature, uid) in self._tried:
+                if uid in self._counted or uid in self._prospects.stuck or (task.feature, uid) in self._tried:
                     continue
-                if uid in self._before:
-                    # It goes already: what it holds counts as released.
+                if uid in self._prospects.going:
                     self._count(usage)
                 elif not usage.is_terminating and self._helps(task, usage):
                     self._tried.add((task.feature, uid))

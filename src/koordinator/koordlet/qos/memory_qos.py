@@ -3,11 +3,16 @@
 The class of a pod comes from the NodeSLO, and its annotation goes before that (pkg/koordlet/qosmanager/plugins/
 cgreconcile). A field that is not set is not written. What is protected of a QoS class of Kubernetes is the sum over its
 pods, since a child is protected no further than its parents are.
+
+A kubelet with its gate MemoryQoS has values of its own in memory.high, memory.min and memory.low. There koordlet writes
+what it is told to throttle or to protect, never less for a QoS class than the kubelet has summed up, and puts the
+kubelet's value back where it has nothing to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
@@ -25,6 +30,7 @@ from koordinator.model.slo_configuration.field_ranges import range_errors
 from koordinator.model.slo_configuration.quality_of_service_defaults import NEUTRAL_MEMORY_QOS, RECOMMENDED_MEMORY_QOS
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.kernel_files import (
+    KEPT_FILES,
     MEMORY_HIGH,
     MEMORY_LOW,
     MEMORY_MIN,
@@ -52,8 +58,9 @@ class _PodMemoryQoS(MemoryQoS):
     policy: str = ""
 
 
-def decide(snapshot: Snapshot, layout: CgroupLayout) -> Decision:
-    """The memory files of QoS classes, pods and containers."""
+def decide(snapshot: Snapshot, layout: CgroupLayout, of_kubelet: Mapping[Target, int] | None = None) -> Decision:
+    """The memory files of QoS classes, pods and containers. ``of_kubelet`` is what ``targets_of_kubelet`` had before
+    koordlet changed them, of QoS classes also of those that it has not changed; None where the kubelet gives none."""
     strategy = snapshot.policy.resource_qos_strategy if snapshot.policy is not None else None
     allocatable = snapshot.node.status.allocatable.get(MEMORY) if snapshot.node is not None else None
     if strategy is None or allocatable is None:
@@ -71,7 +78,36 @@ def decide(snapshot: Snapshot, layout: CgroupLayout) -> Decision:
         for file, amount in _protection(config, pod_request(usage.pod.pod)):
             sums[file] = sums.get(file, 0) + amount
     wishes += _class_wishes(strategy, layout, protected)
+    if of_kubelet is not None:
+        classes = {layout.qos(each) for each in KubernetesQoS}
+        wishes = [found for wish in wishes for found in _beside_kubelet(wish, of_kubelet, classes)]
     return Decision(tuple(wishes), "the NodeSLO's memoryQOS and the pods' annotations")
+
+
+def targets_of_kubelet(snapshot: Snapshot, layout: CgroupLayout) -> tuple[list[Target], list[Target]]:
+    """Of QoS classes, and of pods and containers: the files that a kubelet with the gate MemoryQoS writes, too."""
+    pods = [usage.pod for usage in snapshot.pods]
+    folders = [folder for pod in pods for folder in (pod.cgroup, *(each.cgroup for each in pod.containers))]
+    classes = dict.fromkeys(layout.qos(each) for each in KubernetesQoS)
+    return (
+        [Target(file, folder) for folder in classes for file in (MEMORY_MIN, MEMORY_LOW)],
+        [Target(file, folder) for folder in folders for file in (MEMORY_MIN, MEMORY_LOW, MEMORY_HIGH)],
+    )
+
+
+def _beside_kubelet(wish: Wish, of_kubelet: Mapping[Target, int], classes: Collection[str]) -> Iterator[Wish]:
+    if wish.target.file not in KEPT_FILES:
+        yield wish
+        return
+    given = of_kubelet.get(wish.target)
+    if wish.value == (UNLIMITED if wish.target.file is MEMORY_HIGH else 0):
+        if given is not None:
+            reason = f"{wish.reason}: what the kubelet has given, by its gate MemoryQoS"
+            yield replace(wish, value=given, reason=reason, priority=Priority.RELEASE)
+    elif wish.target.folder in classes and given is not None and isinstance(wish.value, int):
+        yield replace(wish, value=max(wish.value, given))
+    else:
+        yield wish
 
 
 def pod_config(pod: Pod, strategy: ResourceQoSStrategy) -> tuple[MemoryQoS | None, Priority]:
