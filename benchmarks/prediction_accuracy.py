@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from koordinator.base.clock import ManualClock, SteadyTime
 from koordinator.koordlet.prediction.forecast import Amount
 from koordinator.koordlet.prediction.models import HalfLives, Models
 from koordinator.koordlet.prediction.observations import Usage
@@ -91,7 +92,7 @@ class Forecasts(NamedTuple):
 
 
 def _forecasts(traces: Mapping[str, Trace], minutes: int) -> dict[str, Forecasts]:
-    models = Models(HalfLives())
+    models = Models(HalfLives(), SteadyTime(ManualClock()))
     found: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name in traces}
     for minute in range(minutes):
         usages = {name: Usage(float(trace[minute]), float(trace[minute]) * _GIB) for name, trace in traces.items()}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from koordinator.base.clock import ManualClock, SystemClock
+from koordinator.base.clock import ManualClock, SteadyTime, SystemClock
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the clock that counts suspension is Linux's")
@@ -45,3 +46,21 @@ def test_who_is_woken_runs_until_it_sleeps_again_however_many_turns_that_takes_t
 
     asyncio.run(scenario())
     assert done == ["at 1.0", "at 2.0"]
+
+
+@pytest.mark.parametrize(
+    ("set_by", "offset"),
+    [
+        (timedelta(days=30), timedelta(days=-30)),
+        (timedelta(hours=-1), timedelta(hours=1)),
+        # Or else it would drift away from the times of other programs.
+        (timedelta(seconds=1), timedelta()),
+    ],
+)
+def test_steady_time_goes_on_when_the_clock_is_set(set_by: timedelta, offset: timedelta) -> None:
+    clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+    steady = SteadyTime(clock)
+    asyncio.run(clock.advance(60))
+    clock.set_wall(clock.now() + set_by)
+    asyncio.run(clock.advance(60))
+    assert (steady.offset, steady.now()) == (offset, clock.now() + offset)

@@ -54,10 +54,14 @@ P = TypeVar("P", bound=Plugin)
 
 
 def make_node(name: str, *, cpu: str = "4", memory: str = "16Gi", pods: str = "110", **fields: Any) -> Node:
-    """``labels``, ``annotations``, ``taints`` and ``unschedulable`` go where they belong."""
+    """``labels``, ``annotations``, ``taints``, ``unschedulable`` and ``capacity`` go where they belong."""
     metadata = {"name": name, "labels": fields.get("labels", {}), "annotations": fields.get("annotations", {})}
     spec = {"unschedulable": fields.get("unschedulable", False), "taints": fields.get("taints", [])}
-    status = {"allocatable": {"cpu": cpu, "memory": memory, "pods": pods}, "conditions": fields.get("conditions", [])}
+    status = {
+        "capacity": fields.get("capacity", {}),
+        "allocatable": {"cpu": cpu, "memory": memory, "pods": pods},
+        "conditions": fields.get("conditions", []),
+    }
     return convert({"metadata": metadata, "spec": spec, "status": status}, Node)
 
 
@@ -94,7 +98,13 @@ def make_pod(
 
 
 def make_metric(
-    node: str, usages: Mapping[str, str], *, system: str = "0", age: float = 0, memory: Mapping[str, str] | None = None
+    node: str,
+    usages: Mapping[str, str],
+    *,
+    system: str = "0",
+    system_memory: str = "0",
+    age: float = 0,
+    memory: Mapping[str, str] | None = None,
 ) -> NodeMetric:
     """``usages`` of CPU by the name of the pod; ``memory`` likewise."""
     reported = [
@@ -107,7 +117,7 @@ def make_metric(
     ]
     status = {
         "updateTime": format_time(NOW - timedelta(seconds=age)),
-        "nodeMetric": {"systemUsage": {"resources": {"cpu": system, "memory": "0"}}},
+        "nodeMetric": {"systemUsage": {"resources": {"cpu": system, "memory": system_memory}}},
         "podsMetric": reported,
     }
     return convert({"metadata": {"name": node}, "status": status}, NodeMetric)

@@ -54,6 +54,22 @@ def test_pods_leave_until_the_node_is_below_its_threshold() -> None:
     assert evicted(plugin.balance(make_snapshot(*hot_and_cool()))) == ["web-0", "web-1", "web-2"]
 
 
+MEMORY = {"lowThresholds": {"memory": 30}, "highThresholds": {"memory": 50}, "anomalyCondition": AT_ONCE}
+
+
+@pytest.mark.parametrize(("system", "leaving"), [("50Gi", []), ("56Gi", ["web"])])
+def test_the_pool_of_huge_pages_makes_no_node_hot(system: str, leaving: list[str]) -> None:
+    """Of 64 GiB, 48 are huge pages: the kubelet takes them off the allocatable, koordlet counts them to the system."""
+    huge = {"memory": "64Gi", "hugepages-2Mi": "16Gi", "hugepages-1Gi": "32Gi"}
+    nodes = [make_node("pool", capacity=huge), make_node("cool")]
+    metrics = [
+        make_metric("pool", {"web": "0"}, system_memory=system, memory={"web": "1Gi"}),
+        make_metric("cool", {}),
+    ]
+    snapshot = make_snapshot(nodes, [make_pod("web", "pool")], metrics)
+    assert evicted(make_plugin("LowNodeLoad", MEMORY).balance(snapshot)) == leaving
+
+
 def test_reason_names_usage_and_threshold() -> None:
     plan = make_plugin("LowNodeLoad", CPU).balance(make_snapshot(*hot_and_cool()))
     reasons = [step.reason for step in steps(plan) if isinstance(step, Eviction)]

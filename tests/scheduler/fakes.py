@@ -32,12 +32,15 @@ from koordinator.scheduler.plugins.default_preemption.plugin import DefaultPreem
 
 
 def make_node(name: str, cpu: str = "4", memory: str = "8Gi", pods: str = "110", **changes: Any) -> Node:
-    """A node with allocatable resources; ``unschedulable`` and ``labels`` as named."""
+    """A node with allocatable resources; ``unschedulable``, ``labels`` and ``capacity`` as named."""
     resources = {"cpu": cpu, "memory": memory, "pods": pods}
     return Node(
         metadata=ObjectMeta(name=name, uid=f"node-{name}", labels=changes.get("labels", {})),
         spec=NodeSpec(unschedulable=changes.get("unschedulable", False)),
-        status=NodeStatus(allocatable={key: Quantity.parse(value) for key, value in resources.items()}),
+        status=NodeStatus(
+            capacity={key: Quantity.parse(value) for key, value in changes.get("capacity", {}).items()},
+            allocatable={key: Quantity.parse(value) for key, value in resources.items()},
+        ),
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from koordinator.api.kinds import NODE_METRICS, POD_DISRUPTION_BUDGETS
+from koordinator.api.timestamps import format_time
+from koordinator.scheduler.configuration.loading import parse_configuration
 from koordinator.simulate.change import ChangeError
 from koordinator.simulate.node_changes import AddNodes, Drain, RemoveNodes
 from koordinator.simulate.pod_life import as_new
@@ -189,6 +192,31 @@ def test_a_node_that_is_added_reports_what_the_system_alone_uses() -> None:
     put(api, NODE_METRICS, {"metadata": {"name": "a"}, "spec": {}, "status": status})
     outcome = outcome_of(api, AddNodes("a"))
     assert outcome["cluster"]["nodes"] == [1, 2]
+
+
+def test_a_node_that_is_added_does_not_use_the_pool_of_huge_pages() -> None:
+    """Of 64 GiB, 48 are huge pages, which the system's usage contains and that of a node does not."""
+    model = node("a", "4")
+    model["status"]["capacity"] = {**model["status"]["capacity"], "memory": "64Gi", "hugepages-1Gi": "48Gi"}
+    model["status"]["allocatable"] = {**model["status"]["allocatable"], "memory": "16Gi"}
+    api = cluster([model], [pod("full", "a", cpu="4"), pod("web")])
+    metric = {
+        "nodeUsage": {"resources": {"cpu": "1", "memory": "2Gi"}},
+        "systemUsage": {"resources": {"cpu": "1", "memory": "50Gi"}},
+    }
+    status = {"updateTime": format_time(datetime.now(UTC)), "nodeMetric": metric}
+    put(api, NODE_METRICS, {"metadata": {"name": "a"}, "spec": {}, "status": status})
+    text = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    multiPoint:
+      enabled: [{name: LoadAwareScheduling}]
+"""
+    outcome = outcome_of(api, AddNodes("a"), configuration=parse_configuration(text, "by load"))
+    assert places(outcome) == {"a-what-if-1": 1}
 
 
 @pytest.mark.parametrize("change", [Drain(["x"]), RemoveNodes(["x"]), AddNodes("x")])

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -36,6 +36,10 @@ if sys.platform == "linux":
     _monotonic = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
+_FOLLOWED: Final = timedelta(minutes=1)
+"""A clock that is set by less than this is followed: it changes no weight by as much as a thousandth."""
+
+
 class SystemClock:
     """The machine's own clocks."""
 
@@ -47,6 +51,32 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+class SteadyTime:
+    """The wall time, less what the clock has been set by since this was made.
+
+    For what is weighed by the time that has passed, not by what a clock shows that somebody sets: a sample that bears
+    a time of next month would outweigh all others until then.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset = timedelta()
+        self._last = clock.now(), clock.monotonic()
+
+    @property
+    def offset(self) -> timedelta:
+        """To be added to the wall time."""
+        wall, second = self._last
+        now, monotonic = self._last = self._clock.now(), self._clock.monotonic()
+        jump = now - wall - timedelta(seconds=monotonic - second)
+        if abs(jump) >= _FOLLOWED:
+            self._offset -= jump
+        return self._offset
+
+    def now(self) -> datetime:
+        return self._clock.now() + self.offset
 
 
 class ManualClock:

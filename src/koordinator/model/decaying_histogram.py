@@ -93,6 +93,10 @@ class DecayingHistogram:
         self._highest = 0
 
     @property
+    def half_life(self) -> timedelta:
+        return self._half_life
+
+    @property
     def is_empty(self) -> bool:
         return self._weights[self._lowest] < EPSILON
 

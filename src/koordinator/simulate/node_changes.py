@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from koordinator.api.annotations import POD_CPU_ALLOCS
+from koordinator.api.codec import DecodeError, convert
 from koordinator.api.document import Document, copied
 from koordinator.api.kinds import (
     CSI_NODES,
@@ -17,6 +19,9 @@ from koordinator.api.kinds import (
     PODS,
     Kind,
 )
+from koordinator.api.node import Node
+from koordinator.api.quantity import Format, Quantity, QuantityError, parse_quantity
+from koordinator.api.resource_names import MEMORY
 from koordinator.api.timestamps import format_time
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.verbs.create import create
@@ -24,6 +29,7 @@ from koordinator.cluster.verbs.environment import NoWebhooks
 from koordinator.cluster.verbs.eviction import evict
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target, new_uid
+from koordinator.model.huge_pages import huge_page_pool, without_pool
 from koordinator.simulate.change import Change, ChangeError, Remarks
 from koordinator.simulate.colocation import give_capacity
 from koordinator.simulate.in_process_api import InProcessApi
@@ -156,7 +162,7 @@ class AddNodes(Change):
         for kind in _NODE_OBJECTS:
             found = api.document(kind, self.like)
             if found is not None:
-                await api.put(kind, self._object(kind, found, name, new_uid(environment.random)))
+                await api.put(kind, self._object(kind, found, name, new_uid(environment.random), model))
         node: Document = copied(model)
         self._identify(node, name, new_uid(environment.random), format_time(environment.clock.now()))
         labels = {**(node["metadata"].get("labels") or {}), **dict(self.labels)}
@@ -183,12 +189,12 @@ class AddNodes(Change):
         unchanged = replace(api.environment, webhooks=NoWebhooks())
         await create(unchanged, Target(api.resource(PODS), new["metadata"]["namespace"]), new)
 
-    def _object(self, kind: Kind[Any], obj: Document, name: str, uid: str) -> Document:
+    def _object(self, kind: Kind[Any], obj: Document, name: str, uid: str, model: Document) -> Document:
         found: Document = copied(obj)
         self._identify(found, name, uid, found["metadata"].get("creationTimestamp") or "")
         found["metadata"].pop("ownerReferences", None)
         if kind is NODE_METRICS:
-            _empty_metric(found.get("status") or {})
+            _empty_metric(found.get("status") or {}, model)
         if kind is DEVICES:
             found.pop("status", None)
         if kind is NODE_RESOURCE_TOPOLOGIES:
@@ -202,7 +208,7 @@ class AddNodes(Change):
         metadata.pop("finalizers", None)
 
 
-def _empty_metric(status: Document) -> None:
+def _empty_metric(status: Document, model: Document) -> None:
     """The report of koordlet for a node without pods: the system's own usage."""
     status.pop("podsMetric", None)
     status.pop("prodReclaimableMetric", None)
@@ -210,10 +216,21 @@ def _empty_metric(status: Document) -> None:
     system = metric.get("systemUsage")
     if system:
         metric["nodeUsage"] = copied(system)
+        _take_off_huge_pages(metric["nodeUsage"].get("resources") or {}, model)
     else:
         metric.pop("nodeUsage", None)
     metric.pop("aggregatedNodeUsages", None)
     metric.pop("aggregatedSystemUsages", None)
+
+
+def _take_off_huge_pages(resources: Document, model: Document) -> None:
+    """The usage of a node does not contain the pool, as that of the system does. What nobody can read stays as it is,
+    since schedulers cannot read it either."""
+    with suppress(DecodeError, QuantityError):
+        pool = huge_page_pool(convert(model, Node))
+        if pool and MEMORY in resources:
+            left = without_pool(parse_quantity(resources[MEMORY]).value, pool)
+            resources[MEMORY] = str(Quantity.from_value(left, Format.BINARY_SI))
 
 
 def node_named(api: InProcessApi, name: str) -> Document:

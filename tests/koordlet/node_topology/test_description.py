@@ -211,6 +211,19 @@ def test_what_is_reserved_on_the_node_is_taken_off_each_zone_if_requested(value:
     assert topology.labels == {label: value or None}
 
 
+@pytest.mark.parametrize(("counts", "sizes"), [((2, 0), ["1023Mi", "3071Mi"]), ((0, 0), ["2047Mi", "2047Mi"])])
+def test_the_pool_of_huge_pages_is_taken_off_a_zone_once(counts: tuple[int, int], sizes: list[str]) -> None:
+    """Of 6 GiB, 2 are huge pages, and 2 MiB are reserved. Without the gate, koordlet knows of no huge pages."""
+    status = {
+        "capacity": {"cpu": "8", "memory": "6Gi", "hugepages-1Gi": "2Gi"},
+        "allocatable": {"cpu": "8", "memory": "4094Mi"},
+    }
+    labels = {"node.koordinator.sh/enable-numa-reservation": "true"}
+    node = convert({"metadata": {"name": "n", "labels": labels}, "status": status}, Node)
+    topology = reported(memory=memory(3, 3, huge_pages=[{1048576: count} for count in counts]), node=node)
+    assert [amounts["memory"] for amounts in zone_amounts(topology)] == sizes
+
+
 _CPUS = st.frozensets(st.integers(0, 7))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from koordinator.api.codec import convert
 from koordinator.api.quantity import Quantity
 from koordinator.api.recommendation import POLICY, Recommendation
+from koordinator.base.clock import Clock, ManualClock, SteadyTime
 from koordinator.manager.recommender.observed_pods import ObservedPod
 from koordinator.manager.recommender.samples import Reading
 from koordinator.manager.recommender.tracked import Tracked, hash_of_target
@@ -44,9 +45,9 @@ def recommendation(policy: str | None = None, **target: Any) -> Recommendation:
     return convert({"metadata": metadata, "spec": {"target": chosen}}, Recommendation)
 
 
-def tracked(*pods: ObservedPod, policy: str | None = None) -> Tracked:
+def tracked(*pods: ObservedPod, policy: str | None = None, clock: Clock | None = None) -> Tracked:
     found = recommendation(policy)
-    made = Tracked(found, hash_of_target(found))
+    made = Tracked(found, hash_of_target(found), SteadyTime(clock or ManualClock()))
     made.update(found)
     made.pods = pods
     return made

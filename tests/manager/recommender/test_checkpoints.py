@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -34,14 +34,14 @@ def fed(*cores: float) -> Tracked:
     return made
 
 
-def checkpoints(client: KubeClient) -> Checkpoints:
-    return Checkpoints(client, RecommenderOptions(), "", ManualClock(), Metrics())
+def checkpoints(client: KubeClient, clock: ManualClock | None = None) -> Checkpoints:
+    return Checkpoints(client, RecommenderOptions(), "", clock or ManualClock(), Metrics())
 
 
-async def restored(stored: dict[str, Any], into: Tracked) -> bool:
+async def restored(stored: dict[str, Any], into: Tracked, clock: ManualClock | None = None) -> bool:
     client = InMemoryApi().client()
     await client.create(CONFIG_MAPS, stored, "default")
-    found = checkpoints(client)
+    found = checkpoints(client, clock)
     await found.load()
     return found.restore(into)
 
@@ -63,6 +63,77 @@ def test_a_sample_that_is_in_the_checkpoint_does_not_count_again() -> None:
     for minute in (1, 2):
         again.feed(again.pods[0], reading(START + minute * MINUTE, {"main": {"cpu": "2", "memory": "1Gi"}}), MODEL)
     assert again.models["main"].history.count == 3
+
+
+MONTH = 30 * DAY
+
+
+def feed(into: Tracked, cores: str, start: datetime, minutes: int) -> None:
+    for minute in range(minutes):
+        usage = {"main": {"cpu": cores, "memory": "1Gi"}}
+        into.feed(into.pods[0], reading(start + minute * MINUTE, usage), MODEL)
+
+
+def test_a_checkpoint_of_the_future_counts_as_made_now() -> None:
+    """A program that was started with a clock ahead has written it, and this one has the right clock."""
+    made, again = tracked(pod()), tracked(pod())
+    feed(made, "1", START + MONTH, 10)
+    assert asyncio.run(restored(dict(checkpoint(made, START + MONTH + 10 * MINUTE)), again, ManualClock(START)))
+    model = again.models["main"]
+    assert (model.history.first, model.history.last) == (START - 10 * MINUTE, START - MINUTE)
+    feed(again, "4", START, 20)
+    assert model.history.count == 30
+    assert model.cpu.percentile(0.5) > 3
+
+
+def test_a_checkpoint_is_dated_by_the_wall_clock() -> None:
+    clock = ManualClock(START)
+    made = tracked(pod(), clock=clock)
+    feed(made, "1", START, 10)
+    clock.set_wall(START + MONTH)
+    feed(made, "1", START + MONTH + 10 * MINUTE, 1)
+    stored = json.loads(checkpoint(made, START + MONTH)["data"]["main"])
+    assert stored["firstSampleStart"] == "2026-01-31T00:00:00Z"
+    assert stored["lastSampleStart"] == "2026-01-31T00:10:00Z"
+    assert stored["cpu"]["referenceTimestamp"] == "2026-01-31T00:00:00Z"
+    again = tracked(pod())
+    again.time = made.time
+    asyncio.run(restored(dict(checkpoint(made, START + MONTH)), again, clock))
+    assert again.models["main"].history == made.models["main"].history
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"lastSampleStart": "2026-02-01T00:00:00Z"}, "lastSampleStart"),
+        (
+            {"memory": {"referenceTimestamp": "2026-01-01T00:00:00Z", "bucketWeights": {"1": 1}, "totalWeight": 2**30}},
+            "totalWeight",
+        ),
+        (
+            {"cpu": {"referenceTimestamp": "0001-01-01T00:00:00Z", "bucketWeights": {"1": 1}, "totalWeight": 1}},
+            "referenceTimestamp",
+        ),
+    ],
+)
+def test_what_a_clock_ahead_has_spoiled_is_learned_anew(
+    change: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored = dict(checkpoint(fed(1.0), START))
+    stored["data"] = {"main": json.dumps(json.loads(stored["data"]["main"]) | change)}
+    assert not asyncio.run(restored(stored, tracked(pod())))
+    assert f"the container is learned anew: {reason} is" in caplog.text
+
+
+def test_times_that_no_clock_has_shown_do_no_harm() -> None:
+    clock = ManualClock(START)
+    stored, again = dict(checkpoint(fed(1.0), START)), tracked(pod(), clock=clock)
+    stored["data"] = {
+        "main": json.dumps(json.loads(stored["data"]["main"]) | {"firstSampleStart": "0001-01-01T00:00:00Z"})
+    }
+    asyncio.run(restored(stored, again, clock))
+    clock.set_wall(START - MONTH)
+    assert json.loads(checkpoint(again, START)["data"]["main"])["totalSamplesCount"] == 1
 
 
 def test_the_current_memory_interval_is_not_stored() -> None:
@@ -177,7 +248,7 @@ def test_those_written_longest_ago_come_first_when_time_is_short() -> None:
         found = Checkpoints(api.client(), options, "", ManualClock(), Metrics())
         await found.load()
         older, newer = named("older"), named("newer")
-        older.stored_at, newer.stored_at = START - 2 * DAY, START - DAY
+        older.stored_at, newer.stored_at = -2 * 86400.0, -86400.0
         await found.write([newer, older])
         assert "koord-recommendation-older" in api.names(CONFIG_MAPS)
         assert "koord-recommendation-newer" not in api.names(CONFIG_MAPS)

@@ -179,19 +179,21 @@ def test_a_container_that_is_killed_for_memory_needs_more() -> None:
         async with controller_bench(OPTIONS) as made, working(made):
             await with_pod(made)
             await sampled(made)
-            killed = {
-                "terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": format_time(made.clock.now())}
-            }
-            container = {"name": "main", "image": "x", "imageID": "x", "ready": True, "restartCount": 1}
-            statuses = [container | {"state": {"running": {}}, "lastState": killed}]
-            patch = {"status": {"containerStatuses": statuses}}
-            await made.client.patch(PODS, "web-0", patch, PatchType.MERGE, "default", subresource="status")
-            await wait_for(lambda: restarts(made) == 1)
+            await killed(made, made.clock.now())
             await next_pass(made)
             # 1 GiB that it requested, a fifth more, the end of its bucket, and the margin.
             assert target_of(await shown(made), "memory") == "1484Mi"
 
     asyncio.run(scenario())
+
+
+async def killed(made: ControllerBench, at: datetime) -> None:
+    """The container of web-0 was killed for memory, as the controller knows."""
+    state = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": format_time(at)}}
+    container = {"name": "main", "image": "x", "imageID": "x", "ready": True, "restartCount": 1}
+    patch = {"status": {"containerStatuses": [container | {"state": {"running": {}}, "lastState": state}]}}
+    await made.client.patch(PODS, "web-0", patch, PatchType.MERGE, "default", subresource="status")
+    await wait_for(lambda: restarts(made) == 1)
 
 
 def restarts(made: ControllerBench) -> int:
@@ -216,6 +218,73 @@ def value(made: ControllerBench, result: str) -> float:
         "koord_manager_recommender_samples_total", {"source": "nodemetric", "resource": "all", "result": result}
     )
     return found or 0.0
+
+
+MONTH = timedelta(days=30)
+
+
+def test_a_clock_that_was_a_month_ahead_spoils_no_recommendation() -> None:
+    """Of all machines, so that the samples of that time are dated so, too."""
+
+    async def scenario() -> None:
+        async with controller_bench(OPTIONS) as made, working(made) as controller:
+            await with_pod(made)
+            for _ in range(20):
+                await sampled(made)
+            learned = target_of(await shown(made), "cpu")
+            made.clock.set_wall(made.clock.now() + MONTH)
+            await sampled(made, "4")
+            made.clock.set_wall(made.clock.now() - MONTH)
+            await sampled(made)
+            assert samples(controller) == 22
+            assert target_of(await shown(made), "cpu") == learned
+            stored = await made.client.get(CONFIG_MAPS, "koord-recommendation-web", "default")
+            assert json.loads(stored.data["main"])["lastSampleStart"] <= format_time(made.clock.now())
+
+    asyncio.run(scenario())
+
+
+def test_a_clock_that_was_a_month_ahead_forgets_nothing() -> None:
+    """Of the manager alone: it gets no samples meanwhile."""
+
+    async def scenario() -> None:
+        async with controller_bench(OPTIONS) as made, working(made) as controller:
+            await with_pod(made)
+            await sampled(made)
+            made.clock.set_wall(made.clock.now() + MONTH)
+            await next_pass(made)
+            made.clock.set_wall(made.clock.now() - MONTH)
+            await sampled(made)
+            assert samples(controller) == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_pod_that_was_created_while_the_clock_was_ahead_is_measured() -> None:
+    async def scenario() -> None:
+        async with controller_bench(OPTIONS) as made, working(made) as controller:
+            made.clock.set_wall(datetime.now(UTC) - MONTH)
+            await with_pod(made)
+            await sampled(made)
+            assert samples(controller) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_kill_that_a_node_dates_ahead_counts_as_of_now() -> None:
+    async def scenario() -> None:
+        async with controller_bench(OPTIONS) as made, working(made) as controller:
+            await with_pod(made)
+            await sampled(made)
+            await killed(made, made.clock.now() + MONTH)
+            await next_pass(made)
+            found = controller.find("default", "web")
+            assert found is not None
+            assert found.last_sample is not None
+            assert found.last_sample <= made.clock.now()
+            assert target_of(await shown(made), "memory") == "1484Mi"
+
+    asyncio.run(scenario())
 
 
 def test_without_permission_to_store_checkpoints_it_works_all_the_same() -> None:

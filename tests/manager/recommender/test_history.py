@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from koordinator.base.clock import ManualClock, SystemClock
+from koordinator.base.clock import ManualClock, SteadyTime, SystemClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.reconciler import Reconcilers
 from koordinator.manager.recommender.history import HistoryLoader, pods_pattern
@@ -126,7 +126,7 @@ def test_the_replicas_of_history_are_not_kept() -> None:
 
 def test_the_query_is_about_the_pods_of_the_workload() -> None:
     found = recommendation(type="workload", workload={"kind": "Deployment", "name": "web"})
-    _, prometheus = load(matrix(), matrix(), of=Tracked(found, hash_of_target(found)))
+    _, prometheus = load(matrix(), matrix(), of=Tracked(found, hash_of_target(found), SteadyTime(ManualClock())))
     cpu, memory = (each["query"] for each in prometheus.queries)
     assert cpu.startswith('rate(container_cpu_usage_seconds_total{namespace="default",pod=~"web-[a-z0-9]+-[a-z0-9]+"')
     assert cpu.endswith("[3600s])")
@@ -138,7 +138,7 @@ def test_the_query_is_about_the_pods_of_the_workload() -> None:
 )
 def test_the_names_of_pods(kind: str, pattern: str) -> None:
     found = recommendation(type="workload", workload={"kind": kind, "name": "web", "apiVersion": "x/v1"})
-    made = Tracked(found, hash_of_target(found), pods=(pod("b.c"), pod("a")))
+    made = Tracked(found, hash_of_target(found), SteadyTime(ManualClock()), pods=(pod("b.c"), pod("a")))
     assert pods_pattern(made) == pattern
 
 

@@ -85,6 +85,12 @@ def test_it_is_written_again_after_ten_minutes() -> None:
     assert status(decide(made, START + DAY + 10 * MINUTE)).keys() == {"updateTime", "podStatus"}
 
 
+def test_it_is_written_again_when_its_time_is_one_of_a_clock_that_was_ahead() -> None:
+    made = fed()
+    apply(made, decide(made, START + 30 * DAY))
+    assert status(decide(made, START + DAY)).keys() == {"updateTime", "podStatus"}
+
+
 def test_a_target_that_moves_is_written_at_once() -> None:
     made = fed()
     apply(made, decide(made))

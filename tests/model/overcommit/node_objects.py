@@ -121,7 +121,11 @@ def a_metric(
     return convert({"metadata": {"name": "n"}, "status": status}, NodeMetric)
 
 
-def a_topology(*zones: Pair, annotations: Mapping[str, str] | None = None) -> NodeResourceTopology:
+def a_topology(
+    *zones: Pair, annotations: Mapping[str, str] | None = None, huge_pages: str | None = None
+) -> NodeResourceTopology:
+    """``huge_pages``: what each zone has of those of 1 GiB."""
+    more = {} if huge_pages is None else {"hugepages-1Gi": huge_pages}
     return convert(
         {
             "metadata": {"name": "n", "annotations": dict(annotations or {})},
@@ -131,7 +135,7 @@ def a_topology(*zones: Pair, annotations: Mapping[str, str] | None = None) -> No
                     "type": "Node",
                     "resources": [
                         {"name": name, "capacity": text, "allocatable": text, "available": text}
-                        for name, text in resources(pair).items()
+                        for name, text in {**resources(pair), **more}.items()
                     ],
                 }
                 for number, pair in enumerate(zones)

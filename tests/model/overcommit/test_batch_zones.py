@@ -129,3 +129,33 @@ def test_the_number_of_a_zone_comes_from_its_name() -> None:
     swapped = topology_facts(NodeResourceTopology(zones=[second, first]))
 
     assert [(zone.name, zone.numa_node) for zone in swapped.zones] == [("node-1", 1), ("node-0", 0)]
+
+
+POOL: Final = {"hugepages-1Gi": "40Gi", "hugepages-2Mi": "8Gi"}
+"""Of 64 GiB. Zones do not tell pages of other sizes, and go without them all the same."""
+ANNOTATED: Final = {"node.koordinator.sh/reservation": '{"resources":{"memory":"6Gi"}}'}
+
+
+@pytest.mark.parametrize(
+    ("zone", "huge_pages", "annotations", "by", "left"),
+    [
+        # koordlet with the gate HugePageReport: each zone lacks 24 GiB; of the system's 52 GiB, 4 are not huge pages.
+        ("8Gi", "20Gi", None, "usage", 6),
+        # Without the gate, zones contain the pool, and so does what is subtracted.
+        ("32Gi", "0", None, "usage", 6),
+        ("32Gi", None, None, "usage", 6),
+        # Of what the allocatable lacks of the capacity, 2 GiB are no huge pages.
+        ("8Gi", "20Gi", None, "request", 7),
+        ("8Gi", "20Gi", ANNOTATED, "request", 5),
+    ],
+)
+def test_the_pool_of_huge_pages_is_subtracted_from_zones_that_contain_it(
+    zone: str, huge_pages: str | None, annotations: dict[str, str] | None, by: str, left: int
+) -> None:
+    node = a_node(("16", "64Gi"), ("16", "14Gi"), annotations=annotations, extended=POOL)
+    zones = a_topology(("8", zone), ("8", zone), huge_pages=huge_pages)
+    metric = a_metric(system=("0", "52Gi"), usage=("0", "4Gi"))
+
+    plan = decided(a_snapshot(node, [], metric, zones), policy(100, 100, memory_calculate_policy=by))
+
+    assert [batch.memory.value for batch in plan.zones] == [left << 30] * 2

@@ -78,3 +78,13 @@ def test_terms_and_terms_say_where_the_amount_comes_from() -> None:
     assert (cpu.value, cpu.cap, cpu.policy) == (10_000, 10_000, "reclaim")
     assert cpu.inputs["prodRequests"] == 20_000
     assert cpu.inputs["unallocated"] == 80_000
+
+
+def test_huge_pages_are_not_unused() -> None:
+    """The capacity contains the pool, and what the node uses does not."""
+    node = a_node(("16", "64Gi"), ("16", "14Gi"), extended={"hugepages-2Mi": "48Gi"})
+    report = a_metric(system=("1", "50Gi"), usage=("4", "10Gi"), reclaimable=("4", "12Gi"))
+
+    plan = decided(a_snapshot(node, (), report), policy())
+
+    assert values(plan)["kubernetes.io/mid-memory"] == 6 << 30

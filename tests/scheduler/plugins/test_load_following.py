@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from koordinator.api.codec import convert
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod, PodCondition, PodStatus
+from koordinator.model.huge_pages import huge_page_pool
 from koordinator.scheduler.configuration.argument_checks import complete_load_aware
 from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs
 from koordinator.scheduler.engine.cluster_state import ClusterState
@@ -112,7 +114,8 @@ class Cluster:
         self.plugin.on_time(self.now)
 
     def node(self, name: str) -> Node:
-        node = make_node(name, cpu=str(self.number(3) * 4), memory=f"{self.number(2) * 8}Gi")
+        capacity = {"hugepages-2Mi": f"{self.number(2) * 700}Mi"}
+        node = make_node(name, cpu=str(self.number(3) * 4), memory=f"{self.number(2) * 8}Gi", capacity=capacity)
         if not (variant := self.number(len(ANNOTATIONS))):
             return node
         annotations = {USAGE_THRESHOLDS: msgspec.json.encode(ANNOTATIONS[variant - 1]).decode()}
@@ -157,7 +160,9 @@ class Cluster:
         anew = LoadColumns(settings)
         for row in self.state.view.columns.row_of.values():
             thresholds = plugin._thresholds[row]
-            anew.write_node(row, plugin._columns.limits_of[row][-1], thresholds)
+            node = self.state.view.columns.nodes[row]
+            assert node is not None
+            anew.write_node(row, plugin._columns.limits_of[row][-1], thresholds, huge_page_pool(node))
             known = plugin._nodes.get(row)
             if known is not None:
                 anew.write_report_time(row, known.metric.expires_from if known.metric else None, self.now.timestamp())
@@ -213,3 +218,25 @@ def test_simulating_leaves_the_numbers_as_they_were() -> None:
     with simulating(state, 0, [there], [more, make_pod_info(make_pod("p2"), state.view.columns.resources)]):
         assert numbers(plugin._columns, 0) != before
     assert numbers(plugin._columns, 0) == before
+
+
+@pytest.mark.parametrize(("system", "passes"), [("50Gi", True), ("57Gi", False)])
+@pytest.mark.parametrize("node_first", [True, False])
+def test_the_pool_of_huge_pages_is_no_load_of_prod_pods(system: str, passes: bool, node_first: bool) -> None:
+    """Of 64 GiB, 48 are huge pages, which the allocatable of 16 GiB does not contain and the system's usage does."""
+    args = arguments({"prodUsageThresholds": {"memory": 50}, "prodUsageIncludeSys": True})
+    state = make_state()
+    plugin = LoadAwareScheduling(args, state.view)
+    state.add_event_handlers([plugin])
+    state.view.now = START
+    usage = {"resources": {"cpu": "1", "memory": "2Gi"}}
+    info = {"nodeUsage": usage, "systemUsage": {"resources": {"cpu": "1", "memory": system}}}
+    metric = convert({"metadata": {"name": "n0"}, "status": {"updateTime": START, "nodeMetric": info}}, NodeMetric)
+    with_pool = make_node("n0", memory="16Gi", capacity={"memory": "64Gi", "hugepages-1Gi": "48Gi"})
+    # A kubelet that is restarted reports the pool for the first time.
+    state.set_node(with_pool if node_first else make_node("n0", memory="16Gi"))
+    state.set_node_object("NodeMetric", "n0", metric)
+    state.set_node(with_pool)
+    pod = make_pod_info(make_pod("p0", memory="1Gi", priority=9500), state.view.columns.resources)
+    state_of_pod = plugin.pre_filter(pod).state
+    assert (plugin.filter_one(pod, state_of_pod, 0) == 0) is passes

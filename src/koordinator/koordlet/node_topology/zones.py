@@ -14,6 +14,7 @@ from koordinator.api.node import Node
 from koordinator.api.node_resource_topology import NODE_ZONE_PREFIX, NODE_ZONE_TYPE, ResourceInfo, Zone
 from koordinator.api.quantity import Format, Quantity
 from koordinator.api.resource_names import CPU, MEMORY
+from koordinator.model.huge_pages import huge_page_pool, without_pool
 from koordinator.node.cpu_topology import CPUTopology
 from koordinator.node.memory import NUMANodeMemory
 
@@ -39,7 +40,9 @@ def zones_of(
     """
     known = {numa.number: numa for numa in memory}
     numbers = known.keys() | topology.by_numa_node.keys()
-    reserved = _reserved_of_each(node, len(numbers)) if deduct_reserved else _Reserved()
+    # What the allocatable lacks contains the pool of huge pages, which zones are without if it is known.
+    pool = huge_page_pool(node) if any(numa.huge_page_bytes for numa in memory) else 0
+    reserved = _reserved_of_each(node, len(numbers), pool) if deduct_reserved else _Reserved()
     zones = (
         _zone(
             known.get(number) or NUMANodeMemory(number, 0, 0, {}), len(topology.by_numa_node.get(number, ())), reserved
@@ -81,13 +84,13 @@ def _bytes(size: int) -> Quantity:
     return Quantity.from_value(size, Format.BINARY_SI)
 
 
-def _reserved_of_each(node: Node, count: int) -> _Reserved:
-    def part(resource: str, unit: int) -> int:
+def _reserved_of_each(node: Node, count: int, pool: int) -> _Reserved:
+    def part(resource: str, unit: int, apart: int = 0) -> int:
         capacity, allocatable = node.status.capacity.get(resource), node.status.allocatable.get(resource)
         if capacity is None or allocatable is None or not count:
             return 0
-        total = max(capacity.nanos - allocatable.nanos, 0)
+        total = without_pool(capacity.nanos - allocatable.nanos, apart)
         # Rounded up, so that the zones together never have more than the node.
         return -(-total // (count * unit)) * unit
 
-    return _Reserved(part(CPU, _NANO // 1000), part(MEMORY, _NANO))
+    return _Reserved(part(CPU, _NANO // 1000), part(MEMORY, _NANO, pool * _NANO))

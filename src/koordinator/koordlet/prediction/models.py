@@ -1,34 +1,28 @@
-"""The models: for each thing a histogram of its CPU and one of its memory, in which the past counts less and less.
-
-Samples decay by the time that has passed, not by what a clock shows that somebody sets: a sample that bears a time of
-next month would outweigh all others until then.
-"""
+"""The models: for each thing a histogram of its CPU and one of its memory, in which the past counts less and less, by
+steady time."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from koordinator.base.clock import SteadyTime
 from koordinator.koordlet.prediction.checkpoints import SavedModel
 from koordinator.koordlet.prediction.observations import Usage
 from koordinator.model.decaying_histogram import (
     CPU_BUCKETS,
     MEMORY_BUCKETS,
-    Checkpoint,
     CheckpointError,
     DecayingHistogram,
 )
+from koordinator.model.kept_histograms import ahead, moved, restore
 
 CPU_PEAK: Final = 0.95
 MEMORY_PEAK: Final = 0.98
 """Which percentile of usage counts as the peak: a lack of memory kills, a lack of CPU only slows down."""
-
-
-_FOLLOWED: Final = timedelta(minutes=1)
-"""A clock that is set by less than this is followed: it changes no weight by as much as a thousandth."""
 
 
 class Peak(NamedTuple):
@@ -59,32 +53,13 @@ class Model:
         return Peak(int(self.cpu.percentile(CPU_PEAK) * 1000), int(self.memory.percentile(MEMORY_PEAK)))
 
 
-class _SteadyTime:
-    """The wall time, less what the clock has been set by since the process began."""
-
-    def __init__(self) -> None:
-        self.offset = timedelta()
-        """To be added to the wall time."""
-        self._last: tuple[datetime, float] | None = None
-
-    def at(self, now: datetime, monotonic: float) -> datetime:
-        """The steady time of this moment, by both clocks."""
-        if self._last is not None:
-            wall, second = self._last
-            jump = now - wall - timedelta(seconds=monotonic - second)
-            if abs(jump) >= _FOLLOWED:
-                self.offset -= jump
-        self._last = now, monotonic
-        return now + self.offset
-
-
 class Models:
     """All models of a node, by name."""
 
-    def __init__(self, half_lives: HalfLives) -> None:
+    def __init__(self, half_lives: HalfLives, time: SteadyTime) -> None:
         self._half_lives = half_lives
         self._models: dict[str, Model] = {}
-        self._time = _SteadyTime()
+        self._time = time
 
     def __len__(self) -> int:
         return len(self._models)
@@ -103,7 +78,7 @@ class Models:
 
     def train(self, usages: Mapping[str, Usage], now: datetime, monotonic: float) -> None:
         """Add one sample to the model of each thing that has a usage, and make the models that there are not yet."""
-        at = self._time.at(now, monotonic)
+        at = now + self._time.offset
         for name, usage in usages.items():
             model = self._models.get(name)
             if model is None:
@@ -115,31 +90,21 @@ class Models:
     def restore(self, name: str, saved: SavedModel, now: datetime, monotonic: float) -> None:
         """Make a model of what was kept of it. CheckpointError, and no model, if one of the two is impossible.
 
-        Half a model would be worse than none: an empty histogram says that the thing uses nothing. A checkpoint of the
-        future counts as made now: whichever of the two clocks was wrong, it says nothing of the time in between.
+        Half a model would be worse than none: an empty histogram says that the thing uses nothing.
         """
         model = self._empty(monotonic)
-        at = self._time.at(now, monotonic)
-        updated = min(saved.updated or now, now)
-        for histogram, checkpoint, half_life in (
-            (model.cpu, saved.cpu, self._half_lives.cpu),
-            (model.memory, saved.memory, self._half_lives.memory),
-        ):
-            try:
-                moved = _moved(checkpoint, updated - (saved.updated or now))
-                _check_weight(moved, updated, half_life)
-                histogram.restore(_moved(moved, at - now))
-            except OverflowError:
-                raise CheckpointError(f"referenceTimestamp is {checkpoint.reference}") from None
+        early = ahead(saved.updated, now)
+        for histogram, checkpoint in ((model.cpu, saved.cpu), (model.memory, saved.memory)):
+            by = self._time.offset - early
+            restore(histogram, checkpoint, saved.updated or now, by, _most_weight(histogram.half_life))
             if histogram.is_empty:
                 raise CheckpointError("bucketWeights has no weight at all")
         self._models[name] = model
 
-    def checkpoint(self, name: str, now: datetime, monotonic: float) -> SavedModel:
+    def checkpoint(self, name: str, now: datetime) -> SavedModel:
         """What to keep of a model, by the wall clock. KeyError if there is no such model."""
-        model = self._models[name]
-        back = now - self._time.at(now, monotonic)
-        return SavedModel(_moved(model.cpu.checkpoint(), back), _moved(model.memory.checkpoint(), back), now)
+        model, back = self._models[name], -self._time.offset
+        return SavedModel(moved(model.cpu.checkpoint(), back), moved(model.memory.checkpoint(), back), now)
 
     def drop_expired(self, monotonic: float, lifetime: float) -> list[str]:
         """Forget what has not been trained for ``lifetime`` seconds, such as pods that have ended; their names."""
@@ -156,17 +121,6 @@ class Models:
         )
 
 
-def _moved(checkpoint: Checkpoint, by: timedelta) -> Checkpoint:
-    return replace(checkpoint, reference=checkpoint.reference + by) if by else checkpoint
-
-
-def _check_weight(checkpoint: Checkpoint, updated: datetime, half_life: timedelta) -> None:
-    """CheckpointError if there is more weight than one sample a second could have had when the checkpoint was made.
-
-    Then a program that goes by the wall clock has added samples while the clock was ahead.
-    """
-    if not (math.isfinite(checkpoint.total) and checkpoint.total > 0):
-        return
-    weight = math.log2(checkpoint.total) + (checkpoint.reference - updated) / half_life
-    if weight > math.log2(max(half_life.total_seconds(), 1) / math.log(2) + 1):
-        raise CheckpointError(f"totalWeight is {checkpoint.total}: some of the samples are of the future")
+def _most_weight(half_life: timedelta) -> float:
+    """Of one sample a second since ever."""
+    return max(half_life.total_seconds(), 1) / math.log(2) + 1

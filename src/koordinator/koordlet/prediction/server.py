@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from koordinator.api.node import Node
 from koordinator.api.priority import PriorityClass
-from koordinator.base.clock import Clock
+from koordinator.base.clock import Clock, SteadyTime
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.loops import Loop
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
@@ -66,7 +66,7 @@ class PredictionServer:
         self._cache = cache
         self._states = states
         self._clock = clock
-        self._models = Models(options.half_lives)
+        self._models = Models(options.half_lives, SteadyTime(clock))
         self._folder = CheckpointFolder(options.folder)
         self._progress = _Progress()
         self._latest = Forecast()
@@ -117,7 +117,7 @@ class PredictionServer:
             # One that cannot be written has had its turn, too, or it would keep the others from theirs.
             self._progress.saved_at[name] = now
             try:
-                self._folder.save(name, self._models.checkpoint(name, self._clock.now(), self._clock.monotonic()))
+                self._folder.save(name, self._models.checkpoint(name, self._clock.now()))
             except CheckpointFolderError as error:
                 problems.append(error)
             # Other loops have their turn between two files.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from koordinator.api.codec import DecodeError, decode, encode
@@ -28,6 +28,7 @@ from koordinator.manager.recommender.container_model import ContainerModel, Hist
 from koordinator.manager.recommender.options import RecommenderOptions
 from koordinator.manager.recommender.tracked import Tracked
 from koordinator.model.decaying_histogram import CheckpointError
+from koordinator.model.kept_histograms import ahead, moved, restore
 from koordinator.model.stored_histogram import StoredHistogram
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,10 @@ _PREFIX: Final = "koord-recommendation-"
 _LONGEST_NAME: Final = 253
 _HASH_DIGITS: Final = 16
 _PAGE: Final = 200
+_HEAVIEST: Final = 1000.0
+"""In cores: no sample of CPU weighs more than its container requests, and none of memory more than 1."""
+_HARMLESS: Final = timedelta(hours=1)
+"""So far ahead, a sample weighs hardly more than it should."""
 
 
 class _StoredModel(WireStruct):
@@ -116,8 +121,8 @@ class Checkpoints:
             return False
         for container, text in stored.data.items():
             try:
-                model = _restored(text, tracked.target_hash, self._options)
-            except (DecodeError, ValueError, CheckpointError) as error:
+                model = _restored(text, tracked, self._options, self._clock.now())
+            except (DecodeError, ValueError, OverflowError, CheckpointError) as error:
                 logger.warning(
                     "recommender: ConfigMap %s, key %s cannot be used, the container is learned anew: %s",
                     *(stored.metadata.key, container, error),
@@ -125,32 +130,32 @@ class Checkpoints:
                 continue
             tracked.models[container] = model
             if tracked.stored_at is None:
-                tracked.stored_at = self._clock.now()
+                tracked.stored_at = self._clock.monotonic()
         return bool(tracked.models)
 
     async def write(self, tracked: Sequence[Tracked]) -> None:
         """Write the checkpoints that are due, those that were written longest ago first, until the time is over."""
         if self._stored is None:
             return
-        now, started = self._clock.now(), self._clock.monotonic()
-        due = [each for each in tracked if self._is_due(each, now)]
-        due.sort(key=lambda each: (each.stored_at is not None, each.stored_at or now))
+        started = self._clock.monotonic()
+        due = [each for each in tracked if self._is_due(each, started)]
+        due.sort(key=lambda each: (each.stored_at is not None, each.stored_at or 0))
         for number, each in enumerate(due):
             elapsed = self._clock.monotonic() - started
             if number >= self._options.min_checkpoints and elapsed > self._options.checkpoints_timeout.total_seconds():
                 logger.info("recommender: %d checkpoints wait for the next pass", len(due) - number)
                 break
-            await self._write(each, now)
+            await self._write(each, started)
 
-    def _is_due(self, tracked: Tracked, now: datetime) -> bool:
+    def _is_due(self, tracked: Tracked, now: float) -> bool:
         last = tracked.last_sample
         if last is None or tracked.is_fetching_history:
             return False
-        return tracked.stored_at is None or now - tracked.stored_at >= self._options.checkpoint_interval
+        return tracked.stored_at is None or now - tracked.stored_at >= self._options.checkpoint_interval.total_seconds()
 
-    async def _write(self, tracked: Tracked, now: datetime) -> None:
+    async def _write(self, tracked: Tracked, now: float) -> None:
         metadata = tracked.recommendation.metadata
-        body = checkpoint(tracked, now)
+        body = checkpoint(tracked, self._clock.now())
         try:
             await self._put(metadata.namespace, body, tracked.stored)
         except KubeError as error:
@@ -201,39 +206,48 @@ def checkpoint(tracked: Tracked, now: datetime) -> Mapping[str, Any]:
             ],
         },
         "data": {
-            name: encode(_stored(model, tracked.target_hash, now)).decode()
+            name: encode(_stored(model, tracked, now)).decode()
             for name, model in sorted(tracked.models.items())
             if not model.is_empty
         },
     }
 
 
-def _stored(model: ContainerModel, target_hash: str, now: datetime) -> _StoredModel:
+def _stored(model: ContainerModel, tracked: Tracked, now: datetime) -> _StoredModel:
+    """By the wall clock, as all that is in objects."""
+    back = -tracked.time.offset
+    history = model.history.moved(back)
     return _StoredModel(
         version=_VERSION,
-        cpu=StoredHistogram.of(model.cpu.checkpoint()),
-        memory=StoredHistogram.of(model.memory_without_open_intervals().checkpoint()),
-        first_sample_start=model.history.first,
-        last_sample_start=model.history.last,
-        total_samples_count=model.history.count,
-        target_hash=target_hash,
+        cpu=StoredHistogram.of(moved(model.cpu.checkpoint(), back)),
+        memory=StoredHistogram.of(moved(model.memory_without_open_intervals().checkpoint(), back)),
+        first_sample_start=history.first,
+        last_sample_start=history.last,
+        total_samples_count=history.count,
+        target_hash=tracked.target_hash,
         last_update_time=now,
     )
 
 
-def _restored(text: str, target_hash: str, options: RecommenderOptions) -> ContainerModel:
-    """Raises DecodeError, ValueError or CheckpointError."""
+def _restored(text: str, tracked: Tracked, options: RecommenderOptions, now: datetime) -> ContainerModel:
+    """Raises DecodeError, ValueError, OverflowError or CheckpointError."""
     stored = decode(text, _StoredModel)
     if stored.version != _VERSION:
         raise ValueError(f"version {stored.version!r}: {_VERSION} is expected")
-    if stored.target_hash != target_hash:
+    if stored.target_hash != tracked.target_hash:
         raise ValueError("it is of another target")
     if stored.cpu is None or stored.memory is None:
         raise ValueError("cpu and memory are required")
+    made, last = stored.last_update_time or now, stored.last_sample_start
+    if last is not None and last - made > _HARMLESS:
+        raise CheckpointError(f"lastSampleStart is {last}: some of the samples are of the future")
+    by = tracked.time.offset - ahead(made, now)
     model = ContainerModel(options.model)
-    model.cpu.restore(stored.cpu.checkpoint())
-    model.memory.restore(stored.memory.checkpoint())
-    model.history = History(stored.first_sample_start, stored.last_sample_start, stored.total_samples_count)
-    model.restored_until = stored.last_sample_start
-    model.last_sample = stored.last_sample_start or stored.last_update_time
+    most = max(stored.total_samples_count, 1) * _HEAVIEST
+    restore(model.cpu, stored.cpu.checkpoint(), made, by, most)
+    # Peaks are dated to the end of their interval.
+    restore(model.memory, stored.memory.checkpoint(), made + options.model.memory_interval, by, most)
+    model.history = History(stored.first_sample_start, last, stored.total_samples_count).moved(by)
+    model.restored_until = model.history.last
+    model.last_sample = model.history.last or made + by
     return model

@@ -2,13 +2,14 @@
 
 All replicas of a container feed one model. The scheme is that of Kubernetes' vertical pod autoscaler: each sample of
 CPU is weighted by the container's request; of memory only the peak of each interval counts, since too little memory
-kills a container at once. Pure: times come with the samples.
+kills a container at once. Pure: times come with the samples. They are steady times: a sample that bears a time of next
+month would outweigh all others until then.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from koordinator.manager.recommender.options import ModelOptions
@@ -54,6 +55,13 @@ class History:
         self.first = at if self.first is None else min(self.first, at)
         self.last = at if self.last is None else max(self.last, at)
         self.count += 1
+
+    def moved(self, by: timedelta) -> History:
+        """The same at another time. Times at the ends of the calendar, which no clock has shown, stay."""
+        try:
+            return History(self.first and self.first + by, self.last and self.last + by, self.count)
+        except OverflowError:
+            return self
 
 
 @dataclass(slots=True)

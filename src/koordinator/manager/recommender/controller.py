@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from koordinator.api.kinds import RECOMMENDATIONS
 from koordinator.api.recommendation import POLICY, Recommendation
+from koordinator.base.clock import SteadyTime
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.expectations import Expectations
 from koordinator.kube.interface import PatchType
@@ -37,7 +38,7 @@ _SHORTEST_PAUSE: Final = 5.0
 """Seconds between two passes, however many Recommendations change."""
 _CLOCK_SKEW: Final = timedelta(minutes=1)
 """Samples from further in the future are dropped: they would take its weight from all that was learned before."""
-_COLLECTED_EVERY: Final = timedelta(hours=1)
+_COLLECTED_EVERY: Final = 3600.0
 
 
 class RecommenderController:
@@ -50,6 +51,7 @@ class RecommenderController:
         self._options = options
         self._client = context.client
         self._clock = context.clock
+        self._time = SteadyTime(context.clock)
         self._recommendations = context.informers.informer(RECOMMENDATIONS, namespace=namespace, absent_is_empty=True)
         self._pods = observed_pods(context.informers, namespace)
         self._samples = Samples(
@@ -69,7 +71,7 @@ class RecommenderController:
         self._tracked: dict[str, Tracked] = {}
         """By the UID of the Recommendation."""
         self._passed_at: float | None = None
-        self._collected_at: datetime | None = None
+        self._collected_at: float | None = None
         self._reconciler = context.reconcilers.make(self.name, self._reconcile, lambda: [_ALL], deadline=_DEADLINE)
         self._recommendations.add_handlers(
             name=self.name, on_add=lambda _, initial: self._request_pass(), on_update=self._changed
@@ -143,7 +145,7 @@ class RecommenderController:
             self._history.request(tracked)
 
     def _begin(self, found: Recommendation) -> Tracked:
-        tracked = Tracked(found, hash_of_target(found))
+        tracked = Tracked(found, hash_of_target(found), self._time)
         if not self._checkpoints.restore(tracked):
             self._history.want(tracked)
         return tracked
@@ -164,8 +166,9 @@ class RecommenderController:
         for pod in tracked.pods:
             reading = readings.get((pod.metadata.namespace, pod.metadata.name))
             created = pod.metadata.creation_timestamp
-            if reading is None or (created is not None and reading.at < created):
-                # There is none, or it is of an earlier pod of the same name.
+            if reading is None or (created is not None and reading.at < created <= latest):
+                # There is none, or it is of an earlier pod of the same name. A pod that is yet to be created, because
+                # a clock was ahead when it was, has readings like any other.
                 continue
             if reading.at > latest:
                 self._metrics.samples.labels(source, "all", "in_future").inc()
@@ -182,7 +185,10 @@ class RecommenderController:
         for tracked in self._tracked.values():
             for pod in tracked.pods:
                 by_pod.setdefault(pod.metadata.uid, []).append(tracked)
+        now = self._clock.now()
         for each in found:
+            # A node whose clock is ahead dates its kills so, but they have happened.
+            each = each._replace(at=min(each.at, now))
             for tracked in by_pod.get(each.uid, ()):
                 if tracked.feed_out_of_memory(each, self._options.model):
                     self._metrics.out_of_memory.inc()
@@ -216,13 +222,13 @@ class RecommenderController:
 
     def _forget(self) -> None:
         """Forget containers that no longer have samples, once an hour."""
-        now = self._clock.now()
+        now = self._clock.monotonic()
         self._metrics.tracked.set(sum(len(each.models) for each in self._tracked.values()))
         if self._collected_at is not None and now - self._collected_at < _COLLECTED_EVERY:
             return
         self._collected_at = now
         for tracked in self._tracked.values():
-            tracked.forget(now - self._options.forgotten_after)
+            tracked.forget(self._options.forgotten_after)
 
 
 class _Metrics:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, Final
 
 from aiohttp import web
@@ -39,12 +40,12 @@ def recommendation_document(tracked: Tracked) -> dict[str, Any]:
         "pods": sorted(pod.metadata.name for pod in tracked.pods),
         "problem": tracked.problem.message if tracked.problem is not None else "",
         "policyError": tracked.policy_error,
-        "containers": {name: _container(model) for name, model in sorted(tracked.models.items())},
+        "containers": {name: _container(model, tracked.time.offset) for name, model in sorted(tracked.models.items())},
     }
 
 
-def _container(model: ContainerModel) -> dict[str, Any]:
-    history = model.history
+def _container(model: ContainerModel, offset: timedelta) -> dict[str, Any]:
+    history = model.history.moved(-offset)
     return {
         "samples": history.count,
         "firstSample": to_document(history.first),

@@ -171,14 +171,15 @@ class HistoryLoader:
     def _feed(self, tracked: Tracked, cpu: list[_Sample], memory: list[_Sample]) -> None:
         """Add the samples in the order of their times. One sample stands for all minutes of its step."""
         options, minutes = self._options.model, max(round(self._history.step.total_seconds() / _SAMPLE_MINUTES), 1)
+        offset = tracked.time.offset
         requests = {each.name: each.cpu_request for pod in tracked.pods for each in pod.containers}
         for each in sorted(cpu, key=lambda sample: sample.at):
             model = tracked.model(each.container, options)
             request = requests.get(each.container, 0.0)
-            if model.add_cpu(_REPLICA + each.pod, each.value, each.at, request):
+            if model.add_cpu(_REPLICA + each.pod, each.value, each.at + offset, request):
                 model.history.count += minutes - 1
         for each in sorted(memory, key=lambda sample: sample.at):
-            tracked.model(each.container, options).add_memory(_REPLICA + each.pod, each.value, each.at)
+            tracked.model(each.container, options).add_memory(_REPLICA + each.pod, each.value, each.at + offset)
         for model in tracked.models.values():
             model.replicas = {uid: it for uid, it in model.replicas.items() if not uid.startswith(_REPLICA)}
         logger.info(

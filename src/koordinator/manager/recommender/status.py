@@ -90,7 +90,7 @@ def _containers(tracked: Tracked, options: EstimateOptions) -> Sequence[_Contain
         estimates = estimate(model, rules, options, tracked.containers)
         if not estimates:
             continue
-        history = model.history
+        history = model.history.moved(-tracked.time.offset)
         details = ContainerDetails(
             lower_bound=_amounts({each: one.lower for each, one in estimates.items()}),
             upper_bound=_amounts({each: one.upper for each, one in estimates.items()}),
@@ -176,7 +176,8 @@ def _is_due(found: Recommendation, containers: Sequence[_Container], now: dateti
     written: Mapping[str, RecommendedContainerStatus] = {
         each.container_name: each for each in status.pod_status.container_statuses
     }
-    if written.keys() != {each.name for each in containers} or now - status.update_time >= _REWRITTEN_AFTER:
+    # A time of the future is one that was written while the clock was ahead.
+    if written.keys() != {each.name for each in containers} or abs(now - status.update_time) >= _REWRITTEN_AFTER:
         return True
     return any(_has_moved(written[each.name].resources, each.target) for each in containers)
 

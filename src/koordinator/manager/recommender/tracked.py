@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from koordinator.api.codec import encode
 from koordinator.api.recommendation import POLICY, Recommendation
+from koordinator.base.clock import SteadyTime
 from koordinator.manager.recommender.container_model import ContainerModel
 from koordinator.manager.recommender.observed_pods import ObservedPod
 from koordinator.manager.recommender.options import ModelOptions
@@ -36,6 +37,8 @@ class Tracked:
 
     recommendation: Recommendation
     target_hash: str
+    time: SteadyTime
+    """By which the models are dated; everything else goes by the wall clock."""
     models: dict[str, ContainerModel] = field(default_factory=dict)
     pods: Sequence[ObservedPod] = ()
     """The pods of the target in the current pass."""
@@ -45,8 +48,8 @@ class Tracked:
     policy_error: str = ""
     """Why the policy annotation cannot be used; empty if it can."""
     is_fetching_history: bool = False
-    stored_at: datetime | None = None
-    """When the checkpoint was last written; None if it has not been."""
+    stored_at: float | None = None
+    """The second of a monotonic clock at which the checkpoint was last written; None if it has not been."""
     stored: frozenset[str] = frozenset()
     """The keys of the checkpoint's ConfigMap."""
 
@@ -86,20 +89,23 @@ class Tracked:
     def feed(self, pod: ObservedPod, reading: Reading, options: ModelOptions) -> tuple[Fed, Fed]:
         """Add the usage of one pod to the models. Returns the counts of CPU and of memory."""
         cpu, memory, uid, containers = Fed(), Fed(), pod.metadata.uid, pod.containers
+        at = reading.at + self.time.offset
         requests = {each.name: each.cpu_request for each in containers}
         for name, cores in reading.cpu(containers).items():
-            cpu.count(self.model(name, options).add_cpu(uid, cores, reading.at, requests[name]))
+            cpu.count(self.model(name, options).add_cpu(uid, cores, at, requests[name]))
         for name, used in reading.memory(containers).items():
-            memory.count(self.model(name, options).add_memory(uid, used, reading.at))
+            memory.count(self.model(name, options).add_memory(uid, used, at))
         return cpu, memory
 
     def feed_out_of_memory(self, found: OutOfMemory, options: ModelOptions) -> bool:
         """Add a kill or an eviction. Returns whether it counts."""
         most = self.rules.of(found.container).bounds_of("memory").maximum
-        return self.model(found.container, options).add_oom(found.uid, found.amount, found.at, most)
+        at = found.at + self.time.offset
+        return self.model(found.container, options).add_oom(found.uid, found.amount, at, most)
 
-    def forget(self, before: datetime) -> None:
-        """Forget the containers without samples since ``before``, and the replicas that no longer exist."""
+    def forget(self, after: timedelta) -> None:
+        """Forget the containers without samples for so long, and the replicas that no longer exist."""
+        before = self.time.now() - after
         self.models = {
             name: model
             for name, model in self.models.items()

@@ -25,6 +25,7 @@ from koordinator.api.colocation_strategy import (
     CALCULATE_BY_USAGE,
 )
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY
+from koordinator.model.huge_pages import without_pool
 from koordinator.model.overcommit import amounts
 from koordinator.model.overcommit.amounts import (
     NOTHING,
@@ -200,7 +201,8 @@ def zone_batches(
     if not count:
         return ()
     sums = _sums_by_zone({zone.numa_node for zone in zones}, pods, metric)
-    shares = _node_shares(node, metric, count)
+    tell_huge_pages = any(zone.huge_pages for zone in zones)
+    shares = _node_shares(node, metric, count, without_huge_pages=tell_huge_pages)
     return tuple(_zone_batch(zone, shares, sums[zone.numa_node], policy, metric.update_time) for zone in zones)
 
 
@@ -212,12 +214,19 @@ class _NodeShares(NamedTuple):
     reserved: Amounts
 
 
-def _node_shares(node: NodeFacts, metric: MetricFacts, count: int) -> _NodeShares:
-    """System usage and that of host applications are divided together, so that rounding happens once."""
-    system = _share(metric.system_usage, count)
-    both = _share(metric.system_usage.plus(metric.hosts_above_batch), count)
+def _node_shares(node: NodeFacts, metric: MetricFacts, count: int, *, without_huge_pages: bool) -> _NodeShares:
+    """System usage and that of host applications are divided together, so that rounding happens once.
+
+    ``without_huge_pages``: the memory of the zones does not contain the pool, so that it is not subtracted from it.
+    """
+    used, reserved = metric.system_usage, node.reserved
+    if without_huge_pages:
+        used = Amounts(used.cpu, without_pool(used.memory, node.huge_pages))
+        reserved = node.reserved_beside_huge_pages
+    system = _share(used, count)
+    both = _share(used.plus(metric.hosts_above_batch), count)
     hosts = Amounts(both.cpu - system.cpu, both.memory - system.memory)
-    return _NodeShares(system, hosts, _share(node.reserved, count))
+    return _NodeShares(system, hosts, _share(reserved, count))
 
 
 def _zone_batch(

@@ -28,6 +28,7 @@ from koordinator.api.priority import (
 from koordinator.api.qos import QoSClass, qos_class_with_default
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU, MEMORY
+from koordinator.model.huge_pages import huge_page_bytes, huge_page_pool, without_pool
 from koordinator.model.overcommit.amounts import NOTHING, Amounts, cpu_and_memory, usage_of
 from koordinator.model.pod_requests import canonical, pod_requests
 from koordinator.model.slo_configuration.documents import read_given, read_object
@@ -49,6 +50,10 @@ class NodeFacts:
     """Kept for programs outside Kubernetes: the larger of the kubelet's reservation and the annotation's."""
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
+    huge_pages: int = 0
+    """Bytes of the pool of huge pages, which ``capacity`` and ``reserved`` contain."""
+    annotated: Amounts = NOTHING
+    """The annotation's reservation."""
     has_status: bool = True
     """Whether a kubelet has reported the node's resources; before that there is nothing to add to."""
     is_ready: bool = True
@@ -57,6 +62,12 @@ class NodeFacts:
     """Since when ``is_ready`` has its value."""
     problem: str = ""
     """The error in the reservation annotation, which then reserves nothing."""
+
+    @property
+    def reserved_beside_huge_pages(self) -> Amounts:
+        """The same of what is not in the pool. The annotation's reservation does not contain it."""
+        kept = without_pool(self.reserved.memory, self.huge_pages)
+        return Amounts(self.reserved.cpu, max(kept, self.annotated.memory))
 
 
 def node_facts(node: Node) -> NodeFacts:
@@ -76,6 +87,8 @@ def node_facts(node: Node) -> NodeFacts:
         reserved=kept.at_least(NOTHING).at_least(annotated),
         labels=node.metadata.labels,
         annotations=node.metadata.annotations,
+        huge_pages=huge_page_pool(node),
+        annotated=annotated,
         has_status=bool(node.status.allocatable) and bool(node.status.capacity),
         is_ready=ready is None or ready.status == "True",
         ready_since=None if ready is None else ready.last_transition_time,
@@ -249,6 +262,8 @@ class ZoneFacts(NamedTuple):
     numa_node: int
     """From the zone's name; its index in the list if the name has no number."""
     allocatable: Amounts
+    huge_pages: int = 0
+    """Bytes of huge pages that the zone tells; its memory does not contain them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +289,7 @@ def _zone(zone: Zone, place: int) -> ZoneFacts:
     amounts = {info.name: info.allocatable for info in zone.resources}
     cpu, memory = amounts.get(CPU), amounts.get(MEMORY)
     allocatable = Amounts(cpu.milli if cpu is not None else 0, memory.value if memory is not None else 0)
-    return ZoneFacts(zone.name, int(matched[1]) if matched else place, allocatable)
+    return ZoneFacts(zone.name, int(matched[1]) if matched else place, allocatable, huge_page_bytes(amounts))
 
 
 def _cpu_info(topology: NodeResourceTopology) -> tuple[CPUBasicInfo | None, str]:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from koordinator.api.colocation_strategy import MID_RECLAIM_STATIC
 from koordinator.api.resource_names import MID_CPU, MID_MEMORY
+from koordinator.model.huge_pages import without_pool
 from koordinator.model.overcommit import amounts
 from koordinator.model.overcommit.amounts import NOTHING, Amounts, ExplainedAmount, Term, explained, fraction, scaled
 from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts
@@ -22,6 +23,8 @@ _RECLAIM: Final = "reclaim"
 
 class MidInputs(NamedTuple):
     capacity: Amounts
+    usable: Amounts
+    """The capacity without the pool of huge pages, as is the usage."""
     usage: Amounts
     system: Amounts
     hosts: Amounts
@@ -72,6 +75,7 @@ def _reclaimed(
             memory += pod.requests.memory
     inputs = MidInputs(
         capacity=node.capacity,
+        usable=Amounts(node.capacity.cpu, without_pool(node.capacity.memory, node.huge_pages)),
         # A node that does not report its usage is assumed to use everything.
         usage=node.capacity if metric.node_usage is None else metric.node_usage,
         system=metric.system_usage,
@@ -89,9 +93,9 @@ def _amount(
     resource: str, inputs: MidInputs, index: int, unallocated_share: float, when: datetime | None
 ) -> ExplainedAmount:
     """One resource: CPU has index 0, memory 1."""
-    capacity, usage, system, hosts, reserved, requested, reclaimable, cap = (each[index] for each in inputs)
+    capacity, usable, usage, system, hosts, reserved, requested, reclaimable, cap = (each[index] for each in inputs)
     kept = max(system + hosts, reserved)
-    unused = max(capacity - usage, 0)
+    unused = max(usable - usage, 0)
     unallocated = max(capacity - kept - requested, 0)
     terms = (
         Term(amounts.PROD_RECLAIMABLE, reclaimable),

@@ -17,10 +17,11 @@ from koordinator.api.nodemetric import NodeMetric, PodMetricInfo
 from koordinator.api.pod import Pod, ResourceList
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.quantity import Quantity
-from koordinator.api.resource_names import CPU, PODS
+from koordinator.api.resource_names import CPU, MEMORY, PODS
 from koordinator.descheduler.framework import Snapshot
 from koordinator.descheduler.pod_predicates import is_leaving
 from koordinator.descheduler.requests import amount
+from koordinator.model.huge_pages import huge_page_pool, without_pool
 
 Ints = npt.NDArray[np.int64]
 NANOS_OF_MILLI: Final = 10**6
@@ -143,6 +144,9 @@ class _Row:
         self.prod_leaving = [bounded(_used(going, name, prod=True)) for name in resources[:-1]]
         for name in resources[:-1]:
             total = scaled(name, system[name]) if name in system else 0
+            if name == MEMORY:
+                # It is compared with the allocatable, which does not contain the pool.
+                total = without_pool(total, huge_page_pool(node))
             self.usage.append(bounded(total + _used(reported, name, prod=False)))
             self.prod_usage.append(bounded(_used(reported, name, prod=True)))
         self.usage.append(len(self.pods))

@@ -17,6 +17,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from koordinator.api.resource_names import MEMORY
+from koordinator.model.huge_pages import without_pool
 from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, Mask
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
 from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad, Report
@@ -196,6 +198,8 @@ class LoadColumns:
         """By row, kind (``USAGE``, ``PROD``, ``AGGREGATED``, ``CAPACITY``) and resource: percentages, and capacity."""
         self._aggregation_of: list[AggregatedKey | None] = []
         """The aggregation that Filter compares instead of plain usage, by row."""
+        self._huge_pages_of: list[int] = []
+        """The pool of huge pages, in bytes, by row."""
         self.expired: list[bool] = []
         self.aggregates: Mask = np.zeros(0, dtype=np.bool_)
         """Whether Filter compares aggregated usage on the node."""
@@ -239,18 +243,20 @@ class LoadColumns:
         self.remaining, self.free = self._remaining.matrix, self._free.matrix
         self.expired.extend([False] * more)
         self._aggregation_of.extend([None] * more)
+        self._huge_pages_of.extend([0] * more)
         nothing = (0,) * self._width
         self.limits_of.extend([nothing, nothing, nothing, nothing] for _ in range(more))
         self.rows = rows
 
-    def write_node(self, row: int, capacity: Vector, thresholds: Thresholds) -> bool:
+    def write_node(self, row: int, capacity: Vector, thresholds: Thresholds, huge_pages: int) -> bool:
         """Apply a new or changed node; returns whether that changes anything here."""
         self.ensure(row)
         limits = [thresholds.usage, thresholds.prod, thresholds.aggregated, capacity]
-        if self.limits_of[row] == limits and self._aggregation_of[row] == thresholds.aggregation:
+        beside = thresholds.aggregation, huge_pages
+        if self.limits_of[row] == limits and (self._aggregation_of[row], self._huge_pages_of[row]) == beside:
             return False
         self.limits_of[row] = limits
-        self._aggregation_of[row] = thresholds.aggregation
+        self._aggregation_of[row], self._huge_pages_of[row] = beside
         self.limits_prod[row] = any(thresholds.prod)
         self.aggregates[row] = thresholds.aggregation is not None
         self.capacity[:, row] = [max(amount, 1) for amount in capacity]
@@ -306,7 +312,7 @@ class LoadColumns:
         if metric is None:
             return ()
         by_pods, nothing = node.sums().loads, (0,) * self._width
-        system = metric.system if self._settings.prod_includes_system else nothing
+        system = self._system(row, metric) if self._settings.prod_includes_system else nothing
         usage = Load(added(metric.usage, by_pods[OF_NODE]), OF_NODE)
         loads = [usage, Load(added(system, by_pods[OF_PROD]), OF_PROD)]
         for key in (self._aggregation_of[row], self._settings.score_aggregation):
@@ -317,6 +323,14 @@ class LoadColumns:
             else:
                 loads.append(Load(by_pods[OF_ESTIMATES], OF_ESTIMATES))
         return loads
+
+    def _system(self, row: int, metric: Report) -> Vector:
+        """What the system uses of the capacity, which does not contain the pool of huge pages."""
+        pool = self._huge_pages_of[row]
+        if not pool:
+            return metric.system
+        named = zip(self._settings.resources, metric.system, strict=True)
+        return tuple([without_pool(used, pool) if name == MEMORY else used for name, used in named])
 
     def compared(self, row: int, *, prod: bool) -> int:
         """The kind of load that Filter compares for an incoming pod of the prod class, or of another."""

@@ -14,6 +14,7 @@ from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import is_finished
+from koordinator.model.huge_pages import huge_page_pool
 from koordinator.scheduler.engine.batch.kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
@@ -87,7 +88,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandl
         self._thresholds[row] = self._settings.thresholds_for(node.metadata.annotations.get(keys.USAGE_THRESHOLDS))
         capacity = self._settings.amounts(unamplified_allocatable(node))
         # Rows without relevant changes need not be evaluated again.
-        news = self._columns.write_node(row, capacity, self._thresholds[row])
+        news = self._columns.write_node(row, capacity, self._thresholds[row], huge_page_pool(node))
         if news and self._columns.conclude(row, self._nodes.get(row)):
             self.view.columns.touch(row, Aspect.LOAD)
 
