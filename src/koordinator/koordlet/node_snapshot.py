@@ -134,8 +134,9 @@ class SnapshotSources:
     """How many plain cores a core is worth."""
 
 
-def take_snapshot(sources: SnapshotSources) -> Snapshot:
-    """Now. What cannot be read is None."""
+def take_snapshot(sources: SnapshotSources, *, with_best_effort: bool = False) -> Snapshot:
+    """Now. What cannot be read is None, and so are the folders of BestEffort pods unless they are needed: to go over
+    them takes longer than all the rest."""
     usage, policy = sources.usage, sources.policy.spec
     applications = policy.host_applications if policy is not None else []
     cores = {each.name: usage.last(kinds.HOST_APPLICATION_CPU_USAGE, host_app_name=each.name) for each in applications}
@@ -149,7 +150,7 @@ def take_snapshot(sources: SnapshotSources) -> Snapshot:
         huge_pages=usage.last(kinds.NODE_HUGE_PAGES) or 0.0,
         host_applications={name: value for name, value in cores.items() if value is not None},
         topology=sources.topology(),
-        best_effort=_best_effort(sources.layout, sources.executor),
+        best_effort=_best_effort(sources.layout, sources.executor) if with_best_effort else None,
         cpu_manager_policy=reported.kubelet.policy if reported is not None else "",
         kept_cpus=reported.kept_cpus if reported is not None else _reserved(sources.states.node),
     )

@@ -56,6 +56,7 @@ from koordinator.koordlet.suppression import SuppressionReport
 from koordinator.koordlet.terway_files import TerwayQoS
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.interface import Client
+from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, KernelFile, Target
 
 logger = logging.getLogger(__name__)
@@ -139,7 +140,9 @@ class QoSManager:
         gates, enforcement = self._options.features, self._options.enforcement
         interval, host, layout = enforcement.reconcile_interval, self._options.host, self._sources.layout
         strategies = [
-            Strategy(cpu_suppress.OWNER, enforcement.cpu_suppress_interval, self._decide_suppress),
+            Strategy(
+                cpu_suppress.OWNER, enforcement.cpu_suppress_interval, self._decide_suppress, reads_best_effort=True
+            ),
             Strategy(cpu_burst.OWNER, interval, self._decide_burst),
             Strategy(
                 class_resctrl.OWNER,
@@ -149,7 +152,8 @@ class QoSManager:
                 ),
             ),
         ]
-        if gates.enabled(features.BE_CPU_SUPPRESS) or gates.enabled(features.CPUSET_ALLOCATOR):
+        is_v1 = layout.version is CgroupVersion.V1
+        if is_v1 and (gates.enabled(features.BE_CPU_SUPPRESS) or gates.enabled(features.CPUSET_ALLOCATOR)):
             strategies.append(
                 Strategy(returned_cpus.OWNER, enforcement.cpu_suppress_interval, self._decide_returned_cpus)
             )
@@ -263,7 +267,7 @@ class QoSManager:
         return Loop(strategy.name, enforce, strategy.interval, _DEADLINE)
 
     def _enforce(self, strategy: Strategy) -> None:
-        decision = strategy.decide(take_snapshot(self._sources))
+        decision = strategy.decide(take_snapshot(self._sources, with_best_effort=strategy.reads_best_effort))
         self._say(strategy.name, decision.reason)
         self._report(strategy.name, decision.problems)
         if decision.wishes is None:

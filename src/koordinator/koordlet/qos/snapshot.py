@@ -148,6 +148,8 @@ class Strategy:
     name: str
     interval: float
     decide: Callable[[Snapshot], Decision]
+    reads_best_effort: bool = False
+    """Whether it needs ``Snapshot.best_effort``, for which the folders of all BestEffort pods are gone over."""
 
 
 def capacity_milli(node: Node) -> int:
