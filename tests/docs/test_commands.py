@@ -39,6 +39,7 @@ NOT_RUN: Final[dict[str, str]] = {
     r"^(\.venv/bin/)?koord up\b": "the cluster that the other commands run on is one, and it does not end",
     r"^(\.venv/bin/)?koord demo\b": "takes a minute; tests/e2e plays it",
     r"-m benchmarks\b(?!.* --help)": "a benchmark",
+    r"-m tests\.costs\.record\b": "records what the tests of costs compare with: nothing would ever cost too much",
     r"^(GOFLAGS=\S+ )?go ": "needs Go and its module proxy",
     r"^(sudo|systemctl|helm|docker|kind|minikube|k3s|kubeadm|crictl|ctr|apt|apt-get|dnf|git|uv|pipx)\b": (
         "changes the machine, or needs a network or programs that tests do not have"

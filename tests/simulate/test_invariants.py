@@ -45,7 +45,7 @@ def _documents(sizes: list[int], pods: list[tuple[int, int, bool]]) -> Document:
 
 
 @given(st.lists(st.integers(2, 8), min_size=4, max_size=4), _PODS, _changes())
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_no_node_is_overbooked_and_no_pod_is_lost(
     sizes: list[int], pods: list[tuple[int, int, bool]], changes: list[Change]
 ) -> None:
