@@ -158,6 +158,10 @@ def raises(*_: Any) -> Any:
     raise OSError("no such device")
 
 
+def times_out(*_: Any) -> Any:
+    raise TimeoutError("no response")
+
+
 def of_someone_else(*_: Any) -> list[Wish]:
     return [Wish("GroupIdentity", Target(CPU_SHARES, "kubepods"), 2, "ours")]
 
@@ -166,6 +170,7 @@ def of_someone_else(*_: Any) -> list[Wish]:
     ("functions", "problem"),
     [
         ({"pod": raises}, "raised OSError: no such device"),
+        ({"pod": times_out}, "raised TimeoutError: no response"),
         ({"pod": lambda *_: "idle"}, "raised TypeError: pod gives 'idle', which is no Change"),
         ({"of_pods": of_someone_else}, "raised ValueError: Wish("),
         ({"of_pods": lambda *_: 7}, "raised TypeError: "),

@@ -21,15 +21,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
-from queue import SimpleQueue
-from threading import Thread
 from typing import Any, Final, TypeVar
 
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.installed import ListEntryPoints, make_all, refuse
+from koordinator.base.side_thread import SideThread, UnfinishedCallError
 from koordinator.koordlet.executor.wishes import Wish
 from koordinator.koordlet.hooks.contexts import Change, HookError
 from koordinator.koordlet.hooks.registry import Hook
@@ -58,23 +56,17 @@ class Guard:
         self.problem = ""
         """Why it is off; empty while it is not."""
         self._seconds = seconds
-        self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] | None = None
+        self._thread = SideThread(f"plugin {name}")
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T | None:
         """What it returns; None when it is off, or is switched off by this call. HookError is the pod's fault."""
         if self.problem:
             return None
-        if self._work is None:
-            self._work = SimpleQueue()
-            # It must not keep the process from ending, whatever it is doing then.
-            Thread(target=_run, args=(self._work,), name=f"plugin {self.name}", daemon=True).start()
-        future: Future[T] = Future()
-        self._work.put((future, lambda: function(*arguments)))
         try:
-            return future.result(self._seconds)
+            return self._thread.call(lambda: function(*arguments), self._seconds)
         except HookError:
             raise
-        except TimeoutError:
+        except UnfinishedCallError:
             self._switch_off(f"took longer than {self._seconds:g} s", None)
         except Exception as error:
             self._switch_off(f"raised {type(error).__name__}: {error}", error)
@@ -85,15 +77,6 @@ class Guard:
         logger.error(
             "%s of %s %s: it is switched off until koordlet starts again", self.name, self.package, what, exc_info=error
         )
-
-
-def _run(work: SimpleQueue[tuple[Future[Any], Callable[[], Any]]]) -> None:
-    while True:
-        future, call = work.get()
-        try:
-            future.set_result(call())
-        except Exception as error:
-            future.set_exception(error)
 
 
 @dataclass(frozen=True, slots=True)

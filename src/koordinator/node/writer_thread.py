@@ -10,11 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
-from queue import SimpleQueue
-from threading import Thread
 from typing import Final
 
 from koordinator.base.clock import Clock
+from koordinator.base.side_thread import SideThread, UnfinishedCallError
 from koordinator.node.errors import FileError
 from koordinator.node.kernel_writer import KernelFiles
 
@@ -36,7 +35,7 @@ class WriterThread:
         self._files = files
         self._clock = clock
         self._seconds = seconds
-        self._work: SimpleQueue[tuple[Future[None], Callable[[], None]]] | None = None
+        self._thread = SideThread("kernel files")
         self._unfinished: Future[None] | None = None
         self._path = ""
         """Of what is unfinished."""
@@ -61,17 +60,11 @@ class WriterThread:
         if self._unfinished is not None and not self._unfinished.done():
             self._say()
             raise UnfinishedWriteError(path, f"waits for {self._path}, which the kernel is still writing")
-        if self._work is None:
-            self._work = SimpleQueue()
-            # It must not keep the process from ending: the kernel ends the write, or not, without it.
-            Thread(target=_run, args=(self._work,), name="kernel files", daemon=True).start()
-        future: Future[None] = Future()
         self._since, self._is_said = self._clock.monotonic(), False
-        self._work.put((future, call))
         try:
-            future.result(self._seconds)
-        except TimeoutError:
-            self._unfinished, self._path = future, path
+            self._thread.call(call, self._seconds)
+        except UnfinishedCallError as unfinished:
+            self._unfinished, self._path = unfinished.future, path
             raise UnfinishedWriteError(path, "is still being written by the kernel") from None
 
     def _say(self) -> None:
@@ -79,14 +72,3 @@ class WriterThread:
         if seconds >= _SAID_AFTER and not self._is_said:
             self._is_said = True
             logger.warning("the kernel has been writing %s for %.0f s; other files wait for it", self._path, seconds)
-
-
-def _run(work: SimpleQueue[tuple[Future[None], Callable[[], None]]]) -> None:
-    while True:
-        future, call = work.get()
-        try:
-            call()
-        except Exception as error:
-            future.set_exception(error)
-        else:
-            future.set_result(None)

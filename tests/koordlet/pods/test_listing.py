@@ -165,6 +165,12 @@ def test_the_folder_that_crun_makes_below_has_the_limits_too(tmp_path: Path) -> 
     assert inner_folders(kernel.listing.pods) == {scope: f"{scope}/container"}
 
 
+def test_a_folder_of_that_name_that_a_container_has_made_is_left_alone(kernel: Kernel) -> None:
+    kernel.make("web", "pause", "web-main", "web-main/container")
+    kernel.update(listed("web"))
+    assert inner_folders(kernel.listing.pods) == {}
+
+
 def test_a_debugging_container_is_no_sandbox(kernel: Kernel) -> None:
     kernel.make("web", "pause", "web-main", "debugger")
     debugging = [{"name": "debug", "containerID": "containerd://debugger"}]

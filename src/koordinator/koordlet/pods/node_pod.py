@@ -18,7 +18,7 @@ from koordinator.koordlet.metric_cache.kinds import MetricKind, Series
 from koordinator.koordlet.pods.cpu_allocation import NOTHING as NO_CPUS
 from koordinator.koordlet.pods.cpu_allocation import CPUAllocation, cpu_allocation
 from koordinator.model.pod_grants import NOTHING, PodGrant, pod_grant
-from koordinator.node.cgroup_layout import CgroupLayout, ContainerIDError, parse_container_id
+from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, ContainerIDError, parse_container_id
 
 Look = Callable[[str], Sequence[str] | None]
 """The names of the folders in a relative folder; None if it is not there."""
@@ -162,8 +162,13 @@ class _Folders:
             has_ended = status.state.terminated is not None
             self.has_found_all &= bool(name) or has_ended
             folder = f"{self._cgroup}/{name or self._layout.container_name(container_id)}"
-            inner = f"{folder}/{_INNER}" if name and _INNER in (self._look(folder) or ()) else ""
-            yield PodContainer(status.name, status.container_id, folder, has_ended, inner)
+            yield PodContainer(status.name, status.container_id, folder, has_ended, self._inner(folder, name))
+
+    def _inner(self, folder: str, name: str) -> str:
+        # It is there with the systemd driver alone: elsewhere, what has that name is a container's own affair.
+        if not name or self._layout.driver is not CgroupDriver.SYSTEMD:
+            return ""
+        return f"{folder}/{_INNER}" if _INNER in (self._look(folder) or ()) else ""
 
     def sandbox(self, before: str) -> str:
         """The one folder that is none of the containers'; of several, which restarts may leave, that which was it
