@@ -9,23 +9,31 @@ With ``--enforce`` every strategy is on that both have on this machine: all gate
 original wants LVM's programs, and a NodeSLO that requests all of them. A third of the pods is best-effort then, a third
 latency-sensitive, and the rest has CPUs of its own; nobody is to be evicted, which is looked for all the same.
 
-usage, as root: python -m benchmarks.koordlet_cost [--pods 30] [--enforce] [--seconds 70] [--only ours]
+``floor`` is what a small C loop needs on the same node that reads the same files of the kernel as koordlet, as often.
+
+With ``--crash-loop 3``, so many pods more end as soon as they have started, and a kubelet that waits a second restarts
+them: what each program uses is measured again meanwhile.
+
+usage, as root: python -m benchmarks.koordlet_cost [--pods 30] [--enforce] [--seconds 70] [--only ours] [--crash-loop 3]
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import koordinator
+from benchmarks.kernel_file_floor import FilesRead, figures, files_read_by, floor_percent
 from benchmarks.process_usage import OtherLoad, usage_of
 from tests.free_ports import free_ports
 from tests.real.control_plane import ControlPlane
@@ -33,20 +41,31 @@ from tests.real.node_pods import offer_batch, pod_document
 from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
 from tests.real.real_node import EnforcedNode, real_node
 
-_NODE: Final = "koordlet-cost"
-_NAMESPACE: Final = "koordlet-cost"
-_WARM_UP_SECONDS: Final = 20.0
+NODE: Final = "koordlet-cost"
+NAMESPACE: Final = "koordlet-cost"
+WARM_UP_SECONDS: Final = 20.0
 _LIMIT: Final = "20m"
 _PODS_SECONDS: Final = 240.0
+_STOP_SECONDS: Final = 60.0
+"""With hundreds of programs beside it that end, too."""
 _MEBI: Final = 1 << 20
+_TRACED_SECONDS: Final = 30
+"""What is read once a minute is no part of it, or counts twice: it is little beside what is read each second."""
+_RESTARTS_AT_ONCE: Final = "crashLoopBackOff: {maxContainerRestartPeriod: 1s}"
+_CRASH_LOOP_SECONDS: Final = 10.0
+"""Until it is what it stays."""
 _STRATEGIES: Final = (
     *("BECPUSuppress", "CPUBurst", "RdtResctrl", "CgroupReconcile", "SystemConfig"),
     *("BECPUEvict", "CPUEvict", "CPUAllocatableEvict", "BEMemoryEvict", "MemoryEvict", "MemoryAllocatableEvict"),
     *("GroupIdentity", "CPUSetAllocator", "BatchResource", "CPUNormalization", "OOMScoreAdj"),
 )
-"""Gates that are open with ``--enforce``."""
-_BATCH_MILLI: Final = 20
-_BATCH: Final = {"kubernetes.io/batch-cpu": str(_BATCH_MILLI), "kubernetes.io/batch-memory": "8Mi"}
+GATES: Final = f"--feature-gates={','.join(f'{name}=true' for name in _STRATEGIES)}"
+"""Those that are open with ``--enforce``."""
+BATCH_MILLI: Final = 20
+BATCH_MEBIBYTES: Final = 8
+CPU_RATIO: Final = 1.2
+"""How many plain cores a core is said to be worth."""
+_BATCH: Final = {"kubernetes.io/batch-cpu": str(BATCH_MILLI), "kubernetes.io/batch-memory": f"{BATCH_MEBIBYTES}Mi"}
 _EXTENDED: Final = {"containers": {"main": {"requests": _BATCH, "limits": _BATCH}}}
 _ANNOTATIONS: Final = {
     "BE": {"node.koordinator.sh/extended-resource-spec": json.dumps(_EXTENDED)},
@@ -56,30 +75,6 @@ _ANNOTATIONS: Final = {
 _SYSCTLS: Final = ("min_free_kbytes", "watermark_scale_factor")
 """Which the strategy SystemConfig writes: they are this machine's, and get their values back."""
 _MEMORY_QOS: Final = {"minLimitPercent": 30, "lowLimitPercent": 60, "throttlingPercent": 50, "oomKillGroup": 0}
-_ENFORCING: Final = {
-    "resourceUsedThresholdWithBE": {
-        "enable": True,
-        "cpuSuppressPolicy": "cfsQuota",
-        "cpuSuppressThresholdPercent": 65,
-        # Nobody goes: what is used never comes near.
-        "memoryEvictThresholdPercent": 99,
-        "cpuEvictThresholdPercent": 99,
-        "cpuEvictBESatisfactionLowerPercent": 1,
-        "cpuEvictBESatisfactionUpperPercent": 2,
-        "evictEnabledPriorityThreshold": 5999,
-        "allocatableEvictPriorityThreshold": 5999,
-        "cpuAllocatableEvictThresholdPercent": 200,
-        "cpuAllocatableEvictLowerPercent": 190,
-        "memoryAllocatableEvictThresholdPercent": 200,
-        "memoryAllocatableEvictLowerPercent": 190,
-    },
-    "cpuBurstStrategy": {"policy": "auto"},
-    "resourceQOSStrategy": {
-        name: {"memoryQOS": {"enable": True, **_MEMORY_QOS}, "resctrlQOS": {"enable": True}}
-        for name in ("lsrClass", "lsClass", "beClass")
-    },
-    "systemStrategy": {"watermarkScaleFactor": 20},
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,26 +84,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=70.0, help="for each program: above 60, so that it reports")
     parser.add_argument("--enforce", action="store_true", help="with all strategies on")
     parser.add_argument("--only", choices=("ours", "original"), default="")
+    parser.add_argument("--crash-loop", type=int, default=0, metavar="PODS", help="that end as soon as they started")
     given = parser.parse_args(arguments)
     programs = find_real_programs()
     if programs is None:
         sys.stderr.write(f"{HOW_TO_GET}\n")
         return 1
     with tempfile.TemporaryDirectory(prefix="kcost", ignore_cleanup_errors=True) as folder:
-        figures = _compare(programs, Path(folder), given)
-    print(json.dumps({"benchmark": "koordlet_cost", **vars(given), "programs": figures}))
+        found = _compare(programs, Path(folder), given)
+    print(json.dumps({"benchmark": "koordlet_cost", **vars(given), **found}))
     return 0
 
 
 def _compare(programs: RealPrograms, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
-    gates = f"--feature-gates={','.join(f'{name}=true' for name in _STRATEGIES)}"
     commands = agents(programs, given.only)
-    with cluster_and_node(programs, folder, _NODE, _NAMESPACE) as node, _same_sysctls():
-        _prepare(node, given.pods, enforce=given.enforce)
-        return {
-            name: _measure(node, [*command, gates] if given.enforce else command, folder / name, given)
+    with (
+        cluster_and_node(programs, folder, NODE, NAMESPACE, KUBELET_EXTRA=_RESTARTS_AT_ONCE) as node,
+        _same_sysctls(),
+    ):
+        prepare(node, given.pods, enforce=given.enforce)
+        stage = _Stage(node, folder, given)
+        measured = {
+            name: stage.measure(name, [*command, GATES] if given.enforce else command)
             for name, command in commands.items()
         }
+        return {"programs": measured} | ({"floor": stage.floor(measured["ours"])} if "ours" in measured else {})
 
 
 @contextmanager
@@ -125,6 +125,8 @@ def _same_sysctls() -> Iterator[None]:
 
 def agents(programs: RealPrograms, only: str) -> dict[str, list[str]]:
     """The commands of the agents that are there, or of ``only`` one of them, by name."""
+    # As an installed package is: a process that compiles what it imports keeps several megabytes of that.
+    compileall.compile_dir(Path(koordinator.__file__).parent, quiet=1)
     commands = {
         "ours": [sys.executable, "-m", "koordinator.koordlet"],
         "original": [str(programs.original / "koordlet"), "--logtostderr=true"],
@@ -133,34 +135,70 @@ def agents(programs: RealPrograms, only: str) -> dict[str, list[str]]:
 
 
 @contextmanager
-def cluster_and_node(programs: RealPrograms, folder: Path, name: str, namespace: str) -> Iterator[EnforcedNode]:
-    """A real node of a cluster of its own."""
+def cluster_and_node(
+    programs: RealPrograms, folder: Path, name: str, namespace: str, **environment: str
+) -> Iterator[EnforcedNode]:
+    """A real node of a cluster of its own; ``environment`` is that of the program that starts it."""
     cluster = ControlPlane(programs.kubernetes, folder / "cluster")
     cluster.start()
     try:
-        with real_node(cluster.kubeconfig, folder / "node", name, namespace) as node:
+        with real_node(cluster.kubeconfig, folder / "node", name, namespace, **environment) as node:
             yield node
     finally:
         cluster.stop()
 
 
-def _prepare(node: EnforcedNode, pods: int, *, enforce: bool) -> None:
-    """The pods run, and there is what koord-manager makes for a node."""
-    policy = _ENFORCING if enforce else {}
+def prepare(node: EnforcedNode, pods: int, *, enforce: bool, room: int = 0, suppress: str = "cfsQuota") -> None:
+    """The pods run, and there is what koord-manager makes for a node; with room for so many batch pods more.
+
+    Batch pods have no CPU quota of their own where suppression goes by quotas, and one where it goes by ``cpuset``.
+    """
+    policy = _enforcing(suppress) if enforce else {}
     for kind, spec in (("NodeMetric", {"metricCollectPolicy": {"reportIntervalSeconds": 60}}), ("NodeSLO", policy)):
         version = "slo.koordinator.sh/v1alpha1"
-        node.apply({"apiVersion": version, "kind": kind, "metadata": {"name": _NODE}, "spec": spec})
+        node.apply({"apiVersion": version, "kind": kind, "metadata": {"name": NODE}, "spec": spec})
     if enforce:
-        offer_batch(node, str(pods * _BATCH_MILLI))
-        node.kubectl("annotate", "node", _NODE, "node.koordinator.sh/cpu-normalization-ratio=1.20")
-    make = _pod_of_a_class if enforce else _pod
+        offer_batch(node, str((pods + room) * BATCH_MILLI), f"{(pods + room) * BATCH_MEBIBYTES}Mi")
+        node.kubectl("annotate", "node", NODE, f"node.koordinator.sh/cpu-normalization-ratio={CPU_RATIO:.2f}")
+    make = pod_of_a_class if enforce else _pod
     node.kubectl("apply", "-f", "-", given="\n".join(json.dumps(make(number)) for number in range(pods)))
+    until(lambda: len(running(node)) == pods, _PODS_SECONDS)
 
-    def running() -> bool:
-        found = node.kubectl("get", "pods", "-n", _NAMESPACE, "--field-selector=status.phase=Running", "-o", "name")
-        return len(found.split()) == pods
 
-    _until(running, _PODS_SECONDS)
+def _enforcing(suppress: str) -> dict[str, Any]:
+    """The NodeSLO that requests everything."""
+    return {
+        "resourceUsedThresholdWithBE": {
+            "enable": True,
+            "cpuSuppressPolicy": suppress,
+            "cpuSuppressThresholdPercent": 65,
+            # Nobody goes: what is used never comes near.
+            "memoryEvictThresholdPercent": 99,
+            "cpuEvictThresholdPercent": 99,
+            "cpuEvictBESatisfactionLowerPercent": 1,
+            "cpuEvictBESatisfactionUpperPercent": 2,
+            "evictEnabledPriorityThreshold": 5999,
+            "allocatableEvictPriorityThreshold": 5999,
+            "cpuAllocatableEvictThresholdPercent": 200,
+            "cpuAllocatableEvictLowerPercent": 190,
+            "memoryAllocatableEvictThresholdPercent": 200,
+            "memoryAllocatableEvictLowerPercent": 190,
+        },
+        "cpuBurstStrategy": {"policy": "auto"},
+        "resourceQOSStrategy": {
+            name: {"memoryQOS": {"enable": True, **_MEMORY_QOS}, "resctrlQOS": {"enable": True}}
+            for name in ("lsrClass", "lsClass", "beClass")
+        },
+        "systemStrategy": {"watermarkScaleFactor": 20},
+    }
+
+
+def running(node: EnforcedNode) -> list[dict[str, Any]]:
+    """The pods that are."""
+    found: list[dict[str, Any]] = node.get("pods", namespace=NAMESPACE, query="?fieldSelector=status.phase=Running")[
+        "items"
+    ]
+    return found
 
 
 def _pod(number: int) -> dict[str, Any]:
@@ -169,10 +207,10 @@ def _pod(number: int) -> dict[str, Any]:
         "command": ["/pause", "burn"] if burns else ["/pause"],
         "resources": {"requests": {"cpu": "1m"}, "limits": {"cpu": _LIMIT}},
     }
-    return pod_document(_NODE, _NAMESPACE, f"p{number}", container)
+    return pod_document(NODE, NAMESPACE, f"p{number}", container)
 
 
-def _pod_of_a_class(number: int) -> dict[str, Any]:
+def pod_of_a_class(number: int) -> dict[str, Any]:
     """Every third pod is BE, LS or LSR; of the first two classes some burn CPU."""
     qos = ("BE", "LS", "LSR")[number % 3]
     if qos == "BE":
@@ -182,48 +220,117 @@ def _pod_of_a_class(number: int) -> dict[str, Any]:
         resources = {"requests": limits if qos == "LSR" else {"cpu": "1m", "memory": "8Mi"}, "limits": limits}
     burns = number % 10 == 0 and qos != "LSR"
     container = {"command": ["/pause", "burn"] if burns else ["/pause"], "resources": resources}
-    document = pod_document(_NODE, _NAMESPACE, f"p{number}", container, {"koordinator.sh/qosClass": qos})
+    document = pod_document(NODE, NAMESPACE, f"p{number}", container, {"koordinator.sh/qosClass": qos})
     document["metadata"]["annotations"] = _ANNOTATIONS[qos]
     return document
 
 
-def _measure(node: EnforcedNode, command: Sequence[str], folder: Path, given: argparse.Namespace) -> dict[str, Any]:
-    before = _updated(node)
-    with agent(node, command, folder) as process:
-        time.sleep(_WARM_UP_SECONDS)
-        used, others, started = usage_of(process.pid).cpu_seconds, OtherLoad(), time.perf_counter()
-        time.sleep(given.seconds)
-        usage, seconds, others_busy = usage_of(process.pid), time.perf_counter() - started, others.cores()
-        resident = _resident_bytes(process.pid)
-    if _updated(node) == before:
-        raise RuntimeError(f"{command[0]} has reported nothing: {(folder / 'log').read_text()[-3000:]}")
-    reported = node.get("nodemetric", _NODE)["status"].get("podsMetric", ())
-    return {
-        "cpu_percent_of_core": round(100 * (usage.cpu_seconds - used) / seconds, 2),
-        "resident_mebibytes": round(resident / _MEBI, 1),
-        "peak_mebibytes": round(usage.peak_bytes / _MEBI, 1),
-        "pods_reported": len(reported),
-        # The pods and kubelet among them.
-        "others_busy_cores": round(others_busy, 2),
-        "load_average": os.getloadavg()[0],
-    }
+class _Stage:
+    """The node with its pods, on which one agent after the other is measured."""
 
+    def __init__(self, node: EnforcedNode, folder: Path, given: argparse.Namespace) -> None:
+        self._node = node
+        self._folder = folder
+        self._given = given
+        self._files: FilesRead | None = None
 
-def _updated(node: EnforcedNode) -> str:
-    return str(node.get("nodemetric", _NODE).get("status", {}).get("updateTime", ""))
+    def measure(self, name: str, command: Sequence[str]) -> dict[str, Any]:
+        """``command`` is the agent of this name."""
+        before = _updated(self._node)
+        with agent(self._node, command, self._folder / name) as process:
+            time.sleep(WARM_UP_SECONDS)
+            found = self._window(process.pid)
+            if self._given.crash_loop:
+                found["with_crash_loop"] = self._with_crash_loop(process.pid)
+            if name == "ours":
+                calls = self._folder / "calls"
+                calls.mkdir()
+                self._files = files_read_by(process.pid, calls, _TRACED_SECONDS)
+        if _updated(self._node) == before:
+            log = (self._folder / name / "log").read_text()
+            raise RuntimeError(f"{command[0]} has reported nothing: {log[-3000:]}")
+        reported = self._node.get("nodemetrics", NODE)["status"].get("podsMetric", ())
+        return found | {"pods_reported": len(reported)}
+
+    def floor(self, ours: Mapping[str, Any]) -> dict[str, Any]:
+        """After koordlet was measured, with what it used."""
+        assert self._files is not None
+        percent = floor_percent(self._files, self._folder)
+        return figures(self._files, percent, ours["cpu_percent_of_core"])
+
+    def _window(self, process_id: int) -> dict[str, Any]:
+        used, others, started = usage_of(process_id).cpu_seconds, OtherLoad(), time.perf_counter()
+        time.sleep(self._given.seconds)
+        usage, seconds, others_busy = usage_of(process_id), time.perf_counter() - started, others.cores()
+        return {
+            "cpu_percent_of_core": round(100 * (usage.cpu_seconds - used) / seconds, 2),
+            "resident_mebibytes": round(_resident_bytes(process_id) / _MEBI, 1),
+            "peak_mebibytes": round(usage.peak_bytes / _MEBI, 1),
+            # The pods and kubelet among them.
+            "others_busy_cores": round(others_busy, 2),
+            "load_average": os.getloadavg()[0],
+        }
+
+    def _with_crash_loop(self, process_id: int) -> dict[str, Any]:
+        with _crashing(self._node, self._folder, self._given.crash_loop) as restarts:
+            until(lambda: restarts() > 0, _PODS_SECONDS)
+            time.sleep(_CRASH_LOOP_SECONDS)
+            before = restarts()
+            found = self._window(process_id)
+            return found | {"restarts_per_second": round((restarts() - before) / self._given.seconds, 2)}
 
 
 @contextmanager
-def agent(node: EnforcedNode, command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """It runs in the block, with all that it keeps in ``folder``."""
+def _crashing(node: EnforcedNode, folder: Path, pods: int) -> Iterator[Callable[[], int]]:
+    """So many pods end as soon as they have started, in the block; how often they have been restarted so far."""
+    crash = folder / "crash"
+    if not crash.is_dir():
+        crash.mkdir()
+        source = "int main(void) { return 1; }"
+        command = ["gcc", "-static", "-x", "c", "-o", str(crash / "crash"), "-"]
+        subprocess.run(command, input=source, text=True, check=True)
+    names = [f"crash{number}" for number in range(pods)]
+    for name in names:
+        container = {
+            "command": ["/served/crash"],
+            "volumeMounts": [{"name": "work", "mountPath": "/served"}],
+            # They are not below the folder whose quota suppression lowers, so that they start at once.
+            "resources": {"requests": {"cpu": "1m"}},
+        }
+        document = pod_document(NODE, NAMESPACE, name, container, {"koordinator.sh/qosClass": "LS"})
+        document["spec"]["volumes"] = [{"name": "work", "hostPath": {"path": str(crash)}}]
+        node.apply(document)
+
+    def restarts() -> int:
+        found = (node.get("pods", name, namespace=NAMESPACE)["status"] for name in names)
+        return sum(each["restartCount"] for status in found for each in status.get("containerStatuses", ()))
+
+    try:
+        yield restarts
+    finally:
+        node.kubectl("delete", "pod", "-n", NAMESPACE, *names)
+
+
+def _updated(node: EnforcedNode) -> str:
+    return str(node.get("nodemetrics", NODE).get("status", {}).get("updateTime", ""))
+
+
+@contextmanager
+def agent(
+    node: EnforcedNode, command: Sequence[str], folder: Path, nri: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """It runs in the block, with all that it keeps in ``folder``; with NRI at a socket."""
     folder.mkdir()
     address, profiles = (f"127.0.0.1:{port}" for port in free_ports(2))
     flags = [
         *(f"--kubeconfig={node.kubeconfig}", f"--addr={address}", f"--pprof-addr={profiles}"),
         *(f"--audit-log-dir={folder}", f"--tsdb-path={folder}", f"--prediction-checkpoint-filepath={folder}"),
         *(f"--runtime-hooks-addr={folder}/k.sock", f"--runtime-hooks-config-path={folder}"),
-        "--enable-nri-runtime-hook=false",
+        f"--enable-nri-runtime-hook={str(nri is not None).lower()}",
     ]
+    if nri is not None:
+        # The original's is below /var/run, wherever that is.
+        flags.append(f"--runtime-hooks-nri-socket-path={os.path.relpath(nri, '/var/run')}")
     environment = {**os.environ, "NODE_NAME": node.name, "agent_mode": "hostMode"}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([*command, *flags], env=environment, stdout=log, stderr=log)
@@ -233,7 +340,10 @@ def agent(node: EnforcedNode, command: Sequence[str], folder: Path) -> Iterator[
             raise RuntimeError(f"{command[0]} has ended: {(folder / 'log').read_text()[-3000:]}")
     finally:
         process.terminate()
-        process.wait(20)
+        try:
+            process.wait(_STOP_SECONDS)
+        finally:
+            process.kill()
 
 
 def _resident_bytes(process_id: int) -> int:
@@ -242,7 +352,7 @@ def _resident_bytes(process_id: int) -> int:
     return int(line.split()[1]) * 1024
 
 
-def _until(condition: Callable[[], bool], seconds: float) -> None:
+def until(condition: Callable[[], bool], seconds: float) -> None:
     given_up = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > given_up:

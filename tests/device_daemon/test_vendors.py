@@ -15,7 +15,7 @@ from koordinator.device_daemon.huawei import Huawei
 from koordinator.device_daemon.kunlun import Kunlun
 from koordinator.device_daemon.machine import DiscoveryError, Found, Machine, Problem, ToolError, Vendor
 from koordinator.device_daemon.metax import MetaX
-from koordinator.koordlet.devices.description import Inventory, describe_devices
+from koordinator.koordlet.report.devices.description import Inventory, describe_devices
 from tests.device_daemon.machines import (
     MLU_MEMORY,
     add_pci_device,

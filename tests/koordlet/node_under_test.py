@@ -18,12 +18,12 @@ from koordinator.base.metrics import Metrics
 from koordinator.cluster.nodes.simulated_files import SimulatedFiles
 from koordinator.koordlet.agent import Agent
 from koordinator.koordlet.agent_context import Dependencies
+from koordinator.koordlet.enforce.hooks.options import HookOptions
+from koordinator.koordlet.enforce.plugins import Plugins
 from koordinator.koordlet.features import make_features
-from koordinator.koordlet.hooks.options import HookOptions
-from koordinator.koordlet.kubelet_connection import KubeletConnection
+from koordinator.koordlet.observe.prediction.options import PredictionOptions
 from koordinator.koordlet.options import AuditOptions, CollectorOptions, EnforcementOptions, KubeletOptions, Options
-from koordinator.koordlet.plugins import Plugins
-from koordinator.koordlet.prediction.options import PredictionOptions
+from koordinator.koordlet.pods.kubelet_connection import KubeletConnection
 from koordinator.kube.errors import TransportError
 from koordinator.node.core_scheduling import Prctl
 from koordinator.node.kernel_writer import KernelFiles

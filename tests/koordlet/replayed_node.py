@@ -17,8 +17,8 @@ from koordinator.base.metrics import Metrics
 from koordinator.koordlet.agent import Agent
 from koordinator.koordlet.agent_context import Dependencies
 from koordinator.koordlet.features import make_features
-from koordinator.koordlet.kubelet_connection import KubeletConnection
 from koordinator.koordlet.options import KubeletOptions, Options
+from koordinator.koordlet.pods.kubelet_connection import KubeletConnection
 from koordinator.kube.interface import Client
 from tests.in_memory_api import InMemoryApi
 from tests.koordlet.recording import Recording

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from koordinator.api.kinds import EVENTS, NAMESPACES, NODE_METRICS, NODES
-from koordinator.koordlet.audit.log import AuditEvent
 from koordinator.koordlet.options import CollectorOptions, EnforcementOptions
+from koordinator.koordlet.report.audit.log import AuditEvent
 from koordinator.kube.errors import ApiStatusError
 from koordinator.node.errors import MissingFileError
 from tests.in_memory_api import ApiRequest, Hang

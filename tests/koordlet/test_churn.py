@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from koordinator.koordlet.agent import Agent
-from koordinator.koordlet.metric_cache.ring import RingMetricCache
+from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache
 from koordinator.koordlet.options import EnforcementOptions
 from tests.koordlet.node_under_test import MEMORY_STAT, NodeUnderTest, pod
 

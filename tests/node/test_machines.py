@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from koordinator.koordlet.node_topology.zones import zones_of
+from koordinator.koordlet.report.node_topology.zones import zones_of
 from koordinator.node.block_devices import read_block_devices
 from koordinator.node.cpu_time import read_cpu_times
 from koordinator.node.cpu_topology import read_cpu_topology
 from koordinator.node.memory import read_numa_memory
 from koordinator.node.pressure import pressure_of_machine
-from tests.koordlet.node_topology.test_description import make_node
+from tests.koordlet.report.node_topology.test_description import make_node
 from tests.node.machine import FakeMachine, none_odd
 
 MACHINES: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "machines/topologies.json").read_text())

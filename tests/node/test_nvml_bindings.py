@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from koordinator.koordlet.devices.description import Inventory, describe_devices
+from koordinator.koordlet.report.devices.description import Inventory, describe_devices
 from koordinator.node.errors import Unavailable
 from koordinator.node.host import Host
 from koordinator.node.nvml import NVML, open_nvml

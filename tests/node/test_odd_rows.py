@@ -60,7 +60,13 @@ def v2_reader(machine: FakeMachine) -> CgroupReader:
 def metered(version: CgroupVersion) -> Callable[[FakeMachine, Skipped], object]:
     def read(machine: FakeMachine, _: Skipped) -> object:
         meter = CgroupMeter(machine.layout(version), 4096, 0)
-        return meter.usage(POD), meter.cpu_bandwidth(POD), meter.cpu_count(POD), meter.memory_usage(POD)
+        return (
+            meter.cpu(POD),
+            meter.memory(POD),
+            meter.cpu_bandwidth(POD),
+            meter.cpu_count(POD),
+            meter.memory_usage(POD),
+        )
 
     return read
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 
 from koordinator.base.errors import ConfigurationError
@@ -32,6 +33,8 @@ class Feature:
     default: bool
     stage: Stage = Stage.ALPHA
     locked: bool = False
+    without_effect: str = ""
+    """Why the program goes by nothing that the gate says; empty if it does."""
 
 
 _ALL = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
@@ -75,14 +78,24 @@ class FeatureGates:
                 return self._set[everything]
         return feature.default
 
+    def stage(self, name: str) -> Stage:
+        """The maturity of a feature; KeyError for a name that was never added."""
+        return self._features[name].stage
+
     def set(self, values: Mapping[str, bool], field: str = "featureGates") -> None:
         """Set gates by name, all or none. Raises ConfigurationError for an unknown or a locked gate."""
         for name, value in values.items():
             self._check(name, value, field)
         self._set.update(values)
 
+    def without_effect(self) -> list[str]:
+        """A sentence for each gate that was set and has no effect in this program, which says why."""
+        known = {name: self._features[name].without_effect for name in self._set if name in self._features}
+        return [f"feature gate {name} has no effect: {why}" for name, why in known.items() if why]
+
     def export(self, metrics: Metrics) -> None:
-        """Register one gauge per gate, as component-base does; to be called after all gates are set."""
+        """Register one gauge per gate that has an effect, as component-base does; to be called after all gates are
+        set."""
         gauge = metrics.gauge(
             "kubernetes_feature_enabled",
             "This metric records the data about the stage and enablement of a k8s feature.",
@@ -90,15 +103,17 @@ class FeatureGates:
             stability="BETA",
         )
         for name, feature in self._features.items():
+            if feature.without_effect:
+                continue
             # Upstream's stage label is empty for generally available features.
             stage = "" if feature.stage is Stage.GA else feature.stage.value
             gauge.labels(name, stage).set(self.enabled(name))
 
     def describe(self) -> list[str]:
-        """Return one line per gate that can be set, in the format of upstream's help text."""
+        """Return one line per gate that can be set and has an effect, in the format of upstream's help text."""
         lines = [f"{name}=true|false ({stage.value} - default=false)" for name, stage in _ALL.items()]
         for name, feature in sorted(self._features.items()):
-            if feature.stage is not Stage.GA and not feature.locked:
+            if feature.stage is not Stage.GA and not feature.locked and not feature.without_effect:
                 lines.append(f"{name}=true|false ({feature.stage.value} - default={str(feature.default).lower()})")
         return lines
 
@@ -107,18 +122,27 @@ class FeatureGates:
             return
         feature = self._features.get(name)
         if feature is None:
-            raise ConfigurationError(field, name, f"known are {', '.join([*_ALL, *sorted(self._features)])}")
+            raise ConfigurationError(field, name, self._near(name))
         if feature.locked and value != feature.default:
             allowed = f"the gate is locked to {str(feature.default).lower()}"
             raise ConfigurationError(field, f"{name}={str(value).lower()}", allowed)
-        if feature.stage in (Stage.GA, Stage.DEPRECATED):
+        if feature.stage in (Stage.GA, Stage.DEPRECATED) and not feature.without_effect:
             logger.warning(
                 "setting %s feature gate %s; it will be removed in a future release", feature.stage.value, name
             )
 
+    def _near(self, name: str) -> str:
+        """The known names that are like ``name``; if there are none, those that have an effect."""
+        near = get_close_matches(name, [*_ALL, *self._features], n=3)
+        if near:
+            return f"did you mean {' or '.join(near)}?"
+        working = sorted(each for each, feature in self._features.items() if not feature.without_effect)
+        return f"known are {', '.join([*_ALL, *working])}"
 
-def parse_gates(text: str, field: str = "--feature-gates") -> dict[str, bool]:
-    """Read ``A=true,B=false``; blanks around the parts are allowed, as in Go."""
+
+def parse_gates(text: str, field: str = "--feature-gates", component: str = "") -> dict[str, bool]:
+    """Read ``A=true,B=false``; blanks around the parts are allowed, as in Go. ``component`` may stand before a name,
+    with a colon, as programs that know the gates of several components have it."""
     values: dict[str, bool] = {}
     for part in text.split(","):
         name, equals, value = part.strip().partition("=")
@@ -126,5 +150,8 @@ def parse_gates(text: str, field: str = "--feature-gates") -> dict[str, bool]:
             continue
         if not equals:
             raise ConfigurationError(field, part, "write NAME=true or NAME=false")
-        values[name.strip()] = parse_bool(f"{field} {name.strip()}", value.strip())
+        name = name.strip()
+        if component:
+            name = name.removeprefix(f"{component}:")
+        values[name] = parse_bool(f"{field} {name}", value.strip())
     return values

@@ -128,16 +128,19 @@ class FlagGroup:
         """Where to listen."""
         return self._add(Flag(name, default, help_text, parse_listen_address, "host:port", str(default)))
 
-    def feature_gates(self, gates: FeatureGates, name: str = "feature-gates") -> Flag[dict[str, bool]]:
-        """``--feature-gates``: sets the gates while parsing."""
+    def feature_gates(
+        self, gates: FeatureGates, name: str = "feature-gates", component: str = "", remark: str = ""
+    ) -> Flag[dict[str, bool]]:
+        """``--feature-gates``: sets the gates while parsing; ``component`` may stand before their names. ``remark``
+        ends the help text."""
 
         def parse(flag: str, text: str) -> dict[str, bool]:
-            values = parse_gates(text, flag)
+            values = parse_gates(text, flag, component)
             gates.set(values, flag)
             return values
 
         description = "A set of key=value pairs that describe feature gates. Options are:\n" + "\n".join(
-            gates.describe()
+            [*gates.describe(), *filter(None, [remark])]
         )
         return self._add(Flag(name, {}, description, parse, "A=true,B=false", ""))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 import msgspec
 
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus
+from koordinator.base.said_once import SaidOnce
 from koordinator.device_daemon.cambricon import Cambricon
 from koordinator.device_daemon.huawei import Huawei
 from koordinator.device_daemon.identity import only_distinct, same
@@ -46,8 +48,8 @@ class Discovery:
     vendors: Sequence[Vendor] = VENDORS
     seconds: float = SECONDS_OF_A_VENDOR
     _last: dict[str, Sequence[XPUDeviceInfo]] = field(default_factory=dict)
-    _said: dict[str, set[str]] = field(default_factory=dict)
-    """By vendor, what was wrong at the last look: it is logged once."""
+    _said: dict[str, SaidOnce] = field(default_factory=lambda: defaultdict(lambda: SaidOnce(_LOG)))
+    """By vendor."""
 
     async def discover(self) -> Inventory:
         """Never raises for what the machine does; problems are logged."""
@@ -100,10 +102,10 @@ class Discovery:
         self._log(vendor, [f"{vendor.name}: {text}" for text in problems])
 
     def _log(self, vendor: Vendor, problems: Sequence[str]) -> None:
-        for problem in problems:
-            if problem not in self._said.get(vendor.name, ()):
-                _LOG.error("%s", problem)
-        self._said[vendor.name] = set(problems)
+        said = self._said[vendor.name]
+        with said.round():
+            for problem in problems:
+                said.say(problem, level=logging.ERROR)
 
     def _all(self) -> list[XPUDeviceInfo]:
         return [device for vendor in self.vendors for device in self._last.get(vendor.name, ())]

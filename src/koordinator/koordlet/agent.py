@@ -19,40 +19,41 @@ from koordinator.base.served_connections import ProgramConnections
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_context import AgentContext, Dependencies
 from koordinator.koordlet.agent_metrics import AgentMetrics
-from koordinator.koordlet.audit.log import AuditLog
-from koordinator.koordlet.audit.pages import AuditPages
-from koordinator.koordlet.audit.pages import handler as audit_handler
-from koordinator.koordlet.cleanup import SECONDS, Cleanup, CleanupError, switch_off, take_back
-from koordinator.koordlet.collectors.node_info import NodeInfo
-from koordinator.koordlet.devices.reporter import DeviceReporter, DeviceSources
-from koordinator.koordlet.devices.xpu_files import XPUFiles
-from koordinator.koordlet.enforcement import Enforcement
-from koordinator.koordlet.executor.executor import Executor
-from koordinator.koordlet.executor.explanation_page import handler as explanation_handler
-from koordinator.koordlet.interference import monitor as interference
-from koordinator.koordlet.interference.cpu_waits import CPUWaits
-from koordinator.koordlet.interference.monitor import InterferenceMonitor, InterferenceSources
-from koordinator.koordlet.kubelet_connection import PAUSE, KubeletFollower, connect_when_there, timed
-from koordinator.koordlet.metric_cache.sqlite import SQLiteMetricCache
-from koordinator.koordlet.node_metric_reporter import Measured, NodeMetricReporter
-from koordinator.koordlet.node_topology.reporter import TopologyReporter, TopologyReporting
-from koordinator.koordlet.observation import Observation
+from koordinator.koordlet.enforce.cleanup import SECONDS, Cleanup, CleanupError, switch_off, take_back
+from koordinator.koordlet.enforce.enforcement import Enforcement
+from koordinator.koordlet.enforce.executor.executor import Executor
+from koordinator.koordlet.enforce.executor.explanation_page import handler as explanation_handler
+from koordinator.koordlet.observe.interference import monitor as interference
+from koordinator.koordlet.observe.interference.cpu_waits import CPUWaits
+from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor, InterferenceSources
+from koordinator.koordlet.observe.metric_cache.retention import make_metric_cache
+from koordinator.koordlet.observe.node_info import NodeInfo
+from koordinator.koordlet.observe.observation import Observation
+from koordinator.koordlet.observe.prediction.server import PredictionServer
+from koordinator.koordlet.observe.usage_table import UsageTable
 from koordinator.koordlet.options import Options
-from koordinator.koordlet.periodic_collectors import PeriodicCollectors
-from koordinator.koordlet.pod_resources_proxy import PodResourcesProxy
+from koordinator.koordlet.pods.kubelet_connection import PAUSE, KubeletFollower, connect_when_there, timed
 from koordinator.koordlet.pods.lifecycle_events import PodLifecycleEvents
 from koordinator.koordlet.pods.listing import PodListing
-from koordinator.koordlet.prediction.server import PredictionServer
-from koordinator.koordlet.resource_metrics import (
+from koordinator.koordlet.pods.states import StatesInformer
+from koordinator.koordlet.report.audit.log import AuditLog
+from koordinator.koordlet.report.audit.pages import AuditPages
+from koordinator.koordlet.report.audit.pages import handler as audit_handler
+from koordinator.koordlet.report.devices.reporter import DeviceReporter, DeviceSources
+from koordinator.koordlet.report.devices.xpu_files import XPUFiles
+from koordinator.koordlet.report.node_metric_reporter import Measured, NodeMetricReporter
+from koordinator.koordlet.report.node_topology.reporter import TopologyReporter, TopologyReporting
+from koordinator.koordlet.report.pod_resources_proxy import PodResourcesProxy
+from koordinator.koordlet.report.resource_metrics import (
     export_cache,
     export_features,
     export_listing,
     export_plugins,
+    export_reading,
     export_resources,
+    export_usage,
 )
-from koordinator.koordlet.retention import make_metric_cache
-from koordinator.koordlet.states import StatesInformer
-from koordinator.koordlet.suppression import merged_extensions
+from koordinator.koordlet.report.suppression import merged_extensions
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.health import HealthChecks
 from koordinator.kube.servers import Servers
@@ -109,10 +110,16 @@ class Agent:
         """Where what is done to the node is recorded; None unless the gate AuditEvents is on."""
         self._pages = None if self.audit is None else _audit_pages(self.audit, options, given)
         self._connections = ProgramConnections(self.metrics.both, given.clock)
+        table = UsageTable(
+            options.collect_interval,
+            max(options.memory_interval, options.collect_interval),
+            with_page_cache=options.with_page_cache,
+        )
         self._context = AgentContext(
-            options, given, self.states, self._cache, self.metrics, self._events, self.audit, self._connections
+            options, given, self.states, table, self._cache, self.metrics, self._events, self.audit, self._connections
         )
         export_resources(self.metrics, self.states)
+        export_usage(self.metrics, table)
         export_features(self.metrics, options.host)
         export_cache(self.metrics, self._cache)
         export_plugins(self.metrics, given.plugins)
@@ -163,8 +170,8 @@ class Agent:
                 while not self.states.has_synced_pods:
                     await self.states.sync_pods(kubelet, listing)
                     await self._given.clock.sleep(PAUSE)
-                enforcement = Enforcement(self._context, layout, info, None)
-                return await take_back(enforcement.loops(), enforcement.executor, self._given.clock)
+                enforcement = Enforcement(self._context, layout, info, None, self._loops.metrics)
+                return await take_back(enforcement, self._given.clock)
             finally:
                 await connection.close()
                 informer.cancel()
@@ -173,8 +180,7 @@ class Agent:
         return CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
 
     def _close_files(self) -> None:
-        if isinstance(self._cache, SQLiteMetricCache):
-            self._cache.close()
+        self._cache.close()
         if self._pages is not None:
             self._pages.close()
         if self.audit is not None:
@@ -222,6 +228,7 @@ class Agent:
                         self._given.clock,
                         self._loops.metrics,
                         sync_pods,
+                        enforcement.executor.look_again,
                     )
                     tasks.create_task(events.run(), name="pod lifecycle events")
         finally:
@@ -257,19 +264,27 @@ class Agent:
         nvml: NVML | None,
     ) -> Enforcement:
         observation = Observation(self._context, sync_pods, layout, meter, nvml)
+        export_reading(self.metrics, meter, observation.advisor)
         for loop in observation.loops():
             self._loops.add(loop)
         if self._pages is not None:
             self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
-        if isinstance(self._cache, SQLiteMetricCache):
+        if self._options.cache_folder is not None:
             self._loops.add(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
-        monitor = self._detect_interference(layout, observation.periodic)
-        enforcement = self._enforcement = Enforcement(self._context, layout, observation.info, monitor)
+        monitor = self._detect_interference(layout, observation)
+        metrics = self._loops.metrics
+        enforcement = self._enforcement = Enforcement(self._context, layout, observation.info, monitor, metrics)
         for loop in enforcement.loops():
             self._loops.add(loop)
         if self._options.topology_interval > 0:
             self._report_topology_and_devices(observation.info, nvml)
-        prediction = PredictionServer(self._options.prediction, self._cache, self.states, self._given.clock)
+        prediction = PredictionServer(
+            self._options.prediction,
+            self._cache,
+            self.states,
+            self._given.clock,
+            self._context.table.memory_interval,
+        )
         prediction.export(self.metrics)
         for loop in prediction.loops():
             self._loops.add(loop)
@@ -307,7 +322,7 @@ class Agent:
             devices = DeviceReporter(given.client, self.states, sources.take, given.clock)
             self._loops.add(Loop("devices", devices.report, options.topology_interval, 30.0))
 
-    def _detect_interference(self, layout: CgroupLayout, periodic: PeriodicCollectors) -> InterferenceMonitor | None:
+    def _detect_interference(self, layout: CgroupLayout, observation: Observation) -> InterferenceMonitor | None:
         """What looks for it; None unless the gate is on."""
         gates = self._options.features
         if not gates.enabled(features.INTERFERENCE_DETECTION):
@@ -321,8 +336,8 @@ class Agent:
         interval = self._options.collectors.interference_interval
         sources = InterferenceSources(
             pods=lambda: self.states.pods,
-            pressure=lambda: periodic.pressure,
-            cycles=lambda: periodic.cycles,
+            pressure=lambda: observation.pressure,
+            cycles=lambda: observation.cycles,
             usage=self._context.recent_usage,
             reader=reader,
             waits=CPUWaits(self._options.host, reader),
@@ -346,7 +361,7 @@ class Agent:
         measured = Measured(
             numa_nodes=lambda: [node.number for node in observation.info.numa_memory or ()],
             gpus=observation.gpus,
-            has_cold_pages=lambda: observation.periodic.has_cold_pages,
+            has_cold_pages=lambda: observation.has_cold_pages,
             forecast=prediction.forecast_prod,
             extensions=extensions,
         )
@@ -356,8 +371,7 @@ class Agent:
         self._loops.add(Loop("node metric", reporter.report_when_due, 1.0, 60.0))
 
     async def _keep_samples(self) -> None:
-        if isinstance(self._cache, SQLiteMetricCache):
-            self._cache.flush()
+        self._cache.flush()
 
     async def _keep_audit(self) -> None:
         if self.audit is not None and self._pages is not None:

@@ -10,13 +10,14 @@ from koordinator.base.clock import Clock
 from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ProgramConnections
 from koordinator.koordlet.agent_metrics import AgentMetrics
-from koordinator.koordlet.audit.log import AuditLog
-from koordinator.koordlet.kubelet_connection import ConnectKubelet
-from koordinator.koordlet.metric_cache.ring import RingMetricCache
-from koordinator.koordlet.node_snapshot import RecentUsage
+from koordinator.koordlet.enforce.plugins import Plugins
+from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache
+from koordinator.koordlet.observe.recent_usage import RecentUsage
+from koordinator.koordlet.observe.usage_table import UsageTable
 from koordinator.koordlet.options import Options
-from koordinator.koordlet.plugins import Plugins
-from koordinator.koordlet.states import StatesInformer
+from koordinator.koordlet.pods.kubelet_connection import ConnectKubelet
+from koordinator.koordlet.pods.states import StatesInformer
+from koordinator.koordlet.report.audit.log import AuditLog
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.interface import Client
 from koordinator.node.core_scheduling import Prctl
@@ -57,6 +58,7 @@ class AgentContext:
     options: Options
     given: Dependencies
     states: StatesInformer
+    table: UsageTable
     cache: RingMetricCache
     metrics: AgentMetrics
     events: EventBroadcaster
@@ -66,4 +68,4 @@ class AgentContext:
 
     @property
     def recent_usage(self) -> RecentUsage:
-        return RecentUsage(self.cache, self.given.clock, self.options.collect_interval)
+        return RecentUsage(self.table, self.cache, self.given.clock)

@@ -13,8 +13,9 @@ from koordinator.base.flag_types import Flag, FlagGroup
 from koordinator.base.flags import FlagSet
 from koordinator.base.listen_address import NOWHERE, ListenAddress
 from koordinator.base.unused_flags import KLOG_FLAGS, KLOG_SWITCHES, UnusedFlags
+from koordinator.koordlet.enforce.hooks.options import HookFlags
 from koordinator.koordlet.features import WITHOUT_EFFECT, make_features
-from koordinator.koordlet.hooks.options import HookFlags
+from koordinator.koordlet.observe.prediction.options import PredictionFlags
 from koordinator.koordlet.options import (
     AuditOptions,
     CollectorOptions,
@@ -22,7 +23,6 @@ from koordinator.koordlet.options import (
     KubeletOptions,
     Options,
 )
-from koordinator.koordlet.prediction.options import PredictionFlags
 from koordinator.node.host import Host
 
 _DESCRIPTION: Final = """\
@@ -85,7 +85,7 @@ _UNUSED: Final[Mapping[str, str]] = {
     "default-runtime-type": "a pod's status says of each container which runtime it has",
     "enable-pod-taskids": "the tasks of pods with a group of resctrl (gate Resctrl) are always looked at",
     "runtime-hooks-nri-backoff-steps": "it is tried as long as it takes",
-    "collect-sys-metric-outdated-interval": "what the system uses is made of readings of one moment",
+    "collect-sys-metric-outdated-interval": "what the system uses is made of the last readings of everything else",
 }
 """Flags of the original that do nothing here, and why."""
 

@@ -14,9 +14,9 @@ from koordinator.base.program import Process, Run, greet, run_program
 from koordinator.koordlet.agent import Agent
 from koordinator.koordlet.agent_context import Dependencies
 from koordinator.koordlet.command_line import parse_options
-from koordinator.koordlet.kubelet_connection import KubeletConnection
+from koordinator.koordlet.enforce.plugins import Plugins, installed_plugins
 from koordinator.koordlet.options import Options
-from koordinator.koordlet.plugins import Plugins, installed_plugins
+from koordinator.koordlet.pods.kubelet_connection import KubeletConnection
 from koordinator.kube.connect import ClientOptions, connect, connected, user_agent
 from koordinator.node import netlink_traffic_control
 from koordinator.node.core_scheduling import kernel_prctl

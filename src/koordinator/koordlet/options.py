@@ -7,9 +7,9 @@ from pathlib import Path
 
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.listen_address import NOWHERE, ListenAddress
+from koordinator.koordlet.enforce.hooks.options import HookOptions
 from koordinator.koordlet.features import make_features
-from koordinator.koordlet.hooks.options import HookOptions
-from koordinator.koordlet.prediction.options import PredictionOptions
+from koordinator.koordlet.observe.prediction.options import PredictionOptions
 from koordinator.node.host import Host
 
 
@@ -84,6 +84,8 @@ class Options:
     """Of the Device, too."""
     device_files: str = "/var/run/koordlet/xpu-device-infos"
     only_device_files: bool = False
+    memory_interval: float = 5.0
+    """Of the memory of pods, containers and host applications; at least ``collect_interval`` counts."""
     with_page_cache: bool = False
     pod_resources_folder: Path = Path("/var/run/koordlet/pod-resources")
     """Where kubelet's pod-resources API is served with devices of koord-scheduler, if its gate is on."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import operator
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -86,7 +87,8 @@ class DecayingHistogram:
         self._buckets = buckets
         self._half_life = half_life
         self._reference = _YEAR_ONE
-        self._weights = [0.0] * buckets.count
+        # Packed: koordlet has several for each pod.
+        self._weights = array("d", bytes(8 * buckets.count))
         self._total = 0.0
         # The first and the last bucket that are not empty; the other way round as long as all are.
         self._lowest = buckets.count - 1
@@ -121,7 +123,7 @@ class DecayingHistogram:
     def copy(self) -> DecayingHistogram:
         """Return an independent histogram with the same content."""
         copied = copy.copy(self)
-        copied._weights = list(self._weights)
+        copied._weights = self._weights[:]
         return copied
 
     def percentile(self, fraction: float) -> float:
@@ -195,7 +197,7 @@ class DecayingHistogram:
         # A multiple of the half-life since the year 1, so that the factor is a power of 2, which costs no precision.
         reference = _YEAR_ONE + math.floor((at - _YEAR_ONE) / self._half_life + 0.5) * self._half_life
         exponent = math.floor((self._reference - reference) / self._half_life + 0.5)
-        self._weights = [math.ldexp(weight, exponent) for weight in self._weights]
+        self._weights = array("d", [math.ldexp(weight, exponent) for weight in self._weights])
         self._total = math.ldexp(self._total, exponent)
         self._reference = reference
         self._shrink()

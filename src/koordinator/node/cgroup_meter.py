@@ -3,20 +3,21 @@
 To open and close a file of a cgroup costs more than to read it, so that files stay open between readings, up to a limit
 of descriptors; beyond it they are opened each time. A cgroup that was removed and made anew (a static pod that was
 restarted) is noticed by the kernel's error and opened again.
+
+A file is read by one regular expression where it looks as kernels print it today. What looks otherwise is left to the
+parsers of ``cgroup_reader``, which know more forms of it and name what is wrong.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from koordinator.node.cgroup_layout import CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import (
-    CPUStat,
-    MemoryStat,
     parse_cpu_max,
     parse_cpu_stat,
     parse_cpuset,
@@ -32,15 +33,29 @@ _BUFFER_BYTES: Final = 16384
 """``memory.stat`` of a recent kernel has 2 KiB; ``memory.numa_stat`` has half a KiB for each NUMA node."""
 
 _REMEMBERED_CPUSETS: Final = 256
+_PERIODS: Final = rb"nr_periods (\d{1,20})\nnr_throttled (\d{1,20})\n"
+_CPU_STAT_V1: Final = re.compile(_PERIODS)
+_CPU_STAT_V2: Final = re.compile(rb"usage_usec (\d{1,20})\n(?:[^\n]*\n)*?" + _PERIODS)
+_MEMORY_KINDS: Final = (b"inactive_anon", b"active_anon", b"inactive_file", b"active_file", b"unevictable")
+_MEMORY_STATS: Final = {
+    version: re.compile(b"\n" + b"".join(rb"%s%s (\d{1,20})\n" % (prefix, kind) for kind in _MEMORY_KINDS))
+    for version, prefix in ((CgroupVersion.V1, b"total_"), (CgroupVersion.V2, b""))
+}
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupUsage:
-    """Readings of one moment: ``cpu`` in nanoseconds since the cgroup was made."""
+class CPUCounters(NamedTuple):
+    """Nanoseconds of CPU since the cgroup was made, periods of its CPU quota, and those in which it was used up."""
 
-    cpu: int
-    throttling: CPUStat
-    memory: MemoryStat
+    nanoseconds: int
+    periods: int
+    throttled_periods: int
+
+
+class MemoryUsage(NamedTuple):
+    """Bytes without and with page cache."""
+
+    usage: int
+    usage_with_page_cache: int
 
 
 class CgroupMeter:
@@ -51,7 +66,8 @@ class CgroupMeter:
         self._version = layout.version
         self._page_size = page_size
         self._limit = descriptor_limit
-        self._open: dict[str, dict[str, int]] = {}
+        self._open: dict[str, dict[str, tuple[str, int]]] = {}
+        """The path and the descriptor of each file, by folder and name."""
         self._open_count = 0
         self._cpu_counts: dict[bytes, int] = {}
         self.files_read = 0
@@ -61,24 +77,38 @@ class CgroupMeter:
     def open_files(self) -> int:
         return self._open_count
 
-    def usage(self, relative: str) -> CgroupUsage:
+    def cpu(self, relative: str) -> CPUCounters:
         """FileError if one of the files cannot be read, MissingFileError if the cgroup is gone."""
-        memory_path, memory = self._content("memory", relative, "memory.stat")
-        if self._version is CgroupVersion.V1:
+        path, stat = self._content("cpu", relative, "cpu.stat")
+        if self._version is CgroupVersion.V2:
+            found = _CPU_STAT_V2.match(stat)
+            if found is not None:
+                micros, periods, throttled = found.groups()
+                return CPUCounters(int(micros) * 1000, int(periods), int(throttled))
+            nanoseconds = parse_usage(path, stat)
+        else:
             usage_path, usage = self._content("cpuacct", relative, "cpuacct.usage")
             count = parse_count(usage.rstrip())
             if count is None:
                 raise MalformedFileError(usage_path, f"{usage[:40]!r} is not a count")
-            cpu = count
-            stat_path, stat = self._content("cpu", relative, "cpu.stat")
-        else:
-            stat_path, stat = self._content("cpu", relative, "cpu.stat")
-            cpu = parse_usage(stat_path, stat)
-        return CgroupUsage(
-            cpu=cpu,
-            throttling=parse_cpu_stat(stat_path, stat, self._version),
-            memory=parse_memory_stat(memory_path, memory, self._version),
-        )
+            nanoseconds = count
+            found = _CPU_STAT_V1.match(stat)
+            if found is not None:
+                periods, throttled = found.groups()
+                return CPUCounters(nanoseconds, int(periods), int(throttled))
+        counted = parse_cpu_stat(path, stat, self._version)
+        return CPUCounters(nanoseconds, counted.periods, counted.throttled_periods)
+
+    def memory(self, relative: str) -> MemoryUsage:
+        """Of the cgroup and everything below it; errors as of ``cpu``."""
+        path, content = self._content("memory", relative, "memory.stat")
+        found = _MEMORY_STATS[self._version].search(content)
+        if found is not None:
+            inactive_anon, active_anon, inactive_file, active_file, unevictable = found.groups()
+            usage = int(inactive_anon) + int(active_anon) + int(unevictable)
+            return MemoryUsage(usage, usage + int(inactive_file) + int(active_file))
+        stat = parse_memory_stat(path, content, self._version)
+        return MemoryUsage(stat.usage, stat.usage_with_page_cache)
 
     def memory_usage(self, relative: str) -> int:
         """Bytes, the page cache and the kernel's own included."""
@@ -116,7 +146,7 @@ class CgroupMeter:
     def keep_only(self, relatives: Collection[str]) -> None:
         """Close the files of all other cgroups."""
         for relative in [relative for relative in self._open if relative not in relatives]:
-            for descriptor in self._open.pop(relative).values():
+            for _, descriptor in self._open.pop(relative).values():
                 os.close(descriptor)
                 self._open_count -= 1
 
@@ -124,17 +154,18 @@ class CgroupMeter:
         self.keep_only(())
 
     def _content(self, controller: str, relative: str, name: str) -> tuple[str, bytes]:
-        path = f"{self._layout.folder(controller, relative)}/{name}"
         self.files_read += 1
-        files = self._open.get(relative)
-        descriptor = files.get(name) if files else None
-        if descriptor is not None:
-            try:
-                return path, _read_whole(descriptor, path)
-            except OSError as error:
-                self._forget(relative, name)
-                if error.errno != errno.ENODEV:
-                    raise file_error(path, error) from error
+        try:
+            path, descriptor = self._open[relative][name]
+        except KeyError:
+            path = f"{self._layout.folder(controller, relative)}/{name}"
+            return path, self._open_and_read(path, relative, name)
+        try:
+            return path, _read_whole(descriptor, path)
+        except OSError as error:
+            self._forget(relative, name)
+            if error.errno != errno.ENODEV:
+                raise file_error(path, error) from error
         return path, self._open_and_read(path, relative, name)
 
     def _open_and_read(self, path: str, relative: str, name: str) -> bytes:
@@ -148,14 +179,15 @@ class CgroupMeter:
             os.close(descriptor)
             raise file_error(path, error) from error
         if self._open_count < self._limit:
-            self._open.setdefault(relative, {})[name] = descriptor
+            self._open.setdefault(relative, {})[name] = path, descriptor
             self._open_count += 1
         else:
             os.close(descriptor)
         return content
 
     def _forget(self, relative: str, name: str) -> None:
-        os.close(self._open[relative].pop(name))
+        _, descriptor = self._open[relative].pop(name)
+        os.close(descriptor)
         self._open_count -= 1
 
 

@@ -27,12 +27,14 @@ def ticks_per_second() -> int:
     return os.sysconf("SC_CLK_TCK")
 
 
-def read_cpu_times(host: Host, skipped: Skipped) -> CPUTimes:
-    """Of the machine and of each CPU that is online; MalformedFileError if the line of the machine is odd."""
+def read_cpu_times(host: Host, skipped: Skipped, *, with_each: bool = True) -> CPUTimes:
+    """Of the machine and, unless it is not needed, of each CPU that is online, of which there may be hundreds;
+    MalformedFileError if the line of the machine is odd."""
     path = f"{host.proc}/stat"
     total = None
     by_cpu = {}
-    for line in read_file(path).splitlines():
+    content = read_file(path)
+    for line in content.splitlines() if with_each else content[: content.find(b"\n") + 1].splitlines():
         if not line.startswith(b"cpu"):
             continue
         name, *fields = line.split()

@@ -1,8 +1,8 @@
 """The one place that opens a file of the kernel for writing.
 
-Only the executor of koordlet writes what limits or protects pods: every other module submits wishes to it, so that two
-features cannot undo each other's writes, and everything that was written can be accounted for. The collector of cold
-pages switches its own scanner on. tests/koordlet/test_one_writer.py sees to that.
+Only the executor of koordlet writes what limits or protects pods: every other module submits settings to it, so that
+two features cannot undo each other's writes, and everything that was written can be accounted for. The collector of
+cold pages switches its own scanner on. tests/koordlet/enforce/test_one_writer.py sees to that.
 """
 
 from __future__ import annotations

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from koordinator.api.cpu_list import HIGHEST_NUMA_NODE, parse_cpu_list
 from koordinator.node.errors import FileError, MalformedFileError, MissingFileError, OddRowError, Skipped
 from koordinator.node.host import Host, list_folder, parse_count, read_file, read_optional_integer, read_text
+
+_MEMINFO_LINE: Final = re.compile(rb"^(Node \d+ |)(\S+):[ \t]*(\d{1,20})(?:[ \t]+(kB))?[ \t]*$", re.MULTILINE)
+"""``MemTotal:  16384 kB``; in the file of a NUMA node ``Node 0 MemTotal:  16384 kB``."""
+
+_RECLAIMABLE: Final = (b"Active(file)", b"Inactive(file)", b"SReclaimable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +26,8 @@ class MachineMemory:
     free: int
     available: int
     huge_pages: int = 0
+    reclaimable: int | None = None
+    """Page cache and slabs that the kernel may take back; None where it does not say."""
 
     @property
     def usage(self) -> int:
@@ -28,6 +37,11 @@ class MachineMemory:
     @property
     def usage_with_page_cache(self) -> int:
         return max(self.total - self.huge_pages - self.free, 0)
+
+    @property
+    def usage_of_only_numa_node(self) -> int | None:
+        """What the one NUMA node of the machine uses, by the measure of NUMA nodes (``NUMANodeMemory``)."""
+        return None if self.reclaimable is None else max(self.usage_with_page_cache - self.reclaimable, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +63,10 @@ def read_machine_memory(host: Host) -> MachineMemory:
     path = f"{host.proc}/meminfo"
     values = _read_meminfo(path, prefix=b"")
     total, free, available = (_value(path, values, key) for key in (b"MemTotal", b"MemFree", b"MemAvailable"))
-    return MachineMemory(total, free, available, _huge_page_pool(values))
+    parts = [values.get(key) for key in _RECLAIMABLE]
+    known = [part for part in parts if part is not None]
+    reclaimable = sum(known) if len(known) == len(parts) else None
+    return MachineMemory(total, free, available, _huge_page_pool(values), reclaimable)
 
 
 def read_numa_memory(host: Host, skipped: Skipped, *, with_huge_pages: bool = False) -> tuple[NUMANodeMemory, ...]:
@@ -85,15 +102,12 @@ def _read_numa_node(parent: str, number: int, with_huge_pages: bool) -> NUMANode
     huge_pages = _huge_pages(folder) if with_huge_pages else {}
     pools = sum(kib * 1024 * count for kib, count in huge_pages.items())
     values = _read_meminfo(path, prefix=b"Node %d " % number)
-    total, free, active, inactive, reclaimable = (
-        _value(path, values, key)
-        for key in (b"MemTotal", b"MemFree", b"Active(file)", b"Inactive(file)", b"SReclaimable")
-    )
+    total, free, *reclaimable = (_value(path, values, key) for key in (b"MemTotal", b"MemFree", *_RECLAIMABLE))
     return NUMANodeMemory(
         number=number,
         total=total,
         # There is no MemAvailable of a NUMA node: this is what it would be made of.
-        usage=max(total - pools - (free + active + inactive + reclaimable), 0),
+        usage=max(total - pools - free - sum(reclaimable), 0),
         huge_pages=huge_pages,
     )
 
@@ -137,16 +151,12 @@ def _read_meminfo(path: str, prefix: bytes) -> dict[bytes, int]:
     """Bytes by name; counts of huge pages have no unit. Lines of another form are left out: of what the kernel tells,
     little is read, and that is missed where it is absent."""
     values = {}
-    for line in read_file(path).splitlines():
-        name, _, rest = line.removeprefix(prefix).partition(b":")
-        fields = rest.split()
-        amount = parse_count(fields[0]) if fields else None
-        if amount is None:
-            continue
-        if fields[1:] == [b"kB"]:
-            values[name.strip()] = amount * 1024
-        elif fields[1:] == [] and name.strip() == b"HugePages_Total":
-            values[name.strip()] = amount
+    for begin, name, amount, unit in _MEMINFO_LINE.findall(read_file(path)):
+        if begin == prefix:
+            if unit:
+                values[name] = int(amount) * 1024
+            elif name == b"HugePages_Total":
+                values[name] = int(amount)
     return values
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
-from koordinator.koordlet.hooks.rules import Rules
+from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth, KubeletBandwidths
 from koordinator.koordlet.pods.node_pod import NodePod, node_pods
 from koordinator.node.cgroup_layout import CgroupDriver
 from koordinator.node.kernel_files import quota_of_milli
 from koordinator.node.kubelet import KubeletConfiguration
-from tests.koordlet.hooks.hook_fixtures import LAYOUT
-from tests.koordlet.hooks.hooked_node import HookedNode
+from tests.koordlet.enforce.hooks.hook_fixtures import LAYOUT
+from tests.koordlet.enforce.hooks.hooked_node import HookedNode
 from tests.real_world.pods import PODS, pod_shape
 
 NO_QUOTA = KubeletConfiguration(CgroupDriver.SYSTEMD, "", False, {})
@@ -74,7 +74,7 @@ def kubelet(request: pytest.FixtureRequest) -> dict[str, Any]:
 def test_nothing_is_written_while_no_feature_is_on(tmp_path: Path, kubelet: dict[str, Any]) -> None:
     node = KubeletNode(tmp_path, **kubelet, **LEFT_ALONE)
     before = node.everything()
-    node.reconciler.reconcile()
+    node.run_hooks()
     assert node.everything() == before
 
 
@@ -84,8 +84,8 @@ def test_a_ratio_divides_what_the_kubelet_gives_and_goes_again_with_another_koor
     node = KubeletNode(tmp_path, **kubelet, **LEFT_ALONE, CPUNormalization=True)
     before = node.everything()
     node.rules = replace(node.rules, normalization_ratio=2.0)
-    node.reconciler.reconcile()
-    node.reconciler.reconcile()
+    node.run_hooks()
+    node.run_hooks()
     quotas = {
         path: int(text) for path, text in before.items() if path.endswith("cfs_quota_us") and "uid-pinned" not in path
     }
@@ -93,7 +93,7 @@ def test_a_ratio_divides_what_the_kubelet_gives_and_goes_again_with_another_koor
     assert bool(divided) == kubelet["enforces"]
     assert node.everything() == before | divided
     for other in (node.again(tmp_path, **LEFT_ALONE), node.again(tmp_path, **LEFT_ALONE, CPUNormalization=True)):
-        other.reconciler.reconcile()
+        other.run_hooks()
         assert other.everything() == before
 
 
@@ -109,13 +109,13 @@ def test_where_the_kubelet_gives_no_quota_there_is_none_whatever_is_known_of_it(
 def test_a_resize_is_the_new_base(tmp_path: Path) -> None:
     node = KubeletNode(tmp_path, **LEFT_ALONE, CPUNormalization=True)
     node.rules = replace(node.rules, normalization_ratio=2.0)
-    node.reconciler.reconcile()
+    node.run_hooks()
     document = pod_shape("burstable").running("shop", "node-1", "uid-burstable")
     document["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "2"
     (resized,) = node_pods([convert(document, Pod)], LAYOUT)
     node.give(resized)
     node.pods = [resized if pod.uid == resized.uid else pod for pod in node.pods]
-    node.reconciler.reconcile()
+    node.run_hooks()
     assert node.shown(resized.cgroup, "cpu.cfs_quota_us") == "100000"
 
 
@@ -123,7 +123,7 @@ def test_what_the_kubelet_has_just_written_is_not_undone_before_its_pod_is_liste
     """It raises the pod, and then its container: version 1 refuses that where the pod has been lowered again."""
     node = KubeletNode(tmp_path, **LEFT_ALONE, CPUNormalization=True)
     node.rules = replace(node.rules, normalization_ratio=2.0)
-    node.reconciler.reconcile()
+    node.run_hooks()
     web = next(pod for pod in node.pods if pod.uid == "uid-burstable")
     node.machine.write(f"/sys/fs/cgroup/cpu/{web.cgroup}/cpu.cfs_quota_us", "200000\n")
     node.executor.look_again(web.cgroup, derived=False)
@@ -133,7 +133,7 @@ def test_what_the_kubelet_has_just_written_is_not_undone_before_its_pod_is_liste
 
 def test_batch_resources_are_counted_in_the_period_of_the_cgroup(tmp_path: Path) -> None:
     node = KubeletNode(tmp_path, 20_000, CPUSetAllocator=False)
-    node.reconciler.reconcile()
+    node.run_hooks()
     batch = next(pod for pod in node.pods if pod.uid == "uid-batch")
     assert node.shown(batch.containers[0].cgroup, "cpu.cfs_quota_us") == "10000"
     assert node.shown(batch.cgroup, "cpu.cfs_quota_us") == "10000"

@@ -28,11 +28,12 @@ class Watched:
         self.root = root
         self.clock = ManualClock()
         self.refreshes = 0
+        self.looks = 0
         self.fails = False
         self._refreshed = asyncio.Event()
         layout = CgroupLayout(str(root), CgroupVersion.V2, CgroupDriver.SYSTEMD)
         self._events = PodLifecycleEvents(
-            layout, self.clock, LoopMetrics(self.clock, Metrics()), self._refresh, make_watcher
+            layout, self.clock, LoopMetrics(self.clock, Metrics()), self._refresh, self._look_again, make_watcher
         )
 
     def make(self, folder: str) -> None:
@@ -54,12 +55,20 @@ class Watched:
             await self._refreshed.wait()
         self._refreshed.clear()
 
+    def forget(self) -> None:
+        """The refreshes until now."""
+        self._refreshed.clear()
+
     async def is_quiet(self) -> None:
         """What the kernel has to say so far is heard, and has led to nothing."""
         for _ in range(3):
             await asyncio.to_thread(os.sched_yield)
             await self.clock.advance(0)
         assert not self._refreshed.is_set()
+
+    def _look_again(self) -> None:
+        self.looks += 1
+        self._refreshed.set()
 
     async def _refresh(self) -> None:
         self.refreshes += 1
@@ -107,6 +116,26 @@ def test_a_new_container_is_requested_again_since_its_id_takes_some_seconds(watc
         assert watched.refreshes == 3
 
     watched.play(story)
+
+
+def test_when_the_weight_of_a_class_is_written_everything_is_looked_at_once(watched: Watched) -> None:
+    """As systemd and the kubelet do it, with what was there before."""
+    watched.make(BURSTABLE)
+    weights = [watched.root / folder / "cpu.weight" for folder in (BURSTABLE, "kubepods.slice")]
+    for weight in weights:
+        weight.write_text("79\n")
+
+    async def story(watched: Watched) -> None:
+        for weight in weights:
+            with weight.open("r+") as file:
+                file.write("79\n")
+        await watched.is_quiet()
+        await watched.clock.advance(1)
+        await watched.has_refreshed()
+        await watched.clock.advance(60)
+
+    watched.play(story)
+    assert (watched.looks, watched.refreshes) == (1, 0)
 
 
 def test_a_refresh_that_fails_is_not_the_last(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
@@ -178,6 +207,26 @@ def test_a_hundred_pods_at_once_are_few_questions(watched: Watched) -> None:
         await watched.has_refreshed()
         await watched.clock.advance(5)
         assert watched.refreshes <= 2
+
+    watched.play(story)
+
+
+def test_pods_that_keep_coming_are_requested_less_and_less_often_and_a_later_one_at_once(watched: Watched) -> None:
+    """Each response has all pods of the node."""
+    watched.make(BURSTABLE)
+
+    async def story(watched: Watched) -> None:
+        for number in range(50):
+            watched.make(f"{BURSTABLE}/kubepods-burstable-pod{number}.slice")
+            await asyncio.to_thread(os.sched_yield)
+            await watched.clock.advance(0.2)
+        assert watched.refreshes <= 9
+        await watched.clock.advance(10)
+        before = watched.refreshes
+        watched.forget()
+        watched.make(POD)
+        await watched.has_refreshed()
+        assert watched.refreshes == before + 1
 
     watched.play(story)
 

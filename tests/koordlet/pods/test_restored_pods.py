@@ -18,8 +18,8 @@ from koordinator.koordlet.pods.node_pod import NodePod, node_pods
 from koordinator.model.pod_grants import Grant
 from koordinator.node.kernel_files import quota_of_milli, shares_of_milli
 from tests.examples import examples
-from tests.koordlet.hooks.hook_fixtures import rules
-from tests.koordlet.hooks.hooked_node import HookedNode
+from tests.koordlet.enforce.hooks.hook_fixtures import rules
+from tests.koordlet.enforce.hooks.hooked_node import HookedNode
 from tests.real_world.pods import PodShape, container, sidecar
 
 _AMOUNTS = st.fixed_dictionaries(
@@ -67,7 +67,7 @@ class _Node(HookedNode):
 
     def rounds(self) -> None:
         for _ in range(2):
-            self.reconciler.reconcile()
+            self.run_hooks()
 
     def _write(self, controller: str, folder: str, name: str, value: object) -> None:
         self.machine.write(f"/sys/fs/cgroup/{controller}/{folder}/{name}", f"{value}\n")

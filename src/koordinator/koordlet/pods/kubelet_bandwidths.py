@@ -8,13 +8,13 @@ manager.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from koordinator.api.annotations import RESOURCE_STATUS
 from koordinator.api.qos import KubernetesQoS, QoSClass
-from koordinator.koordlet.executor.executor import Executor
+from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.pod_grants import Grant
 from koordinator.node.cgroup_reader import NO_LIMIT
@@ -56,10 +56,13 @@ class KubeletBandwidths:
 
     def of(self, pods: Sequence[NodePod]) -> dict[str, Bandwidth]:
         """By folder of a pod and of its containers that run; folders that are not there are left out."""
+        return {folder: given for of_pod in self.of_each(pods) for folder, given in of_pod.items()}
+
+    def of_each(self, pods: Sequence[NodePod]) -> list[Mapping[str, Bandwidth]]:
+        """The same of each pod for itself: the same mapping as before while nothing has changed."""
         configuration = self._source.kubelet_configuration
         enforces_limits = configuration is None or configuration.enforces_cpu_limits
         found: dict[str, _Found] = {}
-        bandwidths: dict[str, Bandwidth] = {}
         for pod in pods:
             known = self._found.get(pod.uid)
             if (
@@ -68,11 +71,12 @@ class KubeletBandwidths:
                 or known.pod is not pod
                 or known.enforces_limits != enforces_limits
             ):
-                known = self._read(pod, enforces_limits)
+                read = self._read(pod, enforces_limits)
+                is_as_before = known is not None and known.bandwidths == read.bandwidths
+                known = replace(read, bandwidths=known.bandwidths) if known is not None and is_as_before else read
             found[pod.uid] = known
-            bandwidths |= known.bandwidths
         self._found = found
-        return bandwidths
+        return [found[pod.uid].bandwidths for pod in pods]
 
     def _read(self, pod: NodePod, enforces_limits: bool) -> _Found:
         bandwidths: dict[str, Bandwidth] = {}

@@ -1,9 +1,15 @@
-"""Pod lifecycle events: the kernel reports at once a cgroup that the kubelet or the container runtime created.
+"""Pod lifecycle events: the kernel reports at once a cgroup that the kubelet or the container runtime created, or has
+written.
 
 The kubelet would be queried for its pods every ten seconds only. For a new pod it is queried right away. The kubelet
 lists the ID of a container after the runtime has reported it, the kubelet has written it into the pod's status and the
 API server has returned that status. This takes some seconds, so that for a new container the kubelet is queried several
 times. Where the kernel cannot report cgroups, the kubelet is queried every ten seconds as before.
+
+systemd knows nothing of what others write into the files of its slices and scopes. When its configuration is loaded
+anew, as each installation of a package does it, it writes its own values into all of them; and when the kubelet writes
+those of a QoS class, as it does once a minute, into those of that class. A CPU weight of a QoS class is always among
+them, and koordlet writes none: when one was written, what koordlet has written is looked at.
 """
 
 from __future__ import annotations
@@ -17,10 +23,11 @@ from typing import Final
 from koordinator.api.qos import KubernetesQoS
 from koordinator.base.clock import Clock
 from koordinator.base.loops import LoopMetrics
-from koordinator.node.cgroup_layout import CgroupLayout, UnknownCgroupError
+from koordinator.node.cgroup_layout import CgroupLayout, CgroupVersion, UnknownCgroupError
 from koordinator.node.errors import FileError
 from koordinator.node.host import list_subfolders
-from koordinator.node.inotify import Created, FolderEvent, FolderWatcher, InotifyError, Overflow
+from koordinator.node.inotify import Created, FolderEvent, FolderWatcher, InotifyError, Overflow, Written
+from koordinator.node.kernel_files import CPU_SHARES
 
 logger = logging.getLogger(__name__)
 
@@ -28,12 +35,17 @@ _FOLDER_SECONDS: Final = 10.0
 """How often folders are looked for that kubelet has not made yet, or made anew."""
 _CONTAINER_SECONDS: Final = (1.5, 3.0, 6.0)
 """The delays after which the kubelet is queried for a new container. The first is the kubelet's relist period."""
-_PAUSE_SECONDS: Final = 0.2
-"""Between two refreshes: hundreds of pods that start at once are in one response."""
+_FIRST_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 2.0
+"""Seconds between two refreshes, each twice the last while pods keep coming: hundreds that start at once are in few
+responses, each of which has all pods of the node."""
+_REWRITE_SECONDS: Final = 1.0
+"""systemd writes the files of hundreds of cgroups in less time."""
 
 
 class PodLifecycleEvents:
-    """Calls ``refresh`` when the pods or containers of the node are not what they were."""
+    """Calls ``refresh`` when the pods or containers of the node are not what they were, and ``look_again`` when others
+    may have written any file of theirs."""
 
     def __init__(
         self,
@@ -41,17 +53,22 @@ class PodLifecycleEvents:
         clock: Clock,
         loops: LoopMetrics,
         refresh: Callable[[], Awaitable[None]],
+        look_again: Callable[[], object],
         make_watcher: Callable[[], FolderWatcher] = FolderWatcher,
     ) -> None:
         self._layout = layout
         self._clock = clock
         self._loops = loops
         self._refresh = refresh
+        self._look_again = look_again
         self._make_watcher = make_watcher
         qos_folders = {layout.folder("cpu", layout.qos(qos)) for qos in KubernetesQoS}
         self._qos_folders: Final = sorted(qos_folders)
         self._pod_appeared = asyncio.Event()
         self._container_appeared = asyncio.Event()
+        self._rewritten = asyncio.Event()
+        is_v1 = layout.version is CgroupVersion.V1
+        self._weight: Final = CPU_SHARES.v1 if is_v1 else CPU_SHARES.v2
         self._is_exhausted = False
 
     async def run(self) -> None:
@@ -68,6 +85,7 @@ class PodLifecycleEvents:
                 for name, body in (
                     ("folders of pods", partial(self._keep_watching, watcher)),
                     ("new pods", partial(self._refresh_after, self._pod_appeared, (0.0,))),
+                    ("rewritten cgroups", self._look_again_after_writes),
                     ("new containers", partial(self._refresh_after, self._container_appeared, _CONTAINER_SECONDS)),
                 ):
                     tasks.create_task(self._loops.loop(name).watch(body), name=name)
@@ -79,18 +97,30 @@ class PodLifecycleEvents:
         while True:
             for folder in self._qos_folders:
                 # To watch a folder again that is watched changes nothing, and finds one that was made anew.
-                if self._watch(watcher, folder):
+                if self._watch(watcher.watch, folder):
+                    self._watch(watcher.watch_file, f"{folder}/{self._weight}")
                     self._watch_pods(watcher, folder)
             await self._clock.sleep(_FOLDER_SECONDS)
 
+    async def _look_again_after_writes(self) -> None:
+        while True:
+            await self._rewritten.wait()
+            await self._clock.sleep(_REWRITE_SECONDS)
+            self._rewritten.clear()
+            self._look_again()
+
     async def _refresh_after(self, appeared: asyncio.Event, delays: Sequence[float]) -> None:
+        pause, paused_at = _FIRST_PAUSE, self._clock.monotonic()
         while True:
             await appeared.wait()
             appeared.clear()
+            if self._clock.monotonic() - paused_at >= _LONGEST_PAUSE:
+                pause = _FIRST_PAUSE
             for delay in delays:
                 await self._clock.sleep(delay)
                 await self._refresh_once()
-            await self._clock.sleep(_PAUSE_SECONDS)
+            await self._clock.sleep(pause)
+            pause, paused_at = min(pause * 2, _LONGEST_PAUSE), self._clock.monotonic()
 
     async def _refresh_once(self) -> None:
         try:
@@ -106,10 +136,13 @@ class PodLifecycleEvents:
     def _on_event(self, watcher: FolderWatcher, event: FolderEvent) -> None:
         if isinstance(event, Overflow):
             self._pod_appeared.set()
+            self._rewritten.set()
+        elif isinstance(event, Written):
+            self._rewritten.set()
         elif isinstance(event, Created) and event.folder in self._qos_folders:
             if self._is_pod(event.name):
                 self._pod_appeared.set()
-                if self._watch(watcher, f"{event.folder}/{event.name}") and self._has_containers(event):
+                if self._watch(watcher.watch, f"{event.folder}/{event.name}") and self._has_containers(event):
                     # The runtime was faster than we.
                     self._container_appeared.set()
         elif isinstance(event, Created) and self._is_container(event.name):
@@ -121,12 +154,12 @@ class PodLifecycleEvents:
         except FileError:
             return
         for name in filter(self._is_pod, names):
-            self._watch(watcher, f"{folder}/{name}")
+            self._watch(watcher.watch, f"{folder}/{name}")
 
-    def _watch(self, watcher: FolderWatcher, folder: str) -> bool:
-        """Whether the folder is there and watched."""
+    def _watch(self, watch: Callable[[str], None], path: str) -> bool:
+        """Whether it is there and watched."""
         try:
-            watcher.watch(folder)
+            watch(path)
         except FileError:
             return False
         except InotifyError as error:

@@ -8,13 +8,12 @@ the kubelet and the runtime are expected to make.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from koordinator.api.pod import ContainerStatus, Pod, is_finished
 from koordinator.api.qos import QoSClass, kubernetes_qos, qos_class_raw
-from koordinator.koordlet.metric_cache.kinds import MetricKind, Series
 from koordinator.koordlet.pods.cpu_allocation import NOTHING as NO_CPUS
 from koordinator.koordlet.pods.cpu_allocation import CPUAllocation, cpu_allocation
 from koordinator.model.pod_grants import NOTHING, PodGrant, pod_grant
@@ -63,7 +62,6 @@ class NodePod:
     """The folder of its sandbox; empty where it was not found."""
     is_found: bool = False
     """Whether the kernel has a folder for it and for each container that runs."""
-    _series: dict[tuple[MetricKind, str], Series] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def running(self) -> tuple[PodContainer, ...]:
@@ -84,21 +82,6 @@ class NodePod:
     @cached_property
     def kubernetes_qos(self) -> str:
         return kubernetes_qos(self.pod)
-
-    def series(self, kind: MetricKind) -> Series:
-        """The pod's series of a kind with the label pod_uid."""
-        return self._cached(kind, "pod_uid", self.uid)
-
-    def container_series(self, kind: MetricKind, container: PodContainer) -> Series:
-        """A container's series of a kind with the label container_id."""
-        return self._cached(kind, "container_id", container.id)
-
-    def _cached(self, kind: MetricKind, label: str, value: str) -> Series:
-        # They are needed every second, and making one costs more than finding it.
-        series = self._series.get((kind, value))
-        if series is None:
-            series = self._series[kind, value] = kind.series(**{label: value})
-        return series
 
 
 def inner_folders(pods: Iterable[NodePod]) -> dict[str, str]:

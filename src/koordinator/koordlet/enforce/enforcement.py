@@ -1,0 +1,172 @@
+"""What enforces quality of service on a node: the strategies and the hooks, over one executor and one policy."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from functools import partial
+from typing import Final
+
+from koordinator.api.nodeslo import NodeSLOSpec
+from koordinator.base.loops import Loop, LoopMetrics
+from koordinator.koordlet import features
+from koordinator.koordlet.agent_context import AgentContext
+from koordinator.koordlet.enforce import terway_files
+from koordinator.koordlet.enforce.claim_volumes import ClaimVolumes
+from koordinator.koordlet.enforce.decision_report import DecisionReport, account_for_writes
+from koordinator.koordlet.enforce.enforcing_pass import EnforcingPass
+from koordinator.koordlet.enforce.evictions import Evictions
+from koordinator.koordlet.enforce.evictor import Evictor, EvictorDependencies, count_evictions
+from koordinator.koordlet.enforce.executor.executor import Executor
+from koordinator.koordlet.enforce.hooks import runtime_hooks
+from koordinator.koordlet.enforce.hooks.normalization_ratio import NormalizationRatio
+from koordinator.koordlet.enforce.hooks.runtime_hooks import HookSources, RuntimeHooks
+from koordinator.koordlet.enforce.node_snapshot import SnapshotSources, take_snapshot
+from koordinator.koordlet.enforce.policy import EnforcedPolicy
+from koordinator.koordlet.enforce.strategies import block_io
+from koordinator.koordlet.enforce.strategy_table import StrategyTable
+from koordinator.koordlet.enforce.terway_files import TerwayQoS
+from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor
+from koordinator.koordlet.observe.node_info import NodeInfo
+from koordinator.koordlet.pods.kubelet_bandwidths import KubeletBandwidths
+from koordinator.koordlet.pods.node_pod import inner_folders
+from koordinator.koordlet.report.suppression import SuppressionReport
+from koordinator.kube.events import EventRecorder
+from koordinator.node.cgroup_layout import CgroupLayout
+from koordinator.node.kernel_file_codec import KernelFileCodec
+
+COMPONENT: Final = "koordlet-qosManager"
+"""Of the events, as the original has it."""
+_DEADLINE: Final = 30.0
+_CLAIMS_INTERVAL: Final = 2.0
+
+
+class Enforcement:
+    """Run ``loops``, and serve ``hooks`` beside them."""
+
+    def __init__(
+        self,
+        context: AgentContext,
+        layout: CgroupLayout,
+        info: NodeInfo,
+        monitor: InterferenceMonitor | None,
+        loops: LoopMetrics,
+    ) -> None:
+        """``monitor`` is what looks for interference, where it is looked for."""
+        self._context = context
+        options, states, observe_only = context.options, context.states, context.options.enforcement.observe_only
+        self.executor = Executor(
+            context.given.kernel_files,
+            KernelFileCodec(options.host, layout, os.sysconf("SC_PAGESIZE")),
+            context.given.clock,
+            reassert_seconds=options.enforcement.reassert_interval,
+            observe_only=observe_only,
+            restores_unmarked=options.cleanup,
+            on_applied=account_for_writes(context.metrics, context.audit, observe_only=observe_only),
+        )
+        """What writes the kernel's files."""
+        # What --cleanup takes back is of pods that were synced before.
+        self.executor.set_inner_folders(inner_folders(states.pods))
+        states.on_pods(lambda pods: self.executor.set_inner_folders(inner_folders(pods)))
+        ratio = NormalizationRatio(states, options.features)
+        self._sources = SnapshotSources(
+            states=states,
+            policy=EnforcedPolicy(enables_nothing=options.cleanup),
+            usage=context.recent_usage,
+            layout=layout,
+            executor=self.executor,
+            bandwidths=KubeletBandwidths(self.executor, states),
+            topology=lambda: info.topology,
+            block_devices=lambda: info.block_devices,
+            normalization_ratio=ratio,
+        )
+        recorder = context.events.recorder(COMPONENT)
+        self._report = DecisionReport(options.node_name, recorder)
+        self._report.export(context.metrics, states, self.executor)
+        states.on_node_slo(self._accept)
+        if (spec := states.node_slo_spec) is not None:
+            self._accept(spec)
+        given = context.given
+        self._claims = ClaimVolumes(
+            given.client, lambda: block_io.claims(pod.pod for pod in states.pods if not pod.has_finished)
+        )
+        self._table = StrategyTable(
+            options, self._sources, given.clock, given.random, self._claims, monitor, given.plugins.strategies
+        )
+        self._evictions = Evictions(options, self._sources, self._evictor(recorder), self._report.say, given.clock)
+        self.hooks = self._make_hooks(ratio)
+        self.enforcing = EnforcingPass(
+            self._table.strategies(),
+            self.hooks.reconciler,
+            options.hooks.reconcile_interval,
+            lambda with_best_effort: take_snapshot(self._sources, with_best_effort=with_best_effort),
+            self.executor,
+            self._report,
+            loops,
+            given.clock,
+        )
+        """The pass of each second."""
+        for follow in (states.on_pods, states.on_node, states.on_node_slo, states.on_topology):
+            follow(lambda _: self.enforcing.wake())
+
+    @property
+    def suppression(self) -> SuppressionReport:
+        """What the NodeMetric reports of CPU suppression."""
+        return self._table.suppression
+
+    def loops(self) -> list[Loop]:
+        """The enforcing pass, and what waits for others than the kernel."""
+
+        async def enforce() -> None:
+            for _ in self.enforcing.steps():
+                # Runtimes that start containers come first.
+                await asyncio.sleep(0)
+
+        loops = [Loop("enforce", enforce, self.enforcing.interval, _DEADLINE), *self._evictions.loops()]
+        gates, interval = self._context.options.features, self._context.options.enforcement.reconcile_interval
+        if gates.enabled(features.TERWAY_QOS) and interval > 0:
+            loops.append(Loop(terway_files.OWNER, self._terway().reconcile, interval, _DEADLINE))
+        if gates.enabled(features.BLOCK_IO_RECONCILE) and interval > 0:
+            loops.append(Loop("claims of pods' volumes", self._claims.refresh, _CLAIMS_INTERVAL, _DEADLINE))
+        return [*loops, *self.hooks.loops()]
+
+    def _accept(self, spec: NodeSLOSpec) -> None:
+        for section in self._sources.policy.accept(spec):
+            self._report.reject_node_slo(str(section))
+
+    def _evictor(self, recorder: EventRecorder) -> Evictor:
+        context, given = self._context, self._context.given
+        count = count_evictions(context.metrics, given.clock)
+        return Evictor(
+            EvictorDependencies(given.client, given.clock, recorder, context.audit, on_evicted=count),
+            observe_only=context.options.enforcement.observe_only,
+        )
+
+    def _terway(self) -> TerwayQoS:
+        return TerwayQoS(
+            self._context.options.host,
+            partial(take_snapshot, self._sources),
+            self._report.report,
+            self._context.audit,
+            observe_only=self._context.options.enforcement.observe_only,
+        )
+
+    def _make_hooks(self, ratio: NormalizationRatio) -> RuntimeHooks:
+        context, given, sources = self._context, self._context.given, self._sources
+        hooks = HookSources(
+            states=context.states,
+            policy=sources.policy,
+            layout=sources.layout,
+            executor=self.executor,
+            bandwidths=sources.bandwidths,
+            events=context.events.recorder(runtime_hooks.COMPONENT),
+            clock=given.clock,
+            metrics=context.metrics,
+            ratio=ratio,
+            connections=context.connections,
+            audit=context.audit,
+            installed=given.plugins.hooks,
+            prctl=given.prctl,
+            traffic_control=given.traffic_control,
+        )
+        return RuntimeHooks(context.options, hooks)

@@ -1,0 +1,130 @@
+"""GroupIdentity: threads of latency-sensitive pods go before those of best-effort pods (Anolis OS kernels).
+
+Each pod's cgroup gets a value of ``cpu.bvt_warp_ns`` by the QoS class of its pod, from -1 (gives way) to 2 (goes
+before). The kernel excludes it together with core scheduling, so one is switched off before the other is switched on
+(pkg/koordlet/runtimehooks/hooks/groupidentity).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.host_application import HostApplicationSpec
+from koordinator.api.nodeslo import NodeSLOSpec
+from koordinator.api.qos import KubernetesQoS, QoSClass
+from koordinator.api.resource_qos import CPUQoSConfig, ResourceQoS
+from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
+from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext, annotation
+from koordinator.koordlet.enforce.hooks.rules import Rules
+from koordinator.node.kernel_files import SCHED_CORE, SCHED_GROUP_IDENTITY, Target
+
+OWNER: Final = "GroupIdentity"
+_POLICY: Final = "groupIdentity"
+_NEUTRAL: Final = 0
+_CLASSES: Final = {QoSClass.LSE: "LSR", QoSClass.LSR: "LSR", QoSClass.LS: "LS", QoSClass.BE: "BE"}
+"""Of the NodeSLO, by the class of a pod."""
+
+
+def pod(pod_: PodContext, rules: Rules) -> Change | None:
+    """Of a pod's own cgroup. HookError if its annotation is not valid."""
+    values = _values(rules)
+    if values is None:
+        return None
+    value, reason = _of_class(pod_.qos, pod_.kubernetes_qos, values)
+    config = annotation(pod_, annotation_keys.CPU_QOS, CPUQoSConfig)
+    if config is None or pod_.qos is not QoSClass.LS:
+        return Change(reason, bvt=value)
+    if config.group_identity is not None and not -1 <= config.group_identity <= 2:
+        where = f"metadata.annotations[{annotation_keys.CPU_QOS}]: groupIdentity"
+        raise HookError(f"{where}: {config.group_identity} is not in [-1, 2]")
+    if not config.enable:
+        value = _NEUTRAL
+    elif config.group_identity is not None:
+        value = config.group_identity
+    return Change(f"the pod's annotation {annotation_keys.CPU_QOS}", Priority.POD, bvt=value)
+
+
+def container(pod_: PodContext, _: ContainerContext, rules: Rules) -> Change | None:
+    """As its pod: a cgroup takes its parent's value over only when it is made."""
+    return pod(pod_, rules)
+
+
+def qos_folder(kubernetes_qos: str, rules: Rules) -> Change | None:
+    """Of the folder of a QoS class of Kubernetes, and of pods in it that are not known."""
+    values = _values(rules)
+    if values is None:
+        return None
+    class_ = {KubernetesQoS.BURSTABLE.value: "LS", KubernetesQoS.BEST_EFFORT.value: "BE"}.get(kubernetes_qos)
+    if class_ is None:
+        return Change("the kernel takes no other value for Guaranteed pods as a whole", bvt=_NEUTRAL)
+    return Change(_reason(class_, values), bvt=values.get(class_, _NEUTRAL))
+
+
+def host_application(application: HostApplicationSpec, rules: Rules) -> Change | None:
+    values = _values(rules)
+    if values is None:
+        return None
+    class_ = {str(qos): name for qos, name in _CLASSES.items()}.get(application.qos, "")
+    return Change(_reason(class_, values), bvt=values.get(class_, _NEUTRAL))
+
+
+def node(rules: Rules) -> list[DesiredSetting]:
+    """The kernel's switches, where it has them."""
+    if rules.policy is None or not rules.has_group_identity or not _class_values(rules.policy):
+        return []
+    if rules.group_identity_switch is None:
+        return []
+    reason = "a class of pods has a group identity"
+    settings = [DesiredSetting(OWNER, Target(SCHED_GROUP_IDENTITY), 1, reason)]
+    if rules.has_core_scheduling_switch:
+        settings.append(DesiredSetting(OWNER, Target(SCHED_CORE), 0, f"{reason}, which excludes core scheduling"))
+    return settings
+
+
+def release(rules: Rules) -> Change | None:
+    """What every cgroup gets when the gate is off."""
+    if not rules.has_group_identity or rules.group_identity_switch == 0:
+        return None
+    return Change("the gate GroupIdentity is off", Priority.RELEASE, bvt=_NEUTRAL)
+
+
+def _class_values(policy: NodeSLOSpec) -> dict[str, int]:
+    """Group identities by class of the NodeSLO, of those that have one."""
+    strategy = policy.resource_qos_strategy
+    if strategy is None or ((strategy.policies and strategy.policies.cpu_policy) or _POLICY) != _POLICY:
+        return {}
+    classes: dict[str, ResourceQoS | None] = {
+        "LSR": strategy.lsr_class,
+        "LS": strategy.ls_class,
+        "BE": strategy.be_class,
+    }
+    return {
+        name: class_.cpu_qos.group_identity or _NEUTRAL
+        for name, class_ in classes.items()
+        if class_ is not None and class_.cpu_qos is not None and class_.cpu_qos.enable
+    }
+
+
+def _values(rules: Rules) -> dict[str, int] | None:
+    """None where nothing is to be written: all is off, and so is the kernel's switch."""
+    if rules.policy is None or not rules.has_group_identity:
+        return None
+    values = _class_values(rules.policy)
+    return None if not values and rules.group_identity_switch == 0 else values
+
+
+def _of_class(qos: QoSClass, kubernetes_qos: str, values: dict[str, int]) -> tuple[int, str]:
+    class_ = _CLASSES.get(qos)
+    if class_ is None:
+        by_kubernetes = {
+            KubernetesQoS.GUARANTEED.value: "LSR" if "LSR" in values else "LS",
+            KubernetesQoS.BURSTABLE.value: "LS",
+            KubernetesQoS.BEST_EFFORT.value: "BE",
+        }
+        class_ = by_kubernetes.get(kubernetes_qos, "")
+    return values.get(class_, _NEUTRAL), _reason(class_, values)
+
+
+def _reason(class_: str, values: dict[str, int]) -> str:
+    return f"the NodeSLO's cpuQOS of {class_}" if class_ in values else "no cpuQOS is enabled for it in the NodeSLO"

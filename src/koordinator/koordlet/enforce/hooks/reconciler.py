@@ -1,0 +1,346 @@
+"""Keeps running pods at what the hooks return, through the executor, however they were started.
+
+It goes over all pods when the kubelet has listed them, when a rule has changed, and every few seconds; a pod that is
+about to start is handled as soon as a runtime reports it, before the kubelet (pkg/koordlet/runtimehooks/reconciler).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from koordinator.api.host_application import HostApplicationSpec
+from koordinator.api.meta import ObjectReference
+from koordinator.api.qos import KubernetesQoS
+from koordinator.base.clock import Clock
+from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
+from koordinator.koordlet.enforce.executor.executor import Executor
+from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext, running_pod
+from koordinator.koordlet.enforce.hooks.registry import Hook, Hooks
+from koordinator.koordlet.enforce.hooks.rules import Rules
+from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth, KubeletBandwidths
+from koordinator.koordlet.pods.node_pod import NodePod
+from koordinator.kube.events import EventRecorder
+from koordinator.node.cgroup_layout import CgroupLayout, UnknownCgroupError
+from koordinator.node.errors import FileError
+from koordinator.node.kernel_files import (
+    CPU_BVT,
+    CPU_IDLE,
+    CPU_QUOTA,
+    CPU_SHARES,
+    CPUSET,
+    MEMORY_LIMIT,
+    NET_CLASS,
+    OOM_SCORE_ADJ,
+    RESCTRL_TASKS,
+    KernelFile,
+    Target,
+    Value,
+)
+
+logger = logging.getLogger(__name__)
+
+_STARTING_SECONDS: Final = 60.0
+"""For so long a pod is remembered that a runtime starts and that the kubelet does not list."""
+
+Observe = Callable[[str, str, str, float], None]
+"""Called after each call of a hook with the level, the kind of file, ``success`` or ``failed``, and seconds."""
+
+Follower = Callable[[Sequence[PodContext], Rules], None]
+"""Does what is no writing of files, for the pods and rules that were gone over."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcilerSources:
+    """What it goes by."""
+
+    pods: Callable[[], Sequence[NodePod]]
+    rules: Callable[[], Rules]
+    processes: Callable[[str], list[int]]
+    """The processes of a cgroup; FileError if it is gone."""
+    tasks: Callable[[str], list[int]]
+    """The same of its threads."""
+    layout: CgroupLayout
+    executor: Executor
+    bandwidths: KubeletBandwidths
+    clock: Clock
+    events: EventRecorder
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """What the hooks desire for one pod that the kubelet lists, and what that followed from."""
+
+    listed: NodePod
+    bandwidths: Mapping[str, Bandwidth]
+    pod: PodContext
+    settings: dict[str, Sequence[DesiredSetting]]
+    """By hook."""
+    errors: dict[tuple[str, str], str]
+    """By hook and object."""
+
+
+class Reconciler:
+    """Part of each enforcing pass in which it is due; ``start`` is called for a pod that a runtime starts."""
+
+    def __init__(
+        self, hooks: Hooks, sources: ReconcilerSources, observe: Observe, followers: Sequence[Follower] = ()
+    ) -> None:
+        """``followers`` are called when what the hooks desire was applied."""
+        self._hooks = tuple(hooks.reconciled)
+        self._sources = sources
+        self._observe = observe
+        self._followers = followers
+        self._starting: dict[str, tuple[PodContext, float]] = {}
+        self._decided: dict[str, _Decided] = {}
+        """By UID, by these rules."""
+        self._rules = Rules()
+        self._said: dict[tuple[str, str], str] = {}
+        """Errors that were reported, by hook and object."""
+        self._scores: dict[tuple[str, str, str, str], int] = {}
+        self._submitted: tuple[Sequence[PodContext], Rules] | None = None
+
+    @property
+    def oom_scores(self) -> Mapping[tuple[str, str, str, str], int]:
+        """What the containers' processes got, by namespace, name and UID of the pod and name of the container."""
+        return self._scores
+
+    def start(self, pod: PodContext, rules: Rules) -> None:
+        """A runtime is about to run the pod, whose cgroup is there. The runtime waits, and with it others that start:
+        what is done now is done for this pod alone."""
+        executor = self._sources.executor
+        # Its folder may have been written as soon as it was there, before kubelet wrote what it gives.
+        targets = executor.look_again(pod.cgroup)
+        if all(each.uid != pod.uid for each in self._sources.pods()):
+            self._starting[pod.uid] = pod, self._sources.clock.monotonic() + _STARTING_SECONDS
+            errors: dict[tuple[str, str], str] = {}
+            for hook in self._hooks:
+                if not hook.is_of_processes:
+                    targets |= executor.add(hook.name, self._of_pod(hook, pod, rules, errors))
+            self._said |= errors
+        executor.apply(targets)
+
+    def submit(self) -> None:
+        """What the hooks desire now of all pods and of the node, to the executor. What they have decided of a pod holds
+        until the pod, what the kubelet gives it, or a rule is another."""
+        rules = self._sources.rules()
+        listed = self._listed(rules)
+        starting = [(pod, *self._decide(pod, rules)) for pod in self._starting_pods()]
+        pods = [*(each.pod for each in listed), *(pod for pod, _, _ in starting)]
+        found = [*(each.settings for each in listed), *(settings for _, settings, _ in starting)]
+        errors: dict[tuple[str, str], str] = {}
+        for each in (*(each.errors for each in listed), *(failed for _, _, failed in starting)):
+            errors |= each
+        self._scores = {}
+        for hook in self._hooks:
+            desired = [each for settings in found for each in settings.get(hook.name, ())]
+            if not _is_kept(hook):
+                desired += [each for pod in pods for each in self._of_pod(hook, pod, rules, errors)]
+            self._sources.executor.submit(hook.name, [*desired, *self._of_node(hook, pods, rules, errors)])
+        self._said = errors
+        self._submitted = pods, rules
+
+    def after_apply(self) -> None:
+        """What follows when it was applied."""
+        for hook in self._hooks:
+            if hook.is_of_processes:
+                # A process that ends leaves its number to another one, which must not get what was meant for it.
+                self._sources.executor.submit(hook.name, ())
+        if self._submitted is not None:
+            for follow in self._followers:
+                follow(*self._submitted)
+
+    def _listed(self, rules: Rules) -> list[_Decided]:
+        """Of all pods that the kubelet lists and that have not finished."""
+        pods = [pod for pod in self._sources.pods() if not pod.has_finished]
+        if rules != self._rules:
+            self._decided, self._rules = {}, rules
+        found: dict[str, _Decided] = {}
+        for pod, bandwidths in zip(pods, self._sources.bandwidths.of_each(pods), strict=True):
+            known = self._decided.get(pod.uid)
+            if known is None or known.listed is not pod or known.bandwidths is not bandwidths:
+                running = running_pod(pod, bandwidths)
+                known = _Decided(pod, bandwidths, running, *self._decide(running, rules))
+            found[pod.uid] = known
+        self._decided = found
+        return list(found.values())
+
+    def _starting_pods(self) -> list[PodContext]:
+        """Those that the kubelet does not list yet."""
+        now = self._sources.clock.monotonic()
+        self._starting = {
+            uid: (pod, until)
+            for uid, (pod, until) in self._starting.items()
+            if uid not in self._decided and now < until
+        }
+        return [pod for pod, _ in self._starting.values()]
+
+    def _decide(
+        self, pod: PodContext, rules: Rules
+    ) -> tuple[dict[str, Sequence[DesiredSetting]], dict[tuple[str, str], str]]:
+        """What the hooks desire for a pod whose decisions are kept, by hook, and their errors."""
+        errors: dict[tuple[str, str], str] = {}
+        hooks = filter(_is_kept, self._hooks)
+        settings = {hook.name: tuple(self._of_pod(hook, pod, rules, errors)) for hook in hooks}
+        return {name: desired for name, desired in settings.items() if desired}, errors
+
+    def _of_pod(
+        self, hook: Hook, pod: PodContext, rules: Rules, errors: dict[tuple[str, str], str]
+    ) -> Iterator[DesiredSetting]:
+        try:
+            if hook.pod is not None:
+                change = self._timed("pod", hook, partial(hook.pod, pod, rules))
+                yield from _settings(hook.name, pod.cgroup, change)
+            if hook.of_pod is not None:
+                yield from hook.of_pod(pod, rules)
+            yield from self._of_tasks(hook, pod, rules)
+            if hook.container is None:
+                return
+            for container in pod.containers:
+                level = "sandbox" if container.is_sandbox else "container"
+                change = self._timed(level, hook, partial(hook.container, pod, container, rules))
+                yield from _settings(hook.name, container.cgroup, change)
+                yield from self._oom_scores(hook, pod, container, change)
+        except HookError as error:
+            key = hook.name, pod.uid
+            errors[key] = str(error)
+            if self._said.get(key) != str(error):
+                self._report(hook, pod, error)
+
+    def _of_tasks(self, hook: Hook, pod: PodContext, rules: Rules) -> Iterator[DesiredSetting]:
+        group = hook.task_group(pod, rules) if hook.task_group is not None else None
+        if group is None:
+            return
+        tasks: set[int] = set()
+        for container in pod.containers:
+            # Containers end all the time.
+            with suppress(FileError):
+                tasks.update(self._sources.tasks(container.cgroup))
+        if tasks:
+            yield DesiredSetting(
+                hook.name, Target(RESCTRL_TASKS, group), frozenset(tasks), f"tasks of the pod {pod.key}"
+            )
+
+    def _oom_scores(
+        self, hook: Hook, pod: PodContext, container: ContainerContext, change: Change | None
+    ) -> Iterator[DesiredSetting]:
+        if change is None or change.oom_score_adj is None or not container.cgroup:
+            return
+        try:
+            processes = self._sources.processes(container.cgroup)
+        except FileError:
+            # Containers end all the time.
+            return
+        if processes:
+            self._scores[pod.namespace, pod.name, pod.uid, container.name] = change.oom_score_adj
+        for process in processes:
+            target = Target(OOM_SCORE_ADJ, str(process))
+            yield DesiredSetting(hook.name, target, change.oom_score_adj, change.reason, change.priority)
+
+    def _of_node(
+        self, hook: Hook, pods: Sequence[PodContext], rules: Rules, errors: dict[tuple[str, str], str]
+    ) -> Iterator[DesiredSetting]:
+        if hook.node is not None:
+            yield from hook.node(rules)
+        if hook.of_pods is not None:
+            yield from hook.of_pods(pods, rules)
+        if hook.qos_folder is not None:
+            known = {pod.cgroup for pod in pods}
+            for class_ in KubernetesQoS:
+                change = self._timed("kubeqos", hook, partial(hook.qos_folder, class_, rules))
+                folder = self._sources.layout.qos(class_)
+                yield from _settings(hook.name, folder, change)
+                for other in self._unknown_folders(folder, known) if change is not None else ():
+                    yield from _settings(hook.name, other, change)
+        if hook.host_application is not None and rules.policy is not None:
+            for application in rules.policy.host_applications:
+                yield from self._of_application(hook, application, rules, errors)
+
+    def _of_application(
+        self, hook: Hook, application: HostApplicationSpec, rules: Rules, errors: dict[tuple[str, str], str]
+    ) -> Iterator[DesiredSetting]:
+        call = hook.host_application
+        if call is None:
+            return
+        try:
+            change = self._timed("hostapp", hook, partial(call, application, rules))
+        except HookError as error:
+            key = hook.name, f"host application {application.name}"
+            errors[key] = str(error)
+            if self._said.get(key) != str(error):
+                logger.warning("%s: %s", hook.name, error)
+            return
+        yield from _settings(hook.name, self._sources.layout.host_application(application), change)
+
+    def _unknown_folders(self, qos_folder: str, known: set[str]) -> Iterator[str]:
+        """Folders of pods that the kubelet does not list, and of their containers."""
+        layout = self._sources.layout
+        for name in _subfolders(layout.folder("cpu", qos_folder)):
+            folder = f"{qos_folder}/{name}"
+            try:
+                layout.pod_uid(name)
+            except UnknownCgroupError:
+                continue
+            if folder not in known:
+                yield folder
+                yield from (f"{folder}/{inner}" for inner in _subfolders(layout.folder("cpu", folder)))
+
+    def _timed(self, level: str, hook: Hook, call: Callable[[], Change | None]) -> Change | None:
+        started = self._sources.clock.monotonic()
+        try:
+            change = call()
+        except HookError:
+            self._observe(level, hook.name, "failed", self._sources.clock.monotonic() - started)
+            raise
+        for file, _ in _values(change):
+            self._observe(level, file.key, "success", self._sources.clock.monotonic() - started)
+        return change
+
+    def _report(self, hook: Hook, pod: PodContext, error: HookError) -> None:
+        logger.warning("%s, pod %s: %s", hook.name, pod.key, error)
+        regarding = ObjectReference("v1", "Pod", pod.namespace, pod.name, uid=pod.uid)
+        self._sources.events.event(regarding, "Warning", "InvalidAnnotation", hook.name, str(error))
+
+
+def _is_kept(hook: Hook) -> bool:
+    """Whether a decision for a pod holds until something changes: not where processes come and go, nor that of a hook
+    of another package, which may be switched off meanwhile."""
+    return bool(hook.gate) and not hook.is_of_processes
+
+
+def _settings(owner: str, cgroup: str, change: Change | None) -> Iterator[DesiredSetting]:
+    """None for a container that has no cgroup yet."""
+    if change is None or not cgroup:
+        return
+    for file, value in _values(change):
+        yield DesiredSetting(owner, Target(file, cgroup), value, change.reason, change.priority)
+
+
+def _values(change: Change | None) -> Iterator[tuple[KernelFile, Value]]:
+    if change is None:
+        return
+    by_file: Mapping[KernelFile, Value | None] = {
+        CPU_BVT: change.bvt,
+        CPU_IDLE: change.cpu_idle,
+        CPU_SHARES: change.cpu_shares,
+        CPU_QUOTA: change.cpu_quota,
+        # Processes that run need CPUs to run on: only a start can be refused for a lack of exclusive CPUs.
+        CPUSET: change.cpuset or None,
+        MEMORY_LIMIT: change.memory_limit,
+        NET_CLASS: change.net_class,
+    }
+    yield from ((file, value) for file, value in by_file.items() if value is not None)
+
+
+def _subfolders(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        # Pods end all the time.
+        return []

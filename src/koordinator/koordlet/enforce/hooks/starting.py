@@ -1,0 +1,88 @@
+"""Calls the hooks of a stage for a pod or container that is about to start, whichever runtime starts it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from koordinator.base.clock import Clock
+from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext
+from koordinator.koordlet.enforce.hooks.reconciler import Reconciler
+from koordinator.koordlet.enforce.hooks.registry import Hook, Hooks, Stage, merge
+from koordinator.koordlet.enforce.hooks.resized_pods import ResizedPods
+from koordinator.koordlet.enforce.hooks.rules import Rules
+from koordinator.node import grpc_messages
+from koordinator.node.cgroup_reader import NO_LIMIT
+from koordinator.node.grpc_messages import GrpcError
+
+logger = logging.getLogger(__name__)
+
+FAIL: Final = "Fail"
+IGNORE: Final = "Ignore"
+
+Observe = Callable[[str, str, str, float], None]
+"""Called after each call of a hook with the hook, the stage, ``success`` or ``failed``, and seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartingHooks:
+    """``fails``: whether the error of a hook keeps a pod from starting, instead of being logged."""
+
+    hooks: Hooks
+    rules: Callable[[], Rules]
+    reconciler: Reconciler
+    resized: ResizedPods
+    clock: Clock
+    observe: Observe
+    fails: bool = False
+
+    def pod(self, stage: Stage, pod: PodContext) -> Change | None:
+        """What the hooks want; what is to be written of the pod's own cgroup is written. GrpcError if one fails."""
+        rules = self.rules()
+        calls = [(hook, partial(hook.pod, pod, rules)) for hook in self.hooks.at(stage) if hook.pod is not None]
+        change = merge(list(self._call(stage, pod, calls)))
+        if stage is Stage.PRE_RUN_POD_SANDBOX and pod.uid and pod.cgroup:
+            self.reconciler.start(pod, rules)
+        return change
+
+    def container(self, stage: Stage, pod: PodContext, container: ContainerContext) -> Change | None:
+        """What the hooks want of a container. GrpcError if one fails."""
+        rules = self.rules()
+        calls = [
+            (hook, partial(hook.container, pod, container, rules))
+            for hook in self.hooks.at(stage)
+            if hook.container is not None
+        ]
+        change = merge(list(self._call(stage, pod, calls)))
+        if stage is Stage.PRE_UPDATE_CONTAINER_RESOURCES:
+            self.resized.notice(pod, container.id, _quota(container, change))
+        return change
+
+    def _call(
+        self, stage: Stage, pod: PodContext, calls: Sequence[tuple[Hook, Callable[[], Change | None]]]
+    ) -> Iterator[Change]:
+        for hook, call in calls:
+            started = self.clock.monotonic()
+            status = "failed"
+            try:
+                change = call()
+                status = "success"
+            except HookError as error:
+                if self.fails:
+                    raise GrpcError(grpc_messages.UNKNOWN, f"{hook.name}: {error}") from error
+                logger.warning("%s, %s, pod %s: %s", stage, hook.name, pod.key, error)
+                continue
+            finally:
+                self.observe(hook.name, stage, status, self.clock.monotonic() - started)
+            if change is not None:
+                yield change
+
+
+def _quota(container: ContainerContext, change: Change | None) -> int:
+    """What a container gets with an update, of the kubelet or of a hook."""
+    if change is not None and change.cpu_quota is not None:
+        return change.cpu_quota
+    return NO_LIMIT if container.bandwidth is None else container.bandwidth.quota

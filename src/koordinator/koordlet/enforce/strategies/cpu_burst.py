@@ -1,0 +1,287 @@
+"""CPU burst: latency-sensitive containers may exceed their CPU limit for a moment.
+
+Two means. *Kernel burst* (``cpu.cfs_burst_us``) lets a container use what it has saved in earlier periods. *Quota
+burst* raises the quota of a container that was throttled by a fifth a round and lowers it again, within a budget of
+tokens that fills while the container is below its limit (pkg/koordlet/qosmanager/plugins/cpuburst).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api import cpu_burst as policies
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.cpu_burst import CPUBurstConfig, CPUBurstStrategy
+from koordinator.api.pod import Pod
+from koordinator.api.qos import QoSClass, qos_class_raw
+from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
+from koordinator.koordlet.enforce.hooks.cpu_normalization import normalized
+from koordinator.koordlet.enforce.strategies.snapshot import Decision, PodUsage, Snapshot
+from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
+from koordinator.koordlet.pods.node_pod import PodContainer
+from koordinator.model.pod_grants import Grant, PodGrant, is_being_resized, requested_grant
+from koordinator.model.pod_requests import pod_requests
+from koordinator.node.cgroup_reader import NO_LIMIT
+from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, Target, quota_of_milli
+
+Uniform = Callable[[float, float], float]
+"""A random number between two."""
+
+OWNER: Final = "CPUBurst"
+_WITH_KERNEL_BURST: Final = (policies.CPU_BURST_ONLY, policies.AUTO)
+_WITH_QUOTA_BURST: Final = (policies.CFS_QUOTA_BURST_ONLY, policies.AUTO)
+_OF_OTHERS: Final = (QoSClass.LSE, QoSClass.LSR, QoSClass.BE)
+_UP: Final = 1.2
+_DOWN: Final = 0.8
+_COOLING: Final = 0.9
+_UNBOUNDED: Final = 1 << 62
+_FULL: Final = 100
+_SAVING: Final = 60
+"""Percent of the limit: above the first tokens are spent, below the second they are saved."""
+
+
+class NodeLoad(Enum):
+    """How busy the CPUs are that latency-sensitive pods share."""
+
+    IDLE = "idle"
+    COOLING = "cooling"
+    OVERLOAD = "overload"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a container may still burst, in percent of its limit times seconds, as of ``at`` (monotonic seconds)."""
+
+    left: float
+    capacity: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RaisedQuota:
+    """What was desired last, and what it was raised from: microseconds."""
+
+    quota: int
+    base: int
+
+    def from_base(self, base: int) -> int:
+        """As much more as before than a base that may have changed, with the limit or the worth of a CPU."""
+        return self.quota if base == self.base else self.quota * base // self.base
+
+
+@dataclass(frozen=True, slots=True)
+class BurstState:
+    """What has to be remembered from round to round, by the container's ID."""
+
+    tokens: Mapping[str, Tokens] = field(default_factory=dict)
+    quotas: Mapping[str, RaisedQuota] = field(default_factory=dict)
+
+
+def decide(
+    snapshot: Snapshot,
+    bandwidths: Mapping[str, Bandwidth],
+    shared_cpu: float | None,
+    state: BurstState,
+    now: float,
+    uniform: Uniform,
+    *,
+    is_enabled: bool = True,
+    normalization_ratio: float | None = None,
+) -> tuple[Decision, BurstState]:
+    """Bursts and quotas of all containers that may burst; the second is the state for the next round.
+
+    ``bandwidths`` are what the kubelet gives each folder: what a burst is added to. ``shared_cpu`` as ``node_load``
+    takes it, ``now`` in monotonic seconds. Where the gate is off nothing bursts: bursts are 0 and quotas the kubelet's.
+    ``normalization_ratio`` divides quotas where CPUs are worth more than plain ones.
+    """
+    if snapshot.policy is None or snapshot.policy.cpu_burst_strategy is None:
+        return Decision(None, "the node has no NodeSLO"), state
+    strategy = snapshot.policy.cpu_burst_strategy
+    load = node_load(snapshot, shared_cpu, strategy)
+    settings: list[DesiredSetting] = []
+    tokens: dict[str, Tokens] = {}
+    quotas: dict[str, RaisedQuota] = {}
+    for usage in snapshot.pods:
+        pod = usage.pod.pod
+        if not is_latency_sensitive(pod) or usage.pod.allocation.cpus or pod.status.phase not in ("Pending", "Running"):
+            continue
+        config, priority = pod_config(pod, strategy)
+        if not is_enabled:
+            config = CPUBurstConfig(policy=policies.NONE)
+        ratio = None if qos_class_raw(pod) is QoSClass.SYSTEM else normalization_ratio
+        round_ = _PodRound(usage, bandwidths, config, priority, load, now, ratio)
+        settings += round_.kernel_burst()
+        settings += round_.quota_burst(state, tokens, quotas, uniform)
+    reason = "the gate CPUBurst is off" if not is_enabled else f"the node is {load.value}"
+    return Decision(tuple(settings), reason), BurstState(tokens, quotas)
+
+
+def pod_config(pod: Pod, strategy: CPUBurstStrategy) -> tuple[CPUBurstConfig, Priority]:
+    """The node's strategy with the fields of the pod's annotation before it; bad JSON changes nothing."""
+    config = CPUBurstConfig(
+        policy=strategy.policy,
+        cpu_burst_percent=strategy.cpu_burst_percent,
+        cfs_quota_burst_percent=strategy.cfs_quota_burst_percent,
+        cfs_quota_burst_period_seconds=strategy.cfs_quota_burst_period_seconds,
+    )
+    text = pod.metadata.annotations.get(annotation_keys.CPU_BURST)
+    if not text:
+        return config, Priority.POLICY
+    try:
+        given = decode(text, CPUBurstConfig)
+    except DecodeError:
+        return config, Priority.POLICY
+    names = ("policy", "cpu_burst_percent", "cfs_quota_burst_percent", "cfs_quota_burst_period_seconds")
+    values = {name: getattr(given, name) for name in names}
+    merged = {name: getattr(config, name) if value in (None, "") else value for name, value in values.items()}
+    return CPUBurstConfig(**merged), Priority.POD
+
+
+def is_latency_sensitive(pod: Pod) -> bool:
+    """Whether it runs on the CPUs that are shared, with a claim to them."""
+    return qos_class_raw(pod) not in _OF_OTHERS
+
+
+def node_load(snapshot: Snapshot, shared_cpu: float | None, strategy: CPUBurstStrategy) -> NodeLoad:
+    """How the CPUs that are not given to LSE and LSR pods are used by what is neither theirs nor best-effort:
+    ``shared_cpu``, the mean of the last seconds in cores."""
+    if shared_cpu is None or not snapshot.cpus or strategy.share_pool_threshold_percent is None:
+        return NodeLoad.UNKNOWN
+    total = float(len(snapshot.cpus))
+    for usage in snapshot.pods:
+        if qos_class_raw(usage.pod.pod) in (QoSClass.LSE, QoSClass.LSR):
+            total -= pod_requests(usage.pod.pod).get("cpu", 0) / 1e9
+    ratio, threshold = (shared_cpu / total if total > 0 else 1.0), strategy.share_pool_threshold_percent / 100
+    if ratio >= threshold:
+        return NodeLoad.OVERLOAD
+    return NodeLoad.COOLING if ratio >= threshold * _COOLING else NodeLoad.IDLE
+
+
+@dataclass(frozen=True, slots=True)
+class _PodRound:
+    """One pod in one round."""
+
+    usage: PodUsage
+    bandwidths: Mapping[str, Bandwidth]
+    config: CPUBurstConfig
+    priority: Priority
+    load: NodeLoad
+    now: float
+    ratio: float | None
+
+    def kernel_burst(self) -> list[DesiredSetting]:
+        total, settings = 0, []
+        is_on = self.config.policy in _WITH_KERNEL_BURST
+        percent = (self.config.cpu_burst_percent or 0) if is_on else 0
+        priority = self.priority if is_on else Priority.RELEASE
+        reason = f"policy {self.config.policy}: {percent} percent of the limit"
+        requested = self._requested()
+        for container, grant in self._containers():
+            given = self.bandwidths[container.cgroup]
+            # Kernels of kernel.org take no burst above the quota.
+            wanted = math.trunc((grant.cpu_limit or 0) / 1000 * percent / 100 * given.period)
+            burst = min(wanted, max(self._base(given), 0), _highest(requested.containers.get(container.name), given))
+            total += burst
+            settings.append(DesiredSetting(OWNER, Target(CPU_BURST, container.cgroup), burst, reason, priority))
+        if settings:
+            base = self._pod_base()
+            pod_burst = total if base == NO_LIMIT else min(total, base)
+            pod_given = self.bandwidths.get(self.usage.pod.cgroup, Bandwidth(NO_LIMIT))
+            pod_burst = min(pod_burst, _highest(requested.pod, pod_given))
+            settings.append(
+                DesiredSetting(OWNER, Target(CPU_BURST, self.usage.pod.cgroup), pod_burst, reason, priority)
+            )
+        return settings
+
+    def quota_burst(
+        self, state: BurstState, tokens: dict[str, Tokens], quotas: dict[str, RaisedQuota], uniform: Uniform
+    ) -> list[DesiredSetting]:
+        if self.config.policy not in _WITH_QUOTA_BURST:
+            return list(self._kubelet_quotas())
+        settings: list[DesiredSetting] = []
+        raised = 0
+        for container, grant in self._containers():
+            base = self._base(self.bandwidths[container.cgroup])
+            if base == NO_LIMIT or grant.cpu_limit is None:
+                continue
+            allowed = True
+            if (seconds := self.config.cfs_quota_burst_period_seconds) is None or seconds >= 0:
+                spent = self._spend(container, grant.cpu_limit, state.tokens.get(container.id), uniform)
+                tokens[container.id] = spent
+                allowed = spent.left > 0
+            current = state.quotas.get(container.id, RaisedQuota(base, base)).from_base(base)
+            quota, reason = self._quota(container, base, current, allowed)
+            quotas[container.id] = RaisedQuota(quota, base)
+            raised += quota - base
+            settings.append(DesiredSetting(OWNER, Target(CPU_QUOTA, container.cgroup), quota, reason, self.priority))
+        if settings and (base := self._pod_base()) != NO_LIMIT:
+            reason = f"its containers have {raised} us more than their limits"
+            settings.append(
+                DesiredSetting(OWNER, Target(CPU_QUOTA, self.usage.pod.cgroup), base + raised, reason, self.priority)
+            )
+        return settings
+
+    def _kubelet_quotas(self) -> Iterator[DesiredSetting]:
+        reason = f"policy {self.config.policy}"
+        folders = [container.cgroup for container, _ in self._containers()]
+        for folder in (*folders, self.usage.pod.cgroup):
+            if (given := self.bandwidths.get(folder)) is not None:
+                yield DesiredSetting(OWNER, Target(CPU_QUOTA, folder), given.quota, reason, Priority.RELEASE)
+
+    def _quota(self, container: PodContainer, base: int, current: int, allowed: bool) -> tuple[int, str]:
+        percent = self.config.cfs_quota_burst_percent
+        ceiling = max(math.trunc(base * percent / 100), base) if percent is not None else base
+        throttled = self.usage.containers[container.id].throttled if container.id in self.usage.containers else None
+        if not allowed:
+            factor, reason = _DOWN, "its tokens are spent"
+        elif self.load is NodeLoad.OVERLOAD:
+            factor, reason = _DOWN, "the node is overloaded"
+        elif throttled is not None and throttled > 0 and self.load is NodeLoad.IDLE:
+            factor, reason = _UP, "it was throttled"
+        else:
+            factor, reason = 1.0, "there is no reason to change it"
+        return min(max(math.trunc(current * factor), base), ceiling), reason
+
+    def _spend(self, container: PodContainer, limit: int, before: Tokens | None, uniform: Uniform) -> Tokens:
+        percent = self.config.cfs_quota_burst_percent or 0
+        period = self.config.cfs_quota_burst_period_seconds or 0
+        capacity = float(period * max(percent - _FULL, 0))
+        if before is None or before.capacity != capacity:
+            return Tokens(math.trunc(capacity * uniform(0, 0.5)), capacity, self.now)
+        # A clock that was set back takes nothing away and gives nothing.
+        seconds = max(self.now - before.at, 0.0)
+        cpu = self.usage.containers[container.id].cpu if container.id in self.usage.containers else None
+        used = 100 if cpu is None else math.trunc(cpu * 1000 / limit * 100)
+        change = (_FULL - used) * seconds if used >= _FULL or used < _SAVING else 0.0
+        return replace(before, left=max(min(before.left + change, capacity), -capacity), at=self.now)
+
+    def _containers(self) -> list[tuple[PodContainer, Grant]]:
+        """Those that run, with what the kubelet gives them."""
+        grants = self.usage.pod.grant.containers
+        containers = (each for each in self.usage.pod.containers if each.cgroup in self.bandwidths)
+        return [(each, grants[each.name]) for each in containers if each.name in grants]
+
+    def _requested(self) -> PodGrant:
+        """What the kubelet is about to write where the pod is being resized: no quota below the burst is taken."""
+        pod = self.usage.pod
+        return requested_grant(pod.pod) if is_being_resized(pod.pod) else pod.grant
+
+    def _base(self, given: Bandwidth) -> int:
+        return normalized(given.quota, self.ratio)
+
+    def _pod_base(self) -> int:
+        given = self.bandwidths.get(self.usage.pod.cgroup)
+        return NO_LIMIT if given is None else self._base(given)
+
+
+def _highest(grant: Grant | None, given: Bandwidth) -> int:
+    """The highest burst that lets the kubelet write the quota of the grant."""
+    if grant is None or not grant.cpu_limit:
+        return _UNBOUNDED
+    return quota_of_milli(grant.cpu_limit, given.period)

@@ -1,0 +1,299 @@
+"""Memory QoS: how much of a pod's memory is protected, throttled and reclaimed early, and who is killed first.
+
+The class of a pod comes from the NodeSLO, and its annotation goes before that (pkg/koordlet/qosmanager/plugins/
+cgreconcile). A field that is not set is not written. What is protected of a QoS class of Kubernetes is the sum over its
+pods, since a child is protected no further than its parents are.
+
+A kubelet with its gate MemoryQoS has values of its own in memory.high, memory.min and memory.low. There koordlet writes
+what it is told to throttle or to protect, never less for a QoS class than the kubelet has summed up, and puts the
+kubelet's value back where it has nothing to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.pod import Container, Pod
+from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_raw, qos_class_with_default
+from koordinator.api.resource_names import BATCH_MEMORY, MEMORY
+from koordinator.api.resource_qos import MemoryQoS, ResourceQoS, ResourceQoSStrategy
+from koordinator.api.struct_fields import struct_fields
+from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
+from koordinator.koordlet.enforce.strategies.eviction import request
+from koordinator.koordlet.enforce.strategies.snapshot import Decision, PodUsage, Snapshot
+from koordinator.model.pod_requests import pod_limits, pod_requests
+from koordinator.model.slo_configuration.field_ranges import range_errors
+from koordinator.model.slo_configuration.quality_of_service_defaults import NEUTRAL_MEMORY_QOS, RECOMMENDED_MEMORY_QOS
+from koordinator.node.cgroup_layout import CgroupLayout
+from koordinator.node.kernel_files import (
+    KEPT_FILES,
+    MEMORY_HIGH,
+    MEMORY_LOW,
+    MEMORY_MIN,
+    MEMORY_OOM_GROUP,
+    MEMORY_PRIORITY,
+    MEMORY_USE_PRIORITY_OOM,
+    MEMORY_WATERMARK_MIN_ADJUSTMENT,
+    MEMORY_WATERMARK_RATIO,
+    MEMORY_WATERMARK_SCALE,
+    PAGE_CACHE_ENABLE,
+    PAGE_CACHE_SIZE,
+    PAGE_CACHE_SYNC,
+    UNLIMITED,
+    KernelFile,
+    Target,
+)
+
+OWNER: Final = "CgroupReconcile"
+FILES: Final = (
+    MEMORY_MIN,
+    MEMORY_LOW,
+    MEMORY_HIGH,
+    MEMORY_WATERMARK_RATIO,
+    MEMORY_WATERMARK_SCALE,
+    MEMORY_WATERMARK_MIN_ADJUSTMENT,
+    MEMORY_USE_PRIORITY_OOM,
+    MEMORY_PRIORITY,
+    MEMORY_OOM_GROUP,
+    PAGE_CACHE_SIZE,
+    PAGE_CACHE_SYNC,
+    PAGE_CACHE_ENABLE,
+)
+"""All that are written. Some are of certain kernels alone, and version 1 of cgroups has few of them elsewhere."""
+_ACTIVE: Final = ("Pending", "Running")
+
+
+class _PodMemoryQoS(MemoryQoS):
+    """The pod's annotation."""
+
+    policy: str = ""
+
+
+def decide(
+    snapshot: Snapshot,
+    layout: CgroupLayout,
+    of_kubelet: Mapping[Target, int] | None = None,
+    absent: Collection[KernelFile] = (),
+) -> Decision:
+    """The memory files of QoS classes, pods and containers, without those that are ``absent`` from the kernel.
+    ``of_kubelet`` is what ``targets_of_kubelet`` had before koordlet changed them, of QoS classes also of those that it
+    has not changed; None where the kubelet gives none."""
+    strategy = snapshot.policy.resource_qos_strategy if snapshot.policy is not None else None
+    allocatable = snapshot.node.status.allocatable.get(MEMORY) if snapshot.node is not None else None
+    if strategy is None or allocatable is None:
+        return Decision(None, "the NodeSLO or the Node is not known")
+    settings: list[DesiredSetting] = []
+    protected: dict[str, dict[KernelFile, int]] = {}
+    for usage in snapshot.pods:
+        if usage.pod.pod.status.phase not in _ACTIVE:
+            continue
+        config, priority = pod_config(usage.pod.pod, strategy)
+        if config is None:
+            continue
+        settings += _pod_settings(usage, config, priority, allocatable.value, absent)
+        sums = protected.setdefault(kubernetes_qos(usage.pod.pod), {})
+        for file, amount in _protection(config, pod_request(usage.pod.pod)):
+            sums[file] = sums.get(file, 0) + amount
+    settings += [each for each in _class_settings(strategy, layout, protected) if each.target.file not in absent]
+    if of_kubelet is not None:
+        classes = {layout.qos(each) for each in KubernetesQoS}
+        settings = [found for setting in settings for found in _beside_kubelet(setting, of_kubelet, classes)]
+    reason = "the NodeSLO's memoryQOS and the pods' annotations"
+    if missing := [file.key for file in FILES if file in absent]:
+        reason += f"; this kernel has no {', '.join(missing)}"
+    return Decision(tuple(settings), reason)
+
+
+def targets_of_kubelet(snapshot: Snapshot, layout: CgroupLayout) -> tuple[list[Target], list[Target]]:
+    """Of QoS classes, and of pods and containers: the files that a kubelet with the gate MemoryQoS writes, too."""
+    pods = [usage.pod for usage in snapshot.pods]
+    folders = [folder for pod in pods for folder in (pod.cgroup, *(each.cgroup for each in pod.running))]
+    classes = dict.fromkeys(layout.qos(each) for each in KubernetesQoS)
+    return (
+        [Target(file, folder) for folder in classes for file in (MEMORY_MIN, MEMORY_LOW)],
+        [Target(file, folder) for folder in folders for file in (MEMORY_MIN, MEMORY_LOW, MEMORY_HIGH)],
+    )
+
+
+def _beside_kubelet(
+    setting: DesiredSetting, of_kubelet: Mapping[Target, int], classes: Collection[str]
+) -> Iterator[DesiredSetting]:
+    if setting.target.file not in KEPT_FILES:
+        yield setting
+        return
+    given = of_kubelet.get(setting.target)
+    if setting.value == (UNLIMITED if setting.target.file is MEMORY_HIGH else 0):
+        if given is not None:
+            reason = f"{setting.reason}: what the kubelet has given, by its gate MemoryQoS"
+            yield replace(setting, value=given, reason=reason, priority=Priority.RELEASE)
+    elif setting.target.folder in classes and given is not None and isinstance(setting.value, int):
+        yield replace(setting, value=max(setting.value, given))
+    else:
+        yield setting
+
+
+def pod_config(pod: Pod, strategy: ResourceQoSStrategy) -> tuple[MemoryQoS | None, Priority]:
+    """Those of the pod's class, or of its annotation's policy, with the annotation's fields before them."""
+    qos = qos_class_with_default(pod)
+    class_ = _class(strategy, qos)
+    base: MemoryQoS | None = class_.memory_qos if class_ is not None else None
+    text = pod.metadata.annotations.get(annotation_keys.MEMORY_QOS)
+    if not text:
+        return base, Priority.POLICY
+    try:
+        given = decode(text, _PodMemoryQoS)
+    except DecodeError:
+        return base, Priority.POLICY
+    if range_errors(given, given, ""):
+        # The sums of the classes above are made of these numbers: one pod must not spoil them for others.
+        return base, Priority.POLICY
+    if given.policy == "none":
+        return NEUTRAL_MEMORY_QOS, Priority.POD
+    if given.policy == "auto":
+        base = RECOMMENDED_MEMORY_QOS.get(QoSClass.LSR if qos is QoSClass.LSE else qos)
+    fields = [field.name for field in struct_fields(MemoryQoS)]
+    merged = {name: getattr(base, name) for name in fields} if base is not None else {}
+    merged |= {name: value for name in fields if (value := getattr(given, name)) is not None}
+    return MemoryQoS(**merged), Priority.POD
+
+
+def _class(strategy: ResourceQoSStrategy, qos: QoSClass) -> ResourceQoS | None:
+    return {
+        QoSClass.LSE: strategy.lsr_class,
+        QoSClass.LSR: strategy.lsr_class,
+        QoSClass.LS: strategy.ls_class,
+        QoSClass.BE: strategy.be_class,
+        QoSClass.SYSTEM: strategy.system_class,
+    }.get(qos)
+
+
+def pod_request(pod: Pod) -> int:
+    """Bytes that a pod requests; a best-effort pod requests batch memory."""
+    if qos_class_raw(pod) is QoSClass.BE:
+        return request(pod, BATCH_MEMORY)
+    return pod_requests(pod).get(MEMORY, 0) // 10**9
+
+
+def _pod_limit(pod: Pod) -> int:
+    """Bytes; 0 for no limit."""
+    if qos_class_raw(pod) is QoSClass.BE:
+        limits = [_amount(container, BATCH_MEMORY, of_limit=True) for container in pod.spec.containers]
+    elif all(_amount(container, MEMORY, of_limit=True) for container in pod.spec.containers):
+        return pod_limits(pod).get(MEMORY, 0) // 10**9
+    else:
+        return 0
+    return sum(limits) if all(limits) else 0
+
+
+def _amount(container: Container, name: str, *, of_limit: bool) -> int:
+    amounts = container.resources.limits if of_limit else container.resources.requests
+    amount = amounts.get(name)
+    return 0 if amount is None else max(amount.value, 0)
+
+
+def _protection(config: MemoryQoS, requested: int) -> Iterator[tuple[KernelFile, int]]:
+    least = None
+    if config.min_limit_percent is not None:
+        least = requested * config.min_limit_percent // 100
+        yield MEMORY_MIN, least
+    if config.low_limit_percent is not None:
+        low = requested * config.low_limit_percent // 100
+        yield MEMORY_LOW, max(low, least or 0) if low > 0 else low
+
+
+def _pod_settings(
+    usage: PodUsage, config: MemoryQoS, priority: Priority, allocatable: int, absent: Collection[KernelFile]
+) -> list[DesiredSetting]:
+    pod = usage.pod.pod
+    reason = (
+        "the pod's annotation memoryQOS" if priority is Priority.POD else f"memoryQOS of {qos_class_with_default(pod)}"
+    )
+
+    def setting(file: KernelFile, folder: str, value: int | None) -> list[DesiredSetting]:
+        if value is None or file in absent:
+            return []
+        return [DesiredSetting(OWNER, Target(file, folder), value, reason, priority)]
+
+    folder = usage.pod.cgroup
+    settings = [each for file, value in _protection(config, pod_request(pod)) for each in setting(file, folder, value)]
+    for file, value in (*_page_cache(config, _pod_limit(pod)), *_settings(config)):
+        settings += setting(file, folder, value)
+    name = BATCH_MEMORY if qos_class_raw(pod) is QoSClass.BE else MEMORY
+    specs = {container.name: container for container in pod.spec.containers}
+    for container in usage.pod.running:
+        if (spec := specs.get(container.name)) is None:
+            continue
+        requested, limit = _amount(spec, name, of_limit=False), _amount(spec, name, of_limit=True)
+        for file, value in (*_protection(config, requested), *_settings(config)):
+            settings += setting(file, container.cgroup, value)
+        settings += setting(MEMORY_HIGH, container.cgroup, _high(config, requested, limit or allocatable))
+    return settings
+
+
+def _high(config: MemoryQoS, requested: int, limit: int) -> int | None:
+    if config.throttling_percent is None:
+        return None
+    if config.throttling_percent == 0:
+        return UNLIMITED
+    high = requested + (limit - requested) * config.throttling_percent // 100
+    return max(high, requested * (config.min_limit_percent or 0) // 100)
+
+
+def _settings(config: MemoryQoS) -> tuple[tuple[KernelFile, int | None], ...]:
+    return (
+        (MEMORY_WATERMARK_RATIO, config.wmark_ratio),
+        (MEMORY_WATERMARK_SCALE, config.wmark_scale_permill),
+        (MEMORY_WATERMARK_MIN_ADJUSTMENT, config.wmark_min_adj),
+        *_killing(config),
+    )
+
+
+def _killing(config: MemoryQoS) -> tuple[tuple[KernelFile, int | None], ...]:
+    return (
+        (MEMORY_USE_PRIORITY_OOM, config.priority_enable),
+        (MEMORY_PRIORITY, config.priority),
+        (MEMORY_OOM_GROUP, config.oom_kill_group),
+    )
+
+
+def _page_cache(config: MemoryQoS, limit: int) -> tuple[tuple[KernelFile, int | None], ...]:
+    size = config.page_cache_limit_size
+    if size is None and config.page_cache_limit_percent is not None and limit:
+        size = limit * config.page_cache_limit_percent // 100
+    if size is None:
+        return () if config.page_cache_enable is None else ((PAGE_CACHE_ENABLE, int(config.page_cache_enable)),)
+    # The kernel takes no more than the limit of all memory.
+    size = min(size, limit) if limit else size
+    enabled = size > 0 if config.page_cache_enable is None else config.page_cache_enable
+    return (
+        (PAGE_CACHE_SIZE, size),
+        (PAGE_CACHE_SYNC, int(bool(config.page_cache_reclaim_sync)) if size else None),
+        (PAGE_CACHE_ENABLE, int(enabled)),
+    )
+
+
+def _class_settings(
+    strategy: ResourceQoSStrategy, layout: CgroupLayout, protected: dict[str, dict[KernelFile, int]]
+) -> Iterator[DesiredSetting]:
+    # The folder of Guaranteed pods is the one of all pods, so that what it protects is the sum of all classes.
+    total: dict[KernelFile, int] = {}
+    for sums in protected.values():
+        for file, amount in sums.items():
+            total[file] = total.get(file, 0) + amount
+    classes = {
+        KubernetesQoS.GUARANTEED: (strategy.lsr_class, total),
+        KubernetesQoS.BURSTABLE: (strategy.ls_class, protected.get(KubernetesQoS.BURSTABLE, {})),
+        KubernetesQoS.BEST_EFFORT: (strategy.be_class, protected.get(KubernetesQoS.BEST_EFFORT, {})),
+    }
+    for kubernetes_class, (resource_qos, sums) in classes.items():
+        folder = layout.qos(kubernetes_class)
+        for file, amount in sums.items():
+            yield DesiredSetting(OWNER, Target(file, folder), amount, "the sum over its pods")
+        config = resource_qos.memory_qos if resource_qos is not None else None
+        for file, value in _killing(config) if config is not None else ():
+            if value is not None:
+                yield DesiredSetting(OWNER, Target(file, folder), value, f"memoryQOS of {kubernetes_class}")

@@ -1,0 +1,113 @@
+"""Network QoS through Terway: what the daemon terway-qos reads of the node's bandwidth and of each pod.
+
+Terway is Alibaba Cloud's network plugin. Its daemon shares out bandwidth in the kernel by eBPF, and reads two files in
+a folder that it watches (pkg/koordlet/runtimehooks/hooks/terwayqos). All bandwidths in these files are bytes per
+second; those of the NodeSLO and of annotations are bits per second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from koordinator.api.meta import WireStruct
+from koordinator.api.pod import Pod
+from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_raw
+from koordinator.api.resource_qos import NETWORK_POLICY_TERWAY, ResourceQoS
+from koordinator.koordlet.enforce.strategies.network_bandwidth import BITS, bits, class_config, pod_limits
+from koordinator.koordlet.enforce.strategies.snapshot import Problem, Snapshot
+
+_NET_CLS: Final = "/sys/fs/cgroup/net_cls"
+"""Where the daemon, which has the machine's own folders, looks for cgroups."""
+_PRIORITIES: Final = {QoSClass.SYSTEM: 0, QoSClass.LSE: 1, QoSClass.LSR: 1, QoSClass.LS: 1, QoSClass.BE: 2}
+
+
+class _QoSConfig(WireStruct):
+    ingress_bandwidth: int
+    egress_bandwidth: int
+
+
+class _PodEntry(WireStruct):
+    pod_name: str
+    pod_namespace: str
+    pod_uid: str = msgspec.field(name="podUID")
+    prio: int
+    cgroup_dir: str
+    qos_config: _QoSConfig = msgspec.field(name="qosConfig")
+
+
+@dataclass(frozen=True, slots=True)
+class TerwayFiles:
+    """The contents of the two files."""
+
+    node: str
+    pods: str
+
+
+@dataclass(frozen=True, slots=True)
+class TerwayDecision:
+    """``files`` None: there must be none."""
+
+    files: TerwayFiles | None
+    problems: tuple[Problem, ...] = ()
+
+
+def decide(snapshot: Snapshot) -> TerwayDecision | None:
+    """None while the node has no NodeSLO: then everything stays as it is."""
+    if snapshot.policy is None:
+        return None
+    strategy = snapshot.policy.resource_qos_strategy
+    if strategy is None or strategy.policies is None or strategy.policies.network_policy != NETWORK_POLICY_TERWAY:
+        return TerwayDecision(None)
+    problems: list[Problem] = []
+    system = snapshot.policy.system_strategy
+    total = max(system.total_network_bandwidth.value, 0) if system is not None else 0
+    lines = [("hw_tx_bps_max", total // BITS), ("hw_rx_bps_max", total // BITS)]
+    for level, name, class_ in (("l1", "lsClass", strategy.ls_class), ("l2", "beClass", strategy.be_class)):
+        lines += _class_lines(level, f"resourceQOSStrategy.{name}.networkQOS", class_, total, problems)
+    node = "".join(f"{name} {value}\n" for name, value in lines)
+    pods = {usage.pod.uid: _pod_entry(usage.pod.pod, usage.pod.cgroup, problems) for usage in snapshot.pods}
+    text = msgspec.json.encode(pods, order="sorted").decode()
+    return TerwayDecision(TerwayFiles(node, text), tuple(problems))
+
+
+def _class_lines(
+    level: str, path: str, class_: ResourceQoS | None, total: int, problems: list[Problem]
+) -> Iterator[tuple[str, int]]:
+    config = class_config(class_)
+    for direction, bound, name, value in (
+        ("tx", "min", "egressRequest", config.egress_request),
+        ("tx", "max", "egressLimit", config.egress_limit),
+        ("rx", "min", "ingressRequest", config.ingress_request),
+        ("rx", "max", "ingressLimit", config.ingress_limit),
+    ):
+        amount = 0
+        try:
+            amount = bits(value, total)
+        except ValueError as error:
+            problems.append(Problem(f"{path}.{name}: {error}"))
+        yield f"offline_{level}_{direction}_bps_{bound}", amount // BITS
+
+
+def _pod_entry(pod: Pod, cgroup: str, problems: list[Problem]) -> _PodEntry:
+    limits = pod_limits(pod.metadata.annotations)
+    problems += [Problem(text, pod) for text in limits.problems]
+    return _PodEntry(
+        pod_name=pod.metadata.name,
+        pod_namespace=pod.metadata.namespace,
+        pod_uid=pod.metadata.uid,
+        prio=_priority(pod),
+        cgroup_dir=f"{_NET_CLS}/{cgroup}",
+        qos_config=_QoSConfig(limits.ingress // BITS, limits.egress // BITS),
+    )
+
+
+def _priority(pod: Pod) -> int:
+    """0 goes before 1, and that before 2."""
+    by_label = _PRIORITIES.get(qos_class_raw(pod))
+    if by_label is not None:
+        return by_label
+    return 2 if kubernetes_qos(pod) == KubernetesQoS.BEST_EFFORT else 1

@@ -1,0 +1,147 @@
+"""The strategies of an agent in one table: each with its switch, its interval and what it keeps from one decision to
+the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from koordinator.base.clock import Clock
+from koordinator.koordlet import features
+from koordinator.koordlet.enforce.claim_volumes import ClaimVolumes
+from koordinator.koordlet.enforce.node_snapshot import (
+    SnapshotSources,
+    read_cpusets,
+    read_disks,
+    read_hot_plug,
+    read_kubelet_memory,
+    read_resctrl,
+    shared_cpu_average,
+)
+from koordinator.koordlet.enforce.strategies import (
+    block_io,
+    class_resctrl,
+    cpu_burst,
+    cpu_suppress,
+    interference_cap,
+    memory_qos,
+    returned_cpus,
+    system_config,
+)
+from koordinator.koordlet.enforce.strategies.cpu_burst import BurstState
+from koordinator.koordlet.enforce.strategies.interference_cap import CapState
+from koordinator.koordlet.enforce.strategies.returned_cpus import HotPlug
+from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, Strategy
+from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor
+from koordinator.koordlet.options import Options
+from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
+from koordinator.koordlet.report.suppression import SuppressionReport
+from koordinator.node.cgroup_layout import CgroupVersion
+from koordinator.node.kernel_files import Target
+
+
+class StrategyTable:
+    """``strategies`` are those that are on."""
+
+    def __init__(
+        self,
+        options: Options,
+        sources: SnapshotSources,
+        clock: Clock,
+        random: Random,
+        claims: ClaimVolumes,
+        interference: InterferenceMonitor | None = None,
+        installed: Sequence[Strategy] = (),
+    ) -> None:
+        """``interference`` is what looks for it, where it is looked for; ``installed`` are of other packages."""
+        self._options = options
+        self._sources = sources
+        self._clock = clock
+        self._random = random
+        self._claims = claims
+        self._interference = interference
+        self._installed = installed
+        self._caps = CapState()
+        self._burst = BurstState()
+        self._hot_plug = HotPlug()
+        self._limited: frozenset[str] | None = None
+        """Pods whose block I/O is limited, as ``block_io.decide`` has it."""
+        self.suppression = SuppressionReport(sources.executor, clock)
+        """Of CPU suppress, for the NodeMetric."""
+
+    def strategies(self) -> list[Strategy]:
+        """In the order in which they decide."""
+        gates, enforcement, layout = self._options.features, self._options.enforcement, self._sources.layout
+        interval, suppress_interval = enforcement.reconcile_interval, enforcement.cpu_suppress_interval
+        is_v1 = layout.version is CgroupVersion.V1
+        shares_cpus = gates.enabled(features.BE_CPU_SUPPRESS) or gates.enabled(features.CPUSET_ALLOCATOR)
+        caps_interval = self._options.collectors.interference_interval
+        # What has a value of the kubelet's to go back to decides with its gate off, too; the others write nothing then.
+        table = (
+            (True, Strategy(cpu_suppress.OWNER, suppress_interval, self._suppress, reads_best_effort=True)),
+            (True, Strategy(cpu_burst.OWNER, interval, self._bursts)),
+            (True, Strategy(class_resctrl.OWNER, interval, self._class_resctrl)),
+            (is_v1 and shares_cpus, Strategy(returned_cpus.OWNER, suppress_interval, self._returned_cpus)),
+            (gates.enabled(features.CGROUP_RECONCILE), Strategy(memory_qos.OWNER, interval, self._memory)),
+            (gates.enabled(features.BLOCK_IO_RECONCILE), Strategy(block_io.OWNER, interval, self._block_io)),
+            (self._interference is not None, Strategy(interference_cap.OWNER, caps_interval, self._interference_caps)),
+            (gates.enabled(features.SYSTEM_CONFIG), Strategy(system_config.OWNER, interval, system_config.decide)),
+        )
+        return [*(strategy for is_on, strategy in table if is_on), *self._installed]
+
+    def _suppress(self, snapshot: Snapshot) -> Decision:
+        gates = self._options.features
+        decision = cpu_suppress.decide(
+            snapshot,
+            is_enabled=gates.enabled(features.BE_CPU_SUPPRESS),
+            is_cpu_managed=gates.enabled(features.BE_CPU_MANAGER),
+        )
+        self.suppression.observe(snapshot, decision)
+        return decision
+
+    def _bursts(self, snapshot: Snapshot) -> Decision:
+        decision, self._burst = cpu_burst.decide(
+            snapshot,
+            self._bandwidths(snapshot),
+            shared_cpu_average(self._sources.usage, snapshot, self._options.enforcement.reconcile_interval),
+            self._burst,
+            self._clock.monotonic(),
+            self._random.uniform,
+            is_enabled=self._options.features.enabled(features.CPU_BURST),
+            normalization_ratio=self._sources.normalization_ratio(),
+        )
+        return decision
+
+    def _class_resctrl(self, snapshot: Snapshot) -> Decision:
+        found = read_resctrl(self._options.host, self._sources.layout, snapshot)
+        return class_resctrl.decide(snapshot, found, is_enabled=self._options.features.enabled(features.RDT_RESCTRL))
+
+    def _returned_cpus(self, snapshot: Snapshot) -> Decision:
+        layout = self._sources.layout
+        self._hot_plug = read_hot_plug(layout, self._hot_plug, self._clock.monotonic())
+        pods = (usage.pod.cgroup for usage in snapshot.pods)
+        folders = returned_cpus.folders(layout, pods) if self._hot_plug.returned else ()
+        return returned_cpus.decide(self._hot_plug, read_cpusets(layout, folders))
+
+    def _memory(self, snapshot: Snapshot) -> Decision:
+        layout, executor = self._sources.layout, self._sources.executor
+        absent = [file for file in memory_qos.FILES if executor.lacks(Target(file, layout.kubepods))]
+        return memory_qos.decide(snapshot, layout, read_kubelet_memory(self._sources, snapshot), absent)
+
+    def _block_io(self, snapshot: Snapshot) -> Decision:
+        layout = self._sources.layout
+        folders = block_io.folders(snapshot, layout, self._limited)
+        disks = read_disks(self._options.host, self._sources, folders, self._claims.names)
+        decision, self._limited = block_io.decide(snapshot, layout, disks, self._limited)
+        return decision
+
+    def _interference_caps(self, snapshot: Snapshot) -> Decision:
+        findings = self._interference.findings if self._interference is not None else ()
+        strategy, now = self._sources.policy.interference, self._clock.monotonic()
+        decision, self._caps = interference_cap.decide(
+            snapshot, self._bandwidths(snapshot), findings, strategy, self._caps, now
+        )
+        return decision
+
+    def _bandwidths(self, snapshot: Snapshot) -> Mapping[str, Bandwidth]:
+        return self._sources.bandwidths.of([usage.pod for usage in snapshot.pods])

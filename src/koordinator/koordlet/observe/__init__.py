@@ -1,0 +1,1 @@
+"""What the agent measures of its node: the readings, the usage that follows from them, and forecasts of it."""

@@ -1,0 +1,126 @@
+"""The models: for each thing a histogram of its CPU and one of its memory, in which the past counts less and less, by
+steady time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from koordinator.base.clock import SteadyTime
+from koordinator.koordlet.observe.prediction.checkpoints import SavedModel
+from koordinator.koordlet.observe.prediction.observations import Usage
+from koordinator.model.decaying_histogram import (
+    CPU_BUCKETS,
+    MEMORY_BUCKETS,
+    CheckpointError,
+    DecayingHistogram,
+)
+from koordinator.model.kept_histograms import ahead, moved, restore
+
+CPU_PEAK: Final = 0.95
+MEMORY_PEAK: Final = 0.98
+"""Which percentile of usage counts as the peak: a lack of memory kills, a lack of CPU only slows down."""
+
+
+class Peak(NamedTuple):
+    """Whole milli-CPU and whole bytes, both cut."""
+
+    cpu: int
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class HalfLives:
+    """After how long a sample counts half."""
+
+    cpu: timedelta = timedelta(hours=12)
+    memory: timedelta = timedelta(hours=24)
+
+
+@dataclass(slots=True)
+class Model:
+    """Of one thing. ``touched`` is the second of a monotonic clock at which it was last trained, or else restored."""
+
+    cpu: DecayingHistogram
+    memory: DecayingHistogram
+    touched: float
+
+    @property
+    def peak(self) -> Peak:
+        return Peak(int(self.cpu.percentile(CPU_PEAK) * 1000), int(self.memory.percentile(MEMORY_PEAK)))
+
+
+class Models:
+    """All models of a node, by name."""
+
+    def __init__(self, half_lives: HalfLives, time: SteadyTime) -> None:
+        self._half_lives = half_lives
+        self._models: dict[str, Model] = {}
+        self._time = time
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._models
+
+    @property
+    def names(self) -> Iterable[str]:
+        return self._models.keys()
+
+    def peak(self, name: str) -> Peak | None:
+        """The forecast of one thing; None if it has no model."""
+        model = self._models.get(name)
+        return None if model is None else model.peak
+
+    def train(self, usages: Mapping[str, Usage], now: datetime, monotonic: float) -> None:
+        """Add one sample to the model of each thing that has a usage, and make the models that there are not yet."""
+        at = now + self._time.offset
+        for name, usage in usages.items():
+            model = self._models.get(name)
+            if model is None:
+                model = self._models[name] = self._empty(monotonic)
+            model.cpu.add(usage.cpu, at)
+            model.memory.add(usage.memory, at)
+            model.touched = monotonic
+
+    def restore(self, name: str, saved: SavedModel, now: datetime, monotonic: float) -> None:
+        """Make a model of what was kept of it. CheckpointError, and no model, if one of the two is impossible.
+
+        Half a model would be worse than none: an empty histogram says that the thing uses nothing.
+        """
+        model = self._empty(monotonic)
+        early = ahead(saved.updated, now)
+        for histogram, checkpoint in ((model.cpu, saved.cpu), (model.memory, saved.memory)):
+            by = self._time.offset - early
+            restore(histogram, checkpoint, saved.updated or now, by, _most_weight(histogram.half_life))
+            if histogram.is_empty:
+                raise CheckpointError("bucketWeights has no weight at all")
+        self._models[name] = model
+
+    def checkpoint(self, name: str, now: datetime) -> SavedModel:
+        """What to keep of a model, by the wall clock. KeyError if there is no such model."""
+        model, back = self._models[name], -self._time.offset
+        return SavedModel(moved(model.cpu.checkpoint(), back), moved(model.memory.checkpoint(), back), now)
+
+    def drop_expired(self, monotonic: float, lifetime: float) -> list[str]:
+        """Forget what has not been trained for ``lifetime`` seconds, such as pods that have ended; their names."""
+        expired = [name for name, model in self._models.items() if monotonic - model.touched > lifetime]
+        for name in expired:
+            del self._models[name]
+        return expired
+
+    def _empty(self, monotonic: float) -> Model:
+        return Model(
+            DecayingHistogram(CPU_BUCKETS, self._half_lives.cpu),
+            DecayingHistogram(MEMORY_BUCKETS, self._half_lives.memory),
+            monotonic,
+        )
+
+
+def _most_weight(half_life: timedelta) -> float:
+    """Of one sample a second since ever."""
+    return max(half_life.total_seconds(), 1) / math.log(2) + 1

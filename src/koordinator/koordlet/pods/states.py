@@ -1,0 +1,214 @@
+"""The states informer: what is known of this node from the last responses of the API server and the kubelet."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final
+
+from koordinator.api.codec import DecodeError
+from koordinator.api.device import Device
+from koordinator.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES
+from koordinator.api.node import Node
+from koordinator.api.node_resource_topology import NodeResourceTopology
+from koordinator.api.nodemetric import NodeMetric
+from koordinator.api.nodeslo import NodeSLO, NodeSLOSpec
+from koordinator.base.clock import Clock
+from koordinator.base.errors import KoordinatorError
+from koordinator.base.metrics import Metrics
+from koordinator.koordlet.pods.listing import PodListing
+from koordinator.koordlet.pods.node_pod import NodePod
+from koordinator.koordlet.report.node_topology.description import NodeTopology
+from koordinator.kube.informer_set import InformerSet
+from koordinator.kube.interface import Client
+from koordinator.model.node_metric import CollectPolicy, collect_policy
+from koordinator.model.slo_configuration.complete_node_slo import complete_node_slo_spec
+from koordinator.node.kubelet import Kubelet, KubeletConfiguration
+
+logger = logging.getLogger(__name__)
+
+_POLL: Final = 0.1
+_SAID_EVERY: Final = 30.0
+"""Seconds."""
+
+PodsCallback = Callable[[Sequence[NodePod]], None]
+NodeCallback = Callable[[Node], None]
+NodeSLOCallback = Callable[[NodeSLOSpec], None]
+TopologyCallback = Callable[[NodeTopology], None]
+
+
+class StatesInformer:
+    """Call ``sync_pods`` every few seconds; ``run`` follows the objects of the API server.
+
+    Callbacks are called on the event loop, in the order in which they were registered, and must not block.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        node_name: str,
+        *,
+        clock: Clock,
+        random: Random,
+        metrics: Metrics,
+        follow_device: bool = False,
+    ) -> None:
+        self._clock = clock
+        self._name = node_name
+        self._informers = InformerSet(client, clock=clock, random=random, metrics=metrics)
+        own = f"metadata.name={node_name}"
+        self._nodes = self._informers.informer(NODES, field_selector=own)
+        # Agents start before koord-manager has installed anything: a kind that is not there yet has no object yet.
+        self._metrics = self._informers.informer(NODE_METRICS, field_selector=own, absent_is_empty=True)
+        self._slos = self._informers.informer(NODE_SLOS, field_selector=own, absent_is_empty=True)
+        self._topologies = self._informers.informer(NODE_RESOURCE_TOPOLOGIES, field_selector=own, absent_is_empty=True)
+        self._devices = (
+            self._informers.informer(DEVICES, field_selector=own, absent_is_empty=True) if follow_device else None
+        )
+        self._pods: Sequence[NodePod] = ()
+        self._on_pods: list[PodsCallback] = []
+        self._on_node: list[NodeCallback] = []
+        self._on_node_slo: list[NodeSLOCallback] = []
+        self._on_topology: list[TopologyCallback] = []
+        self._pods_failing = False
+        self._node: Node | None = None
+        self._node_slo_spec: NodeSLOSpec | None = None
+        self._topology: NodeTopology | None = None
+        self.kubelet_configuration: KubeletConfiguration | None = None
+        """As the kubelet last said it; None until then, and where it is not queried."""
+        self._slos.add_handlers(name="NodeSLO", on_add=self._new_node_slo, on_update=self._changed_node_slo)
+        self._nodes.add_handlers(name="Node", on_add=self._new_node, on_update=self._changed_node)
+
+    @property
+    def node(self) -> Node | None:
+        """The Node as it was last seen; None until then."""
+        return self._node
+
+    @property
+    def node_metric(self) -> NodeMetric | None:
+        return self._metrics.get(self._name)
+
+    @property
+    def node_slo_spec(self) -> NodeSLOSpec | None:
+        """The node's policy with the agent's defaults filled in, none of its four strategies being None.
+
+        None until the node has a NodeSLO. A policy stays in force when its object is deleted: pods that are isolated
+        from each other must not lose that because koord-manager is installed anew.
+        """
+        return self._node_slo_spec
+
+    @property
+    def node_resource_topology(self) -> NodeResourceTopology | None:
+        """The object, as the API server has it."""
+        return self._topologies.get(self._name)
+
+    @property
+    def device(self) -> Device | None:
+        """The object, as the API server has it; None if it is not followed."""
+        return None if self._devices is None else self._devices.get(self._name)
+
+    @property
+    def topology(self) -> NodeTopology | None:
+        """CPUs, share pools and NUMA nodes as they are now, whether they have been written or not; None until known."""
+        return self._topology
+
+    @property
+    def collect_policy(self) -> CollectPolicy:
+        """The policy of the NodeMetric; the defaults while there is none."""
+        metric = self.node_metric
+        return CollectPolicy() if metric is None else collect_policy(metric.spec)
+
+    @property
+    def pods(self) -> Sequence[NodePod]:
+        return self._pods
+
+    @property
+    def has_synced_pods(self) -> bool:
+        """Whether the kubelet has listed a pod yet."""
+        return bool(self._pods)
+
+    def on_pods(self, callback: PodsCallback) -> None:
+        """Call back when pods were synced and anything of a pod or of its cgroups has changed."""
+        self._on_pods.append(callback)
+
+    def on_node(self, callback: NodeCallback) -> None:
+        """Call back with the Node when it is first seen and whenever its labels or annotations have changed."""
+        self._on_node.append(callback)
+
+    def on_node_slo(self, callback: NodeSLOCallback) -> None:
+        """Call back with ``node_slo_spec`` when there is one and whenever it has changed."""
+        self._on_node_slo.append(callback)
+
+    def on_topology(self, callback: TopologyCallback) -> None:
+        """Call back with ``topology`` when it is known and whenever it has changed."""
+        self._on_topology.append(callback)
+
+    def set_topology(self, topology: NodeTopology) -> None:
+        """Report what was found of the node; what is as before is not reported again."""
+        if topology == self._topology:
+            return
+        self._topology = topology
+        for callback in self._on_topology:
+            callback(topology)
+
+    async def wait_for_node(self) -> Node:
+        """The Node object, once it is there; what is missing is said every half minute."""
+        while True:
+            for _ in range(round(_SAID_EVERY / _POLL)):
+                node = self.node
+                if node is not None:
+                    return node
+                await self._clock.sleep(_POLL)
+            logger.warning("waiting for node %s: %s", self._name, "; ".join(self._informers.not_synced) or "not found")
+
+    async def sync_pods(self, kubelet: Kubelet, listing: PodListing) -> None:
+        """Query the kubelet once. An error, and a response without any pod, leave the pods as they were."""
+        try:
+            pods = await kubelet.pods()
+        except KoordinatorError as error:
+            if not self._pods_failing:
+                logger.warning("the pods stay as the kubelet last listed them (%d pods): %s", len(self._pods), error)
+            self._pods_failing = True
+            return
+        if self._pods_failing:
+            logger.info("the kubelet responds again")
+            self._pods_failing = False
+        if not pods:
+            return
+        listing.update(pods)
+        before, self._pods = self._pods, listing.pods
+        for callback in self._on_pods if self._pods is not before else ():
+            callback(self._pods)
+
+    async def run(self) -> None:
+        """Follow the Node and the objects of its name until cancelled."""
+        await self._informers.run()
+
+    def _new_node(self, node: Node, initial: bool = False) -> None:
+        self._node = node
+        for callback in self._on_node:
+            callback(node)
+
+    def _changed_node(self, before: Node, node: Node) -> None:
+        self._node = node
+        old, new = before.metadata, node.metadata
+        if (old.labels, old.annotations) != (new.labels, new.annotations):
+            self._new_node(node)
+
+    def _changed_node_slo(self, before: NodeSLO, node_slo: NodeSLO) -> None:
+        if before.spec != node_slo.spec:
+            self._new_node_slo(node_slo)
+
+    def _new_node_slo(self, node_slo: NodeSLO, initial: bool = False) -> None:
+        try:
+            spec = complete_node_slo_spec(node_slo.spec)
+        except DecodeError as error:
+            logger.warning("NodeSLO %s: spec: %s; the policy stays as it was", self._name, error)
+            return
+        if spec == self._node_slo_spec:
+            return
+        self._node_slo_spec = spec
+        logger.info("the NodeSLO has changed")
+        for callback in self._on_node_slo:
+            callback(spec)

@@ -1,0 +1,118 @@
+"""Reporting the NodeMetric: when it is due, out of what was measured."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from koordinator.api.kinds import NODE_METRICS
+from koordinator.base.clock import Clock
+from koordinator.koordlet.agent_metrics import AgentMetrics
+from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache
+from koordinator.koordlet.observe.prediction.forecast import Forecast
+from koordinator.koordlet.pods.node_pod import NodePod
+from koordinator.koordlet.pods.states import StatesInformer
+from koordinator.koordlet.report.node_metric import (
+    NodeMetricInput,
+    as_merge_patch,
+    measured_pods,
+    node_metric_status,
+    with_forecast,
+)
+from koordinator.koordlet.report.resource_metrics import numa_usage_rows, usage_rows
+from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.interface import Client, PatchType
+from koordinator.node.nvml import GPU
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a report depends on beside the metric cache, at the moment of the call."""
+
+    forecast: Callable[[Sequence[NodePod]], Forecast]
+    numa_nodes: Callable[[], Sequence[int]] = tuple
+    gpus: Sequence[GPU] = ()
+    has_cold_pages: Callable[[], bool] = bool
+    extensions: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
+    """By uid of a pod."""
+
+
+class NodeMetricReporter:
+    """Writes the status of the NodeMetric that koord-manager has made; where there is none, it waits for one."""
+
+    def __init__(
+        self, client: Client, states: StatesInformer, cache: RingMetricCache, clock: Clock, measured: Measured
+    ) -> None:
+        self._client = client
+        self._states = states
+        self._cache = cache
+        self._clock = clock
+        self._measured = measured
+        self._latest: Mapping[str, Any] = {}
+        """The part nodeMetric of the last status that was made."""
+        self._said_absent = False
+        self._last = clock.monotonic()
+        """When the last report that succeeded was due; the first is due an interval after the start."""
+
+    async def report_when_due(self) -> None:
+        """Report if the interval of the NodeMetric's policy has passed since the last report that succeeded.
+
+        Errors are those of the API server; who calls this tries again soon.
+        """
+        now = self._clock.monotonic()
+        if now - self._last < self._states.collect_policy.report_seconds:
+            return
+        await self.report()
+        self._last = now
+
+    def export(self, metrics: AgentMetrics) -> None:
+        """Show what the last report said."""
+        for name, part in (("node", "nodeUsage"), ("system", "systemUsage")):
+            metrics.latest(
+                f"node_metric_{name}_usage",
+                f"the {name} usage reported in the NodeMetric",
+                ("resource", "unit"),
+                lambda part=part: usage_rows(self._latest.get(part, {})),  # type: ignore[misc]
+            )
+            metrics.latest(
+                f"node_metric_numa_{name}_usage",
+                f"the per-NUMA {name} usage reported in the NodeMetric",
+                ("numa_node_id", "resource", "unit"),
+                lambda part=part: numa_usage_rows(self._latest.get("numaUsages", ()), part),  # type: ignore[misc]
+            )
+
+    async def report(self) -> None:
+        """Write the status as of now."""
+        metric = self._states.node_metric
+        if metric is None:
+            if not self._said_absent:
+                logger.warning("nothing is reported: this node has no NodeMetric (koord-manager makes it)")
+                self._said_absent = True
+            return
+        self._said_absent = False
+        slo = self._states.node_slo_spec
+        given = NodeMetricInput(
+            policy=self._states.collect_policy,
+            pods=self._states.pods,
+            host_applications=slo.host_applications if slo else (),
+            numa_nodes=self._measured.numa_nodes(),
+            gpus=self._measured.gpus,
+            has_cold_pages=self._measured.has_cold_pages(),
+            extensions=self._measured.extensions(),
+        )
+        now = self._clock.now()
+        given = with_forecast(given, self._measured.forecast(measured_pods(self._cache, given, now)))
+        status = node_metric_status(self._cache, given, now)
+        self._latest = status["nodeMetric"]
+        try:
+            await self._client.patch(
+                NODE_METRICS, metric.metadata.name, as_merge_patch(status), PatchType.MERGE, subresource="status"
+            )
+        except ApiStatusError as error:
+            if not error.is_not_found:
+                raise
+            logger.info("the NodeMetric was deleted: nothing to report to")

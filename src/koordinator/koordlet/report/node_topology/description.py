@@ -1,0 +1,173 @@
+"""All that is reported of a node's topology, made of what the kernel, kubelet and the Node say; pure.
+
+The annotations are those of the original, member by member (states_noderesourcetopology.go, calcNodeTopo).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+import msgspec
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.codec import DecodeError, decode, to_document
+from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
+from koordinator.api.labels import ENABLE_NUMA_RESERVATION
+from koordinator.api.meta import WireStruct
+from koordinator.api.node import Node
+from koordinator.api.node_reservation import NodeReservation
+from koordinator.api.node_resource_topology import Zone
+from koordinator.api.pod import Pod
+from koordinator.api.resource_names import CPU
+from koordinator.base.errors import KoordinatorError
+from koordinator.koordlet.report.node_topology.cpu_pools import CPUShares, share_cpus
+from koordinator.koordlet.report.node_topology.kubelet_cpus import KubeletCPUs
+from koordinator.koordlet.report.node_topology.packed_cpus import take_packed
+from koordinator.koordlet.report.node_topology.zones import zones_of
+from koordinator.node.cpu_topology import CPUBasicInfo, CPUTopology
+from koordinator.node.memory import NUMANodeMemory
+
+
+class NodeTopologyError(KoordinatorError):
+    """The topology of the node is not known; what was reported of it before stays."""
+
+
+class SystemQoSResource(WireStruct):
+    """The annotation node.koordinator.sh/system-qos-resource: the CPUs of pods of the class SYSTEM."""
+
+    cpuset: str = ""
+    cpuset_exclusive: bool | None = msgspec.field(default=None, name="cpusetExclusive")
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyFacts:
+    """What the topology is made of. ``of_kubelet`` is what kubelet's checkpoint says: CPUs by the UIDs of pods."""
+
+    cpus: CPUTopology
+    basic_info: CPUBasicInfo
+    memory: Sequence[NUMANodeMemory]
+    node: Node
+    pods: Sequence[Pod] = ()
+    kubelet: KubeletCPUs = field(default_factory=KubeletCPUs)
+    of_kubelet: Mapping[str, frozenset[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTopology:
+    """What is reported of the node. ``annotations`` are documents by key, ``labels`` texts, None for one that must be
+    absent."""
+
+    cpus: CPUTopology
+    shares: CPUShares
+    kubelet: KubeletCPUs
+    topology_policy: str
+    zones: tuple[Zone, ...]
+    annotations: Mapping[str, Any]
+    labels: Mapping[str, str | None]
+    kept_cpus: frozenset[int] = frozenset()
+    """CPUs that pods keep off: the node's reservation, of which an amount is made CPUs here, the exclusive ones of the
+    system, and those that kubelet keeps from all pods."""
+
+    @property
+    def kubelet_cpus(self) -> frozenset[int]:
+        """Those that kubelet's static CPU manager has given to pods."""
+        return frozenset().union(*(allocation.cpus for allocation in self.shares.allocations))
+
+
+def describe(facts: TopologyFacts) -> NodeTopology:
+    """NodeTopologyError if an annotation of the Node cannot be read."""
+    reservation = _reservation(facts.node, facts.cpus)
+    system = _system_qos(facts.node)
+    kept = _kept(reservation, system) | facts.kubelet.kept
+    shares = share_cpus(facts.cpus, facts.pods, facts.of_kubelet, kept)
+    label = facts.node.metadata.labels.get(ENABLE_NUMA_RESERVATION) or None
+    return NodeTopology(
+        cpus=facts.cpus,
+        shares=shares,
+        kubelet=facts.kubelet,
+        topology_policy=facts.kubelet.topology_policy,
+        zones=zones_of(facts.cpus, facts.memory, facts.node, deduct_reserved=label == "true"),
+        annotations=_annotations(facts, shares, reservation, system),
+        labels={ENABLE_NUMA_RESERVATION: label},
+        kept_cpus=kept,
+    )
+
+
+def _annotations(
+    facts: TopologyFacts, shares: CPUShares, reservation: NodeReservation, system: SystemQoSResource | None
+) -> dict[str, Any]:
+    return {
+        annotation_keys.CPU_BASIC_INFO: _basic_info(facts.basic_info),
+        annotation_keys.CPU_TOPOLOGY: _cpu_topology(facts.cpus),
+        annotation_keys.CPU_SHARED_POOLS: [pool.document() for pool in shares.ls_pools],
+        annotation_keys.KUBELET_CPU_MANAGER_POLICY: facts.kubelet.document(),
+        annotation_keys.BE_CPU_SHARED_POOLS: [pool.document() for pool in shares.be_pools],
+        # The original never makes the list when there is nothing in it, which Go writes as null.
+        annotation_keys.POD_CPU_ALLOCS: [allocation.document() for allocation in shares.allocations] or None,
+        annotation_keys.NODE_RESERVATION: to_document(reservation),
+        annotation_keys.SYSTEM_QOS_RESOURCE: to_document(system),
+    }
+
+
+def _basic_info(info: CPUBasicInfo) -> dict[str, Any]:
+    members = {
+        "cpuModel": info.model,
+        "hyperThreadEnabled": info.hyper_threading,
+        "turboEnabled": info.turbo,
+        "catL3CbmMask": info.l3_mask,
+        "vendorID": info.vendor,
+    }
+    return {name: value for name, value in members.items() if value}
+
+
+def _cpu_topology(topology: CPUTopology) -> dict[str, Any]:
+    cpus = sorted(topology.cpus, key=lambda cpu: cpu.cpu)
+    return {"detail": [{"id": cpu.cpu, "core": cpu.core, "socket": cpu.socket, "node": cpu.numa_node} for cpu in cpus]}
+
+
+def _reservation(node: Node, topology: CPUTopology) -> NodeReservation:
+    """What the Node's annotation keeps, with its CPUs named; nothing where it cannot be read."""
+    text = node.metadata.annotations.get(annotation_keys.NODE_RESERVATION)
+    try:
+        reservation = decode(text, NodeReservation) if text else NodeReservation()
+    except DecodeError:
+        return NodeReservation()
+    cpu = reservation.resources.get(CPU)
+    cpus: frozenset[int] = frozenset()
+    try:
+        if reservation.reserved_cpus:
+            cpus = parse_cpu_list(reservation.reserved_cpus)
+        elif cpu is not None and cpu.nanos > 0:
+            cpus = take_packed(topology, ceil(cpu.milli / 1000))
+    except ValueError:
+        # Neither a list that makes no sense nor more CPUs than there are can be kept free.
+        cpus = frozenset()
+    return msgspec.structs.replace(reservation, reserved_cpus=format_cpu_list(cpus))
+
+
+def _system_qos(node: Node) -> SystemQoSResource | None:
+    """None where the Node has no annotations at all, as in the original."""
+    if not node.metadata.annotations:
+        return None
+    text = node.metadata.annotations.get(annotation_keys.SYSTEM_QOS_RESOURCE)
+    if text is None:
+        return SystemQoSResource()
+    try:
+        return decode(text, SystemQoSResource)
+    except DecodeError as error:
+        where = f"metadata.annotations[{annotation_keys.SYSTEM_QOS_RESOURCE}] of the Node"
+        raise NodeTopologyError(f"{where}: {error}") from error
+
+
+def _kept(reservation: NodeReservation, system: SystemQoSResource | None) -> frozenset[int]:
+    """Those of ``kept_cpus`` of a NodeTopology that the Node's annotations name."""
+    kept = parse_cpu_list(reservation.reserved_cpus)
+    if system is None or system.cpuset_exclusive is False:
+        return kept
+    try:
+        return kept | parse_cpu_list(system.cpuset)
+    except ValueError:
+        return kept

@@ -1,0 +1,217 @@
+"""What the agent exports of the node, its pods and the latest measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from koordinator.api.node import Node
+from koordinator.api.pod import Container
+from koordinator.api.quantity import Quantity
+from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
+from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
+from koordinator.koordlet.enforce.plugins import Plugins
+from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache
+from koordinator.koordlet.observe.metrics_advisor import MetricsAdvisor
+from koordinator.koordlet.observe.usage_table import NEVER, UsageTable
+from koordinator.koordlet.pods.listing import PodListing
+from koordinator.koordlet.pods.node_pod import NodePod
+from koordinator.koordlet.pods.states import StatesInformer
+from koordinator.node.cgroup_meter import CgroupMeter
+from koordinator.node.features import Undetermined, Works, probe_machine
+from koordinator.node.host import Host
+
+_UNITS: Final = {BATCH_CPU: "integer", BATCH_MEMORY: "byte", MID_CPU: "integer", MID_MEMORY: "byte"}
+_USAGE_UNITS: Final = (("cpu", "core"), ("memory", "byte"))
+_OF_CONTAINER: Final = (
+    "resource",
+    "unit",
+    "pod_uid",
+    "pod_name",
+    "pod_namespace",
+    "container_id",
+    "container_name",
+)
+
+
+def export_resources(metrics: AgentMetrics, states: StatesInformer) -> None:
+    """What koord-manager has made allocatable, and what containers take of it."""
+    metrics.latest(
+        "node_resource_allocatable",
+        "the node allocatable of resources updated by koordinator",
+        ("resource", "unit"),
+        lambda: allocatable_rows(states.node),
+        external=True,
+    )
+    metrics.latest(
+        "container_resource_requests",
+        "the container requests of resources updated by koordinator",
+        _OF_CONTAINER,
+        lambda: container_rows(states.pods, "requests"),
+        external=True,
+    )
+    metrics.latest(
+        "container_resource_limits",
+        "the container limits of resources updated by koordinator",
+        _OF_CONTAINER,
+        lambda: container_rows(states.pods, "limits"),
+        external=True,
+    )
+
+
+def export_listing(metrics: AgentMetrics, listing: PodListing) -> None:
+    """Whether the kernel has the cgroups of the pods that run where they are looked for."""
+
+    def rows() -> Rows:
+        missing = len(listing.without_cgroups)
+        running = sum(pod.is_running for pod in listing.pods)
+        return [(("found",), float(running - missing)), (("missing",), float(missing))]
+
+    metrics.latest(
+        "pod_cgroups",
+        "Pods that the kubelet lists as running, by whether the kernel has all of their cgroups where they belong",
+        ("state",),
+        rows,
+    )
+
+
+def export_plugins(metrics: AgentMetrics, plugins: Plugins) -> None:
+    """Which strategies and hooks of other packages work, and which are switched off because they have failed."""
+
+    def rows() -> Rows:
+        return [((guard.name, guard.package), float(not guard.problem)) for guard in plugins.guards]
+
+    metrics.latest(
+        "plugin_working",
+        "1 for each strategy and hook of another package that works, 0 for one that has failed and is switched off",
+        ("plugin", "package"),
+        rows,
+    )
+
+
+def export_usage(metrics: AgentMetrics, table: UsageTable) -> None:
+    """What the last round has measured."""
+
+    def node_cpu() -> Rows:
+        return [((), table.node.cpu)] if table.node.at >= table.at else ()
+
+    def node_memory() -> Rows:
+        return [((), table.node.memory.usage)] if table.node.at >= table.at else ()
+
+    def best_effort() -> Rows:
+        return [((), table.best_effort.usage / 1000)] if table.best_effort.at >= table.at else ()
+
+    def host_applications() -> Rows:
+        for name, row in table.host_applications.items():
+            if row.cpu_at >= table.at and row.memory_at > NEVER:
+                yield (name, "cpu", row.spec.priority, row.spec.qos), row.cpu
+                yield (name, "memory", row.spec.priority, row.spec.qos), row.memory.usage
+
+    metrics.latest("node_used_cpu_cores", "Number of cpu cores used by node in realtime", (), node_cpu)
+    metrics.latest("node_used_memory_bytes", "Memory used by node in realtime", (), node_memory)
+    metrics.latest("be_suppress_be_used_cpu_cores", "Number of cpu cores used by BE.", (), best_effort)
+    metrics.latest(
+        "host_application_resource_usage",
+        "Host application resource usage collected by koordlet",
+        ("host_application_name", "resource", "priority_class", "qos"),
+        host_applications,
+    )
+
+
+def export_features(metrics: AgentMetrics, host: Host) -> None:
+    """Which kernel features the machine has; to look for all of them takes some milliseconds."""
+
+    def rows() -> Rows:
+        features = probe_machine(host).features
+        return [
+            ((feature.name,), float(isinstance(feature.state, Works)))
+            for feature in features
+            if not isinstance(feature.state, Undetermined)
+        ]
+
+    metrics.latest(
+        "kernel_feature_works", "Whether the machine has a feature; koord doctor says what lacks.", ("feature",), rows
+    )
+
+
+def export_cache(metrics: AgentMetrics, cache: RingMetricCache) -> None:
+    """What the metric cache holds."""
+    metrics.latest("metric_cache_series", "Series that the metric cache keeps.", (), lambda: [((), cache.series_count)])
+    metrics.latest("metric_cache_bytes", "What its samples take.", (), lambda: [((), cache.size_bytes)])
+    metrics.latest(
+        "metric_cache_rejected_samples_total",
+        "Samples since the start that were dropped for want of memory.",
+        (),
+        lambda: [((), cache.rejected_samples)],
+    )
+
+
+def export_reading(metrics: AgentMetrics, meter: CgroupMeter, advisor: MetricsAdvisor) -> None:
+    """What measuring costs."""
+    metrics.latest(
+        "cgroup_files_read_total",
+        "Files of cgroups read every round, since the start.",
+        (),
+        lambda: [((), meter.files_read)],
+    )
+    metrics.latest("cgroup_files_open", "Those that are kept open.", (), lambda: [((), meter.open_files)])
+    metrics.latest(
+        "scan_duration_seconds",
+        "How long the last round took to read.",
+        (),
+        lambda: [((), advisor.seconds)],
+    )
+    metrics.latest(
+        "scan_unreadable_files",
+        "Files that the last round could not read.",
+        (),
+        lambda: [((), advisor.unreadable)],
+    )
+
+
+def allocatable_rows(node: Node | None) -> Rows:
+    """Batch and mid resources of the node; 0 for one that it does not have."""
+    if node is None:
+        return
+    for resource, unit in _UNITS.items():
+        amount = node.status.allocatable.get(resource)
+        yield (resource, unit), 0 if amount is None else amount.value
+
+
+def container_rows(pods: Iterable[NodePod], kind: str) -> Rows:
+    """Batch and mid resources that containers request, or are limited to (``kind``: requests or limits).
+
+    The unit is the original's for all four, which is not what they are in, but what dashboards select.
+    """
+    unit = "integer" if kind == "requests" else "byte"
+    for pod in pods:
+        metadata = pod.pod.metadata
+        specs = {container.name: container for container in pod.pod.spec.containers}
+        for made in pod.containers:
+            spec = specs.get(made.name)
+            for resource, amount in _amounts(spec, kind) if spec is not None else ():
+                yield (
+                    (resource, unit, metadata.uid, metadata.name, metadata.namespace, made.id, made.name),
+                    amount.value,
+                )
+
+
+def usage_rows(usage: Mapping[str, Any]) -> Rows:
+    """CPU and memory of a usage as a NodeMetric has it."""
+    resources = usage.get("resources", {})
+    for resource, unit in _USAGE_UNITS:
+        if resource in resources:
+            amount = Quantity.parse(resources[resource])
+            yield (resource, unit), amount.milli / 1000 if resource == "cpu" else amount.value
+
+
+def numa_usage_rows(usages: Sequence[Mapping[str, Any]], part: str) -> Rows:
+    """As ``usage_rows``, for one part (nodeUsage or systemUsage) of each NUMA node."""
+    for usage in usages:
+        for labels, value in usage_rows(usage[part]):
+            yield (str(usage["numaNodeID"]), *labels), value
+
+
+def _amounts(container: Container, kind: str) -> Iterable[tuple[str, Quantity]]:
+    amounts = container.resources.requests if kind == "requests" else container.resources.limits
+    return ((resource, amounts[resource]) for resource in _UNITS if resource in amounts)

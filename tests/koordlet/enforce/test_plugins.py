@@ -1,0 +1,235 @@
+"""Strategies and hooks of other packages: the example of docs/koordlet.md, installed as its users do it, and others
+that cannot be loaded, raise or never return."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from importlib.metadata import Distribution, EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordinator.base.errors import ConfigurationError
+from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
+from koordinator.koordlet.enforce.hooks.contexts import HookError
+from koordinator.koordlet.enforce.hooks.registry import Hook
+from koordinator.koordlet.enforce.hooks.rules import Rules
+from koordinator.koordlet.enforce.plugins import HOOKS, STRATEGIES, Guard, Plugins, installed_plugins
+from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, Strategy
+from koordinator.node.kernel_files import CPU_SHARES, Target
+from tests.koordlet.enforce.hooks.hook_fixtures import running
+from tests.koordlet.enforce.hooks.hooked_node import HookedNode
+from tests.koordlet.suppressed_node import JOB_FOLDERS, SuppressedNode
+
+EXAMPLE = Path(__file__).parents[3] / "docs/examples/koordlet-plugin"
+NAME = "example.com/ours"
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the example is installed, without a network, and imported from."""
+    target = tmp_path_factory.mktemp("packages")
+    offline = ("--no-index", "--no-build-isolation", "--no-deps", "--disable-pip-version-check", "--quiet")
+    subprocess.run([sys.executable, "-m", "pip", "install", *offline, "--target", target, EXAMPLE], check=True)
+    sys.path.insert(0, str(target))
+    yield target
+    sys.path.remove(str(target))
+    sys.modules.pop("careful_batch", None)
+
+
+@pytest.fixture
+def example(packages: Path) -> Plugins:
+    (info,) = packages.glob("*.dist-info")
+    entries = Distribution.at(info).entry_points
+    return installed_plugins(lambda: entries.select(group=STRATEGIES), lambda: entries.select(group=HOOKS))
+
+
+def play(node: SuppressedNode, seconds: int) -> str:
+    """The metrics at the end."""
+
+    async def story() -> str:
+        async with node.running() as agent:
+            await node.pass_seconds(seconds)
+            return agent.metrics.both.exposition()[0].decode()
+
+    return asyncio.run(story())
+
+
+def test_the_example_acts_on_the_files_of_pods(example: Plugins, tmp_path: Path) -> None:
+    node = SuppressedNode(tmp_path)
+    node.plugins = example
+    node.pods[1]["metadata"]["annotations"] = {"example.com/cpu-idle": "true"}
+    for folder in JOB_FOLDERS:
+        node.machine.write(f"/sys/fs/cgroup/{folder}/memory.high", "max\n")
+        node.machine.write(f"/sys/fs/cgroup/{folder}/cpu.idle", "0\n")
+    node.closed_gates = ("BECPUSuppress",)
+    text = play(node, 15)
+    pod = tmp_path / "sys/fs/cgroup" / JOB_FOLDERS[1]
+    assert (pod / "cpu.idle").read_text().strip() == "1"
+    # Half of the memory of the node is in use.
+    assert (pod / "memory.high").read_text().strip() == "max"
+    assert text.count("koordlet_plugin_working{") == 2
+    assert 'package="careful-batch 0.1.0"' in text
+
+
+def test_a_bad_annotation_is_the_pods_fault_and_not_the_plugins(example: Plugins) -> None:
+    (hook,) = example.hooks
+    assert hook.pod is not None
+    with pytest.raises(HookError, match="'maybe' is not usable"):
+        hook.pod(running(annotations={"example.com/cpu-idle": "maybe"}), Rules())
+    assert not any(guard.problem for guard in example.guards)
+
+
+def entry(folder: Path, group: str, value: str, name: str = NAME) -> EntryPoint:
+    info = folder / "ours-1.0.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text("Name: ours\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n")
+    (found,) = Distribution.at(info).entry_points
+    return found
+
+
+def hook_of_another_name() -> Hook:
+    return Hook("example.com/another", pod=lambda *_: None)
+
+
+def hook_without_functions() -> Hook:
+    return Hook(NAME)
+
+
+def hook_in_order() -> Hook:
+    return Hook(NAME, pod=lambda *_: None)
+
+
+def strategy_that_never_runs() -> Strategy:
+    return Strategy(NAME, 0.0, lambda _: Decision((), ""))
+
+
+def strategy_in_order() -> Strategy:
+    return Strategy(NAME, 1.0, lambda _: Decision((), ""))
+
+
+def nothing() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("group", "value", "problem"),
+    [
+        (HOOKS, "no_such_module:hook", "cannot be made (ModuleNotFoundError: No module named 'no_such_module')"),
+        (HOOKS, f"{__name__}:nothing", "gives None"),
+        (HOOKS, f"{__name__}:hook_of_another_name", "has name = 'example.com/another'"),
+        (HOOKS, f"{__name__}:hook_without_functions", "has no function"),
+        (STRATEGIES, f"{__name__}:nothing", "gives None"),
+        (STRATEGIES, f"{__name__}:strategy_that_never_runs", "has interval = 0.0"),
+    ],
+)
+def test_one_that_cannot_be_used_is_named_at_the_start(tmp_path: Path, group: str, value: str, problem: str) -> None:
+    found = [entry(tmp_path, group, value)]
+    with pytest.raises(ConfigurationError) as raised:
+        installed_plugins(lambda: found if group == STRATEGIES else [], lambda: found if group == HOOKS else [])
+    expected = f"entry point {group}: '{NAME}' is not usable: entry point {NAME} = {value} of ours 1.0 {problem}"
+    assert str(raised.value).startswith(expected)
+
+
+def test_a_name_that_a_built_in_may_have_is_refused(tmp_path: Path) -> None:
+    found = entry(tmp_path, HOOKS, f"{__name__}:hook_named_as_a_built_in", "GroupIdentity")
+    with pytest.raises(ConfigurationError, match="expected is one with a domain of yours, as"):
+        installed_plugins(list, lambda: [found])
+
+
+def hook_named_as_a_built_in() -> Hook:
+    return Hook("GroupIdentity", pod=lambda *_: None)
+
+
+def test_a_strategy_and_a_hook_of_one_name_would_undo_each_other(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    strategies = [entry(tmp_path, STRATEGIES, f"{__name__}:strategy_in_order")]
+    hooks = [entry(tmp_path / "other", HOOKS, f"{__name__}:hook_in_order")]
+    with pytest.raises(ConfigurationError, match=r"is also a name of ours 1\.0"):
+        installed_plugins(lambda: strategies, lambda: hooks)
+
+
+def raises(*_: Any) -> Any:
+    raise OSError("no such device")
+
+
+def times_out(*_: Any) -> Any:
+    raise TimeoutError("no response")
+
+
+def of_someone_else(*_: Any) -> list[DesiredSetting]:
+    return [DesiredSetting("GroupIdentity", Target(CPU_SHARES, "kubepods"), 2, "ours")]
+
+
+@pytest.mark.parametrize(
+    ("functions", "problem"),
+    [
+        ({"pod": raises}, "raised OSError: no such device"),
+        ({"pod": times_out}, "raised TimeoutError: no response"),
+        ({"pod": lambda *_: "idle"}, "raised TypeError: pod gives 'idle', which is no Change"),
+        ({"of_pods": of_someone_else}, "raised ValueError: DesiredSetting("),
+        ({"of_pods": lambda *_: 7}, "raised TypeError: "),
+    ],
+)
+def test_a_hook_that_fails_is_named_once_and_switched_off(
+    tmp_path: Path, functions: dict[str, Any], problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugins = loaded(tmp_path, HOOKS, Hook(NAME, **functions))
+    (hook,), (guard,) = plugins.hooks, plugins.guards
+    for _ in range(3):
+        assert not hook.pod or hook.pod(running(), Rules()) is None
+        assert not hook.of_pods or hook.of_pods([], Rules()) == []
+    assert guard.problem.startswith(problem)
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"{NAME} of ours 1.0 {problem}")
+
+
+@pytest.mark.parametrize("decide", [raises, lambda _: None, lambda _: Decision(tuple(of_someone_else()), "")])
+def test_a_strategy_that_fails_desires_nothing_any_more(tmp_path: Path, decide: Callable[[Snapshot], Decision]) -> None:
+    plugins = loaded(tmp_path, STRATEGIES, Strategy(NAME, 1.0, decide))
+    (strategy,), (guard,) = plugins.strategies, plugins.guards
+    assert strategy.decide(Snapshot()) == Decision((), guard.problem)
+    assert guard.problem.startswith("raised ")
+
+
+def test_one_that_never_returns_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
+    end = threading.Event()
+    guard = Guard(NAME, "ours 1.0", seconds=0.01)
+    try:
+        assert guard.call(end.wait) is None
+        assert guard.call(lambda: 7) is None
+    finally:
+        end.set()
+    assert guard.problem == "took longer than 0.01 s"
+    assert len(caplog.records) == 1
+
+
+def test_the_other_hooks_go_on(tmp_path: Path) -> None:
+    plugins = loaded(tmp_path, HOOKS, Hook(NAME, pod=raises))
+
+    class Extended(HookedNode):
+        installed = plugins.hooks
+
+    node = Extended(tmp_path / "node")
+    pod = node.run_pod("web", "LS")
+    node.run_hooks()
+    assert node.of_pod(pod, "cpu.bvt_warp_ns") == ["1", "1", "1"]
+
+
+made: list[Any] = []
+
+
+def take() -> Any:
+    """What the test has put there."""
+    return made.pop()
+
+
+def loaded(folder: Path, group: str, plugin: Any) -> Plugins:
+    made.append(plugin)
+    found = [entry(folder, group, f"{__name__}:take")]
+    return installed_plugins(lambda: found if group == STRATEGIES else [], lambda: found if group == HOOKS else [])
