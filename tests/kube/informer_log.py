@@ -26,7 +26,8 @@ def broken(name: str, version: int, uid: str = "") -> Malformed:
 
 
 class EventLog:
-    """Handlers that keep one short text per call: ``+a@1``, ``a@1>2``, ``-a@2``, ``!a@3``; ``*`` marks initial adds."""
+    """Handlers that keep one short text per call: ``+a@1``, ``a@1>2``, ``-a@2``, ``!a@3``, and ``?a@3``
+    for what could not be read so far; ``*`` marks initial adds."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -43,6 +44,9 @@ class EventLog:
     def on_malformed(self, malformed: Malformed) -> None:
         self.lines.append(f"!{malformed.name}@{malformed.resource_version}")
 
+    def on_readable(self, malformed: Malformed) -> None:
+        self.lines.append(f"?{malformed.name}@{malformed.resource_version}")
+
 
 class Bench:
     """One informer of pods over a scripted client."""
@@ -57,6 +61,7 @@ class Bench:
             on_update=self.log.on_update,
             on_delete=self.log.on_delete,
             on_malformed=self.log.on_malformed,
+            on_readable=self.log.on_readable,
         )
 
     async def play(self, seconds: float = 3600.0) -> list[str]:

@@ -138,6 +138,13 @@ def test_one_malformed_object_does_not_cost_the_list() -> None:
     assert "$.data" in malformed.error
 
 
+def test_a_malformed_pod_tells_where_it_is_as_far_as_that_can_be_read() -> None:
+    odd = {"metadata": {"name": "odd", "namespace": "default"}, "spec": {"nodeName": "a", "containers": 5}}
+    texts = odd | {"spec": {"nodeName": {"x": 1}, "containers": 5}, "status": {"phase": "Running"}}
+    page, _ = exchange(response(list_document(odd, texts)), lambda c: c.list(kinds.PODS))
+    assert [(each.node_name, each.phase) for each in page.malformed] == [("a", ""), ("", "Running")]
+
+
 def test_long_list_in_slices_is_the_same_list_and_lets_others_go_on() -> None:
     items = [config_map(f"item-{number}", data={"x": "x" * 1000}) for number in range(100)]
     items[50] = config_map("bad", "5", data={"x": 1})

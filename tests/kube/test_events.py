@@ -493,3 +493,36 @@ def test_events_come_from_the_profile_on_this_host() -> None:
 
     (event,) = bench.play(scenario)
     assert (event["reportingController"], event["reportingInstance"]) == ("batch-scheduler", "batch-scheduler-node-1")
+
+
+class SelectiveConnection(HoldingConnection):
+    """Holds only the requests of one namespace back, for good."""
+
+    async def request(self, method: str, target: str, *arguments: Any, **options: Any) -> InMemoryResponse:
+        if "/namespaces/stuck/" in target:
+            self.held += 1
+            await asyncio.Event().wait()
+        return await super().request(method, target, *arguments, **options)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_namespace_whose_events_are_never_answered_delays_no_other(busy: bool) -> None:
+    bench = Bench()
+    connection = SelectiveConnection(bench.api)
+    bench.broadcaster = EventBroadcaster(
+        bench.api.client(connection=connection), instance="host", clock=bench.clock, random=Random(1)
+    )
+    bench.broadcaster.give_way_while(lambda: busy)
+    bench.recorder = bench.broadcaster.recorder("koord-scheduler")
+
+    async def scenario() -> None:
+        for number in range(100):
+            bench.fail(about=reference_to(PODS, pod(f"stuck-{number}", 7, namespace="stuck")))
+        for number in range(50):
+            bench.fail(about=about(number))
+        for _ in range(400):
+            await bench.clock.advance(0.25)
+
+    written = bench.play(scenario)
+    assert connection.held
+    assert len([event for event in written if event["metadata"]["namespace"] == "default"]) == 50

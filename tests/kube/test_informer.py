@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from koordinator.api.pod import Pod
+from koordinator.kube.interface import WatchEvent
 from tests.kube.fake_client import HANG, ScriptedClient, added, bookmark, deleted, expired, modified, page
 from tests.kube.informer_log import Bench, broken, play, pod
 
@@ -171,7 +172,7 @@ def test_object_that_becomes_malformed_keeps_its_last_readable_version(client: S
 
 def test_malformed_recreation_deletes_the_previous_object(client: ScriptedClient) -> None:
     client.lists.append(page(pod("a", 1, "one"), version=5))
-    client.watches += [[type(added(pod("a", 6)))("ADDED", broken("a", 6, "two"), "6"), HANG]]
+    client.watches += [[WatchEvent("ADDED", broken("a", 6, "two"), "6"), HANG]]
     assert play(client) == ["+a@1*", "-a@1", "!a@6"]
 
 
@@ -179,8 +180,41 @@ def test_repaired_object_is_no_longer_listed_as_malformed(client: ScriptedClient
     client.lists.append(page(version=5, malformed=[broken("a", 1)]))
     client.watches.append([modified(pod("a", 6)), HANG])
     bench = Bench(client)
-    assert asyncio.run(bench.play()) == ["!a@1", "+a@6"]
+    assert asyncio.run(bench.play()) == ["!a@1", "+a@6", "?a@1"]
     assert bench.informer.malformed == ()
+
+
+def test_the_end_of_a_malformed_object_is_reported(client: ScriptedClient) -> None:
+    client.lists.append(page(version=5, malformed=[broken("a", 1)]))
+    client.watches.append([WatchEvent("DELETED", broken("a", 6), "6"), HANG])
+    assert play(client) == ["!a@1", "?a@1"]
+
+
+def test_the_end_of_a_malformed_object_during_a_disconnection_is_reported(client: ScriptedClient) -> None:
+    client.lists += [page(version=5, malformed=[broken("a", 1)]), page(version=9)]
+    client.watches.append([expired()])
+    assert play(client) == ["!a@1", "?a@1"]
+
+
+def test_a_late_event_does_not_bring_a_malformed_object_back(client: ScriptedClient) -> None:
+    client.lists.append(page(version=5, malformed=[broken("a", 1)]))
+    late: WatchEvent[Pod] = WatchEvent("MODIFIED", broken("a", 6), "6")
+    client.watches.append([WatchEvent("DELETED", broken("a", 7), "7"), late, HANG])
+    assert play(client) == ["!a@1", "?a@1"]
+
+
+def test_a_late_event_does_not_replace_a_newer_malformed_version(client: ScriptedClient) -> None:
+    client.lists.append(page(version=5, malformed=[broken("a", 5)]))
+    client.watches.append([WatchEvent("MODIFIED", broken("a", 4), "4"), HANG])
+    assert play(client) == ["!a@5"]
+
+
+def test_the_late_end_of_its_predecessor_is_not_the_end_of_a_malformed_object(client: ScriptedClient) -> None:
+    client.lists.append(page(version=9, malformed=[broken("a", 8, "two")]))
+    client.watches.append([WatchEvent("DELETED", pod("a", 7, "one"), "7"), HANG])
+    bench = Bench(client)
+    assert asyncio.run(bench.play()) == ["!a@8"]
+    assert [each.uid for each in bench.informer.malformed] == ["two"]
 
 
 def test_resync_repeats_what_is_there(client: ScriptedClient) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from koordinator.base.clock import ManualClock
 from koordinator.kube.attempts import Attempts, Patience, persist
 from koordinator.kube.errors import ApiStatusError, KubeError, TransportError, UnsentError, WriteRefusedError
-from koordinator.kube.request_slots import OverdueRequests, RequestSlots
+from koordinator.kube.request_slots import OverdueRequests, RequestSlots, Ticket
 from tests.examples import examples
 
 REFUSED = ApiStatusError(403, "Forbidden", "no")
@@ -162,6 +162,38 @@ def test_what_waited_in_vain_fails_unsent_and_says_why() -> None:
         assert not server.ended.keys() & server.open.keys()
 
     server.play(story)
+
+
+def test_who_fails_unsent_may_change_the_limit() -> None:
+    """As events do, of which fewer wait then: another one steps aside in the middle of the look for those who fail."""
+
+    async def story() -> list[str]:
+        clock, failed = ManualClock(), list[str]()
+        slots = RequestSlots(2, clock, overdue=OverdueRequests(4))
+
+        def ask(name: str) -> None:
+            def on_turn(ticket: Ticket, error: UnsentError | None) -> None:
+                if error is None:
+                    slots.begin(ticket)
+                else:
+                    failed.append(name)
+                    slots.limit += 1
+
+            slots.ask(name[0], on_turn)
+
+        running = asyncio.create_task(slots.run())
+        for name in ("a1", "a2", "a3", "a4", "a5", "a6", "b1", "c1", "d1", "e1", "f1"):
+            ask(name)
+        for _ in range(60):
+            await clock.advance(0.25)
+        ask("b2")
+        for _ in range(80):
+            await clock.advance(0.25)
+        assert not running.done(), running
+        running.cancel()
+        return failed
+
+    assert "a6" in asyncio.run(story())
 
 
 def test_who_waits_aside_stays_while_others_are_answered_however_slowly() -> None:

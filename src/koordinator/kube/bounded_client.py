@@ -33,14 +33,22 @@ class BoundedClient:
         return await self._persist(namespace, lambda: self._client.get(kind, name, namespace))
 
     async def create(
-        self, kind: Kind[T], body: Any, namespace: str = "", *, name: str = "", subresource: str = ""
+        self,
+        kind: Kind[T],
+        body: Any,
+        namespace: str = "",
+        *,
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> T:
-        """Made once: only its caller can find out what has become of a create without an answer."""
+        """Made once, unless it is a dry run: only its caller can find out what has become of a create without an
+        answer."""
 
         def request() -> Coroutine[Any, Any, T]:
-            return self._client.create(kind, body, namespace, name=name, subresource=subresource)
+            return self._client.create(kind, body, namespace, name=name, subresource=subresource, dry_run=dry_run)
 
-        return await self._slots.send(namespace, request)
+        return await (self._persist if dry_run else self._slots.send)(namespace, request)
 
     async def patch(
         self,

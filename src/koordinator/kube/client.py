@@ -151,11 +151,18 @@ class KubeClient:
         reader.end()
 
     async def create(
-        self, kind: Kind[T], body: Any, namespace: str = "", *, name: str = "", subresource: str = ""
+        self,
+        kind: Kind[T],
+        body: Any,
+        namespace: str = "",
+        *,
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> T:
-        where = target(kind, namespace, name, subresource)
+        where = target(kind, namespace, name, subresource, "dryRun=All" if dry_run else "")
         encoded = encode_body(body) if subresource else encode_object(kind, body)
-        response = await self._sender.call(Request("POST", where, encoded, repeatable=False))
+        response = await self._sender.call(Request("POST", where, encoded, repeatable=dry_run))
         decode = decode_created if subresource else decode_object
         return decode(kind, response, f"POST {where}")
 

@@ -113,13 +113,22 @@ def decode_item(kind: Kind[T], raw: msgspec.Raw | bytes) -> T | Malformed:
 
 def _malformed(kind: Kind[Any], raw: msgspec.Raw | bytes, error: codec.DecodeError) -> Malformed:
     document = codec.decode_any(raw)
-    metadata = document.get("metadata") if isinstance(document, dict) else None
 
-    def field(name: str) -> str:
-        value = metadata.get(name) if isinstance(metadata, dict) else None
+    def text(part: str, name: str) -> str:
+        found = document.get(part) if isinstance(document, dict) else None
+        value = found.get(name) if isinstance(found, dict) else None
         return value if isinstance(value, str) else ""
 
-    return Malformed(kind, field("namespace"), field("name"), field("uid"), field("resourceVersion"), str(error))
+    return Malformed(
+        kind,
+        text("metadata", "namespace"),
+        text("metadata", "name"),
+        text("metadata", "uid"),
+        text("metadata", "resourceVersion"),
+        str(error),
+        text("spec", "nodeName"),
+        text("status", "phase"),
+    )
 
 
 def status_error(code: int, headers: Mapping[str, str], body: bytes) -> ApiStatusError:

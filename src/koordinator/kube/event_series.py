@@ -34,6 +34,8 @@ class EventOptions:
     """Events whose repetitions are joined into series; beyond it, the oldest series end."""
     writers: int = 8
     """The maximum of concurrent requests."""
+    overdue: int = 32
+    """The maximum of further requests that have had no answer for some seconds."""
     backlog_per_writer: int = 500
     """While the broadcaster gives way to other work, one more writer is active for every so many pending events."""
     series_end: float = 360.0

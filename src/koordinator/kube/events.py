@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from datetime import datetime, timedelta
 from random import Random
 from typing import Final, Literal
@@ -23,10 +22,18 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.loops import LoopMetrics
 from koordinator.base.metrics import Metrics
-from koordinator.kube.errors import ApiStatusError, MalformedObjectError, TransportError, WriteRefusedError
+from koordinator.kube.errors import (
+    ApiStatusError,
+    MalformedObjectError,
+    TransportError,
+    UnsentError,
+    WriteRefusedError,
+)
 from koordinator.kube.event_series import EVENTS_V1, EventEntry, EventKey, EventOptions, event_name, limit_note
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.lacks import Lack, lack_for_write
+from koordinator.kube.request_slots import OverdueRequests, RequestSlots
+from koordinator.kube.slot_workers import SlotWorkers
 from koordinator.kube.workqueue import WorkQueue
 
 # A rate limit on the events of one source about one object, so that a hot loop cannot flood the API server.
@@ -52,55 +59,6 @@ class SpamFilter:
         if len(self._buckets) > self._capacity:
             self._buckets.popitem(last=False)
         return allowed
-
-
-# How many events are written concurrently.
-#
-# While the program is busy with the work that its events report (such as bindings), few: if the API server is the
-# bottleneck, events should not delay that work, but they should not fall behind forever either. Otherwise all: many
-# concurrent requests cost this program, and the server, less than sequential ones.
-
-
-class WriterGates:
-    """One gate per writer, of which the first ones are open: all, or, while ``is_busy``, one until ``backlog`` events
-    wait, two until twice as many wait, and so on."""
-
-    def __init__(self, writers: int, backlog: int) -> None:
-        self.gates = [asyncio.Event() for _ in range(writers)]
-        self._backlog = backlog
-        self.is_busy: Callable[[], bool] = _never
-        self._open = 0
-        self._hurries = False
-        self.update(0)
-
-    def update(self, waiting: int) -> None:
-        """Open and close gates for ``waiting`` pending events."""
-        gives_way = self.is_busy() and not self._hurries
-        self._set(1 + waiting // self._backlog if gives_way else len(self.gates))
-
-    @contextmanager
-    def hurry(self) -> Iterator[None]:
-        """A context in which all gates are open; the next change of the number of pending events closes them."""
-        self._hurries = True
-        self._set(len(self.gates))
-        try:
-            yield
-        finally:
-            self._hurries = False
-
-    def _set(self, wanted: int) -> None:
-        if wanted == self._open:
-            return
-        self._open = wanted
-        for number, gate in enumerate(self.gates):
-            if number < wanted:
-                gate.set()
-            else:
-                gate.clear()
-
-
-def _never() -> bool:
-    return False
 
 
 logger = logging.getLogger(__name__)
@@ -164,7 +122,12 @@ class EventBroadcaster:
         self._lack = Lack("events")
         self._last_nanoseconds = 0
         self._drained = asyncio.Event()
-        self._gates = WriterGates(self._options.writers, self._options.backlog_per_writer)
+        self._is_busy: Callable[[], bool] = _never
+        self._hurries = False
+        self._slots = RequestSlots(
+            self._options.writers, clock, overdue=OverdueRequests(self._options.overdue), backlog=client.backlog
+        )
+        self._writers = SlotWorkers(self._slots, self._write_in_turn, self._not_sent, "event writer")
         metrics = metrics or Metrics()
         self._heartbeat = LoopMetrics(clock, metrics).loop("events")
         written = metrics.counter("event_recorder_written_total", "Events created or patched", ("operation",))
@@ -178,8 +141,11 @@ class EventBroadcaster:
         return len(self._pending) + len(self._pending_essential)
 
     def give_way_while(self, is_busy: Callable[[], bool]) -> None:
-        """While ``is_busy`` returns true, write few events concurrently."""
-        self._gates.is_busy = is_busy
+        """While ``is_busy`` returns true, such as while the program binds the pods that its events are about, write few
+        events concurrently: if the API server is the bottleneck, events should not delay that work, but they should not
+        fall behind forever either. Otherwise many concurrent requests cost this program, and the server, less than
+        sequential ones."""
+        self._is_busy = is_busy
 
     def recorder(self, controller: str) -> EventRecorder:
         """Return a recorder for one source, such as a scheduler profile."""
@@ -209,8 +175,8 @@ class EventBroadcaster:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.run_timers(), name="event timers")
             tasks.create_task(self._end_series(), name="event series")
-            for number, gate in enumerate(self._gates.gates):
-                tasks.create_task(self._write_all(gate), name=f"event writer {number}")
+            tasks.create_task(self._writers.run(), name="event writers")
+            tasks.create_task(self._submit_all(), name="event queue")
 
     async def flush(self, deadline: float) -> int:
         """Write pending events and the counts of running series, for at most ``deadline`` seconds; ``run`` must run.
@@ -227,8 +193,9 @@ class EventBroadcaster:
         if not self.pending:
             return 0
         try:
-            with self._gates.hurry():
-                await within(self._clock, deadline, self._drained.wait())
+            self._hurries = True
+            self._set_limit()
+            await within(self._clock, deadline, self._drained.wait())
         except TimeoutError:
             left = [*self._pending_essential, *self._pending]
             for entry in left:
@@ -236,6 +203,8 @@ class EventBroadcaster:
                 logger.warning("event not written before the end: %s", _describe(entry))
             logger.warning("%d events could not be written before the end", len(left))
             return len(left)
+        finally:
+            self._hurries = False
         return 0
 
     def _new_entry(self, key: EventKey, note: str, now: datetime, essential: bool) -> EventEntry:
@@ -271,7 +240,7 @@ class EventBroadcaster:
                 logger.error("event dropped, %d wait already: %s", self.pending, _describe(oldest))
         if not entry.dropped:
             self._queue.add(entry)
-        self._gates.update(self.pending)
+        self._set_limit()
 
     def _drop(self, entry: EventEntry, reason: str) -> None:
         entry.dropped = True
@@ -284,20 +253,33 @@ class EventBroadcaster:
         self._waiting(entry).pop(entry, None)
         if not self.pending:
             self._drained.set()
-        self._gates.update(self.pending)
+        self._set_limit()
 
-    async def _write_all(self, gate: asyncio.Event) -> None:
-        queue = self._queue
+    def _set_limit(self) -> None:
+        """One request at a time while the program is busy, and one more for each so many events that wait."""
+        options = self._options
+        gives_way = self._is_busy() and not self._hurries
+        limit = min(1 + self.pending // options.backlog_per_writer, options.writers) if gives_way else options.writers
+        if limit != self._slots.limit:
+            self._slots.limit = limit
+
+    async def _submit_all(self) -> None:
         while True:
-            await gate.wait()
-            entry = await queue.get()
-            try:
-                if entry in self._waiting(entry):
-                    await self._write(entry)
-            finally:
-                queue.done(entry)
+            entry = await self._queue.get()
+            self._writers.submit(entry.namespace, entry)
 
-    async def _write(self, entry: EventEntry) -> None:
+    async def _write_in_turn(self, entry: EventEntry) -> bool:
+        try:
+            return await self._write(entry) if entry in self._waiting(entry) else True
+        finally:
+            self._queue.done(entry)
+
+    def _not_sent(self, entry: EventEntry, error: UnsentError) -> None:
+        self._retry(entry, str(error))
+        self._queue.done(entry)
+
+    async def _write(self, entry: EventEntry) -> bool:
+        """Whether the server has answered; False for a failure of the server."""
         count = entry.count
         try:
             await self._send(entry)
@@ -309,6 +291,7 @@ class EventBroadcaster:
                 self._written(entry)
             elif error.is_server_error or error.is_too_many_requests:
                 self._retry(entry, str(error), error.retry_after)
+                return False
             elif not entry.dropped:
                 lack = lack_for_write(error, "write events")
                 if lack:
@@ -322,6 +305,7 @@ class EventBroadcaster:
             self._written(entry)
         except TransportError as error:
             self._retry(entry, str(error))
+            return False
         except WriteRefusedError as error:
             logger.info("%s: %s", error, _describe(entry))
             self._drop(entry, "refused")
@@ -333,6 +317,7 @@ class EventBroadcaster:
             self._lack.is_over()
             entry.written_count = count
             self._written(entry)
+        return True
 
     async def _send(self, entry: EventEntry) -> None:
         if entry.written_count:
@@ -386,6 +371,10 @@ class EventBroadcaster:
                 if entry.written_count != entry.count and (ended or now - entry.refreshed > refresh):
                     entry.refreshed = now
                     self._enqueue(entry)
+
+
+def _never() -> bool:
+    return False
 
 
 def _spam_key(key: EventKey) -> tuple[str, ...]:

@@ -33,6 +33,8 @@ DeleteHandler = Callable[[T], None]
 """The object as handlers saw it last."""
 MalformedHandler = Callable[[Malformed], None]
 """An object that cannot be decoded, once per version. The last readable version, if any, stays in the store."""
+ReadableHandler = Callable[[Malformed], None]
+"""An object that could not be decoded, as it was last, and now can be, or is gone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +46,7 @@ class Registration(Generic[T]):
     on_update: UpdateHandler[T] | None
     on_delete: DeleteHandler[T] | None
     on_malformed: MalformedHandler | None
+    on_readable: ReadableHandler | None = None
 
 
 @dataclass(slots=True)
@@ -121,11 +124,21 @@ class HandlerSet(Generic[T]):
         for registration in tuple(self._registrations):
             self.notify_malformed(registration, key, broken)
 
+    def readable(self, key: str, broken: Malformed) -> None:
+        """The object, which could not be decoded, can be by now, or is gone."""
+        for registration in tuple(self._registrations):
+            self._notify_of_malformed(registration, registration.on_readable, key, broken)
+
     def notify_malformed(self, registration: Registration[T], key: str, broken: Malformed) -> None:
         """Notify one handler of an object that cannot be decoded."""
-        if registration.on_malformed is not None:
+        self._notify_of_malformed(registration, registration.on_malformed, key, broken)
+
+    def _notify_of_malformed(
+        self, registration: Registration[T], handler: MalformedHandler | None, key: str, broken: Malformed
+    ) -> None:
+        if handler is not None:
             try:
-                registration.on_malformed(broken)
+                handler(broken)
             except Exception:
                 self.errors += 1
                 logger.exception("handler %s failed on %s %s", registration.name, self._kind_name, key)

@@ -23,6 +23,7 @@ from koordinator.kube.handlers import (
     AddHandler,
     DeleteHandler,
     MalformedHandler,
+    ReadableHandler,
     Registration,
     UpdateHandler,
 )
@@ -189,9 +190,10 @@ class Informer(Generic[T]):
         on_update: UpdateHandler[T] | None = None,
         on_delete: DeleteHandler[T] | None = None,
         on_malformed: MalformedHandler | None = None,
+        on_readable: ReadableHandler | None = None,
     ) -> None:
         """Register handlers; they are called in the order of registration. What is here already is added at once."""
-        registration = Registration(name or self.kind.plural, on_add, on_update, on_delete, on_malformed)
+        registration = Registration(name or self.kind.plural, on_add, on_update, on_delete, on_malformed, on_readable)
         self.cache.handlers.add(registration)
         if on_add:
             for key, obj in [(key, self.store.get(key)) for key in self.store]:

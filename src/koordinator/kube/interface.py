@@ -38,6 +38,10 @@ class Malformed:
     uid: str
     resource_version: str
     error: str
+    node_name: str = ""
+    """Of a pod: the node that it is on, as far as that can be read."""
+    phase: str = ""
+    """That of its status, as far as it can be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +107,17 @@ class Client(Protocol):
         ...
 
     async def create(
-        self, kind: Kind[T], body: Any, namespace: str = "", *, name: str = "", subresource: str = ""
+        self,
+        kind: Kind[T],
+        body: Any,
+        namespace: str = "",
+        *,
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> T:
-        """POST. With ``name`` and ``subresource``, e.g. a Binding or an Eviction (the response may be a
-        Status)."""
+        """POST. With ``name`` and ``subresource``, e.g. a Binding or an Eviction (the response may be a Status). With
+        ``dry_run``, the server admits and validates it, and stores nothing."""
         ...
 
     async def update(self, kind: Kind[T], body: Any, name: str, namespace: str = "", *, subresource: str = "") -> T:

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object, ObjectMeta
+from koordinator.api.pod import Pod
 from koordinator.kube.handlers import HandlerSet
 from koordinator.kube.interface import Malformed, WatchEvent
 from koordinator.kube.store import Store
@@ -128,7 +129,7 @@ class ObjectCache(Generic[T]):
         for key in [key for key in self.store if key not in listed]:
             self._delete(key, version)
         for key in [key for key in self.malformed if key not in listed]:
-            del self.malformed[key]
+            self.handlers.readable(key, self.malformed.pop(key))
         self._listed = set()
         self._authoritative = False
         self.synced.set()
@@ -163,8 +164,7 @@ class ObjectCache(Generic[T]):
         stored = self._stored(key, obj)
         if stored is None:
             return
-        if self.malformed:
-            self.malformed.pop(key, None)
+        broken = self.malformed.pop(key, None) if self.malformed else None
         if old is None:
             self._tombstones.discard(uid)
             self.statistics.added += 1
@@ -172,6 +172,8 @@ class ObjectCache(Generic[T]):
         else:
             self.statistics.updated += 1
             self.handlers.updated(key, old, stored)
+        if broken is not None:
+            self.handlers.readable(key, broken)
 
     def _knows_newer(self, known: ObjectMeta, uid: str, version: str) -> bool:
         if version == known.resource_version and uid == known.uid:
@@ -191,7 +193,9 @@ class ObjectCache(Generic[T]):
             logger.exception("%s %s could not be stored", self._kind.name, key)
             metadata = obj.metadata
             identity = (metadata.namespace, metadata.name, metadata.uid, metadata.resource_version)
-            self._take_malformed(Malformed(self._kind, *identity, error=f"{type(error).__name__}: {error}"))
+            text = f"{type(error).__name__}: {error}"
+            place = (obj.spec.node_name, obj.status.phase) if isinstance(obj, Pod) else ()
+            self._take_malformed(Malformed(self._kind, *identity, text, *place))
             return None
         return transformed
 
@@ -199,6 +203,11 @@ class ObjectCache(Generic[T]):
         key = _key_of(broken)
         stored, known = self.store.get(key), self.malformed.get(key)
         if known is not None and (known.uid, known.resource_version) == (broken.uid, broken.resource_version):
+            return
+        if self._tombstones.covers(broken.uid, broken.resource_version) or self._is_unreadable_since(
+            key, broken.resource_version
+        ):
+            self.statistics.ignored += 1
             return
         if stored is not None and is_older(broken.resource_version, stored.metadata.resource_version):
             return
@@ -211,12 +220,17 @@ class ObjectCache(Generic[T]):
 
     def _take_deletion(self, key: str, uid: str, version: str) -> None:
         self._tombstones.add(uid, version)
-        self.malformed.pop(key, None)
-        old = self.store.get(key)
+        broken, old = self.malformed.get(key), self.store.get(key)
+        if broken is not None and broken.uid != uid and is_older(version, broken.resource_version):
+            broken = None
+        if broken is not None:
+            del self.malformed[key]
         if old is None or (old.metadata.uid != uid and is_older(version, old.metadata.resource_version)):
-            self.statistics.ignored += 1
-            return
-        self._delete(key, version)
+            self.statistics.ignored += broken is None
+        else:
+            self._delete(key, version)
+        if broken is not None:
+            self.handlers.readable(key, broken)
 
     def _delete(self, key: str, version: str) -> None:
         old = self.store.remove(key)

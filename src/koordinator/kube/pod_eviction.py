@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,10 +10,8 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import Clock
 from koordinator.kube.bounded_client import BoundedClient
-from koordinator.kube.errors import ApiStatusError, KubeError
+from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
-
-logger = logging.getLogger(__name__)
 
 PodWriter = Client | BoundedClient
 
@@ -48,20 +45,19 @@ class PodDeleter:
     async def delete(self, pod: ObjectMeta, reason: str, message: str) -> bool:
         """Return whether the pod terminates because of this call; its DisruptionTarget has ``reason`` and ``message``.
 
-        False if it is gone, if another pod has its name, or if it cannot be evicted now.
+        False if it is gone, or if another pod has its name. Raises the client's exceptions otherwise.
         """
-        try:
-            await self._try(pod, reason, message)
-        except KubeError as error:
-            if not isinstance(error, ApiStatusError) or not (error.is_not_found or error.is_conflict):
-                logger.warning("pod %s cannot be evicted: %s", pod.key, error)
-            return False
-        return True
-
-    async def _try(self, pod: ObjectMeta, reason: str, message: str) -> None:
         condition = _disruption_target(pod, reason, message, format_time(self._clock.now()))
-        await self._client.patch(PODS, pod.name, condition, PatchType.STRATEGIC, pod.namespace, subresource="status")
-        await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
+        try:
+            await self._client.patch(
+                PODS, pod.name, condition, PatchType.STRATEGIC, pod.namespace, subresource="status"
+            )
+            await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
+        except ApiStatusError as error:
+            if error.is_not_found or error.is_conflict:
+                return False
+            raise
+        return True
 
 
 def _disruption_target(pod: ObjectMeta, reason: str, message: str, now: str) -> dict[str, Any]:

@@ -28,6 +28,8 @@ _SWEEP: Final = 0.25
 _SHARE: Final = 3
 """A group may have as many overdue requests as this times what all groups have left, so that there is always something
 left for a group that has none yet."""
+_MOST_STUCK: Final = 4
+"""So many requests that should be overdue, and cannot be, lend their slots all the same."""
 _RESERVE: Final = 8
 """The part of all overdue requests that those that go one by one leave to others, as a divisor."""
 
@@ -77,6 +79,8 @@ class RequestSlots:
         self._backlog = backlog
         self._changed = changed
         self._held: dict[Ticket, None] = {}
+        self._stuck = 0
+        """How many of these had no answer for some seconds when that was looked at last, up to _MOST_STUCK."""
         self._waiting: dict[Ticket, None] = {}
         self._aside: dict[str, deque[Ticket]] = {}
         """The requests of groups with too many overdue ones."""
@@ -86,6 +90,15 @@ class RequestSlots:
         self._somebody_waits = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
+
+    @property
+    def limit(self) -> int:
+        return self._limit
+
+    @limit.setter
+    def limit(self, limit: int) -> None:
+        self._limit = limit
+        self._admit()
 
     @property
     def pressing(self) -> int:
@@ -100,7 +113,7 @@ class RequestSlots:
         """Get in line for a request of ``group``. ``on_turn`` may be called at once. Unless it gets an error, the
         request is begun, and the ticket is given back when it has ended."""
         ticket = Ticket(group, on_turn)
-        is_free = len(self._held) < self._limit and not self._waiting
+        is_free = len(self._held) < self._limit + self._stuck and not self._waiting
         if is_free and not (self._overdue.count and self._must_step_aside(group)):
             self._held[ticket] = None
             on_turn(ticket, None)
@@ -182,6 +195,7 @@ class RequestSlots:
             self._changed()
             if not self._waiting and not self._aside:
                 self._answered_at.clear()
+                self._stuck = 0
                 self._somebody_waits.clear()
 
     def _is_crowded(self, group: str) -> bool:
@@ -194,7 +208,7 @@ class RequestSlots:
 
     def _admit(self) -> None:
         """Let those in front have their turn, or step aside."""
-        while self._waiting and len(self._held) < self._limit:
+        while self._waiting and len(self._held) < self._limit + self._stuck:
             ticket = next(iter(self._waiting))
             del self._waiting[ticket]
             if self._overdue.count and self._must_step_aside(ticket.group):
@@ -218,19 +232,22 @@ class RequestSlots:
         self._changed()
 
     def _find_overdue(self) -> None:
-        sent_by = self._clock.monotonic() - _PATIENCE
+        sent_by, stuck = self._clock.monotonic() - _PATIENCE, 0
         for ticket in [each for each in self._held if each.sent_at <= sent_by]:
             left = self._overdue.most - self._overdue.count
             if left <= (self._overdue.most // _RESERVE if self._is_crowded(ticket.group) else 0):
+                stuck += 1
                 continue
             del self._held[ticket]
             ticket.is_overdue = True
             self._overdue.count += 1
             self._overdue_of[ticket.group] += 1
+        self._stuck = min(stuck, _MOST_STUCK)
 
     def _expire(self) -> None:
         now = self._clock.monotonic()
-        for group, tickets in self._aside.items():
+        # Who is told may ask, or change the limit, so that others step aside meanwhile.
+        for group, tickets in list(self._aside.items()):
             answered_at = self._answered_at.get(group, -inf)
             for ticket in [each for each in tickets if now - max(each.aside_since, answered_at) >= _LONGEST_ASIDE]:
                 tickets.remove(ticket)

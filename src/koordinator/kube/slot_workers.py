@@ -1,0 +1,83 @@
+"""Does work that is submitted in groups, each piece when ``RequestSlots`` say that it is its turn.
+
+What waits for its turn has no task: only requests in flight do, and a task that has ended its work takes the next
+piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Generic, TypeVar
+
+from koordinator.kube.errors import UnsentError
+from koordinator.kube.request_slots import RequestSlots, Ticket
+
+T = TypeVar("T")
+
+
+class SlotWorkers(Generic[T]):
+    """``work`` makes the request of an item, and says whether the server has answered it (see
+    ``RequestSlots.give_back``); ``unsent`` is called for an item whose request must not be sent any more. Neither may
+    raise. ``run`` must run."""
+
+    def __init__(
+        self,
+        slots: RequestSlots,
+        work: Callable[[T], Awaitable[bool]],
+        unsent: Callable[[T, UnsentError], None],
+        name: str,
+    ) -> None:
+        self._slots = slots
+        self._do = work
+        self._unsent = unsent
+        self._name = name
+        self._tasks: asyncio.TaskGroup | None = None
+        self._ready: deque[tuple[T, Ticket]] = deque()
+        self._resting: list[asyncio.Future[None]] = []
+        """The tasks that wait for the next item."""
+
+    def submit(self, group: str, item: T) -> None:
+        """Do the work of ``item`` in its turn among those of all groups."""
+        self._slots.ask(group, partial(self._on_turn, item))
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        async with asyncio.TaskGroup() as self._tasks:
+            for _ in self._ready:
+                self._wake()
+            try:
+                await self._slots.run()
+            finally:
+                # A task that is cancelled gives its slot back, and nobody must take it any more.
+                self._tasks = None
+                self._resting.clear()
+
+    def _on_turn(self, item: T, ticket: Ticket, error: UnsentError | None) -> None:
+        if error is not None:
+            self._unsent(item, error)
+            return
+        self._ready.append((item, ticket))
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._resting:
+            self._resting.pop().set_result(None)
+        elif self._tasks is not None:
+            self._tasks.create_task(self._work(), name=self._name)
+
+    async def _work(self) -> None:
+        while True:
+            while self._ready:
+                item, ticket = self._ready.popleft()
+                self._slots.begin(ticket)
+                answered = True
+                try:
+                    answered = await self._do(item)
+                finally:
+                    self._slots.give_back(ticket, answered=answered)
+            rest = asyncio.get_running_loop().create_future()
+            self._resting.append(rest)
+            await rest
