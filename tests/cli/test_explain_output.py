@@ -91,6 +91,19 @@ def test_devices_of_a_node_are_listed_with_what_is_free_of_each() -> None:
     assert "[oops]" in text
 
 
+def test_pods_that_close_something_are_named_with_what_is_wrong_with_them() -> None:
+    facts = {
+        "cpusFreeToBind": 0,
+        "cpusBound": 0,
+        "closedBy": [{"pod": "default/p", "reason": "x: [bad] is not usable"}],
+    }
+    document = {**Scene(make_node("a")).node("a"), "plugins": {"NodeNUMAResource": facts}}
+    console = Console(file=io.StringIO(), width=200)
+    print_node(document, console)
+    assert isinstance(console.file, io.StringIO)
+    assert "NodeNUMAResource: closed by pod default/p: x: [bad] is not usable" in console.file.getvalue()
+
+
 def test_fields_of_a_report_that_are_not_usable_are_named() -> None:
     facts = {"reported": False, "expired": False, "faults": ["status.x: -3 is not usable: [0 to 5]"]}
     document = {**Scene(make_node("a")).node("a"), "plugins": {"LoadAwareScheduling": facts}}

@@ -12,11 +12,14 @@ from typing import Any, Literal
 import pytest
 from rich.console import Console
 
+from koordinator.api.meta import ObjectMeta
+from koordinator.api.node import Lease, LeaseSpec, Node
+from koordinator.api.timestamps import format_micro_time
 from koordinator.base.clock import ManualClock
 from koordinator.cli.cluster_record import ClusterRecord, ProgramRecord, write_record
 from koordinator.cli.data_folder import lock_data_folder
 from koordinator.cli.status import age, print_status
-from koordinator.cli.status_report import Counts, Health, Report, collect, document, health_of
+from koordinator.cli.status_report import Counts, Health, Report, collect, document, health_of, health_of_nodes
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 URL = "http://127.0.0.1:10251"
@@ -117,6 +120,25 @@ def test_a_program_that_has_ended_is_not_well(tmp_path: Path) -> None:
         found = asyncio.run(collect(tmp_path, ManualClock()))
     assert found.health["scheduler"].error == "ended with status 1 (no); it is started again"
     assert found.counts is None
+
+
+@pytest.mark.parametrize(
+    ("created", "renewed", "error"),
+    [
+        (0.0, None, ""),
+        (61.0, None, "a of 1 nodes have not renewed their lease for 60 s"),
+        (300.0, 59.0, ""),
+        (300.0, 61.0, "a of 1 nodes have not renewed their lease for 60 s"),
+    ],
+)
+def test_a_node_keeps_its_lease_or_has_just_registered(created: float, renewed: float | None, error: str) -> None:
+    """``koord up`` is up when its nodes are registered: the first leases follow."""
+    node = Node(metadata=ObjectMeta(name="a", creation_timestamp=NOW - timedelta(seconds=created)))
+    leases = []
+    if renewed is not None:
+        spec = LeaseSpec(renew_time=format_micro_time(NOW - timedelta(seconds=renewed)))
+        leases.append(Lease(metadata=ObjectMeta(name="a"), spec=spec))
+    assert health_of_nodes([node], leases, NOW).error == error
 
 
 def test_health_is_read_part_by_part() -> None:

@@ -12,10 +12,13 @@ from typing import Any, Literal
 
 from koordinator.api.codec import convert, encode
 from koordinator.api.kinds import PODS, Kind
+from koordinator.cluster.verbs.selection import parse_field_selector
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import ListPage, PatchType, WatchEvent
 
 Document = dict[str, Any]
+_Selection = list[tuple[str, str, str]]
+"""Terms of a field selector."""
 
 
 class ScriptedApi:
@@ -27,7 +30,7 @@ class ScriptedApi:
         self.patched: list[tuple[str, str]] = []
         """(plural, name) of what was patched."""
         self._objects: dict[str, dict[str, Document]] = {}
-        self._watches: dict[str, list[asyncio.Queue[WatchEvent[Any]]]] = {}
+        self._watches: dict[str, list[tuple[_Selection, asyncio.Queue[WatchEvent[Any]]]]] = {}
         self._revision = 0
 
     def once(self) -> ScriptedApi:
@@ -54,9 +57,13 @@ class ScriptedApi:
         return WatchEvent(change, convert(stored, kind.type), str(self._revision))
 
     def show(self, kind: Kind[Any], event: WatchEvent[Any]) -> None:
-        """To all watches."""
-        for queue in self._watches.get(kind.plural, ()):
-            queue.put_nowait(event)
+        """To all watches that select the object. None of those here is selected at one time and not at another."""
+        shown: Any = event.object
+        metadata = shown.metadata
+        document = self._objects[kind.plural][f"{metadata.namespace if kind.namespaced else ''}/{metadata.name}"]
+        for selection, queue in self._watches.get(kind.plural, ()):
+            if is_selected(document, selection):
+                queue.put_nowait(event)
 
     def metadata(self, kind: Kind[Any]) -> list[Document]:
         """Of all objects."""
@@ -68,20 +75,30 @@ class ScriptedApi:
             raise ApiStatusError(404, "NotFound", f"{kind.plural} {name} not found")
         return convert(found, kind.type)
 
-    async def list(self, kind: Kind[Any], namespace: str = "", **_: Any) -> ListPage[Any]:
-        items = [convert(document, kind.type) for document in self._objects.get(kind.plural, {}).values()]
+    async def list(self, kind: Kind[Any], namespace: str = "", field_selector: str = "", **_: Any) -> ListPage[Any]:
+        selection, documents = parse_field_selector(field_selector), self._objects.get(kind.plural, {}).values()
+        items = [convert(document, kind.type) for document in documents if is_selected(document, selection)]
         return ListPage(items, (), str(self._revision), "", None)
 
-    async def watch(self, kind: Kind[Any], namespace: str = "", **_: Any) -> AsyncIterator[WatchEvent[Any]]:
+    async def watch(
+        self, kind: Kind[Any], namespace: str = "", field_selector: str = "", **_: Any
+    ) -> AsyncIterator[WatchEvent[Any]]:
         queue: asyncio.Queue[WatchEvent[Any]] = asyncio.Queue()
-        self._watches.setdefault(kind.plural, []).append(queue)
+        self._watches.setdefault(kind.plural, []).append((parse_field_selector(field_selector), queue))
         while True:
             yield await queue.get()
 
     async def create(
-        self, kind: Kind[Any], body: Any, namespace: str = "", *, name: str = "", subresource: str = ""
+        self,
+        kind: Kind[Any],
+        body: Any,
+        namespace: str = "",
+        *,
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> Any:
-        if subresource != "binding":
+        if subresource != "binding" or dry_run:
             return body
         document = json.loads(body if isinstance(body, bytes | str) else encode(body))
         node = self.bound[name] = document["target"]["name"]
@@ -115,6 +132,18 @@ class ScriptedApi:
 
     async def close(self) -> None:
         return None
+
+
+def is_selected(document: Document, selection: _Selection) -> bool:
+    return all((_field(document, path) == value) is (operator == "=") for path, operator, value in selection)
+
+
+def _field(document: Document, path: str) -> str:
+    value: Any = document
+    for name in path.split("."):
+        value = value.get(name, {})
+    # What a server gives a pod that says nothing.
+    return str(value or ("Pending" if path == "status.phase" else ""))
 
 
 def _merged(document: Document, changes: Document) -> Document:

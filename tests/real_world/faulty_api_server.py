@@ -43,7 +43,8 @@ _AUTOMATIC: Final = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
 @dataclass(frozen=True, slots=True)
 class Fault:
     """How a request fails: after ``delay`` seconds with a ``status``, or never (``hang``), or by a connection that is
-    lost (``drop``). ``carried_out``: the server has done it before."""
+    lost (``drop``). ``carried_out``: the server has done it before; without a ``status``, what it has answered then is
+    what arrives after the delay."""
 
     ending: Ending = "answer"
     status: int = 0
@@ -65,6 +66,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "a webhook takes half a minute": Fault(delay=30),
     "there is never an answer": Fault("hang"),
     "the answer is lost": Fault("drop", carried_out=True),
+    "the answer itself is late": Fault(delay=20, carried_out=True),
     "the answer is never sent": Fault("hang", carried_out=True),
     "the server gives up too early": Fault(status=504, message="request did not complete", carried_out=True),
     "the connection breaks before": Fault("drop"),
@@ -200,8 +202,7 @@ class FaultyTransport:
             rule.in_flight -= 1
 
     async def _fail(self, fault: Fault, what: str, done: Callable[[], Any], give_up_at: float) -> Response:
-        if fault.carried_out:
-            await done()
+        answer: Response | None = await done() if fault.carried_out else None
         left = give_up_at - self._clock.monotonic()
         if fault.ending == "hang" or fault.delay > left:
             await self._clock.sleep(left)
@@ -212,7 +213,7 @@ class FaultyTransport:
             raise TransportError(f"{what}: the server closed the connection without a response")
         if fault.status:
             return _Answer(fault.status, *_status(fault))
-        response: Response = await done()
+        response: Response = answer if answer is not None else await done()
         return response
 
     async def stream(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None) -> Stream:
@@ -245,9 +246,10 @@ class _Relay:
             rule.in_flight -= 1
 
     async def _fail(self, fault: Fault, request: web.BaseRequest, body: bytes) -> web.StreamResponse:
+        late: web.StreamResponse | None = None
         if fault.carried_out:
             async with self._asked(request, body) as answer:
-                await answer.read()
+                late = web.Response(status=answer.status, headers=_passed_on(answer), body=await answer.read())
         if fault.ending == "hang":
             # Until the client goes away, which cancels this.
             await asyncio.Event().wait()
@@ -256,7 +258,7 @@ class _Relay:
             assert request.transport is not None
             request.transport.abort()
         if fault.ending == "answer" and not fault.status:
-            return await self._hand_on(request, body)
+            return late if late is not None else await self._hand_on(request, body)
         headers, text = _status(fault)
         return web.Response(status=fault.status or 500, headers=headers, body=text)
 
@@ -271,7 +273,7 @@ class _Relay:
 
     async def _hand_on(self, request: web.BaseRequest, body: bytes) -> web.StreamResponse:
         async with self._asked(request, body) as answer:
-            headers = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP}
+            headers = _passed_on(answer)
             response = web.StreamResponse(status=answer.status, headers=headers)
             with suppress(aiohttp.ClientError, ConnectionError):
                 # Either end may go in the middle, which the other one sees.
@@ -280,6 +282,11 @@ class _Relay:
                     await response.write(chunk)
                 await response.write_eof()
             return response
+
+
+def _passed_on(answer: aiohttp.ClientResponse) -> dict[str, str]:
+    """The headers that are not about the one connection."""
+    return {name: value for name, value in answer.headers.items() if name.lower() not in _HOP}
 
 
 @asynccontextmanager

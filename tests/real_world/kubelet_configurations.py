@@ -24,11 +24,14 @@ class KubeletSettings:
     @property
     def environment(self) -> dict[str, str]:
         """For the program that starts a real node: a line a field, whose values are JSON, which is YAML too."""
-        lines = [
-            f"{name}: {value if isinstance(value, str) else json.dumps(value)}" for name, value in self.fields.items()
-        ]
+        lines = [f"{name}: {value if _is_word(value) else json.dumps(value)}" for name, value in self.fields.items()]
         variables = {"KUBELET_EXTRA": "\n".join(lines)} if lines else {}
         return {**variables, "OCI": self.oci} if self.oci else variables
+
+
+def _is_word(value: Any) -> bool:
+    """Whether it is a text to YAML without quotes, too; the path of a cgroup must have none."""
+    return isinstance(value, str) and not value.isdecimal()
 
 
 KUBELET_CONFIGURATIONS: Final[Sequence[KubeletSettings]] = (
@@ -63,6 +66,25 @@ KUBELET_CONFIGURATIONS: Final[Sequence[KubeletSettings]] = (
         "cgroups are slices of systemd with names of their own",
         {"cgroupDriver": "systemd"},
         needs="systemd as the first process",
+    ),
+    KubeletSettings(
+        "systemd-driver-memory-qos",
+        "cgroups are slices of systemd, and the kubelet throttles and protects memory",
+        {"cgroupDriver": "systemd", "featureGates": {"MemoryQoS": True}},
+        needs="systemd as the first process, and cgroup version 2 alone",
+    ),
+    KubeletSettings(
+        "managers",
+        "the kubelet gives CPUs and memory to pods itself, and keeps a CPU from all of them",
+        {
+            "cpuManagerPolicy": "static",
+            "cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"},
+            "reservedSystemCPUs": "0",
+            "memoryManagerPolicy": "Static",
+            "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
+            "featureGates": {"MemoryQoS": True},
+        },
+        needs="several CPUs, and cgroup version 2 alone",
     ),
     KubeletSettings(
         "reserved",

@@ -26,7 +26,7 @@ from koordinator.scheduler.engine.framework import (
 )
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
-from koordinator.scheduler.engine.resource_index import CPU, MEMORY, PODS
+from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_preemption.plugin import DefaultPreemption
 
@@ -65,7 +65,7 @@ def describe(pod: Pod) -> PodInfo:
     """A PodInfo from the containers' requests of cpu and memory."""
     cpu = sum(c.resources.requests["cpu"].milli for c in pod.spec.containers if "cpu" in c.resources.requests)
     memory = sum(c.resources.requests["memory"].value for c in pod.spec.containers if "memory" in c.resources.requests)
-    request = PodRequest({column: amount for column, amount in ((CPU, cpu), (MEMORY, memory)) if amount}, (cpu, memory))
+    request = PodRequest({name: amount for name, amount in (("cpu", cpu), ("memory", memory)) if amount}, (cpu, memory))
     return PodInfo(pod, request, pod.metadata.key, pod.metadata.uid, pod.spec.priority or 0)
 
 
@@ -107,10 +107,10 @@ class Fit(FilterPlugin, ScorePlugin):
         self.filtered_rows += rows.size
         columns = self.view.columns
         codes = np.zeros(rows.size, dtype=np.int64)
-        wanted = {**pod.request.amounts, PODS: 1}
-        for bit, column in enumerate((CPU, MEMORY, PODS)):
+        for bit, name in enumerate(("cpu", "memory", "pods")):
+            column = columns.resources.column_of[name]
             free = columns.allocatable[rows, column] - columns.requested[rows, column]
-            codes |= (wanted.get(column, 0) > free).astype(np.int64) << bit
+            codes |= (pod.request.counted.get(name, 0) > free).astype(np.int64) << bit
         return codes
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:

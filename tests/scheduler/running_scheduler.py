@@ -51,13 +51,14 @@ class RunningScheduler:
         api: SchedulerApi,
         profile: MakeProfile = make_profile,
         make_info: Callable[[Pod, ClusterView], PodInfo] = lambda pod, view: describe(pod),
+        gates: frozenset[str] = frozenset(),
     ) -> None:
         self.api = api
         self.clock = ManualClock()
         self.events = EventList()
         metrics = Metrics()
         self.registry = metrics.registry
-        view = ClusterView(NodeColumns())
+        view = ClusterView(NodeColumns(), gates=gates)
         self.scheduler = Scheduler(
             api.client(self.clock),
             self.events,
@@ -99,11 +100,12 @@ def simulate(
     story: Callable[[RunningScheduler], Awaitable[None]],
     api: Callable[[], SchedulerApi] = SchedulerApi,
     profile: MakeProfile = make_profile,
+    gates: frozenset[str] = frozenset(),
 ) -> RunningScheduler:
     """Run a story on a scheduler, and check at its end that it is as it must always be."""
 
     async def run() -> RunningScheduler:
-        fixture = RunningScheduler(api(), profile)
+        fixture = RunningScheduler(api(), profile, gates=gates)
         async with fixture.running():
             await story(fixture)
             await fixture.until_idle()
@@ -136,7 +138,7 @@ def check(fixture: RunningScheduler) -> None:
 
 
 def _cpu(pod: Pod) -> int:
-    return describe(pod).request.amounts.get(CPU, 0)
+    return describe(pod).request.amounts.get("cpu", 0)
 
 
 def check_nothing_waits_for_nothing(fixture: RunningScheduler) -> None:

@@ -67,11 +67,12 @@ class SchedulerApi(InMemoryApi):
         return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
 
     def _fault(self, api_request: ApiRequest, done: bool) -> Exception | None:
-        return self.binding_fault(api_request.name, done) if api_request.subresource == "binding" else None
+        is_binding = api_request.subresource == "binding" and not api_request.dry_run
+        return self.binding_fault(api_request.name, done) if is_binding else None
 
     async def respond(self, api_request: ApiRequest, request: web.BaseRequest, writer: Writer) -> InMemoryResponse:
         response = await super().respond(api_request, request, writer)
-        if response.status < 300:
+        if response.status < 300 and not api_request.dry_run:
             self._note(api_request)
         return response
 

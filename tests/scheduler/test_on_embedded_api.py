@@ -35,7 +35,7 @@ def make_scheduler(client: KubeClient, events: EventBroadcaster) -> Scheduler:
         client,
         PodEvents(events, ["default-scheduler"]),
         lambda view: build_profiles(default_configuration(), BUILT_IN, view),
-        lambda pod: make_pod_info(pod, view.columns.resources),
+        make_pod_info,
         view,
         SchedulerMetrics(Metrics()),
         clock=SystemClock(),

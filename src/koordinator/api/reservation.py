@@ -74,7 +74,7 @@ class ReservationSpec(WireStruct):
     ttl: Annotated[GoDuration | None, Schema(default="24h")] = None
     """How long after creation the reservation expires; zero is never."""
     expires: Time | None = None
-    """When the reservation expires; goes before ttl."""
+    """When the reservation expires, unless ttl is zero or is over before; the default ttl does not count beside it."""
     pre_allocation: bool = False
     """Whether resources may be reserved that running pods still use."""
     pre_allocation_policy: PreAllocationPolicy | None = None

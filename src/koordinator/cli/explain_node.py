@@ -120,6 +120,8 @@ def print_node(document: Mapping[str, Any], console: Console) -> None:
     for plugin, facts in document["plugins"].items():
         for fault in facts.get("faults", ()):
             _print_apart(console, f"{escape(plugin)}: NodeMetric {escape(document['node'])}: {escape(fault)}")
+        for each in facts.get("closedBy", ()):
+            _print_apart(console, f"{escape(plugin)}: closed by pod {escape(each['pod'])}: {escape(each['reason'])}")
         if "usage" in facts:
             _print_load(plugin, facts, console)
         elif "devices" in facts:

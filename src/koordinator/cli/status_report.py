@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ import msgspec
 import psutil
 
 from koordinator.api.kinds import LEASES, NODES, PODS
-from koordinator.api.node import Node
+from koordinator.api.node import Lease, Node
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.cli.cluster_record import ClusterRecord, ProgramRecord, read_record
@@ -205,21 +205,35 @@ class _Queries:
             nodes, leases = await asyncio.gather(self._client.list(NODES), self._client.list(LEASES, LEASE_NAMESPACE))
         except KoordinatorError as error:
             return Health(f"the API cannot be queried about its nodes: {error}")
-        ours = {node.metadata.name for node in nodes.items if FLEET_ANNOTATION in node.metadata.annotations}
-        renewed = {lease.metadata.name: lease.spec.renew_time for lease in leases.items}
-        late = sorted(name for name in ours if self._is_late(renewed.get(name)))
-        if late:
-            more = f" and {len(late) - 1} more" if len(late) > 1 else ""
-            return Health(f"{late[0]}{more} of {len(ours)} nodes have not renewed their lease for "
-                          f"{_STALE_LEASE_SECONDS:g} s")  # fmt: skip
-        return Health(checks={f"{len(ours)} nodes keep their leases": True})
+        ours = [node for node in nodes.items if FLEET_ANNOTATION in node.metadata.annotations]
+        return health_of_nodes(ours, leases.items, self._now)
 
-    def _is_late(self, renewed: str | None) -> bool:
-        try:
-            age = self._now - datetime.fromisoformat(renewed or "")
-        except ValueError:
-            return True
-        return age.total_seconds() > _STALE_LEASE_SECONDS
+
+def health_of_nodes(nodes: Sequence[Node], leases: Sequence[Lease], now: datetime) -> Health:
+    """Simulated nodes are well when each has renewed its lease within a minute.
+
+    One that has just registered has no lease yet: its age is that of the node.
+    """
+    renewed = {lease.metadata.name: lease.spec.renew_time for lease in leases}
+    late = sorted(
+        node.metadata.name
+        for node in nodes
+        if _is_stale(renewed.get(node.metadata.name) or node.metadata.creation_timestamp, now)
+    )
+    if late:
+        more = f" and {len(late) - 1} more" if len(late) > 1 else ""
+        return Health(f"{late[0]}{more} of {len(nodes)} nodes have not renewed their lease for "
+                      f"{_STALE_LEASE_SECONDS:g} s")  # fmt: skip
+    return Health(checks={f"{len(nodes)} nodes keep their leases": True})
+
+
+def _is_stale(since: str | datetime | None, now: datetime) -> bool:
+    try:
+        moment = since if isinstance(since, datetime) else datetime.fromisoformat(since or "")
+        return (now - moment).total_seconds() > _STALE_LEASE_SECONDS
+    except (ValueError, TypeError):
+        # No time at all, or one without an offset from UTC.
+        return True
 
 
 def health_of(text: str) -> Health:

@@ -8,13 +8,12 @@ from typing import Any, Final
 
 import koordinator
 from koordinator.api.component_configuration import ClientConnection
-from koordinator.base.feature_gates import parse_gates
 from koordinator.base.flag_types import FlagGroup
 from koordinator.base.flags import FlagSet
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.unused_flags import COMPONENT_SWITCHES, UnusedFlags, component_flags
 from koordinator.descheduler.configuration.document import DEFAULT_PORT, DeschedulerLeaderElection
-from koordinator.descheduler.features import GATES, enabled_gates
+from koordinator.descheduler.features import WORKING, enabled_gates, make_features
 from koordinator.kube.component_options import ClientFlags, LeaderElectionFlags
 
 _DESCRIPTION: Final = """\
@@ -86,20 +85,15 @@ class _Flags:
         )
         self.client = ClientFlags(group, ClientConnection())
         self.dry_run = group.boolean("dry-run", False, "Evict nothing, whatever the configuration says.")
-        self.gates = group.string(
-            "feature-gates",
-            "",
-            "NodeDrain=true|false (ALPHA - default=false): DrainNodes and DrainNodeGroups are carried out. "
-            "DisablePVCReservation=true|false (BETA - default=false): Reservations leave claims out. "
-            "Other gates of the original have no effect.",
-        )
+        self.features = make_features()
+        remark = "\n".join(f"{name}: {what}." for name, what in sorted(WORKING.items()))
+        group.feature_gates(self.features, remark=f"{remark}\nThe original's other gates have no effect here.")
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
     """Read the command line; ends the process after --help, --version, or with one line about what is wrong."""
     flags = _Flags()
     given = flags.set.parse_or_exit(arguments)
-    gates = parse_gates(given[flags.gates])
     return Options(
         config=given[flags.config],
         write_config_to=given[flags.write_config_to],
@@ -108,15 +102,11 @@ def parse_options(arguments: Sequence[str]) -> Options:
         client_connection=flags.client.overrides(given),
         leader_election=flags.election.overrides(given),
         dry_run=given[flags.dry_run],
-        gates=enabled_gates(gates),
+        gates=enabled_gates(flags.features),
         address=ListenAddress(given[flags.address], given[flags.port]),
         verbosity=given[flags.verbosity],
         remarks=(
             *flags.unused.remarks(given),
-            *(
-                f"feature gate {name} has no effect: what it governs is not built"
-                for name in gates
-                if name not in GATES
-            ),
+            *flags.features.without_effect(),
         ),
     )

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from koordinator.base.feature_gates import Feature, FeatureGates, Stage
+from koordinator.model.transformers import POD_GATES
 
 NODE_DRAIN: Final = "NodeDrain"
 """Whether DrainNodes and DrainNodeGroups are carried out."""
@@ -15,13 +16,62 @@ _DRAINING: Final = "MigrationController"
 GATES: Final[Mapping[str, Feature]] = {
     NODE_DRAIN: Feature(default=False, stage=Stage.ALPHA),
     DISABLE_PVC_RESERVATION: Feature(default=False, stage=Stage.BETA),
+    **{name: Feature(default=False) for name in POD_GATES},
 }
+"""Those that work."""
+WORKING: Final[Mapping[str, str]] = {
+    NODE_DRAIN: "DrainNodes and DrainNodeGroups are carried out",
+    DISABLE_PVC_RESERVATION: "Reservations for migrations leave claims out",
+    **POD_GATES,
+}
+"""What they do."""
+_MANAGER: Final = "only koord-manager reads it"
+_QUOTAS: Final = "only koord-manager and koord-scheduler read it"
+_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "BindingAdmissionWebhook": _MANAGER,
+    "ColocationProfileController": _MANAGER,
+    "ColocationProfileSkipMutatingResources": _MANAGER,
+    "ColocationProfileSkipValidatingPriority": _MANAGER,
+    "ConfigMapValidatingWebhook": _MANAGER,
+    "DisableDefaultQuota": _QUOTAS,
+    "DisableDeviceResourceSpec": _MANAGER,
+    "DisableExtendedResourceSpec": _MANAGER,
+    "ElasticQuotaEnableUpdateResourceKey": _MANAGER,
+    "ElasticQuotaEvaluationTransformPod": _MANAGER,
+    "ElasticQuotaGuaranteeUsage": _QUOTAS,
+    "ElasticQuotaIgnorePodOverhead": "only koord-scheduler reads it",
+    "EnablePodEnhancedValidator": _MANAGER,
+    "EnableQuotaAdmission": _MANAGER,
+    "EnableQuotaAdmissionOnUpdate": _MANAGER,
+    "EnableSyncGPUSharedResource": _MANAGER,
+    "MultiQuotaTree": _QUOTAS,
+    "NodeMutatingWebhook": _MANAGER,
+    "NodeValidatingWebhook": _MANAGER,
+    "ReservationMutatingWebhook": _MANAGER,
+    "SupportParentQuotaSubmitPod": _MANAGER,
+    "ValidatePodDeviceResource": _MANAGER,
+}
+"""Gates that the original's descheduler accepts, since one table serves all of its programs."""
+_WITHOUT_EFFECT_ON: Final = (
+    "ElasticMutatingWebhook",
+    "ElasticValidatingWebhook",
+    "PodMutatingWebhook",
+    "PodValidatingWebhook",
+    "WebhookFramework",
+)
+"""Those of them that are on by default; koord-manager reads them."""
 
 
-def enabled_gates(values: Mapping[str, bool]) -> frozenset[str]:
-    """The gates that are on, with these set; names that are not known here are left out."""
+def make_features() -> FeatureGates:
+    """All gates that koord-descheduler accepts, at their defaults."""
     gates = FeatureGates(GATES)
-    gates.set({name: value for name, value in values.items() if name in GATES or name in ("AllAlpha", "AllBeta")})
+    gates.add({name: Feature(default=False, without_effect=why) for name, why in _WITHOUT_EFFECT.items()})
+    gates.add({name: Feature(True, Stage.BETA, without_effect=_MANAGER) for name in _WITHOUT_EFFECT_ON})
+    return gates
+
+
+def enabled_gates(gates: FeatureGates) -> frozenset[str]:
+    """The gates that are on, of those that work."""
     return frozenset(name for name in GATES if gates.enabled(name))
 
 

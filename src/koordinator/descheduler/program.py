@@ -26,7 +26,7 @@ from koordinator.kube.errors import TransportError
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
-from koordinator.model.transformers import node_as_seen, pod_as_seen
+from koordinator.model.transformers import node_as_seen, pod_as_seen, pod_steps
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,8 @@ class Descheduler:
         self._selector = checked_selector(document.node_selector, "nodeSelector")
         self.informers = InformerSet(client, clock=process.clock, random=process.random)
         self._nodes = self.informers.informer(NODES, transform=node_as_seen)
-        self._pods = self.informers.informer(PODS, transform=pod_as_seen, indexes={NODE_INDEX: _node_name})
+        as_seen = partial(pod_as_seen, steps=pod_steps(gates))
+        self._pods = self.informers.informer(PODS, transform=as_seen, indexes={NODE_INDEX: _node_name})
         self._metrics = self.informers.informer(NODE_METRICS, absent_is_empty=True)
         self._reservations = self.informers.informer(RESERVATIONS, absent_is_empty=True)
 

@@ -14,7 +14,7 @@ from koordinator.base.listen_address import NOWHERE
 from koordinator.base.name_list import unknown_names
 from koordinator.base.unused_flags import KLOG_FLAGS, KLOG_SWITCHES, UnusedFlags
 from koordinator.manager.environment import read_environment
-from koordinator.manager.features import BINDING_ADMISSION_WEBHOOK, WITHOUT_EFFECT, make_features
+from koordinator.manager.features import BINDING_ADMISSION_WEBHOOK, make_features
 from koordinator.manager.options import (
     CONTROLLERS,
     ColocationProfileOptions,
@@ -343,11 +343,7 @@ def parse_options(arguments: Sequence[str], variables: Mapping[str, str]) -> Opt
 
 def _remarks(flags: _Flags, given: FlagValues) -> list[str]:
     remarks = flags.unused.remarks(given)
-    remarks += [
-        f"feature gate {name} has no effect: only the scheduler reads it"
-        for name in given[flags.gates]
-        if name in WITHOUT_EFFECT
-    ]
+    remarks += flags.features.without_effect()
     remarks += _sync_period_remark(given[flags.sync_period])
     remarks += _binding_remarks(flags, given)
     controllers = given[flags.controllers.controllers]

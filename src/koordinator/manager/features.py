@@ -71,11 +71,13 @@ _OFF: Final = (
     RECOMMENDER,
 )
 
-WITHOUT_EFFECT: Final = {
-    "ElasticQuotaIgnorePodOverhead": Feature(default=False),
-    "PreemptionPolicyTransformer": Feature(default=False),
-    "PriorityTransformer": Feature(default=False),
-    "DisablePVCReservation": Feature(default=False, stage=Stage.BETA),
+_SCHEDULER: Final = "only the scheduler reads it"
+_DESCHEDULER: Final = "only the descheduler reads it"
+_WITHOUT_EFFECT: Final = {
+    "ElasticQuotaIgnorePodOverhead": Feature(default=False, without_effect=_SCHEDULER),
+    "PreemptionPolicyTransformer": Feature(default=False, without_effect=_SCHEDULER),
+    "PriorityTransformer": Feature(default=False, without_effect=_SCHEDULER),
+    "DisablePVCReservation": Feature(default=False, stage=Stage.BETA, without_effect=_DESCHEDULER),
 }
 """Gates that the original's manager accepts, since one table serves all of its programs, and never reads."""
 
@@ -84,5 +86,5 @@ def make_features() -> FeatureGates:
     """All gates that koord-manager accepts, at their defaults."""
     gates = FeatureGates({name: Feature(default=True, stage=Stage.BETA) for name in _ON})
     gates.add({name: Feature(default=False) for name in _OFF})
-    gates.add(WITHOUT_EFFECT)
+    gates.add(_WITHOUT_EFFECT)
     return gates

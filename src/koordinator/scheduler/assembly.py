@@ -10,12 +10,13 @@ from koordinator.base.clock import Clock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.interface import Client
 from koordinator.scheduler.configuration import SchedulerConfiguration
-from koordinator.scheduler.cycle.failure_report import Events
 from koordinator.scheduler.engine.columns import NodeColumns
+from koordinator.scheduler.engine.handle import Events
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.features import CROSS_SCHEDULER_NOMINATION, OF_THE_VIEW
 from koordinator.scheduler.metrics import SchedulerMetrics
-from koordinator.scheduler.options import CROSS_SCHEDULER_NOMINATION, PLUGIN_FEATURES, Options
+from koordinator.scheduler.options import Options
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
 from koordinator.scheduler.program import Scheduler, SchedulerOptions
@@ -36,9 +37,8 @@ def make_scheduler(
     """Make a scheduler. Scheduling decisions depend on ``configuration`` and ``flags`` alone; ``options`` cover
     everything else, and those of them that the configuration or the flags set are replaced. Raises
     ConfigurationError."""
-    gates = frozenset(name for name in PLUGIN_FEATURES if flags.features.enabled(name))
+    gates = frozenset(name for name in OF_THE_VIEW if flags.features.enabled(name))
     view = ClusterView(NodeColumns(), gates=gates, network_topology=flags.network_topology)
-    resources = view.columns.resources
     queue = QueueOptions(
         initial_backoff=configuration.pod_initial_backoff_seconds,
         max_backoff=configuration.pod_max_backoff_seconds,
@@ -48,7 +48,7 @@ def make_scheduler(
         client,
         events,
         lambda view: build_profiles(configuration, BUILT_IN, view),
-        lambda pod: make_pod_info(pod, resources),
+        make_pod_info,
         view,
         SchedulerMetrics(metrics),
         clock=clock,

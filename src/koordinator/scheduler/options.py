@@ -13,15 +13,14 @@ from typing import Any, Final
 
 import koordinator
 from koordinator.api.component_configuration import ClientConnection
-from koordinator.base.feature_gates import Feature, FeatureGates, parse_gates
+from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.flag_types import FlagGroup
 from koordinator.base.flags import FlagSet
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.unused_flags import COMPONENT_SWITCHES, UnusedFlags, component_flags
 from koordinator.kube.component_options import ClientFlags, LeaderElectionFlags
 from koordinator.scheduler.configuration.document import SchedulerLeaderElection
-from koordinator.scheduler.plugins.device_share import gates as device_share_gates
-from koordinator.scheduler.plugins.elastic_quota import gates as elastic_quota_gates
+from koordinator.scheduler.features import WORKING, make_features
 
 _NO_SECURE_PORT: Final = "only the plain port (--address, --port) is served"
 _NO_MUTEXES: Final = "one thread does all the work, so that there is no contention to profile"
@@ -86,10 +85,12 @@ SWITCHES: Final = COMPONENT_SWITCHES | {
 """Flags that need no value."""
 
 
-CROSS_SCHEDULER_NOMINATION: Final = "CrossSchedulerNomination"
-PLUGIN_FEATURES: Final = (*elastic_quota_gates.GATES, *device_share_gates.GATES)
-"""Feature gates that plugins read from the view."""
-_FEATURES: Final = {name: Feature(default=False) for name in (CROSS_SCHEDULER_NOMINATION, *PLUGIN_FEATURES)}
+_GATES: Final = "\n".join(
+    [
+        *(f"{name}: {what}." for name, what in sorted(WORKING.items())),
+        "The other gates of Kubernetes and of the original have no effect here; the log says why.",
+    ]
+)
 
 _DESCRIPTION: Final = """\
 Schedules pods by spec.schedulerName, in place of kube-scheduler or of the Go koord-scheduler: it reads the
@@ -133,7 +134,6 @@ class Options:
     debug_diagnosis_blocking: bool
     debug_diagnosis_queue_size: int
     features: FeatureGates
-    """The feature gates that have an effect."""
     network_topology: bool
     debug_batches: bool
     debug_check_evaluations: bool
@@ -178,15 +178,8 @@ class _Flags:
             "Follow the ClusterNetworkTopology named default, and write its status; for gangs of profiles with "
             "CoschedulingArgs awareNetworkTopology.",
         )
-        self.feature_gates = group.string(
-            "feature-gates",
-            "",
-            "Features to switch on or off: NAME=true,NAME=false. These have an effect: "
-            "CrossSchedulerNomination counts the pods that other schedulers have nominated to nodes; "
-            "MultiQuotaTree, DisableDefaultQuota, ElasticQuotaGuaranteeUsage, ElasticQuotaIgnorePodOverhead, "
-            "ElasticQuotaIgnoreTerminatingPod and ElasticQuotaImmediateIgnoreTerminatingPod change how elastic quotas "
-            "count.",
-        )
+        self.features = make_features()
+        group.feature_gates(self.features, component="kube", remark=_GATES)
 
     def _serving(self, group: FlagGroup) -> None:
         self.address = group.string(
@@ -250,16 +243,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     """Parse the command line; exits after --help, --version, or with one line about an invalid flag."""
     flags = _Flags()
     given = flags.set.parse_or_exit(arguments)
-    without_effect = flags.unused.remarks(given)
-    gates = parse_gates(given[flags.feature_gates])
-    without_effect += [
-        f"feature gate {name} has no effect: what it governs is not built yet"
-        for name in gates
-        if name not in _FEATURES
-    ]
-    features = FeatureGates(_FEATURES)
-    features.set({name: on for name, on in gates.items() if name in _FEATURES})
-
+    without_effect = [*flags.unused.remarks(given), *flags.features.without_effect()]
     return Options(
         config=given[flags.config],
         write_config_to=given[flags.write_config_to],
@@ -281,7 +265,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         debug_batches=given[flags.debug_batches],
         debug_check_evaluations=given[flags.debug_check_evaluations],
         controller_plugins=given[flags.controller_plugins],
-        features=features,
+        features=flags.features,
         network_topology=given[flags.network_topology],
         without_effect=tuple(without_effect),
     )

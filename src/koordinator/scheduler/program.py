@@ -24,12 +24,15 @@ from koordinator.base.loops import STEP_SECONDS
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.kube.request_slots import OverdueRequests
+from koordinator.model.transformers import pod_steps
 from koordinator.scheduler.binding.binder import DEADLINE, Binder
+from koordinator.scheduler.binding.binding_cycle import BindingCycle
 from koordinator.scheduler.binding.cluster_writer import ApiWriter
 from koordinator.scheduler.binding.evictions import Evictions
 from koordinator.scheduler.binding.pre_bind import PreBindStage
+from koordinator.scheduler.cycle.condition_refresh import ConditionRefresh
 from koordinator.scheduler.cycle.decision_limit import DecisionLimit, packages_of
-from koordinator.scheduler.cycle.failure_report import Events, Failure, FailureReporter
+from koordinator.scheduler.cycle.failure_report import Failure, FailureReporter
 from koordinator.scheduler.cycle.loop import LoopParts, SchedulingLoop
 from koordinator.scheduler.cycle.monitor import MonitorOptions, SchedulerMonitor
 from koordinator.scheduler.cycle.plugin_services import make_controllers, run_controller
@@ -43,6 +46,7 @@ from koordinator.scheduler.engine.evaluation_check import EvaluationCheck
 from koordinator.scheduler.engine.event_dispatch import OnError
 from koordinator.scheduler.engine.framework import PluginError, is_built_in
 from koordinator.scheduler.engine.framework_hooks import Controller, NextPodPlugin
+from koordinator.scheduler.engine.handle import Events
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resync import Resync
@@ -58,6 +62,7 @@ from koordinator.scheduler.watch.informers import add_informers
 from koordinator.scheduler.watch.pod_facts import PodFacts
 from koordinator.scheduler.watch.queueing_hints import QueueingHints
 from koordinator.scheduler.watch.resynchronisation import Resynchronisation
+from koordinator.scheduler.watch.unreadable_pods import UnreadablePodHandlers
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +134,7 @@ class Scheduler:
             times = PluginTimes(name, metrics, clock.monotonic)
             engine.refresh, engine.times, engine.on_error = times.refresh, times, errors.of_plugin
             if self._options.check_evaluations:
-                engine.refresh = EvaluationCheck(engine.profile, view.columns, errors.of_cache, times.refresh).refresh
+                engine.refresh = EvaluationCheck(engine.profile, view, errors.of_cache, times.refresh).refresh
         self._errors = errors
         resync = Resync(self.state, errors.of_event_handler)
         self._resynchronisation = Resynchronisation(resync, errors, self._retry_unschedulable, clock, random)
@@ -151,6 +156,9 @@ class Scheduler:
         self._loop = SchedulingLoop(self.engines, self.queue, self.decisions, metrics, view, errors, clock, limit)
         overdue = OverdueRequests()
         self._writer = ApiWriter(client, clock, random, overdue)
+        self._reporter = FailureReporter(
+            client, events, self._loops.loop("failure-reporter"), clock, random, overdue=overdue
+        )
         self.event_handlers = EventHandlers(
             self.state,
             self.queue,
@@ -158,12 +166,15 @@ class Scheduler:
             self.engines.__contains__,
             self._loop.wake,
             clock.now,
+            self._reporter,
             self._writer.notify,
             foreign_nominations=self._options.foreign_nominations,
         )
         self._binder = Binder(
             client,
             self.state,
+            self._writer,
+            events,
             self._loop.finished,
             self._loop.wake,
             self._loops.loop("binder", DEADLINE).timed,
@@ -172,12 +183,12 @@ class Scheduler:
             overdue=overdue,
             concurrency=self._options.bind_concurrency,
         )
-        self._reporter = FailureReporter(
-            client, events, self._loops.loop("failure-reporter"), clock, random, overdue=overdue
-        )
         self.debug = DebugOutput(view, self._options.debug, clock.now, queue_size=self._options.diagnosis_queue)
         self.monitor = SchedulerMonitor(self.queue, metrics, clock, self._options.monitor)
         self._pre_bind_stage = PreBindStage(self._writer, self._binder.submit, self._loop.finished, clock)
+        binding_cycle = BindingCycle(
+            view.waiting, self._pre_bind_stage, self._binder, self._loop.finished, metrics.waited, clock.monotonic
+        )
         evicting = self._loops.loop("evictions")
         self._evictions = Evictions(client, events, view, evicting, clock, random, overdue=overdue)
         rejected = RejectedPods(self.queue, view, self._evictions, self._reporter, metrics, self._loop.wake)
@@ -185,13 +196,16 @@ class Scheduler:
             LoopParts(
                 self.event_handlers,
                 self._binder,
-                self._pre_bind_stage,
+                binding_cycle,
                 rejected,
                 self._reporter,
                 events,
                 self.debug,
                 self.monitor,
             )
+        )
+        self._condition_refresh = ConditionRefresh(
+            self.engines, self.queue, self._reporter, view.pseudo_pods, clock, errors.of_plugin
         )
         self._metrics = metrics
         metrics.observe_sizes(self.queue.size, self._cache_sizes)
@@ -200,7 +214,10 @@ class Scheduler:
         metrics.observe_plugins(profiles)
         self.informers = InformerSet(client, clock=clock, random=random, metrics=metrics.registered)
         plugins = [plugin for profile in profiles for plugin in profile.plugins.values()]
-        add_informers(self.informers, self.event_handlers, plugins, metrics.malformed)
+        unreadable_pods = UnreadablePodHandlers(self.state, self.engines[profiles[0].scheduler_name].handle)
+        add_informers(
+            self.informers, self.event_handlers, unreadable_pods, plugins, metrics.malformed, pod_steps(view.gates)
+        )
 
     @property
     def is_binding(self) -> bool:
@@ -257,6 +274,7 @@ class Scheduler:
                 tasks.create_task(self._writer.run(), name="plugin-requests"),
                 self._start(tasks, "preparation", self._pre_bind_stage.run),
                 self._start(tasks, "scheduler-monitor", self.monitor.run),
+                self._start(tasks, "condition-refresh", self._condition_refresh.run),
                 self._start(tasks, "diagnoses", self.debug.run),
             ]
             beside += [

@@ -222,14 +222,11 @@ def _total(nodes: list[dict[str, Any]]) -> dict[str, Any]:
 def _overused(cluster: SimulatedCluster) -> list[dict[str, Any]]:
     """Nodes on which pods request more of these resources than there is after the change."""
     columns = cluster.scheduler.state.view.columns
-    for resource in SHOWN:
-        columns.resources.column(resource)
-    columns.fit_resources()
     found = []
     for name, row in sorted(columns.row_of.items()):
         for resource in SHOWN:
-            column = columns.resources.column(resource)
-            requested, allocatable = int(columns.requested[row, column]), int(columns.allocatable[row, column])
+            allocatable = columns.numbers[row].offered(resource)
+            requested = allocatable - columns.numbers[row].free(resource)
             if requested > allocatable:
                 amounts = {
                     "requested": amount_text(resource, requested),

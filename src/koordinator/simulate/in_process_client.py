@@ -91,18 +91,26 @@ class InProcessClient:
                         yield WatchEvent(event.type, item, str(event.stored.revision))
 
     async def create(
-        self, kind: Kind[T], body: Any, namespace: str = "", *, name: str = "", subresource: str = ""
+        self,
+        kind: Kind[T],
+        body: Any,
+        namespace: str = "",
+        *,
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> T:
+        options = WriteOptions(dry_run=dry_run)
         with _refusals():
             target = self._target(kind, namespace, name, subresource)
             if not subresource:
                 document = codec.decode_any(encode_object(kind, body))
-                return _typed(kind, target, await create(self._environment, target, document))
+                return _typed(kind, target, await create(self._environment, target, document, options))
             resource = target.resource
             action = CREATED_SUBRESOURCES.get((resource.group, resource.plural, subresource))
             if action is None:
                 raise unknown_path()
-            await action(self._environment, target, codec.decode_any(encode_body(body)), WriteOptions())
+            await action(self._environment, target, codec.decode_any(encode_body(body)), options)
             return kind.type(api_version="v1", kind="Status")
 
     async def update(self, kind: Kind[T], body: Any, name: str, namespace: str = "", *, subresource: str = "") -> T:

@@ -6,9 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from koordinator.api.document import Document
 from koordinator.api.kinds import PODS, REPLICA_SETS, RESERVATIONS
 from koordinator.api.timestamps import format_time
@@ -45,34 +42,28 @@ class _Trace:
 
 @dataclass(frozen=True, slots=True)
 class NodeAmounts:
-    """The allocatable and requested resources of nodes: one row for each node, one column for each resource. Each
-    scheduler numbers both in the order in which it sees them, so that two are compared by name."""
+    """What is requested of each resource of each node, and what is allocatable."""
 
-    rows: Mapping[str, int]
-    columns: Mapping[str, int]
-    allocatable: NDArray[np.int64]
-    requested: NDArray[np.int64]
+    of_nodes: Mapping[str, Mapping[str, tuple[int, int]]]
+    """Node -> resource -> requested and allocatable."""
 
     @classmethod
     def of(cls, cluster: SimulatedCluster) -> NodeAmounts:
         columns = cluster.scheduler.state.view.columns
-        columns.fit_resources()
-        names = {columns.resources.name(column): column for column in range(len(columns.resources))}
-        return cls(dict(columns.row_of), names, columns.allocatable.copy(), columns.requested.copy())
+        return cls({node: columns.numbers[row].by_name() for node, row in columns.row_of.items()})
+
+    @property
+    def resources(self) -> Iterable[str]:
+        """The resources of all nodes, each once."""
+        return dict.fromkeys(name for amounts in self.of_nodes.values() for name in amounts)
 
     def of_node(self, node: str, resource: str) -> tuple[int, int]:
         """Requested and allocatable; zeros for an unknown node or resource."""
-        row, column = self.rows.get(node), self.columns.get(resource)
-        if row is None or column is None:
-            return 0, 0
-        return int(self.requested[row, column]), int(self.allocatable[row, column])
+        return self.of_nodes.get(node, {}).get(resource, (0, 0))
 
     def total(self, resource: str) -> tuple[int, int]:
-        column = self.columns.get(resource)
-        if column is None or not self.rows:
-            return 0, 0
-        rows = np.fromiter(self.rows.values(), np.intp)
-        return int(self.requested[rows, column].sum()), int(self.allocatable[rows, column].sum())
+        found = [self.of_node(node, resource) for node in self.of_nodes]
+        return sum(requested for requested, _ in found), sum(allocatable for _, allocatable in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,23 +280,23 @@ def _reserved(reservation: Document) -> str:
 def _capacity(cluster: SimulatedCluster, before: NodeAmounts) -> dict[str, Any]:
     """Of the nodes and resources that have changed, and of the whole cluster."""
     after = NodeAmounts.of(cluster)
-    resources = dict.fromkeys((*before.columns, *after.columns))
+    resources = dict.fromkeys((*before.resources, *after.resources))
     nodes = []
-    for node in sorted({*before.rows, *after.rows}):
+    for node in sorted({*before.of_nodes, *after.of_nodes}):
         amounts = {
             name: _amounts(name, before.of_node(node, name), after.of_node(node, name))
             for name in resources
             if before.of_node(node, name) != after.of_node(node, name)
         }
         if amounts:
-            state = "added" if node not in before.rows else "removed" if node not in after.rows else "changed"
+            state = "added" if node not in before.of_nodes else "removed" if node not in after.of_nodes else "changed"
             nodes.append({"node": node, "state": state, "resources": amounts})
     total = {
         name: _amounts(name, before.total(name), after.total(name))
         for name in resources
         if any(before.total(name)) or any(after.total(name))
     }
-    return {"nodes": nodes, "cluster": {"nodes": [len(before.rows), len(after.rows)], "resources": total}}
+    return {"nodes": nodes, "cluster": {"nodes": [len(before.of_nodes), len(after.of_nodes)], "resources": total}}
 
 
 def _amounts(resource: str, before: tuple[int, int], after: tuple[int, int]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class _Node:
         self.kernel.advance(self.now, system, GIB, demands)
 
     def cpu_seconds(self, relative: str) -> float:
-        return self.meter.usage(relative).cpu / 1e9
+        return self.meter.cpu(relative).nanoseconds / 1e9
 
     def write(self, relative: str, name: str, content: str) -> None:
         """As koordlet does."""
@@ -105,8 +105,7 @@ def test_the_machine_is_found_as_a_real_one_is(node: _Node) -> None:
 def test_what_pods_use_is_counted_in_their_cgroups_and_above(node: _Node) -> None:
     (web,) = node.pods(_pod("web"))
     node.run(10, [PodDemand(web, 1.5, GIB)], system=0.5)
-    found = node.meter.usage(web.cgroup)
-    assert (found.cpu, found.memory.usage) == (15 * 10**9, GIB)
+    assert (node.meter.cpu(web.cgroup).nanoseconds, node.meter.memory(web.cgroup).usage) == (15 * 10**9, GIB)
     for above in (web.containers[0].cgroup, "kubepods.slice/kubepods-burstable.slice", "kubepods.slice"):
         assert node.cpu_seconds(above) == 15
     assert read_cpu_times(node.kernel.host, none_odd).total == 2000
@@ -129,7 +128,7 @@ def test_a_quota_of_best_effort_pods_holds_them_down_and_shows(node: _Node) -> N
     node.write(best_effort, "cpu.max", "50000 100000")
     node.run(10, demands)
     assert (node.cpu_seconds(web.cgroup), node.cpu_seconds(job.cgroup)) == (20, 25)
-    throttling = node.meter.usage(best_effort).throttling
+    throttling = node.meter.cpu(best_effort)
     assert (throttling.periods, throttling.throttled_periods) == (100, 100)
     stalled = Path(node.kernel.layout.folder("", job.cgroup), "cpu.pressure").read_text()
     assert stalled.startswith("some avg10=75.00 ")

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from koordinator.api.kinds import PODS
 from koordinator.kube.errors import TransportError
-from koordinator.scheduler.binding.binder import DEADLINE, binding_body
+from koordinator.scheduler.binding.binder import DEADLINE
+from koordinator.scheduler.binding.requests import pod_binding
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
@@ -137,8 +138,7 @@ def test_the_room_is_kept_while_a_lost_request_may_be_carried_out() -> None:
         await fixture.until_idle(20)
         assert fixture.api.placed() == {}, "the node is kept"
         fixture.api.faults.rules.clear()
-        body = binding_body("default", "late", "uid-late", "a")
-        await fixture.api.client().create(PODS, body, "default", name="late", subresource="binding")
+        await pod_binding(make_pod("late"), "a").send(fixture.api.client())
         await fixture.until_idle(30)
         assert fixture.api.placed() == {"late": "a"}
 
@@ -161,21 +161,137 @@ def test_a_node_that_is_deleted_ends_the_attempts_to_bind_to_it() -> None:
 
 
 def test_a_pod_that_is_deleted_after_its_answer_was_lost_leaves_nothing_behind() -> None:
-    """The pod is read before its deletion is seen, or after: in no case does it hold anything for ever."""
+    """Its deletion is seen between the moment at which it is read and that at which the answer arrives, which shows it
+    on its node: it holds nothing for ever."""
+    read = Rule(FAULTS["the answer itself is late"], "get", "pods", times=1)
 
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.faults.rules.append(bindings(FAULTS["the answer is lost"]))
+        fixture.api.faults.rules += [bindings(FAULTS["the answer is lost"], times=1), read]
         fixture.api.store(make_pod("p", cpu="4"))
-        for _ in range(3):
-            await fixture.clock.advance(0)
+        await fixture.until_idle(1)
+        assert fixture.api.placed() == {"p": "a"}
         fixture.api.drop("pods", "default/p")
+        await fixture.until_idle(1)
+        assert read.in_flight, "the answer comes after the deletion"
         await fixture.until_idle(DEADLINE)
-        fixture.api.faults.rules.clear()
+        assert not read.in_flight
         fixture.api.store(make_pod("next", cpu="4"))
         await fixture.until_idle(12)
         assert fixture.api.placed() == {"next": "a"}
 
     simulate(story, one_node)
+
+
+UNREADABLE = ["etcd or a webhook fails", "a webhook refuses", "there is never an answer"]
+
+
+def unreadable(name: str, pods: str = "*") -> Rule:
+    return Rule(FAULTS[name], "get", "pods", name=pods)
+
+
+def said(fixture: RunningScheduler) -> list[str]:
+    """The events that say that nobody knows."""
+    return [name for name, _, note in fixture.events.notes if note.startswith("it is not known whether it is bound")]
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_the_room_of_a_pod_that_cannot_be_read_is_kept_until_it_can(name: str) -> None:
+    """That is said once, and the API server is not asked all the time."""
+    read = unreadable(name)
+
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.faults.rules += [bindings(FAULTS["the connection breaks before"], times=1), read]
+        fixture.api.store(make_pod("p", cpu="4"))
+        await fixture.until_idle(2 * DEADLINE)
+        fixture.api.store(make_pod("rival", cpu="4"))
+        await fixture.until_idle(2 * DEADLINE)
+        assert fixture.api.placed() == {}, "the node is kept"
+        assert fixture.scheduler.check_bindings()
+        assert said(fixture) == ["p"]
+        assert 4 < len(read.hits) <= 4 * DEADLINE / 20
+        fixture.api.faults.rules.clear()
+        await fixture.until_idle(65)
+        assert set(fixture.api.placed().values()) == {"a"}
+        assert fixture.scheduler.check_bindings() == ""
+
+    simulate(story, one_node)
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_pod_that_cannot_be_read_is_bound_once_it_is_seen_on_its_node(name: str) -> None:
+    read = unreadable(name)
+
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.faults.rules += [bindings(FAULTS["the connection breaks before"], times=1), read]
+        fixture.api.store(make_pod("p"))
+        await fixture.until_idle(45)
+        assert ("p", "Scheduled", "Successfully assigned default/p to a") not in fixture.events.notes
+        await pod_binding(make_pod("p"), "a").send(fixture.api.client())
+        # A request without an answer takes half a minute.
+        await fixture.until_idle(31 if name == "there is never an answer" else 0)
+        assert ("p", "Scheduled", "Successfully assigned default/p to a") in fixture.events.notes
+        count = len(read.hits)
+        await fixture.until_idle(DEADLINE)
+        assert len(read.hits) == count
+
+    simulate(story, one_node)
+
+
+def test_a_pod_that_is_seen_elsewhere_keeps_no_room_where_it_may_have_been_bound() -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.faults.rules += [
+            bindings(FAULTS["the connection breaks before"], times=1),
+            unreadable("etcd or a webhook fails"),
+        ]
+        fixture.api.store(make_pod("p", cpu="4"))
+        await fixture.until_idle(45)
+        fixture.api.store(make_node("b"))
+        await pod_binding(make_pod("p"), "b").send(fixture.api.client())
+        fixture.api.store(make_pod("rival", cpu="4"))
+        await fixture.until_idle(12)
+        assert fixture.api.placed() == {"p": "b", "rival": "a"}
+
+    simulate(story, one_node)
+
+
+def test_a_pod_that_cannot_be_read_gives_its_room_back_when_it_is_deleted() -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.faults.rules += [
+            bindings(FAULTS["the connection breaks before"], times=1),
+            unreadable("etcd or a webhook fails"),
+        ]
+        fixture.api.store(make_pod("p", cpu="4"))
+        await fixture.until_idle(45)
+        fixture.api.drop("pods", "default/p")
+        await fixture.until_idle()
+        assert fixture.scheduler.state.assumed_count == 0
+        assert fixture.scheduler.queue.get("uid-p") is None
+        fixture.api.store(make_pod("next", cpu="4"))
+        await fixture.until_idle(12)
+        assert fixture.api.placed() == {"next": "a"}
+
+    simulate(story, one_node)
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_pods_are_bound_beside_many_that_cannot_be_read(name: str) -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        lost = bindings(FAULTS["the connection breaks before"], "poisoned-*")
+        fixture.api.faults.rules += [lost, unreadable(name, "poisoned-*")]
+        store(fixture.api, "poisoned", POISONED)
+        await fixture.until_idle(60)
+        store(fixture.api, "good", GOOD)
+        await fixture.until_idle(1)
+        assert len(placed(fixture, "good")) == GOOD
+        store(fixture.api, "again", 1)
+        fixture.api.faults.rules.append(bindings(FAULTS["the server is overloaded"], "again-*", times=1))
+        await fixture.until_idle(5)
+        assert len(placed(fixture, "again")) == 1, "what is in trouble, too"
+        fixture.api.faults.rules.clear()
+        await fixture.until_idle(DEADLINE)
+        assert len(fixture.api.placed()) == POISONED + GOOD + 1
+
+    simulate(story, large)
 
 
 def test_deciding_rests_while_no_server_is_reached() -> None:
@@ -247,8 +363,11 @@ def test_pods_are_prepared_and_bound_beside_a_thousand_that_wait() -> None:
     simulate(story, large, slow)
 
 
-def test_pods_are_prepared_beside_those_whose_patches_fail() -> None:
-    rule = Rule(FAULTS["the server is overloaded"], "patch", "pods", name="poisoned-*")
+@pytest.mark.parametrize(
+    "name", ["the server is overloaded", "there is never an answer", "a webhook takes half a minute"]
+)
+def test_pods_are_prepared_beside_those_whose_patches_fail(name: str) -> None:
+    rule = Rule(FAULTS[name], "patch", "pods", name="poisoned-*")
 
     async def story(fixture: RunningScheduler) -> None:
         store(fixture.api, "poisoned", POISONED)
@@ -258,7 +377,7 @@ def test_pods_are_prepared_beside_those_whose_patches_fail() -> None:
         assert len(placed(fixture, "good")) == GOOD
         assert len(set(rule.hits)) == POISONED
         fixture.api.faults.rules.clear()
-        await fixture.until_idle(30)
+        await fixture.until_idle(DEADLINE + 15)
         assert len(fixture.api.placed()) == POISONED + GOOD
 
     simulate(story, partial(large, rule), slow)

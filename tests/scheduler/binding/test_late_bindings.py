@@ -2,67 +2,45 @@
 
 from __future__ import annotations
 
-import asyncio
-from random import Random
-from types import SimpleNamespace
-from typing import Any
+import pytest
 
-from koordinator.base.clock import ManualClock
-from koordinator.scheduler.binding.binder import DEADLINE, Binder, Outcome, Result
-from tests.kube.fake_client import as_client
+from koordinator.scheduler.binding.binder import DEADLINE
+from tests.real_world.faulty_api_server import FAULTS, Rule, bindings
 from tests.scheduler.fakes import make_pod
+from tests.scheduler.running_scheduler import RunningScheduler, simulate, two_nodes
+from tests.scheduler.scheduler_api import SchedulerApi
+
+LOST, UNREADABLE = FAULTS["the connection breaks before"], FAULTS["etcd or a webhook fails"]
 
 
-class SlowServer:
-    """Answers once ``answer`` is set."""
-
-    def __init__(self) -> None:
-        self.response = asyncio.Event()
-
-    def once(self) -> SlowServer:
-        return self
-
-    def backlog(self) -> float:
-        return 0.0
-
-    async def create(self, *_: Any, **__: Any) -> None:
-        await self.response.wait()
+def late(fixture: RunningScheduler) -> float:
+    """How many bindings have ended after their deadline."""
+    return fixture.registry.get_sample_value("loop_errors_total", {"loop": "binder"}) or 0.0
 
 
-def binding() -> Any:
-    """As much of one as the binder reads."""
-    times = SimpleNamespace(begin=lambda: 0.0, end=lambda *_: None)
-    pod = SimpleNamespace(key="default/p", pod=make_pod("p"))
-    return SimpleNamespace(
-        annotations={}, placement=SimpleNamespace(pod=pod, node_name="n"), engine=SimpleNamespace(times=times)
-    )
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_late_binding_is_named_until_it_ends(count: int) -> None:
+    def api() -> SchedulerApi:
+        api = two_nodes()
+        api.faults.rules += [bindings(LOST, "late-*", times=count), Rule(UNREADABLE, "get", "pods")]
+        return api
 
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.store(make_pod("quick"))
+        for number in range(count):
+            fixture.api.store(make_pod(f"late-{number}"))
+        await fixture.until_idle()
+        assert fixture.api.placed().keys() == {"quick"}
+        await fixture.until_idle(DEADLINE)
+        assert fixture.scheduler.check_bindings() == ""
+        await fixture.until_idle(1)
+        text = f"{count} bindings have been under way for up to {DEADLINE + 1:.0f}s"
+        assert fixture.scheduler.check_bindings() == text
+        assert late(fixture) == 0
+        fixture.api.faults.rules.clear()
+        await fixture.until_idle(60)
+        assert fixture.scheduler.check_bindings() == ""
+        assert len(fixture.api.placed()) == count + 1
+        assert late(fixture) == count
 
-def test_a_late_binding_is_named_until_it_ends() -> None:
-    async def scenario() -> None:
-        clock, server, nodes = ManualClock(), SlowServer(), SimpleNamespace(has_node=lambda name: True)
-        outcomes: list[Outcome] = []
-        seconds: list[float] = []
-        binder = Binder(
-            as_client(server),
-            nodes,
-            lambda _, outcome: outcomes.append(outcome),
-            lambda: None,
-            seconds.append,
-            clock=clock,
-            random=Random(1),
-        )
-        running = asyncio.create_task(binder.run())
-        binder.submit(binding())
-        await clock.advance(DEADLINE)
-        assert binder.check() == ""
-        await clock.advance(1)
-        assert binder.check() == f"1 bindings have been under way for up to {DEADLINE + 1:.0f}s"
-        server.response.set()
-        await binder.idle()
-        assert (binder.check(), seconds) == ("", [DEADLINE + 1])
-        assert [outcome.result for outcome in outcomes] == [Result.BOUND]
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    asyncio.run(scenario())
+    simulate(story, api)

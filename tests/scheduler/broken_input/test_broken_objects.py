@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ import pytest
 
 from koordinator.api import annotations as keys
 from koordinator.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODES, PODS, RESERVATIONS, Kind
-from koordinator.scheduler.configuration import parse_configuration
+from koordinator.scheduler.configuration import SchedulerConfiguration, parse_configuration
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resource_index import CPU
@@ -24,7 +25,7 @@ from koordinator.scheduler.profiles import build_profiles
 from tests.real_world.broken_documents import device_document, metric_document, topology_document
 from tests.real_world.broken_objects import BROKEN_NODE, BROKEN_OBJECTS, BrokenObject, broken_objects
 from tests.scheduler.fakes import make_node
-from tests.scheduler.running_scheduler import RunningScheduler
+from tests.scheduler.running_scheduler import MakeProfile, RunningScheduler
 from tests.scheduler.scheduler_api import SchedulerApi
 
 _CHART: Final = (Path(__file__).parents[1] / "configuration/chart_profile.yaml").read_text()
@@ -49,11 +50,17 @@ _CPUS: Final = 32
 _GPU: Final = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}
 
 
-def running_beside(api: SchedulerApi, configuration: str = _CHART) -> RunningScheduler:
-    def profile(view: ClusterView) -> Profile:
-        return build_profiles(parse_configuration(configuration, "scheduler.yaml"), BUILT_IN, view)[0]
+def chart_profile(view: ClusterView, configuration: str = _CHART) -> Profile:
+    return build_profiles(_parsed(configuration), BUILT_IN, view)[0]
 
-    return RunningScheduler(api, profile, lambda pod, view: make_pod_info(pod, view.columns.resources))
+
+@cache
+def _parsed(configuration: str) -> SchedulerConfiguration:
+    return parse_configuration(configuration, "scheduler.yaml")
+
+
+def running_beside(api: SchedulerApi, profile: MakeProfile = chart_profile) -> RunningScheduler:
+    return RunningScheduler(api, profile, lambda pod, view: make_pod_info(pod))
 
 
 def healthy_pod(
@@ -185,7 +192,7 @@ _CASES: Final = [(kind, "of the chart") for kind in _KINDS] + [
     ("kind", "configuration"), _CASES, ids=lambda value: value if isinstance(value, str) else value.name
 )
 def test_healthy_pods_are_placed(kind: Kind[Any], configuration: str, caplog: pytest.LogCaptureFixture) -> None:
-    fixture = running_beside(two_nodes(), _CONFIGURATIONS[configuration])
+    fixture = running_beside(two_nodes(), partial(chart_profile, configuration=_CONFIGURATIONS[configuration]))
     asyncio.run(one_after_the_other(fixture, kind, caplog))
 
 
@@ -193,7 +200,7 @@ def test_healthy_pods_are_placed(kind: Kind[Any], configuration: str, caplog: py
 def test_healthy_pods_are_placed_beside_all_of_them(configuration: str, caplog: pytest.LogCaptureFixture) -> None:
     """Of the objects about the node, the last of each kind is there at the end. With many nodes, plugins are called
     for all of them at once."""
-    fixture = running_beside(two_nodes(others=30), _CONFIGURATIONS[configuration])
+    fixture = running_beside(two_nodes(others=30), partial(chart_profile, configuration=_CONFIGURATIONS[configuration]))
 
     async def all_at_once() -> None:
         async with fixture.running():

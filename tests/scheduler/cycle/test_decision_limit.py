@@ -21,6 +21,7 @@ import pytest
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.nodemetric import NodeMetric, NodeMetricStatus
+from koordinator.api.resource_names import CPU
 from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs
 from koordinator.scheduler.cycle.decision_limit import DecisionLimit, packages_of
 from koordinator.scheduler.engine.adjustment import Adjustment
@@ -32,7 +33,6 @@ from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, P
 from koordinator.scheduler.engine.framework_hooks import FilterTransformer
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod, make_profile

@@ -33,7 +33,7 @@ class Timed:
 
     def evaluation(self, number: int) -> Evaluation:
         info = self.scene.info(make_pod(f"p{number}"))
-        return Evaluation(self.scene.profile, self.scene.view.columns, info)
+        return Evaluation(self.scene.profile, self.scene.view, info)
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.metrics.registry.get_sample_value(name, labels)

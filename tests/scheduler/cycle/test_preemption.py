@@ -6,16 +6,20 @@ import json
 from datetime import UTC, datetime
 from functools import partial
 
+import pytest
 from aiohttp import web
 from msgspec.structs import replace
 
 from koordinator.api.kinds import PODS
+from koordinator.api.labels import PREEMPTION_POLICY
 from koordinator.kube.errors import ApiStatusError
+from koordinator.model.transformers import PREEMPTION_POLICY as PREEMPTION_POLICY_GATE
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from tests.in_memory_api import ApiRequest, InMemoryResponse, Writer
+from tests.real_world.faulty_api_server import FAULTS, Rule, bindings
 from tests.scheduler.fakes import Fit, make_node, make_pod, make_profile
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
 from tests.scheduler.scheduler_api import SchedulerApi
@@ -55,6 +59,28 @@ def test_victims_are_told_why() -> None:
     fixture = simulate(story, full_node, preempting)
     message = "koord-scheduler: preempting to accommodate a higher priority pod"
     assert [each[1:] for each in fixture.api.conditions if each[0] != "high"] == [("PreemptionByScheduler", message)]
+
+
+def test_nobody_is_evicted_for_a_pod_whose_binding_would_be_refused() -> None:
+    """By an admission webhook, say. Others may have the room, and it is tried again later."""
+
+    async def story(fixture: RunningScheduler) -> None:
+        rule = bindings(FAULTS["a webhook refuses"], "high")
+        fixture.api.faults.rules.append(rule)
+        fixture.api.store(make_pod("high", priority=10))
+        await fixture.until_idle(60)
+        assert 3 <= len(rule.hits) <= 12, "after its back-off"
+        assert fixture.api.placed() == {"low-1": "a", "low-2": "a"}
+        assert fixture.api.pod("high").status.nominated_node_name == ""
+        fixture.api.faults.rules.clear()
+        await fixture.until_idle(12)
+        assert fixture.api.placed()["high"] == "a"
+
+    fixture = simulate(story, full_node, preempting)
+    why = {text for name, reason, text in fixture.events.notes if name == "high" and "nobody is evicted" in text}
+    (text,) = why
+    assert text.startswith("nobody is evicted for it: its Binding to a would fail: ")
+    assert FAULTS["a webhook refuses"].message in text
 
 
 def test_while_the_victim_leaves_the_place_is_kept() -> None:
@@ -274,6 +300,26 @@ def test_a_victim_that_cannot_be_evicted_does_not_keep_the_pod_waiting() -> None
     simulate(story, refusing, preempting)
 
 
+@pytest.mark.parametrize("write", ["patch", "delete"])
+def test_a_pod_whose_victim_may_not_be_evicted_says_so_and_is_tried_again_after_its_back_off(write: str) -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        subresource = "status" if write == "patch" else ""
+        rule = Rule(FAULTS["a webhook refuses"], write, "pods", subresource, "*", "low-*")
+        fixture.api.faults.rules.append(rule)
+        fixture.api.store(make_pod("high", priority=10))
+        await fixture.until_idle(60)
+        assert 3 <= len(rule.hits) <= 12, "after its back-off"
+        assert fixture.api.pod("high").status.nominated_node_name == ""
+        fixture.api.faults.rules.clear()
+        await fixture.until_idle(12)
+        assert fixture.api.placed()["high"] == "a"
+
+    fixture = simulate(story, full_node, preempting)
+    (text,) = {text for name, _, text in fixture.events.notes if name == "high" and "cannot be evicted" in text}
+    assert text.startswith("pod default/low-")
+    assert FAULTS["a webhook refuses"].message in text
+
+
 def test_a_pod_that_is_deleted_while_its_victims_are_evicted_is_forgotten() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.store(make_pod("high", priority=10))
@@ -284,3 +330,22 @@ def test_a_pod_that_is_deleted_while_its_victims_are_evicted_is_forgotten() -> N
         assert "uid-high" not in fixture.scheduler.queue
 
     simulate(story, full_node, preempting)
+
+
+@pytest.mark.parametrize(
+    ("policy", "gates", "evicts"),
+    [
+        ("Never", frozenset({PREEMPTION_POLICY_GATE}), False),
+        ("PreemptLowerPriority", frozenset({PREEMPTION_POLICY_GATE}), True),
+        ("Never", frozenset(), True),
+    ],
+)
+def test_with_its_gate_a_pod_whose_label_forbids_it_evicts_nobody(
+    policy: str, gates: frozenset[str], evicts: bool
+) -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.store(make_pod("high", priority=10, labels={PREEMPTION_POLICY: policy}))
+        await fixture.until_idle(20)
+        assert ("high" in fixture.api.placed()) is evicts
+
+    simulate(story, full_node, preempting, gates)

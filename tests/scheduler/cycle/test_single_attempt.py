@@ -50,7 +50,7 @@ def populate(api: SchedulerApi) -> None:
 
 async def attempts(api: SchedulerApi, then: Callable[[SchedulerApi], None]) -> int:
     """How often the pod was tried until the end, ``then`` having happened after the first time."""
-    fixture = RunningScheduler(api, default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources))
+    fixture = RunningScheduler(api, default_profile, lambda pod, view: make_pod_info(pod))
     async with fixture.running():
         if isinstance(api, Late):
             assert fixture.events.notes == []

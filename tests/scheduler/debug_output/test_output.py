@@ -182,7 +182,7 @@ def test_a_single_pod_is_its_own_preemptor(caplog: pytest.LogCaptureFixture) -> 
 def test_a_pod_that_stands_for_a_reservation_is_diagnosed_in_its_name() -> None:
     scene = Scene(make_node("a", cpu="1"))
     info = scene.info(with_annotations(make_pod("uid", cpu="2"), {RESERVATION_NAME: "r"}))
-    evaluation = Evaluation(scene.profile, scene.view.columns, info)
+    evaluation = Evaluation(scene.profile, scene.view, info)
     evaluation.refresh()
     assert diagnosis(info, evaluation, scene.view.columns, NOW)["questionedKey"] == "r"
 

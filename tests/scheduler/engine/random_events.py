@@ -72,6 +72,7 @@ _REQUESTS: Final = (
     {"cpu": "250m", "memory": "256Mi"},
     {"cpu": "1", "memory": "1Gi"},
     {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "256Mi"},
+    {"cpu": "250m", "example.com/late": "1"},
 )
 
 
@@ -86,7 +87,7 @@ class RandomCluster:
         self.state.add_event_handlers(self.profile.event_handlers)
         self.engine = Engine(self.profile, self.state, Random(seed), batches=batches)
         self.differences: list[str] = []
-        self.check = EvaluationCheck(self.profile, view.columns, self.differences.append)
+        self.check = EvaluationCheck(self.profile, view, self.differences.append)
         if checks:
             self.engine.refresh = self.check.refresh
         self.now = START
@@ -137,7 +138,7 @@ class RandomCluster:
         bound = msgspec.structs.replace(
             info.pod, spec=msgspec.structs.replace(info.pod.spec, node_name=result.node_name)
         )
-        self.state.set_pod(make_pod_info(bound, self.state.view.columns.resources), result.node_name)
+        self.state.set_pod(make_pod_info(bound), result.node_name)
         self._running[info.uid] = bound
 
     def _pod(self) -> PodInfo:
@@ -154,7 +155,7 @@ class RandomCluster:
                 "containers": [{"name": "main", "resources": {"requests": requests, "limits": requests}}],
             },
         }
-        return make_pod_info(convert(document, Pod), self.state.view.columns.resources)
+        return make_pod_info(convert(document, Pod))
 
     def _report(self) -> None:
         self.report(self._dice.choice(self._names))
@@ -185,6 +186,8 @@ class RandomCluster:
     def _set_node(self, name: str) -> None:
         dice = self._dice
         tainted = dice.random() < 0.2
+        # Mostly first offered when there are pods that request it.
+        late = {"example.com/late": "2"} if dice.random() < 0.03 else {}
         document = {
             "metadata": {"name": name, "labels": {_ZONE: dice.choice("abc"), "kubernetes.io/hostname": name}},
             "spec": {
@@ -198,6 +201,7 @@ class RandomCluster:
                     "pods": "20",
                     "kubernetes.io/batch-cpu": str(dice.randrange(4000)),
                     "kubernetes.io/batch-memory": "4Gi",
+                    **late,
                 }
             },
         }

@@ -17,8 +17,8 @@ from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
 from koordinator.base.metrics import Metrics
 from koordinator.scheduler.cycle.plugin_times import PluginTimes
-from koordinator.scheduler.engine.batch.evaluator import BatchEvaluator
-from koordinator.scheduler.engine.batch.kernel import BatchKernel
+from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
+from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, SharedResults
 from koordinator.scheduler.engine.columns import Ints, Rows
 from koordinator.scheduler.engine.evaluation import Evaluation
@@ -92,14 +92,14 @@ class Bench:
         columns, shared = self.fixture.view.columns, SharedResults()
         self.batch = BatchEvaluator(columns, self.profile.score_type, far=far, old=old, classes=classes)
         self.following = [
-            Evaluation(self.profile, columns, self.fixture.info(each), shared=shared, batch=self.batch)
+            Evaluation(self.profile, self.fixture.view, self.fixture.info(each), shared=shared, batch=self.batch)
             for each in WAITING
         ]
 
     def check(self, number: int) -> None:
         """What the class is told is what it would be notified again."""
         evaluation = self.following[number]
-        anew = Evaluation(self.profile, self.fixture.view.columns, self.fixture.info(WAITING[number]))
+        anew = Evaluation(self.profile, self.fixture.view, self.fixture.info(WAITING[number]))
         assert filter_results(evaluation, self.fixture) == filter_results(anew, self.fixture)
         assert failures(evaluation, self.fixture) == failures(anew, self.fixture)
         assert list(evaluation.best()) == list(anew.best())

@@ -142,7 +142,7 @@ def test_a_rejection_is_explained_anew_only_after_a_change() -> None:
 def test_old_classes_make_room() -> None:
     state = make_state([make_node("a")])
     profile = make_profile(state.view)
-    evaluation = Evaluation(profile, state.view.columns, describe(make_pod("p")))
+    evaluation = Evaluation(profile, state.view, describe(make_pod("p")))
     cells = 2 * (evaluation.width + len(evaluation.plan.filters) + len(evaluation.plan.scores))
     engine = Engine(profile, state, FirstChoice(), cells=cells)
     for number in range(20):

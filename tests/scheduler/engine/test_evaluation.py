@@ -31,7 +31,7 @@ def fit_of(profile: Profile) -> Fit:
 def test_only_the_changed_row_is_looked_at_again() -> None:
     state = make_state(make_node(f"n{number}") for number in range(50))
     profile = make_profile(state.view)
-    evaluation = Evaluation(profile, state.view.columns, describe(make_pod("p")))
+    evaluation = Evaluation(profile, state.view, describe(make_pod("p")))
     evaluation.refresh()
     state.assume(describe(make_pod("q")), "n7")
     evaluation.refresh()
@@ -41,7 +41,7 @@ def test_only_the_changed_row_is_looked_at_again() -> None:
 def test_a_change_that_no_plugin_reads_costs_nothing() -> None:
     state = make_state([make_node("a")])
     profile = make_profile(state.view)
-    evaluation = Evaluation(profile, state.view.columns, describe(make_pod("p")))
+    evaluation = Evaluation(profile, state.view, describe(make_pod("p")))
     evaluation.refresh()
     evaluation.refresh()
     assert fit_of(profile).filtered_rows == 1
@@ -49,7 +49,7 @@ def test_a_change_that_no_plugin_reads_costs_nothing() -> None:
 
 def test_scaled_scores_follow_when_the_best_node_drops_out() -> None:
     state = make_state([make_node("a", labels={"rank": "50"}), make_node("b", cpu="2", labels={"rank": "100"})])
-    evaluation = Evaluation(make_profile(state.view), state.view.columns, describe(make_pod("p")))
+    evaluation = Evaluation(make_profile(state.view), state.view, describe(make_pod("p")))
     assert totals(evaluation, state) == {"a": 100 + 2 * 50, "b": 100 + 2 * 100}
     state.assume(describe(make_pod("q", cpu="2")), "b")
     assert totals(evaluation, state) == {"a": 100 + 2 * 100, "b": -1}
@@ -57,7 +57,7 @@ def test_scaled_scores_follow_when_the_best_node_drops_out() -> None:
 
 def test_a_removed_node_is_out_and_its_row_may_be_another_node() -> None:
     state = make_state([make_node("a"), make_node("b")])
-    evaluation = Evaluation(make_profile(state.view), state.view.columns, describe(make_pod("p")))
+    evaluation = Evaluation(make_profile(state.view), state.view, describe(make_pod("p")))
     evaluation.refresh()
     state.remove_node("a")
     assert totals(evaluation, state) == {"b": 100}
@@ -68,7 +68,7 @@ def test_a_removed_node_is_out_and_its_row_may_be_another_node() -> None:
 def test_a_restricted_class_never_takes_the_row_of_a_node_that_is_gone() -> None:
     state = make_state([make_node("a"), make_node("b")])
     pod = describe(make_pod("p", labels={"only": "a"}))
-    evaluation = Evaluation(make_profile(state.view), state.view.columns, pod)
+    evaluation = Evaluation(make_profile(state.view), state.view, pod)
     assert totals(evaluation, state) == {"a": 100, "b": -1}
     state.remove_node("a")
     state.set_node(make_node("c"))
@@ -77,7 +77,7 @@ def test_a_restricted_class_never_takes_the_row_of_a_node_that_is_gone() -> None
 
 def test_failures_name_the_first_plugin_in_the_order_of_the_profile() -> None:
     state = make_state([make_node("a", unschedulable=True, cpu="0"), make_node("b", cpu="0")])
-    evaluation = Evaluation(make_profile(state.view), state.view.columns, describe(make_pod("p")))
+    evaluation = Evaluation(make_profile(state.view), state.view, describe(make_pod("p")))
     evaluation.refresh()
     found = {failure.plugin.name: failure.rows.tolist() for failure in evaluation.failures()}
     assert found == {"Unschedulable": [0], "Fit": [1]}
@@ -85,7 +85,7 @@ def test_failures_name_the_first_plugin_in_the_order_of_the_profile() -> None:
 
 def test_next_best_leaves_the_totals_as_they_were() -> None:
     state = make_state([make_node("a", cpu="4"), make_node("b", cpu="8"), make_node("c", cpu="16")])
-    evaluation = Evaluation(make_profile(state.view), state.view.columns, describe(make_pod("p")))
+    evaluation = Evaluation(make_profile(state.view), state.view, describe(make_pod("p")))
     state.assume(describe(make_pod("q")), "a")
     state.assume(describe(make_pod("r")), "b")
     before = totals(evaluation, state)
@@ -145,13 +145,13 @@ def test_following_changes_equals_looking_anew(steps: list[tuple[Any, ...]]) -> 
     wanted = [{}, {"other": "label"}, {"only": "n1"}]
     pods = [describe(make_pod("p", labels=labels)) for labels in wanted] + [describe(make_pod("big", cpu="3"))]
     shared = SharedResults()
-    following = [Evaluation(profile, columns, pod, shared=shared) for pod in pods]
+    following = [Evaluation(profile, state.view, pod, shared=shared) for pod in pods]
     # Each looks at moments of its own, so that they find what they share at versions that others left it at.
     for step in (*steps, *(("look", number) for number in range(4))):
         apply_step(state, step)
         if step[0] == "look":
             evaluation, pod = following[step[1]], pods[step[1]]
-            anew = Evaluation(profile, columns, pod)
+            anew = Evaluation(profile, state.view, pod)
             assert totals(evaluation, state) == totals(anew, state)
             assert list(evaluation.best()) == list(anew.best())
             assert evaluation.feasible_count == anew.feasible_count
@@ -167,7 +167,7 @@ def test_many_nodes_fill_up_between_two_looks_and_are_freed_again(count: int) ->
     profile, shared = make_profile(state.view), SharedResults()
     wanted: list[dict[str, str]] = [{}, {"other": "label"}]
     pods = [describe(make_pod("p", labels=labels)) for labels in wanted]
-    often, seldom = (Evaluation(profile, state.view.columns, pod, shared=shared) for pod in pods)
+    often, seldom = (Evaluation(profile, state.view, pod, shared=shared) for pod in pods)
     for evaluation in (often, seldom):
         evaluation.refresh()
     for name in names:
@@ -183,7 +183,7 @@ def test_classes_that_differ_elsewhere_share_what_a_plugin_finds_out() -> None:
     state = make_state(make_node(f"n{number}") for number in range(50))
     profile, shared = make_profile(state.view), SharedResults()
     pods = [describe(make_pod("p", cpu=cpu)) for cpu in ("1", "2", "1")]
-    evaluations = [Evaluation(profile, state.view.columns, pod, shared=shared) for pod in pods]
+    evaluations = [Evaluation(profile, state.view, pod, shared=shared) for pod in pods]
     for evaluation in evaluations:
         evaluation.refresh()
     assert fit_of(profile).filtered_rows == 100
@@ -194,7 +194,7 @@ def test_classes_that_differ_elsewhere_share_what_a_plugin_finds_out() -> None:
 def test_what_is_shared_goes_with_the_last_class_that_uses_it() -> None:
     state = make_state([make_node("a")])
     profile, shared = make_profile(state.view), SharedResults()
-    evaluation = Evaluation(profile, state.view.columns, describe(make_pod("p")), shared=shared)
+    evaluation = Evaluation(profile, state.view, describe(make_pod("p")), shared=shared)
     evaluation.refresh()
     del evaluation
     assert not len(shared)

@@ -80,7 +80,7 @@ def test_a_plugin_that_reads_what_it_does_not_declare_is_found_out() -> None:
     plugin = Fickle(None, state.view)
     profile = Profile("s", {"Fickle": plugin}, PluginOrder(filter=("Fickle",)))
     engine, found = Engine(profile, state, FirstChoice()), list[str]()
-    engine.refresh = EvaluationCheck(profile, state.view.columns, found.append).refresh
+    engine.refresh = EvaluationCheck(profile, state.view, found.append).refresh
     engine.decide(describe(make_pod("p")), NOW)
     assert found == []
     plugin.code = 1

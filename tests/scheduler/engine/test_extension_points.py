@@ -34,7 +34,7 @@ class Halving(PreFilterTransformer, Shared):
     def before_pre_filter(self, pod: PodInfo) -> PodInfo | Reason | None:
         if pod.pod.metadata.labels.get("refuse"):
             return Reason("not today")
-        return replace(pod, request=replace(pod.request, amounts={CPU: pod.request.amounts[CPU] // 2}))
+        return replace(pod, request=replace(pod.request, amounts={"cpu": pod.request.amounts["cpu"] // 2}))
 
     def after_pre_filter(self, pod: PodInfo, node_names: frozenset[str] | None) -> Reason | None:
         return Reason("only one node is not enough") if node_names is not None and len(node_names) == 1 else None
@@ -72,7 +72,7 @@ class Reserving(FilterTransformer, Shared):
     def before_filter(self, pod: PodInfo, rows: Rows) -> Mapping[int, Adjustment]:
         kept = self.view.columns.row_of["a"]
         owner = "owner" in pod.pod.metadata.labels
-        return {} if owner or kept not in rows else {kept: Adjustment({CPU: 3000})}
+        return {} if owner or kept not in rows else {kept: Adjustment({"cpu": 3000})}
 
     def class_key(self, pod: PodInfo) -> Hashable:
         return "owner" in pod.pod.metadata.labels
@@ -100,7 +100,7 @@ class Preferring(ScoreTransformer, Shared):
 
     def before_score(self, pod: PodInfo, rows: Rows) -> Mapping[int, Adjustment]:
         row = self.view.columns.row_of["b"]
-        return {row: Adjustment({CPU: -2000})} if row in rows else {}
+        return {row: Adjustment({"cpu": -2000})} if row in rows else {}
 
 
 def test_before_score_changes_scores_and_not_results() -> None:
@@ -242,7 +242,7 @@ class Growing(ResizePodPlugin, Shared):
     def resize_pod(self, pod: PodInfo, row: int) -> PodInfo | Reason | None:
         if self.view.columns.names[row] == "b":
             return Reason("no larger device")
-        return replace(pod, request=replace(pod.request, amounts={CPU: 3000}))
+        return replace(pod, request=replace(pod.request, amounts={"cpu": 3000}))
 
 
 def test_a_resized_pod_takes_what_it_really_needs() -> None:

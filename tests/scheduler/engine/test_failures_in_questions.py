@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pytest
 
+from koordinator.api.resource_names import CPU
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.engine import Engine
@@ -16,7 +17,6 @@ from koordinator.scheduler.engine.framework import FilterPlugin, PluginError, Re
 from koordinator.scheduler.engine.framework_hooks import FilterTransformer
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.resource_index import CPU
 from tests.scheduler.engine.extended import NOW, Shared, decide, engine_with
 from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod, make_profile, make_state
 
@@ -51,7 +51,8 @@ def test_a_filter_that_fails_while_victims_are_chosen_leaves_the_columns_as_they
         state.set_pod(describe(make_pod(name)), "a")
     with pytest.raises(PluginError, match="one is too hard"):
         engine.decide(describe(make_pod("vip", priority=10)), NOW)
-    assert state.view.columns.requested[0].tolist() == [2000, 2 << 30, 0, 2]
+    taken = {name: requested for name, (requested, _) in state.view.columns.numbers[0].by_name().items()}
+    assert taken == {"cpu": 2000, "memory": 2 << 30, "ephemeral-storage": 0, "pods": 2}
 
 
 class Adjusts(Shared, FilterTransformer):
@@ -62,17 +63,20 @@ class Adjusts(Shared, FilterTransformer):
         return self.response
 
 
+_ALLOWED: Final = "allowed are names of resources and whole numbers"
+
+
 @pytest.mark.parametrize(
-    ("row", "column", "amount", "message"),
+    ("row", "resource", "amount", "message"),
     [
         (7, CPU, 1, "plugin Adjusts adjusts row 7, which does not exist: there are 2 rows"),
-        (1, 99, 1, "plugin Adjusts adjusts column 99 of row 1 by 1: allowed are columns 0 to 3 and whole numbers"),
-        (1, CPU, "1", "plugin Adjusts adjusts column 0 of row 1 by '1': allowed are columns 0 to 3 and whole numbers"),
+        (1, 99, 1, f"plugin Adjusts adjusts the resource 99 of row 1 by 1: {_ALLOWED}"),
+        (1, CPU, "1", f"plugin Adjusts adjusts the resource 'cpu' of row 1 by '1': {_ALLOWED}"),
     ],
 )
-def test_an_adjustment_that_cannot_be_made_is_not_begun(row: int, column: int, amount: Any, message: str) -> None:
+def test_an_adjustment_that_cannot_be_made_is_not_begun(row: int, resource: Any, amount: Any, message: str) -> None:
     engine, state, plugin = engine_with(Adjusts, point="filter")
-    type(plugin).response = {0: Adjustment({CPU: 500}, (500, 0)), row: Adjustment({CPU: 500, column: amount})}
+    type(plugin).response = {0: Adjustment({CPU: 500}, (500, 0)), row: Adjustment({CPU: 500, resource: amount})}
     with pytest.raises(PluginError) as caught:
         decide(engine)
     assert str(caught.value) == message

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from koordinator.api.reservation import Reservation
+from koordinator.api.resource_names import CPU
 from koordinator.scheduler.cycle.plugin_services import make_controllers
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PermitPlugin, Wait
 from koordinator.scheduler.engine.columns import NodeReference
@@ -20,12 +21,11 @@ from koordinator.scheduler.engine.framework_hooks import (
     ControllerProvider,
     ForgetHandler,
     ReservationFilterPlugin,
-    ReservationInfo,
     ReservationScorePlugin,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.reservation_points import ReservationPoints
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.view import ReservationInfo
 from tests.scheduler.engine.extended import Shared, decide, engine_with
 from tests.scheduler.fakes import describe, make_pod
 

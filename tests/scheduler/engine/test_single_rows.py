@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from koordinator.api.codec import convert
 from koordinator.api.nodemetric import NodeMetric
-from koordinator.scheduler.engine.batch.kernel import BatchKernel
+from koordinator.api.quantity import Quantity
+from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, ScorePlugin, SkipScore
@@ -92,7 +93,10 @@ def make_plugins(nodes: Nodes, load: dict[str, Any], strategy: str) -> tuple[Clu
     ]
     state.add_event_handlers(plugin for plugin in plugins if isinstance(plugin, LoadAwareScheduling))
     for number, (cpu, memory, pods, usage) in enumerate(nodes):
-        state.set_node(make_node(f"n{number}", cpu=cpu, memory=memory))
+        node = make_node(f"n{number}", cpu=cpu, memory=memory)
+        if number % 2:
+            node.status.allocatable["a/b"] = Quantity.from_value(2)
+        state.set_node(node)
         if usage is not None:
             state.set_node_object("NodeMetric", f"n{number}", metric(f"n{number}", *usage))
         for index in range(pods):
@@ -146,9 +150,9 @@ def test_many_kinds_of_pods_at_once_equal_one_after_the_other(
     kinds: list[tuple[tuple[str, str], int, int]],
     data: st.DataObject,
 ) -> None:
-    state, plugins = make_plugins(nodes, load, strategy)
+    _, plugins = make_plugins(nodes, load, strategy)
     pods = [
-        with_extended(state, describe(make_pod(f"k{number}", cpu=cpu, memory=memory, priority=priority)), extended)
+        with_extended(describe(make_pod(f"k{number}", cpu=cpu, memory=memory, priority=priority)), extended)
         for number, ((cpu, memory), priority, extended) in enumerate(kinds)
     ]
     rows = np.array(sorted(data.draw(st.sets(st.sampled_from(range(len(nodes))), min_size=1))), dtype=np.intp)
@@ -166,11 +170,10 @@ def test_many_kinds_of_pods_at_once_equal_one_after_the_other(
             assert evaluated(scorer, [pod for pod, _ in states], [each for _, each in states], rows) == expected
 
 
-def with_extended(state: ClusterState, pod: PodInfo, amount: int) -> PodInfo:
-    """The pod requests ``amount`` of an extended resource, too."""
-    column = state.view.columns.resources.column("a/b")
-    amounts = {**pod.request.amounts, column: amount} if amount else pod.request.amounts
-    return replace(pod, request=PodRequest(amounts, pod.request.non_zero))
+def with_extended(pod: PodInfo, kind: int) -> PodInfo:
+    """The pod requests a resource that some nodes offer (1), or that and one that no node offers (2)."""
+    more: dict[str, int] = [{}, {"a/b": 1}, {"a/b": 2, "a/c": 1}][kind]
+    return replace(pod, request=PodRequest({**pod.request.amounts, **more}, pod.request.non_zero))
 
 
 def evaluated(batch_kernel: BatchKernel, pods: list[PodInfo], states: list[Any], rows: Rows) -> list[list[int]]:

@@ -91,7 +91,7 @@ class Scene:
         return found
 
     def info(self, pod: Pod) -> PodInfo:
-        return make_pod_info(pod, self.view.columns.resources)
+        return make_pod_info(pod)
 
     def place(self, pod: Pod) -> None:
         """A pod that is on its node already."""

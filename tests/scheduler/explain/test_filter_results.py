@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import pytest
 
+from koordinator.api.resource_names import CPU
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.class_plan import plan_class
 from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.framework_hooks import FilterTransformer
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
-from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.explain.filter_results import filter_nodes
 from tests.scheduler.explain.scene import Scene, make_node, make_pod
 from tests.scheduler.fakes import describe, make_profile
@@ -94,5 +94,5 @@ def test_a_pod_that_pre_filter_rejects_is_evaluated_on_no_node() -> None:
     scene = Scene(make_node("a"))
     profile = make_profile(scene.view)
     pod = describe(make_pod("p", labels={"never": "not today"}))
-    assert plan_class(profile, scene.view.columns, pod).rejection is not None
+    assert plan_class(profile, scene.view, pod).rejection is not None
     assert filter_nodes(profile, scene.view, pod).rows.size == 0

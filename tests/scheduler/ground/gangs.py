@@ -10,6 +10,7 @@ from koordinator.scheduler.engine.binding_points import PermitPlugin, ReservePlu
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.framework import PreEnqueuePlugin, Reason
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 
@@ -24,6 +25,7 @@ class Gangs(PreEnqueuePlugin, CyclePreFilterPlugin, ReservePlugin, PermitPlugin)
     """Strict: if one member fails, none is bound. ``open`` is the names of gangs that may be tried."""
 
     name = "Gangs"
+    handle: Handle
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Any
 
+from koordinator.api.resource_names import CPU
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import EventHandler, Reason
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, Nomination, PostFilterPlugin, PostFilterResult
-from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.engine.view import ClusterView
 
 
@@ -19,6 +20,7 @@ class Quotas(CyclePreFilterPlugin, PostFilterPlugin, EventHandler):
     """``limits`` in milli-CPU. Evicts less important pods of the same group, wherever they are."""
 
     name = "Quotas"
+    handle: Handle
     also: tuple[Nomination, ...] = ()
 
     def __init__(self, args: Any, view: ClusterView) -> None:
@@ -53,7 +55,7 @@ class Quotas(CyclePreFilterPlugin, PostFilterPlugin, EventHandler):
 
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
         self.calls += 1
-        with attempt.simulate() as simulation:
+        with self.handle.simulate(attempt) as simulation:
             simulation.require(self._exceeded)
             victims: list[PodInfo] = []
             for pods in list(self.view.pods_on.values()):

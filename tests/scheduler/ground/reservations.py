@@ -14,6 +14,7 @@ from koordinator.scheduler.engine.columns import NodeReference, Rows
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.framework_hooks import FailureHandler, FilterTransformer
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 
@@ -27,6 +28,7 @@ class Reservations(FilterTransformer, BindPlugin, FailureHandler, EventHandler):
     """A reservation that is on a node looks gone to the pods that may take from it."""
 
     name = "Reservations"
+    handle: Handle
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)

@@ -87,13 +87,13 @@ STEPS = st.lists(
 def test_a_class_that_follows_says_what_a_new_one_would(steps: Sequence[tuple[str, int]]) -> None:
     cluster = Cluster([make_node(name, labels={"rank": str(index)}) for index, name in enumerate(NODES)], Reservations)
     requesting = describe(owner("o", of="r0", cpu="2"))
-    followed = Evaluation(cluster.profile, cluster.view.columns, requesting)
+    followed = Evaluation(cluster.profile, cluster.view, requesting)
     for step, number in steps:
         _take(cluster, step, number, NODES[number % len(NODES)])
         if step == "ask":
             followed.refresh()
     followed.refresh()
-    fresh = Evaluation(cluster.profile, cluster.view.columns, requesting)
+    fresh = Evaluation(cluster.profile, cluster.view, requesting)
     fresh.refresh()
     rows = list(cluster.view.columns.row_of.values())
     assert followed.feasible[rows].tolist() == fresh.feasible[rows].tolist()

@@ -47,11 +47,11 @@ class Real:
             self.state.set_node(make_node(name, labels=labels))
 
     def info(self, pod: Pod) -> PodInfo:
-        return make_pod_info(pod, self.view.columns.resources)
+        return make_pod_info(pod)
 
     def filter_results(self, pod: Pod) -> dict[str, bool]:
         """By a class that is evaluated for the first time."""
-        evaluation = Evaluation(self.profile, self.view.columns, self.info(pod))
+        evaluation = Evaluation(self.profile, self.view, self.info(pod))
         evaluation.refresh()
         return {name: bool(evaluation.feasible[row]) for name, row in sorted(self.view.columns.row_of.items())}
 

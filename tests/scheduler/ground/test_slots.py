@@ -50,7 +50,7 @@ class Loaded:
         self.engine = Engine(profile, self.state, FirstChoice())
 
     def info(self, pod: Pod) -> PodInfo:
-        return make_pod_info(pod, self.view.columns.resources)
+        return make_pod_info(pod)
 
     def add(self, name: str, cpu: int, used: int | None, **changes: Any) -> None:
         """A node of so many CPUs, of which it reports to use some."""

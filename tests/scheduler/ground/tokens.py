@@ -22,15 +22,15 @@ from koordinator.scheduler.engine.framework import FilterPlugin, Reason
 from koordinator.scheduler.engine.framework_hooks import (
     RESERVED,
     ReservationFilterPlugin,
-    ReservationInfo,
     ReservationNominator,
     ReservationPreAllocationRestorePlugin,
     ReservationPreBindPlugin,
     ReservationRestorePlugin,
     ReservationScorePlugin,
 )
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.engine.view import ClusterView, ReservationInfo
 
 ANNOTATION = "example.com/tokens"
 ON_EACH_NODE = Counter(red=4, blue=2)
@@ -80,6 +80,7 @@ class Tokens(
     most."""
 
     name = "Tokens"
+    handle: Handle
     reads = (_CHANGED, RESERVED)
 
     def __init__(self, args: Any, view: ClusterView) -> None:

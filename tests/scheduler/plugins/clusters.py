@@ -211,7 +211,7 @@ class ClusterFixture:
         self.machines: dict[str, Machine] = {}
 
     def info(self, pod: Pod) -> PodInfo:
-        return make_pod_info(pod, self.view.columns.resources)
+        return make_pod_info(pod)
 
     def set_node(self, node: Node) -> None:
         self.state.set_node(node)

@@ -22,7 +22,6 @@ from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.resource_index import ResourceIndex
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind, metadata_patch
 from tests.in_memory_api import ApiRequest
@@ -184,4 +183,4 @@ def test_where_another_plugin_may_bind_new_annotations_are_a_patch_before() -> N
 )
 def test_a_binding_carries_new_annotations_alone(changes: PodChanges, annotations: dict[str, str] | None) -> None:
     plugin = DefaultPreBind(None, ClusterView(NodeColumns()))
-    assert plugin.binding_annotations(make_pod_info(changed_pod(), ResourceIndex()), changes) == annotations
+    assert plugin.binding_annotations(make_pod_info(changed_pod()), changes) == annotations

@@ -11,7 +11,7 @@ from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.nodemetric import NodeMetric, NodeMetricStatus
 from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs
-from koordinator.scheduler.plugins.load_aware.load_columns import Expirations
+from koordinator.scheduler.plugins.expirations import Expirations
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from tests.scheduler.fakes import make_node, make_state
 
@@ -28,7 +28,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_a_row_is_due_once_at_the_moment_that_was_set_last(steps: list[tuple[str, int, int]]) -> None:
-    expirations, moments = Expirations(), dict[int, int]()
+    expirations, moments = Expirations[int](), dict[int, int]()
     for step, row, moment in steps:
         if step == "set":
             expirations.set(row, moment)
@@ -45,7 +45,7 @@ def test_a_row_is_due_once_at_the_moment_that_was_set_last(steps: list[tuple[str
 
 
 def test_rows_whose_moment_moves_to_and_fro_take_no_more_capacity() -> None:
-    expirations = Expirations()
+    expirations = Expirations[int]()
     for number in range(10_000):
         expirations.set(number % ROWS, 1e6 - number if number % 3 else 1e6 + number)
     assert len(expirations) <= 2 * ROWS + 64

@@ -46,7 +46,7 @@ class Story:
         facts = PodFacts(self.fixture.info, lambda name: False)
         queue = cast("SchedulingQueue", self)
         self.event_handlers = EventHandlers(
-            self.fixture.state, queue, facts, lambda name: False, lambda: None, lambda: NOW
+            self.fixture.state, queue, facts, lambda name: False, lambda: None, lambda: NOW, self
         )
 
     # The queue, as the feed sees it.
@@ -56,6 +56,14 @@ class Story:
 
     def remove(self, uid: str) -> None:
         return None
+
+    # The writer of statuses, which writes nothing here.
+
+    def is_behind(self, pod: Pod) -> bool:
+        return False
+
+    def drop(self, uid: str) -> None:
+        pass
 
     # What happens.
 

@@ -64,10 +64,10 @@ class ClusterFixture:
         self.images.pop(name, None)
 
     def info(self, pod: Pod) -> PodInfo:
-        return make_pod_info(pod, self.view.columns.resources)
+        return make_pod_info(pod)
 
     def evaluation(self, pod: PodInfo) -> Evaluation:
-        return Evaluation(self.profile, self.view.columns, pod)
+        return Evaluation(self.profile, self.view, pod)
 
     def scores(self, evaluation: Evaluation) -> dict[str, int]:
         evaluation.refresh()

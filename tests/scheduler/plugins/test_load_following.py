@@ -108,7 +108,7 @@ class Cluster:
         elif step == "remove":
             self.state.remove_pod(uid)
         elif step != "later":
-            pod = make_pod_info(self.pod(uid, step), self.state.view.columns.resources)
+            pod = make_pod_info(self.pod(uid, step))
             place = self.state.assume if step == "assume" else self.state.set_pod
             place(pod, self.state.node_of(uid) or name)
         self.plugin.on_time(self.now)
@@ -212,10 +212,10 @@ def test_simulating_leaves_the_numbers_as_they_were() -> None:
     usage = {"nodeUsage": {"resources": {"cpu": "1", "memory": "1Gi"}}}
     metric = {"metadata": {"name": "n0"}, "status": {"updateTime": START, "nodeMetric": usage}}
     state.set_node_object("NodeMetric", "n0", convert(metric, NodeMetric))
-    there, more = (make_pod_info(make_pod(name), state.view.columns.resources) for name in ("p0", "p1"))
+    there, more = (make_pod_info(make_pod(name)) for name in ("p0", "p1"))
     state.set_pod(there, "n0")
     before = numbers(plugin._columns, 0)
-    with simulating(state, 0, [there], [more, make_pod_info(make_pod("p2"), state.view.columns.resources)]):
+    with simulating(state, 0, [there], [more, make_pod_info(make_pod("p2"))]):
         assert numbers(plugin._columns, 0) != before
     assert numbers(plugin._columns, 0) == before
 
@@ -237,6 +237,6 @@ def test_the_pool_of_huge_pages_is_no_load_of_prod_pods(system: str, passes: boo
     state.set_node(with_pool if node_first else make_node("n0", memory="16Gi"))
     state.set_node_object("NodeMetric", "n0", metric)
     state.set_node(with_pool)
-    pod = make_pod_info(make_pod("p0", memory="1Gi", priority=9500), state.view.columns.resources)
+    pod = make_pod_info(make_pod("p0", memory="1Gi", priority=9500))
     state_of_pod = plugin.pre_filter(pod).state
     assert (plugin.filter_one(pod, state_of_pod, 0) == 0) is passes

@@ -71,9 +71,7 @@ def note_what_came_of_it(fixture: RunningScheduler) -> None:
 def test_no_pod_waits_that_fits(seed: int) -> None:
     async def run() -> None:
         dice = Dice(seed)
-        fixture = RunningScheduler(
-            SchedulerApi(), default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources)
-        )
+        fixture = RunningScheduler(SchedulerApi(), default_profile, lambda pod, view: make_pod_info(pod))
         for name in NODE_NAMES[:2]:
             fixture.api.store(dice.node(name))
         async with fixture.running():
@@ -112,9 +110,7 @@ def let_go(api: SchedulerApi) -> None:
 def test_no_pod_waits_that_fits_when_others_had_to_leave(seed: int) -> None:
     async def run() -> None:
         dice = Dice(seed)
-        fixture = RunningScheduler(
-            SchedulerApi(), default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources)
-        )
+        fixture = RunningScheduler(SchedulerApi(), default_profile, lambda pod, view: make_pod_info(pod))
         fixture.api.leaving_takes_time = dice.maybe(0.5)
         for name in NODE_NAMES[:2]:
             fixture.api.store(make_node(name, cpu="3"))
@@ -143,7 +139,7 @@ def test_those_who_wait_for_other_nodes_are_not_tried_in_vain() -> None:
             api.store(make_node(name, cpu="1"))
             api.store(make_pod(f"low-{name}", priority=1, node=name))
         api.leaving_takes_time = True
-        fixture = RunningScheduler(api, default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources))
+        fixture = RunningScheduler(api, default_profile, lambda pod, view: make_pod_info(pod))
         async with fixture.running():
             for name in names:
                 api.store(pending(make_pod(f"high-{name}"), 10))

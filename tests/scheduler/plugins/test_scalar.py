@@ -132,7 +132,7 @@ def test_the_adapter_follows_the_cluster_as_asking_node_by_node_does(
     plain, incoming = Plain(), make_pod("incoming", labels=wanted)
     plugin = Particular(None, plain.state.view)
     profile = Profile("p", {plugin.name: plugin}, PluginOrder(filter=(plugin.name,), score=((plugin.name, 1),)))
-    following = Evaluation(profile, plain.state.view.columns, describe(incoming))
+    following = Evaluation(profile, plain.state.view, describe(incoming))
     for step, name, other, cpu, some_labels in steps:
         if step == "node" or name not in plain.nodes:
             plain.set_node(make_node(name, cpu=cpu, labels=some_labels))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,11 +53,12 @@ def test_pods_that_come_and_go_without_being_taken_are_forgotten() -> None:
     assert active.pop() is staying
 
 
-def test_pods_whose_pause_is_cut_short_are_forgotten() -> None:
+@pytest.mark.parametrize("is_held", [False, True])
+def test_pods_whose_pause_is_cut_short_are_forgotten(is_held: bool) -> None:
     backing_off = BackingOff()
     for ticket in range(1, 10_000):
         entry = QueuedPod(POD, 0, 0, ticket=ticket, backoff_until=ticket)
-        backing_off.push(entry)
+        backing_off.push((0, ticket), entry, is_held=is_held)
         entry.ticket = 0
     assert len(backing_off) <= 300
     assert backing_off.first is None

@@ -189,6 +189,63 @@ def test_an_idle_scheduler_does_not_wait_for_the_back_off_of_a_pod_without_error
     assert names(queue) == ["q", "p"]
 
 
+def back_off(queue: SchedulingQueue, clock: Clock, *pods: tuple[str, float], errors: bool = False) -> None:
+    """Have the pods fail one after another, with so many seconds in between; all of them may fit by now."""
+    entries = {each.pod.pod.metadata.name: each for each in [pop(queue) for _ in pods]}
+    for name, seconds in pods:
+        clock.now += seconds
+        if errors:
+            queue.retry(entries[name], "no answer")
+        else:
+            queue.on_event(ClusterEvent(EventKind.NODE_ADD))
+            queue.add_unschedulable(entries[name], WAKES, "full")
+            assert entries[name].pool is Pool.BACKOFF
+
+
+def test_an_idle_scheduler_takes_the_most_important_of_those_that_back_off(
+    queue: SchedulingQueue, clock: Clock
+) -> None:
+    add(queue, "low")
+    add(queue, "high", priority=9)
+    back_off(queue, clock, ("low", 0.1), ("high", 0.1))
+    assert names(queue) == ["high", "low"]
+
+
+def test_a_back_off_that_ends_a_second_earlier_comes_before_priority(queue: SchedulingQueue, clock: Clock) -> None:
+    add(queue, "low")
+    add(queue, "high", priority=9)
+    back_off(queue, clock, ("low", 0.1), ("high", 1.0))
+    assert names(queue) == ["low", "high"]
+
+
+def test_back_offs_that_end_in_the_same_second_end_together(queue: SchedulingQueue, clock: Clock) -> None:
+    add(queue, "low")
+    add(queue, "high", priority=9)
+    back_off(queue, clock, ("low", 0.1), ("high", 0.8), errors=True)
+    assert queue.next_deadline() == 102.0
+    clock.now = 101.9
+    assert queue.pop() is None, "none of them has ended, though a second has passed since the first failed"
+    clock.now = 102.0
+    assert names(queue) == ["high", "low"]
+
+
+def test_a_pod_that_must_wait_its_back_off_out_holds_up_no_other(queue: SchedulingQueue, clock: Clock) -> None:
+    add(queue, "broken", priority=9)
+    back_off(queue, clock, ("broken", 0.1), errors=True)
+    add(queue, "p")
+    back_off(queue, clock, ("p", 0.5))
+    assert queue.ready
+    assert names(queue) == ["p"]
+
+
+def test_a_new_priority_counts_in_back_off(queue: SchedulingQueue, clock: Clock) -> None:
+    add(queue, "p")
+    add(queue, "q", priority=5)
+    back_off(queue, clock, ("q", 0.1), ("p", 0.1))
+    add(queue, "p", priority=9)
+    assert names(queue) == ["p", "q"]
+
+
 def test_a_forgotten_pod_is_tried_again_after_five_minutes(queue: SchedulingQueue, clock: Clock) -> None:
     add(queue, "p")
     queue.add_unschedulable(pop(queue), WAKES, "full")

@@ -108,9 +108,7 @@ def play(story: Callable[[RunningScheduler], Awaitable[None]]) -> RunningSchedul
     """With the real plugins and the real sums."""
 
     async def run() -> RunningScheduler:
-        fixture = RunningScheduler(
-            two_nodes(), with_built_in, lambda pod, view: make_pod_info(pod, view.columns.resources)
-        )
+        fixture = RunningScheduler(two_nodes(), with_built_in, lambda pod, view: make_pod_info(pod))
         async with fixture.running():
             await story(fixture)
         return fixture

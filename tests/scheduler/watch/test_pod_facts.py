@@ -10,7 +10,6 @@ import pytest
 from koordinator.api.meta import OwnerReference
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
-from koordinator.scheduler.engine.resource_index import ResourceIndex
 from koordinator.scheduler.watch.pod_facts import PodFacts
 from tests.scheduler.fakes import make_pod
 
@@ -18,11 +17,10 @@ from tests.scheduler.fakes import make_pod
 class Counting:
     def __init__(self) -> None:
         self.made = 0
-        self._resources = ResourceIndex()
 
     def __call__(self, pod: Pod) -> PodInfo:
         self.made += 1
-        return make_pod_info(pod, self._resources)
+        return make_pod_info(pod)
 
 
 def pair(first: Pod, second: Pod, *, alike: bool = True) -> tuple[PodInfo, PodInfo, int]:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from koordinator.api.quantity import Quantity
-from koordinator.model.transformers import node_as_seen
+from koordinator.model.transformers import node_as_seen, pod_steps
 from koordinator.scheduler.watch.informers import pod_as_seen
 from tests.scheduler.fakes import make_node, make_pod
 
@@ -79,4 +79,54 @@ def test_old_resource_names_of_a_pod_are_read_as_the_new_ones() -> None:
 
 def test_a_pod_without_anything_special_is_the_same_object() -> None:
     pod = make_pod("p")
+    assert pod_as_seen(pod) is pod
+
+
+def priority_of(gates: set[str], priority: int | None, **labels: str) -> int | None:
+    pod = make_pod("p", labels={f"koordinator.sh/{key}": value for key, value in labels.items()})
+    pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=priority))
+    return pod_as_seen(pod, pod_steps(gates)).spec.priority
+
+
+@pytest.mark.parametrize(
+    ("priority", "labels", "seen"),
+    [
+        (None, {"priority-class": "koord-mid"}, 7500),
+        (0, {"priority-class": "koord-batch"}, 5500),
+        (0, {"qosClass": "BE"}, 5500),
+        (7, {"priority-class": "koord-prod"}, 7),
+        (None, {"qosClass": "LSR"}, 9500),
+    ],
+)
+def test_with_its_gate_a_pod_without_priority_has_that_of_its_class(
+    priority: int | None, labels: dict[str, str], seen: int
+) -> None:
+    assert priority_of({"PriorityTransformer"}, priority, **labels) == seen
+    assert priority_of(set(), priority, **labels) == priority
+
+
+@pytest.mark.parametrize(
+    ("label", "policy", "seen"),
+    [
+        ("Never", None, "Never"),
+        ("PreemptLowerPriority", "Never", "PreemptLowerPriority"),
+        ("Sometimes", "PreemptLowerPriority", "Never"),
+        ("", "PreemptLowerPriority", "Never"),
+    ],
+)
+def test_with_its_gate_a_label_says_whether_a_pod_may_preempt(label: str, policy: str | None, seen: str) -> None:
+    labels = {"scheduling.koordinator.sh/preemption-policy": label} if label else {}
+    pod = make_pod("p", labels=labels, preemption_policy=policy)
+    assert pod_as_seen(pod, pod_steps({"PreemptionPolicyTransformer"})).spec.preemption_policy == seen
+    assert pod_as_seen(pod) is pod
+
+
+def test_with_its_gate_an_annotation_replaces_resources() -> None:
+    pod = make_pod("p", cpu="1500m")
+    annotations = {"pod.koordinator.sh/replace-resources": "cpu:kubernetes.io/batch-cpu,memory:"}
+    pod = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
+    pod.spec.containers[0].resources.limits["cpu"] = Quantity.parse("2")
+    seen = pod_as_seen(pod, pod_steps({"ReplaceResourcesTransformer"})).spec.containers[0].resources
+    assert {name: str(amount) for name, amount in seen.requests.items()} == {"kubernetes.io/batch-cpu": "1500"}
+    assert {name: str(amount) for name, amount in seen.limits.items()} == {"kubernetes.io/batch-cpu": "2k"}
     assert pod_as_seen(pod) is pod

@@ -32,10 +32,10 @@ from koordinator.koordlet import features
 from koordinator.koordlet.agent import Agent
 from koordinator.koordlet.agent_context import Dependencies
 from koordinator.koordlet.features import make_features
-from koordinator.koordlet.kubelet_connection import KubeletConnection
+from koordinator.koordlet.observe.prediction.options import PredictionOptions
 from koordinator.koordlet.options import EnforcementOptions, Options
+from koordinator.koordlet.pods.kubelet_connection import KubeletConnection
 from koordinator.koordlet.pods.node_pod import node_pods
-from koordinator.koordlet.prediction.options import PredictionOptions
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client
 from koordinator.node.cgroup_layout import CgroupDriver

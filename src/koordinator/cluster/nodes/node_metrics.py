@@ -113,8 +113,8 @@ def _suppression(held: HeldDown | None, now: str) -> Document:
     if held is None:
         return {}
     # Imported where it is needed: a cluster without suppression needs nothing of koordlet.
-    from koordinator.koordlet.qos.cpu_suppress import Budget
-    from koordinator.koordlet.suppression import suppression_extension
+    from koordinator.koordlet.enforce.strategies.cpu_suppress import Budget
+    from koordinator.koordlet.report.suppression import suppression_extension
 
     threshold = held.threshold
     milli = (round(cores * 1000) for cores in (held.capacity, held.others, held.system))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from math import inf
@@ -24,7 +24,6 @@ from typing import Final, Protocol
 import msgspec
 
 from koordinator.api.kinds import PODS
-from koordinator.api.pod import Pod
 from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock
 from koordinator.kube.attempts import PATIENCE, Attempts
@@ -38,15 +37,19 @@ from koordinator.kube.errors import (
 from koordinator.kube.interface import Client
 from koordinator.kube.lacks import Lack, lack_for_write
 from koordinator.kube.request_slots import OverdueRequests, RequestSlots, Ticket, is_of_the_request
+from koordinator.scheduler.binding.requests import BOUND, BindingRequest, Outcome, Result, outcome
+from koordinator.scheduler.engine.binding_points import ClusterWriter
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.engine import Engine
+from koordinator.scheduler.engine.handle import Events
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 
 logger = logging.getLogger(__name__)
 
-_READ: Final = ""
-"""The group of reads: no webhook delays those."""
-_READS: Final = BackoffPolicy(initial=0.2, maximum=5.0)
+_READ: Final = "(reads)"
+"""The group of reads, which no namespace has as its name: no webhook delays those."""
+_READS: Final = BackoffPolicy(initial=0.2, maximum=30.0)
+"""As events show most outcomes, a server that does not let them be read is not asked often."""
 _CARRIED_OUT: Final = 60.0
 """Seconds within which an API server carries out a request or gives it up (``--request-timeout``)."""
 DEADLINE: Final = PATIENCE.seconds + 2 * _CARRIED_OUT
@@ -54,44 +57,37 @@ DEADLINE: Final = PATIENCE.seconds + 2 * _CARRIED_OUT
 not cancelled: its pod stays assumed until the outcome is known."""
 
 
-class Result(Enum):
-    """How a binding ended."""
+class Stage(Enum):
+    """What is being done about a binding, see ``BindingCycle``."""
 
-    BOUND = "bound"
-    ELSEWHERE = "elsewhere"
-    """Another scheduler or client bound the pod to another node."""
-    GONE = "gone"
-    """The pod does not exist any more, or is being deleted."""
-    REFUSED = "refused"
-    """The pod has no node and this attempt is over."""
+    RESERVED = "reserved"
+    WAITING = "waiting"
+    PRE_BIND = "in PreBind"
+    BINDING = "being bound"
+    ENDED = "ended"
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """``detail`` is the reason of a refusal."""
-
-    result: Result
-    detail: str = ""
-
-
-_BOUND: Final = Outcome(Result.BOUND)
-
-
-class Binding(msgspec.Struct, frozen=True):
-    """A binding in progress."""
+class Binding(msgspec.Struct, eq=False):
+    """A binding in progress: of a pod, or of the object that a reserve pod stands for."""
 
     entry: QueuedPod
     placement: Placement
     engine: Engine
     started: float
     """When the attempt began, in monotonic seconds."""
-    annotations: Mapping[str, str] = {}
-    """Annotations that the pod gets together with its node."""
+    request: BindingRequest
+    on_bound: Callable[[], None] | None = None
+    """Called once it is bound."""
+    stage: Stage = Stage.RESERVED
 
 
-class Nodes(Protocol):
+class Cluster(Protocol):
     """The part of the cluster state that the binder uses."""
 
     def has_node(self, name: str) -> bool: ...
+
+    def confirmed_node(self, uid: str) -> str | None:
+        """The node that the API has an assumed pod on; empty while it is only assumed, None if the pod is gone."""
 
 
 Finished = Callable[[Binding, Outcome], None]
@@ -104,7 +100,9 @@ class Binder:
     def __init__(
         self,
         client: Client,
-        nodes: Nodes,
+        cluster: Cluster,
+        writer: ClusterWriter,
+        events: Events,
         finished: Finished,
         freed: Callable[[], None],
         timed: Callable[[float], None],
@@ -116,7 +114,9 @@ class Binder:
     ) -> None:
         """``timed`` gets the duration of each binding in seconds."""
         self._client = client.once()
-        self._nodes = nodes
+        self._cluster = cluster
+        self._writer = writer
+        self._events = events
         self._finished = finished
         self._freed = freed
         self._timed = timed
@@ -129,8 +129,10 @@ class Binder:
         )
         # What is in trouble has slots of its own, so that it never delays what is not.
         self._trouble_slots = RequestSlots(concurrency // 2, clock, overdue=overdue, backlog=client.backlog)
+        # So have Reservations: those of pods limit what is decided about.
+        self._other_slots = RequestSlots(concurrency // 2, clock, overdue=overdue, backlog=client.backlog)
         self._tasks: asyncio.TaskGroup | None = None
-        self._ready: deque[tuple[Binding, Ticket, UnsentError | None]] = deque()
+        self._ready: deque[tuple[Binding, RequestSlots, Ticket, UnsentError | None]] = deque()
         """Those whose turn it is."""
         self._resting: list[asyncio.Future[None]] = []
         """The tasks that wait for the next binding: to make one for each costs more than all else here."""
@@ -161,13 +163,15 @@ class Binder:
 
     def submit(self, binding: Binding) -> None:
         """Bind the pod soon; its placement has been assumed."""
+        binding.stage, request = Stage.BINDING, binding.request
+        slots = self._slots if request.kind is PODS else self._other_slots
 
         def on_turn(ticket: Ticket, error: UnsentError | None) -> None:
-            self._ready.append((binding, ticket, error))
+            self._ready.append((binding, slots, ticket, error))
             if not self._comes_back:
                 self._wake()
 
-        ticket = self._slots.ask(binding.placement.pod.pod.metadata.namespace, on_turn)
+        ticket = slots.ask(request.namespace, on_turn)
         self._begun[ticket] = self._clock.monotonic()
         self._idle.clear()
         if self._slots.pressing >= 2 * self._concurrency:
@@ -196,6 +200,7 @@ class Binder:
             async with asyncio.TaskGroup() as self._tasks:
                 self._tasks.create_task(self._slots.run(), name="binder-slots")
                 self._tasks.create_task(self._trouble_slots.run(), name="binder-trouble-slots")
+                self._tasks.create_task(self._other_slots.run(), name="binder-other-slots")
                 for _ in self._ready:
                     self._wake()
         finally:
@@ -212,47 +217,47 @@ class Binder:
             self._resting.append(rest)
             await rest
 
-    async def _carry_out(self, binding: Binding, ticket: Ticket, unsent: UnsentError | None) -> None:
+    async def _carry_out(
+        self, binding: Binding, slots: RequestSlots, ticket: Ticket, unsent: UnsentError | None
+    ) -> None:
         times = binding.engine.times
         begun = times.begin()
         try:
-            failure = unsent or await self._send(binding, self._slots, ticket)
+            failure = unsent or await self._send(binding, slots, ticket)
             if failure is None:
-                outcome = _BOUND
+                ended = BOUND
             else:
                 for _ in self._ready:
                     self._wake()
-                outcome = await self._in_trouble(binding, ticket, failure)
-            times.end("Bind", begun, "Success" if outcome.result is Result.BOUND else "Error")
+                ended = await self._in_trouble(binding, ticket, failure)
+            times.end("Bind", begun, "Success" if ended.result is Result.BOUND else "Error")
         except asyncio.CancelledError:
             raise
         except Exception as error:
             # Its pod must not take the others down or stay assumed for ever.
             times.end("Bind", begun, "Error")
             logger.exception("binding of pod %s failed", binding.placement.pod.key)
-            outcome = Outcome(Result.REFUSED, f"{type(error).__name__}: {error}")
+            ended = Outcome(Result.REFUSED, f"{type(error).__name__}: {error}")
         self._timed(self._clock.monotonic() - self._begun.pop(ticket))
         if len(self._begun) == self._pausing:
             self._idle.set()
-        self._finished(binding, outcome)
+        self._finished(binding, ended)
 
     async def _send(self, binding: Binding, slots: RequestSlots, ticket: Ticket) -> KubeError | None:
-        """Send the Binding, whose turn it is; how that failed, or None: the pod is bound."""
-        placement, failure = binding.placement, None
-        metadata, node_name = placement.pod.pod.metadata, placement.node_name
+        """Send the request, whose turn it is; how that failed, or None: the pod is bound."""
+        request, failure = binding.request, None
         slots.begin(ticket)
         try:
-            if not self._nodes.has_node(node_name):
-                return UnsentError(f"node {node_name} was deleted before the pod was bound to it")
-            body = binding_body(metadata.namespace, metadata.name, metadata.uid, node_name, binding.annotations)
-            await self._client.create(PODS, body, metadata.namespace, name=metadata.name, subresource="binding")
+            if not self._cluster.has_node(request.node_name):
+                return UnsentError(f"node {request.node_name} was deleted before the pod was bound to it")
+            await request.send(self._client)
         except MalformedObjectError:
             # Only the body of the response was malformed: the server has bound the pod.
             pass
         except KubeError as error:
             failure = error
         finally:
-            self._comes_back = slots is self._slots
+            self._comes_back = slots is not self._trouble_slots
             slots.give_back(ticket, answered=failure is None or is_of_the_request(failure))
             self._comes_back = False
         if failure is None and self._lack.text:
@@ -261,61 +266,80 @@ class Binder:
 
     async def _in_trouble(self, binding: Binding, ticket: Ticket, failure: KubeError) -> Outcome:
         """The outcome of a binding whose first request has failed; ``ticket`` was that of the request."""
-        pod, node_name = binding.placement.pod.pod, binding.placement.node_name
+        pod, request = binding.placement.pod, binding.request
         attempts = Attempts(PATIENCE, self._clock, self._random)
         free_at = -inf
         """Until then, a request may still be carried out."""
         while True:
             if _may_be_done(failure):
-                logger.warning("binding of pod %s to %s: is it done? %s", pod.metadata.key, node_name, failure)
+                logger.warning("binding of pod %s to %s: is it done? %s", pod.key, request.node_name, failure)
                 if isinstance(failure, TransportError):
                     free_at = max(free_at, ticket.sent_at + _CARRIED_OUT)
-                outcome = await self._read(pod, node_name)
-                if outcome is not None:
-                    return outcome
+                found = await self._read(binding)
+                if found is not None:
+                    return found
             pause = attempts.pause_after(failure)
             if pause is None:
                 break
-            await self._pause(pause, failure)
+            shown = await self._pause(binding, pause, failure)
+            if shown is not None:
+                return shown
             try:
-                ticket = await self._trouble_slots.turn(pod.metadata.namespace)
+                ticket = await self._trouble_slots.turn(request.namespace)
             except UnsentError as error:
                 failure = error
                 break
             again = await self._send(binding, self._trouble_slots, ticket)
             if again is None:
-                return _BOUND
+                return BOUND
             failure = again
-        return await self._refused(pod, node_name, _detail(failure, attempts.count), failure, free_at)
+        return await self._refused(binding, _detail(failure, attempts.count), failure, free_at)
 
-    async def _refused(self, pod: Pod, node_name: str, detail: str, failure: KubeError, free_at: float) -> Outcome:
+    async def _refused(self, binding: Binding, detail: str, failure: KubeError, free_at: float) -> Outcome:
         """The outcome of a binding that is not sent again."""
         if isinstance(failure, ApiStatusError) and (lack := lack_for_write(failure, "bind pods")):
             self._lack.found(lack)
-        left = free_at - self._clock.monotonic()
-        if left > 0 and self._nodes.has_node(node_name):
-            await self._pause(left, failure)
-            outcome = await self._read(pod, node_name)
-            if outcome is not None:
-                return outcome
-        return Outcome(Result.REFUSED, detail)
+        left, found = free_at - self._clock.monotonic(), None
+        if left > 0 and self._cluster.has_node(binding.request.node_name):
+            found = await self._pause(binding, left, failure) or await self._read(binding)
+        return found or Outcome(Result.REFUSED, detail)
 
-    async def _read(self, pod: Pod, node_name: str) -> Outcome | None:
-        """The outcome according to the pod itself; None if it has no node yet. Repeats until there is a response."""
-        backoff, metadata = Backoff(_READS, self._clock, self._random), pod.metadata
+    async def _read(self, binding: Binding) -> Outcome | None:
+        """The outcome according to the object itself; None if it has no node yet. Repeats until there is a response, or
+        an event that shows the outcome: meanwhile the room is kept, and nothing else."""
+        request, backoff = binding.request, Backoff(_READS, self._clock, self._random)
+        said_at = self._clock.monotonic() + PATIENCE.seconds
         while True:
             try:
-                get = partial(self._client.get, PODS, metadata.name, metadata.namespace)
-                return _outcome(pod, await self._trouble_slots.send(_READ, get), node_name)
+                get = partial(self._client.get, request.kind, request.name, request.namespace)
+                node = request.node_of(await self._trouble_slots.send(_READ, get))
+                return self._shown(binding) or outcome(node, request.node_name)
             except KubeError as error:
-                if isinstance(error, ApiStatusError) and error.is_not_found:
-                    return Outcome(Result.GONE)
-                logger.warning("pod %s cannot be read: %s", metadata.key, error)
+                # That it is not found may be a server that does not know its kind yet: events show that it is gone.
                 failure = error
-            await self._pause(backoff.next(), failure)
+            if self._clock.monotonic() >= said_at:
+                said_at = inf
+                self._say_unknown(binding, failure)
+            shown = await self._pause(binding, backoff.next(), failure)
+            if shown is not None:
+                return shown
 
-    async def _pause(self, seconds: float, failure: KubeError) -> None:
-        """Hold nothing for some time, after a request that has failed."""
+    def _say_unknown(self, binding: Binding, failure: KubeError) -> None:
+        pod, request = binding.placement.pod, binding.request
+        note = (
+            f"it is not known whether it is bound to {request.node_name}, where its room is kept until it can be read, "
+            f"or is seen there: {failure}"
+        )
+        logger.warning("pod %s: %s", pod.key, note)
+        if request.kind is PODS:
+            self._events.pod_event(pod.pod, "Warning", "FailedScheduling", "Binding", note)
+
+    def _shown(self, binding: Binding) -> Outcome | None:
+        """The outcome according to the events about the pod; None while they leave it open."""
+        return outcome(self._cluster.confirmed_node(binding.placement.pod.uid), binding.request.node_name)
+
+    async def _pause(self, binding: Binding, seconds: float, failure: KubeError) -> Outcome | None:
+        """Hold nothing for some time, after a request that has failed, or until events show the outcome; returns it."""
         unreached = isinstance(failure, TransportError) and not failure.maybe_applied
         self._pausing += 1
         self._unreached += unreached
@@ -325,30 +349,19 @@ class Binder:
         if not self.unfinished:
             self._idle.set()
         try:
-            await self._clock.sleep(seconds)
+            pod = PODS, binding.placement.pod.key
+            await self._writer.until(lambda: self._shown(binding) is not None, seconds, lambda: (pod,))
         finally:
             self._pausing -= 1
             self._unreached -= unreached
             self._idle.clear()
             self._check_capacity()
+        return self._shown(binding)
 
     def _check_capacity(self) -> None:
         if self._full and self._slots.pressing <= self._concurrency and self._unreached <= self._concurrency // 2:
             self._full = False
             self._freed()
-
-
-def binding_body(
-    namespace: str, name: str, uid: str, node_name: str, annotations: Mapping[str, str] | None = None
-) -> bytes:
-    """The encoded Binding. Names and uids hold no character that JSON would escape; because of the uid, the server
-    refuses a pod of the same name that was created since. The server copies ``annotations`` to the pod."""
-    more = f',"annotations":{msgspec.json.encode(annotations).decode()}' if annotations else ""
-    return (
-        f'{{"apiVersion":"v1","kind":"Binding",'
-        f'"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"{uid}"{more}}},'
-        f'"target":{{"apiVersion":"v1","kind":"Node","name":"{node_name}"}}}}'
-    ).encode()
 
 
 def _may_be_done(failure: KubeError) -> bool:
@@ -361,18 +374,6 @@ def _may_be_done(failure: KubeError) -> bool:
             return failure.maybe_applied
         case _:
             return False
-
-
-def _outcome(ours: Pod, seen: Pod, node_name: str) -> Outcome | None:
-    if seen.metadata.uid != ours.metadata.uid:
-        return Outcome(Result.GONE)
-    if seen.spec.node_name == node_name:
-        return _BOUND
-    if seen.spec.node_name:
-        return Outcome(Result.ELSEWHERE, f"the pod is on {seen.spec.node_name}")
-    if seen.metadata.deletion_timestamp is not None:
-        return Outcome(Result.GONE)
-    return None
 
 
 def _detail(failure: KubeError, attempts: int) -> str:

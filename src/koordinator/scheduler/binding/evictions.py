@@ -1,5 +1,9 @@
 """Preempts victims so that a pod of higher priority fits: sets the condition of each, deletes it, and records an
-event."""
+event.
+
+Before, the API server is asked whether it would admit the Binding, in a dry run: nobody leaves for a pod that an
+admission webhook keeps from its node. Upstream evicts others for such a pod again and again.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +19,12 @@ from koordinator.base.clock import Clock
 from koordinator.base.logs import verbosity
 from koordinator.base.loops import Heartbeat
 from koordinator.kube.bounded_client import BoundedClient
+from koordinator.kube.errors import KubeError, MalformedObjectError
 from koordinator.kube.interface import Client
 from koordinator.kube.pod_eviction import PodDeleter
 from koordinator.kube.request_slots import OverdueRequests, RequestSlots
-from koordinator.scheduler.cycle.failure_report import Events
+from koordinator.scheduler.binding.requests import pod_binding
+from koordinator.scheduler.engine.handle import Events
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import BY_SCHEDULER
 from koordinator.scheduler.engine.view import ClusterView
@@ -44,6 +50,9 @@ class Eviction:
     on_notified: Callable[[bool], None]
     """Called once, when the view shows every victim as terminating or gone, or when some could not be evicted or do not
     terminate: with whether all of them have left the node."""
+    on_refused: Callable[[str], None]
+    """Called before that, with a sentence that says why the preemptor will not get its node: it would not be bound, so
+    that nobody is evicted, or a victim cannot be evicted."""
 
 
 class Evictions:
@@ -62,12 +71,13 @@ class Evictions:
         concurrency: int = 16,
     ) -> None:
         self._slots = RequestSlots(concurrency, clock, overdue=overdue, backlog=client.backlog)
-        self._deleter = PodDeleter(BoundedClient(client, self._slots, clock, random), clock=clock)
+        self._client = BoundedClient(client, self._slots, clock, random)
+        self._deleter = PodDeleter(self._client, clock=clock)
         self._heartbeat = heartbeat
         self._events = events
         self._view = view
         self._clock = clock
-        self._arrived: asyncio.Queue[tuple[Eviction, PodInfo]] = asyncio.Queue()
+        self._arrived: asyncio.Queue[Eviction] = asyncio.Queue()
         self._notified: asyncio.Queue[tuple[float, str]] = asyncio.Queue()
         """The deadlines of waiting for victims, by uid; the next one first."""
 
@@ -82,21 +92,61 @@ class Evictions:
 
         for victim in eviction.victims:
             self._view.pending_evictions.expect(victim.uid, partial(on_seen, victim.uid))
-        for victim in eviction.victims:
-            self._arrived.put_nowait((eviction, victim))
+        self._arrived.put_nowait(eviction)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._slots.run(), name="evict-slots")
             tasks.create_task(self._give_up(), name="evict-too-late")
             while True:
-                eviction, victim = await self._arrived.get()
-                tasks.create_task(self._carry_out(eviction, victim), name=f"evict-{victim.key}")
+                eviction = await self._arrived.get()
+                tasks.create_task(self._carry_out(eviction), name=f"evict-for-{eviction.preemptor.key}")
 
-    async def _carry_out(self, eviction: Eviction, victim: PodInfo) -> None:
+    async def _carry_out(self, eviction: Eviction) -> None:
+        try:
+            refusal = await self._refusal(eviction)
+        except Exception as error:
+            logger.exception("it could not be found out whether pod %s may be bound", eviction.preemptor.key)
+            refusal = f"{type(error).__name__}: {error}"
+        if refusal:
+            self._tell(eviction, f"nobody is evicted for it: its Binding to {eviction.node_name} would fail: {refusal}")
+            eviction.on_refused(f"It would not be bound: {refusal}")
+            for victim in eviction.victims:
+                self._view.pending_evictions.seen(victim.uid)
+            return
+        async with asyncio.TaskGroup() as tasks:
+            for victim in eviction.victims:
+                tasks.create_task(self._evict_one(eviction, victim), name=f"evict-{victim.key}")
+
+    def _tell(self, eviction: Eviction, note: str) -> None:
+        """Record an event about the preemptor, unless no API has it."""
+        if eviction.preemptor.uid in self._view.pseudo_pods:
+            return
+        self._events.pod_event(eviction.preemptor.pod, "Warning", "FailedScheduling", "Preempting", note)
+
+    async def _refusal(self, eviction: Eviction) -> str:
+        """Why the preemptor would not be bound to the node; empty if it would."""
+        preemptor = eviction.preemptor
+        if preemptor.uid in self._view.pseudo_pods:
+            return ""
+        try:
+            await pod_binding(preemptor.pod, eviction.node_name).send(self._client, dry_run=True)
+        except MalformedObjectError:
+            return ""
+        except KubeError as error:
+            return str(error)
+        return ""
+
+    async def _evict_one(self, eviction: Eviction, victim: PodInfo) -> None:
         try:
             with self._heartbeat.iteration():
                 is_leaving = await self._evict(eviction, victim)
+        except KubeError as error:
+            why = f"pod {victim.key} cannot be evicted from {eviction.node_name}: {error}"
+            logger.warning("%s", why)
+            self._tell(eviction, why)
+            eviction.on_refused(f"{why[0].upper()}{why[1:]}")
+            is_leaving = False
         except Exception:
             # The preemptor must not wait for ever for a victim that is not evicted.
             logger.exception("pod %s could not be evicted from %s", victim.key, eviction.node_name)
@@ -137,7 +187,6 @@ class Evictions:
         return True
 
     async def _delete(self, eviction: Eviction, victim: PodInfo) -> bool:
-        """Whether the victim is terminating now because of this eviction. If not, the preemptor waits for its victims,
-        and is retried after some time."""
+        """Whether the victim is terminating now because of this eviction, and not gone. Raises KubeError."""
         message = f"{eviction.preemptor.pod.spec.scheduler_name}: {eviction.cause}"
         return await self._deleter.delete(victim.pod.metadata, BY_SCHEDULER, message)

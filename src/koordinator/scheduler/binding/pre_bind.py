@@ -1,7 +1,6 @@
-"""The stages between a decision and the binding: Permit, which may delay the pod, and PreBind.
+"""PreBind and Bind: what plugins do for a pod before its request is sent, or in its place.
 
-Pods that are assumed on a node wait until Permit plugins allow them, each no longer than these plugins' timeouts. Then
-some pods need volumes to be claimed, annotations to be written or external binders to be called. That may take minutes,
+Some pods need volumes to be claimed, annotations to be written or external binders to be called. That may take minutes,
 so it never delays the bindings of other pods: there is no limit to how many wait, only to the requests that their
 plugins have in flight (see ``ApiWriter``). Most pods need none of it.
 """
@@ -9,10 +8,8 @@ plugins have in flight (see ``ApiWriter``). Most pods need none of it.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -21,64 +18,20 @@ from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.reservation import Reservation
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
-from koordinator.scheduler.binding.binder import Binding, Finished, Outcome, Result
-from koordinator.scheduler.engine.binding_points import BindOutcome, ClusterWriter, PodChanges
+from koordinator.scheduler.binding.binder import Binding, Finished, Stage
+from koordinator.scheduler.binding.requests import BOUND, Outcome, PodBinding, Result, StatusBinding
+from koordinator.scheduler.engine.binding_points import BindOutcome, ClusterWriter, PodChanges, StatusPatch
 from koordinator.scheduler.engine.decision import Placement
-from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.framework_hooks import PodPatcher
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.reservation_points import reservation_of, stands_for_a_reservation
-from koordinator.scheduler.engine.waiting_pods import PermitStatus, WaitingPods
-from koordinator.scheduler.plugins.default_binder import DefaultBinder
-
-_LONGEST_WAIT: Final = 900.0
-_SEEN_SECONDS: Final = 10.0
-
-
-class PermitWaits:
-    """The bindings that Permit plugins delay. ``decided`` is called once for each."""
-
-    def __init__(
-        self, pods: WaitingPods, monotonic: Callable[[], float], decided: Callable[[Binding, PermitStatus], None]
-    ) -> None:
-        self._pods = pods
-        self._monotonic = monotonic
-        self._decided = decided
-        self._deadlines: list[tuple[float, str, str, float]] = []
-        """(when, uid, plugin, seconds)."""
-
-    def hold(self, binding: Binding, waits: Mapping[str, float]) -> None:
-        """Delay the binding for the plugins in ``waits``, each with its timeout in seconds."""
-        now, pod = self._monotonic(), binding.placement.pod
-        deadlines = {plugin: now + min(seconds, _LONGEST_WAIT) for plugin, seconds in waits.items()}
-        self._pods.add(pod, binding.placement.node_name, deadlines, partial(self._decided, binding))
-        for plugin, when in deadlines.items():
-            heapq.heappush(self._deadlines, (when, pod.uid, plugin, when - now))
-
-    def next_deadline(self) -> float | None:
-        """When ``expire`` has something to do next, in seconds of the clock; None for never."""
-        while self._deadlines and not self._is_due_for(*self._deadlines[0][1:3]):
-            heapq.heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
-
-    def expire(self) -> None:
-        """Reject the pods whose timeout has expired."""
-        now = self._monotonic()
-        while (deadline := self.next_deadline()) is not None and deadline <= now:
-            _, uid, plugin, seconds = heapq.heappop(self._deadlines)
-            waiting = self._pods.get(uid)
-            if waiting is not None:
-                waiting.reject(plugin, f"rejected due to timeout after waiting {seconds:g}s at plugin {plugin}")
-
-    def _is_due_for(self, uid: str, plugin: str) -> bool:
-        waiting = self._pods.get(uid)
-        return waiting is not None and plugin in waiting.deadlines
-
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_SEEN_SECONDS: Final = 10.0
 
 
 class PreBindStage:
@@ -105,10 +58,11 @@ class PreBindStage:
                 raise PluginError(f"plugin {plugin.name} failed in pre_binds: {_text(error)}") from error
         if stands_for_a_reservation(profile, placement.pod):
             return True
-        return any(not isinstance(plugin, DefaultBinder) for plugin in profile.bind)
+        return _is_bound_by_plugin(profile, placement.pod)
 
     def submit(self, binding: Binding) -> None:
         """Run PreBind for the pod soon; its placement has been assumed."""
+        binding.stage = Stage.PRE_BIND
         self._arrived.put_nowait(binding)
 
     async def run(self) -> None:
@@ -119,57 +73,64 @@ class PreBindStage:
                 tasks.create_task(self._prepare(binding), name=f"prepare-{binding.placement.pod.key}")
 
     async def _prepare(self, binding: Binding) -> None:
-        placement = binding.placement
         try:
-            outcome, annotations = await self._run_plugins(binding.engine, placement)
+            is_bound = await self._run_plugins(binding)
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
-            self._refuse(binding, "a plugin's own work was cancelled")
+            self.refuse(binding, "a plugin's own work was cancelled")
         except Exception as error:
             # A plugin may raise anything; its pod is retried, and the error reported on it.
-            self._refuse(binding, str(error) or type(error).__name__)
+            self.refuse(binding, str(error) or type(error).__name__)
         else:
-            if outcome is BindOutcome.BOUND:
-                self._finished(binding, Outcome(Result.BOUND))
+            if is_bound:
+                self._finished(binding, BOUND)
             else:
-                self._ready(msgspec.structs.replace(binding, annotations=annotations) if annotations else binding)
+                self._ready(binding)
 
-    def _refuse(self, binding: Binding, why: str) -> None:
+    def refuse(self, binding: Binding, why: str) -> None:
+        """End the binding by the error of a plugin."""
         placement = binding.placement
         logger.warning("pod %s cannot be bound to %s: %s", placement.pod.key, placement.node_name, why)
         self._finished(binding, Outcome(Result.REFUSED, why))
 
-    async def _run_plugins(self, engine: Engine, placement: Placement) -> tuple[BindOutcome, Mapping[str, str]]:
-        """How the pod is bound, and the annotations that its Binding has to carry."""
-        annotations: Mapping[str, str] = {}
-        profile, times, begun = engine.profile, engine.times, engine.times.begin()
+    async def _run_plugins(self, binding: Binding) -> bool:
+        """Whether a plugin has bound the pod; otherwise, the request is complete."""
+        placement, profile, times = binding.placement, binding.engine.profile, binding.engine.times
+        begun = times.begin()
         for_reservation = stands_for_a_reservation(profile, placement.pod)
         try:
             if for_reservation:
                 await self._pre_bind_reservation(profile, placement)
             else:
-                annotations = await self._pre_bind(profile, placement)
+                await self._pre_bind(profile, binding)
         except Exception:
             times.end("PreBind", begun, "Error")
             raise
         times.end("PreBind", begun)
         begun = times.begin()
         try:
-            outcome = await self._bind(profile, placement, for_reservation=for_reservation)
+            bound = await self._bind(profile, placement, for_reservation=for_reservation)
         except Exception:
             times.end("Bind", begun, "Error")
             raise
-        if outcome is BindOutcome.BOUND:
+        if bound is BindOutcome.BOUND:
             times.end("Bind", begun)
-        return outcome, annotations
+            return True
+        if isinstance(bound, StatusPatch):
+            binding.request, binding.on_bound = StatusBinding(bound, placement.node_name), bound.on_bound
+        return False
 
-    async def _bind(self, profile: Profile, placement: Placement, *, for_reservation: bool) -> BindOutcome:
+    async def _bind(
+        self, profile: Profile, placement: Placement, *, for_reservation: bool
+    ) -> BindOutcome | StatusPatch:
         """Whether a plugin has bound the pod, or leaves that to the binder."""
+        if not for_reservation and not _is_bound_by_plugin(profile, placement.pod):
+            return BindOutcome.BY_API
         for binder in profile.bind:
             work = binder.bind(placement.state, placement.pod, placement.node, self._writer)
             outcome = await self._limited(binder.name, binder.time_limit, work)
-            if outcome is BindOutcome.BOUND:
+            if outcome is BindOutcome.BOUND or isinstance(outcome, StatusPatch):
                 return outcome
             if outcome is BindOutcome.BY_API and not for_reservation:
                 return outcome
@@ -177,22 +138,24 @@ class PreBindStage:
             raise PluginError("no plugin of the profile gives reservations their nodes")
         return BindOutcome.BY_API
 
-    async def _pre_bind(self, profile: Profile, placement: Placement) -> Mapping[str, str]:
-        """The annotations that the Binding has to carry; everything else has been written."""
-        changes, state, pod, node = PodChanges(), placement.state, placement.pod, placement.node
+    async def _pre_bind(self, profile: Profile, binding: Binding) -> None:
+        """Write everything but annotations that the Binding can carry."""
+        placement, request, changes = binding.placement, binding.request, PodChanges()
+        state, pod, node = placement.state, placement.pod, placement.node
         for plugin in profile.pre_bind:
             if plugin.pre_binds(state, pod, node):
                 work = plugin.pre_bind(state, pod, node, changes, self._writer)
                 await self._limited(plugin.name, plugin.time_limit, work)
         if not changes:
-            return {}
+            return
         first = profile.first(PodPatcher)
-        if first is not None and not any(plugin.binds(pod) for plugin in profile.bind):
+        if first is not None and not _is_bound_by_plugin(profile, pod):
             annotations = first.binding_annotations(pod, changes)
             if annotations is not None:
-                return annotations
+                assert isinstance(request, PodBinding), "it is a pod of the API"
+                binding.request = msgspec.structs.replace(request, annotations=annotations)
+                return
         await self._write(profile, "the pod", lambda patcher: patcher.apply_changes(pod, changes, self._writer))
-        return {}
 
     async def _pre_bind_reservation(self, profile: Profile, placement: Placement) -> None:
         reservation, changes, writer = reservation_of(profile, placement.pod), PodChanges(), self._writer
@@ -227,6 +190,10 @@ class PreBindStage:
             return await within(self._clock, seconds, work)
         except TimeoutError as error:
             raise PluginError(f"plugin {name} did not finish within {seconds:.0f} s") from error
+
+
+def _is_bound_by_plugin(profile: Profile, pod: PodInfo) -> bool:
+    return any(plugin.binds(pod) for plugin in profile.bind)
 
 
 def _shows(reservation: Reservation, changes: PodChanges) -> bool:

@@ -16,9 +16,10 @@ from typing import Final
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.logs import verbosity
-from koordinator.scheduler.binding.binder import Binder, Binding, Outcome, Result
-from koordinator.scheduler.binding.pre_bind import PermitWaits, PreBindStage
-from koordinator.scheduler.cycle.failure_report import Events, Failure, FailureReason, FailureReporter
+from koordinator.scheduler.binding.binder import Binder, Binding, Stage
+from koordinator.scheduler.binding.binding_cycle import BindingCycle
+from koordinator.scheduler.binding.requests import Outcome, Result, pod_binding
+from koordinator.scheduler.cycle.failure_report import Failure, FailureReason, FailureReporter
 from koordinator.scheduler.cycle.monitor import SchedulerMonitor
 from koordinator.scheduler.cycle.plugin_services import PluginServices
 from koordinator.scheduler.cycle.rejected_pods import RejectedPods
@@ -28,12 +29,12 @@ from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import NextPodPlugin
+from koordinator.scheduler.engine.handle import Events
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.rejection import refused_on_node
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.engine.waiting_pods import PermitStatus
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.queue.queued_pod import UNDER_WAY, QueuedPod
@@ -102,7 +103,7 @@ class LoopParts:
 
     event_handlers: EventHandlers
     binder: Binder
-    pre_bind_stage: PreBindStage
+    binding_cycle: BindingCycle
     rejected: RejectedPods
     reporter: FailureReporter
     events: Events
@@ -136,7 +137,6 @@ class SchedulingLoop:
         self._limit = limit
         self._time_events = TimeEvents(profiles, clock, queue.on_event, errors)
         self._view = view
-        self._permit_waits = PermitWaits(view.waiting, clock.monotonic, self._allowed)
         view.waiting.on_decided = self.wake
         self._parts: LoopParts
 
@@ -173,8 +173,10 @@ class SchedulingLoop:
                 await self._clock.sleep(_AFTER_ERROR)
 
     def finished(self, binding: Binding, outcome: Outcome) -> None:
-        """A binding has ended; called by the binder."""
+        """A binding has ended; called once for each."""
         try:
+            assert binding.stage is not Stage.ENDED, "a binding ends once"
+            binding.stage = Stage.ENDED
             self._finish(binding, outcome)
         except Exception as error:
             self._unexpected(binding.entry, error)
@@ -182,23 +184,37 @@ class SchedulingLoop:
             self._work.set()
 
     def _finish(self, binding: Binding, outcome: Outcome) -> None:
-        entry, placement = binding.entry, binding.placement
-        pod = placement.pod
         if outcome.result is Result.BOUND:
             self._bound(binding)
+            return
+        entry, placement = binding.entry, binding.placement
+        self._forget(binding)
+        if outcome.result is Result.REFUSED:
+            self._failed(entry, binding.started, "SchedulerError", f"binding rejected: {outcome.detail}")
+        elif outcome.result is Result.REJECTED:
+            self._rejected_while_waiting(binding, outcome)
         else:
-            self._forget(binding)
-            if outcome.result is Result.REFUSED:
-                self._failed(entry, binding.started, "SchedulerError", f"binding rejected: {outcome.detail}")
-            else:
-                logger.info("pod %s was not bound to %s: %s", pod.key, placement.node_name, outcome.result.value)
+            pod = placement.pod
+            logger.info("pod %s was not bound to %s: %s", pod.key, placement.node_name, outcome.result.value)
+            if self._queue.get(pod.uid) is entry:
                 self._queue.remove(pod.uid)
+
+    def _rejected_while_waiting(self, binding: Binding, outcome: Outcome) -> None:
+        entry, placement = binding.entry, binding.placement
+        self._view.pending_evictions.seen(placement.pod.uid)
+        if not self._view.columns.is_current(placement.node):
+            # No plugin has rejected the pod: no event has to come before another node is tried.
+            self._failed(entry, binding.started, "SchedulerError", outcome.detail)
+            return
+        reason = Reason(outcome.detail)
+        rejection = refused_on_node(binding.engine.profile, outcome.plugin, reason, placement.node_name)
+        self._rejected(entry, binding.started, rejection)
 
     def _slice(self) -> bool:
         """Decide about pods until the time slice is over; returns whether there are more."""
         monotonic = self._clock.monotonic
         end = monotonic() + _SLICE_SECONDS
-        self._permit_waits.expire()
+        self._parts.binding_cycle.expire()
         self._time_events.announce()
         while self._step():
             if monotonic() >= end:
@@ -220,7 +236,7 @@ class SchedulingLoop:
 
     async def _pause(self) -> None:
         deadlines = [self._queue.next_deadline() if self._parts.binder.has_capacity else None]
-        deadlines += [self._permit_waits.next_deadline(), self._time_events.next_deadline()]
+        deadlines += [self._parts.binding_cycle.next_deadline(), self._time_events.next_deadline()]
         now, seconds = self._clock.monotonic(), _LONGEST_PAUSE
         for deadline in deadlines:
             if deadline is not None:
@@ -259,15 +275,11 @@ class SchedulingLoop:
             self._rejected(entry, started, waits)
             return
         self._decisions.add(pod.key, Attempt(now, entry.attempts, placement=result))
-        binding = Binding(entry, result, engine, started)
-        if not waits:
-            self._bind(binding)
-            return
-        try:
-            self._permit_waits.hold(binding, waits)
-        except Exception:
-            engine.forget(result)
-            raise
+        binding = Binding(entry, result, engine, started, pod_binding(result.pod.pod, result.node_name))
+        if waits:
+            self._parts.binding_cycle.wait(binding, waits)
+        else:
+            self._parts.binding_cycle.proceed(binding)
 
     def _permit(self, engine: Engine, placement: Placement) -> Mapping[str, float] | Rejection:
         try:
@@ -278,42 +290,6 @@ class SchedulingLoop:
         if isinstance(waits, Rejection):
             engine.forget(placement)
         return waits
-
-    def _allowed(self, binding: Binding, status: PermitStatus) -> None:
-        """A pod that waited at Permit may be bound now, or must not."""
-        try:
-            self._end_waiting(binding, status)
-        except Exception as error:
-            self._unexpected(binding.entry, error)
-
-    def _end_waiting(self, binding: Binding, status: PermitStatus) -> None:
-        self._metrics.waited(status.allowed, self._clock.monotonic() - binding.started)
-        if status.allowed:
-            self._bind(binding)
-            return
-        self._forget(binding)
-        self._view.pending_evictions.seen(binding.placement.pod.uid)
-        if not self._view.columns.is_current(binding.placement.node):
-            # No plugin has rejected the pod: no event has to come before another node is tried.
-            self._failed(binding.entry, binding.started, "SchedulerError", status.message)
-            return
-        profile, node_name = binding.engine.profile, binding.placement.node_name
-        rejection = refused_on_node(profile, status.plugin, Reason(status.message), node_name)
-        self._rejected(binding.entry, binding.started, rejection)
-
-    def _bind(self, binding: Binding) -> None:
-        parts = self._parts
-        try:
-            is_needed = parts.pre_bind_stage.is_needed(binding)
-        except Exception as error:
-            self._forget(binding)
-            self._errors.of_pod(binding.placement.pod.key, error)
-            self._failed(binding.entry, binding.started, "SchedulerError", str(error))
-            return
-        if is_needed:
-            parts.pre_bind_stage.submit(binding)
-        else:
-            parts.binder.submit(binding)
 
     def _unexpected(self, entry: QueuedPod, error: Exception) -> None:
         """An unexpected error has ended the attempt, wherever that was: the pod must not be lost with it."""
@@ -360,7 +336,9 @@ class SchedulingLoop:
         for name in placement.rejecting_plugins:
             self._metrics.filtered_by(name)
         note = f"Successfully assigned {pod.key} to {placement.node_name}"
-        if pod.uid not in self._view.pseudo_pods:
+        if binding.on_bound is not None:
+            binding.on_bound()
+        elif pod.uid not in self._view.pseudo_pods:
             self._parts.events.pod_event(pod.pod, "Normal", "Scheduled", "Binding", note)
         logger.log(_EACH_DECISION, "%s", note)
 

@@ -7,19 +7,17 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
-from typing import Any, Final, Literal
+from typing import Final
 
-from koordinator.api.kinds import Kind
-from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
 from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock
 from koordinator.base.name_list import is_enabled
-from koordinator.scheduler.cycle.failure_report import Events
 from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.event_dispatch import OnError
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework_hooks import Controller, ControllerProvider
+from koordinator.scheduler.engine.handle import Events
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from koordinator.scheduler.watch.event_handlers import EventHandlers
@@ -43,16 +41,13 @@ class PluginServices:
     ) -> None:
         self._queue = queue
         self._event_handlers = event_handlers
-        self._events = events
         self._pseudo_pods = pseudo_pods
         self._wake = wake
-        self._monotonic = monotonic
+        # See Handle.
+        self.monotonic = monotonic
         self.unusable_score = unusable_score
-        """See Handle."""
-
-    def monotonic(self) -> float:
-        """See Handle."""
-        return self._monotonic()
+        self.pod_event = events.pod_event
+        self.object_event = events.object_event
 
     def activate(self, uids: Iterable[str]) -> None:
         """See Handle."""
@@ -75,25 +70,6 @@ class PluginServices:
     def _remove(self, pod: Pod) -> None:
         self._event_handlers.remove_pod(pod)
         self._pseudo_pods.discard(pod.metadata.uid)
-
-    def pod_event(
-        self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, action: str, note: str
-    ) -> None:
-        """See Handle."""
-        self._events.pod_event(pod, event_type, reason, action, note)
-
-    def object_event(
-        self,
-        scheduler_name: str,
-        kind: Kind[Any],
-        obj: Object,
-        event_type: Literal["Normal", "Warning"],
-        reason: str,
-        action: str,
-        note: str,
-    ) -> None:
-        """See Handle."""
-        self._events.object_event(scheduler_name, kind, obj, event_type, reason, action, note)
 
 
 logger = logging.getLogger(__name__)

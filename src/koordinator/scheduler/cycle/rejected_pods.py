@@ -58,17 +58,29 @@ class RejectedPods:
         after, by_node = rejection.after, dict[str, list[PodInfo]]()
         for victim in after.victims:
             by_node.setdefault(self._node_of(victim) or after.nominated_node or "", []).append(victim)
-        notified: list[bool] = []
+        notified, refused = list[bool](), list[str]()
 
         def on_notified(is_free: bool) -> None:
             notified.append(is_free)
-            if len(notified) == len(by_node):
+            if len(notified) < len(by_node):
+                return
+            if refused:
+                # No event tells that it would get its node by now, so it is tried again after its whole back-off.
+                self._queue.retry(entry, f"{rejection.message} {refused[0]}")
+            else:
                 self._add_unschedulable(entry, rejection, is_free=all(notified))
-                self._wake()
+            self._wake()
+
+        def on_refused(why: str) -> None:
+            refused.append(why)
+            # Others may have the room that was kept for it.
+            if after.nominated_node and self._view.nominations.node_of(entry.pod.uid) == after.nominated_node:
+                self._nominate(entry.pod, "")
+                self._report_nomination(entry.pod, "")
 
         for node_name, victims in by_node.items():
             self._evictions.submit(
-                Eviction(entry.pod, node_name, tuple(victims), after.plugin, after.cause, on_notified)
+                Eviction(entry.pod, node_name, tuple(victims), after.plugin, after.cause, on_notified, on_refused)
             )
 
     def _node_of(self, pod: PodInfo) -> str:
@@ -80,7 +92,13 @@ class RejectedPods:
         # Whether nominated pods count depends on the priority of the pod.
         group = (pod.pod.spec.scheduler_name, like, plugins, pod.priority) if like else None
         self._queue.add_unschedulable(
-            entry, rejection.events_to_register, rejection.message, plugins=plugins, group=group, ready=is_free
+            entry,
+            rejection.events_to_register,
+            rejection.message,
+            plugins=plugins,
+            group=group,
+            ready=is_free,
+            refusal=rejection.refusal,
         )
 
     def _nominate(self, pod: PodInfo, node_name: str) -> None:
@@ -89,7 +107,7 @@ class RejectedPods:
         self._view.nominations.set(pod, node_name)
         if before not in ("", node_name):
             # Pods of lower priority may have the capacity that was kept for it.
-            self._queue.on_event(ClusterEvent(EventKind.POD_DELETE, pod))
+            self._queue.on_event(ClusterEvent(EventKind.POD_DELETE, pod), useless_to=(pod.uid,))
         if node_name:
             self._clear_nominations(pod, node_name)
 

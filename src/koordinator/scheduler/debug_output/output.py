@@ -147,7 +147,7 @@ class DebugOutput:
 
     def _decided(self, pod: PodInfo, profile: Profile, result: Placement | Rejection) -> None:
         settings, columns = self.settings, self._view.columns
-        evaluation = Evaluation(profile, columns, pod)
+        evaluation = Evaluation(profile, self._view, pod)
         evaluation.refresh()
         if settings.filters and evaluation.plan.rejection is None:
             self._log_failures(pod, evaluation)

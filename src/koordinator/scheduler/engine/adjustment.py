@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol
 
+from koordinator.api.resource_names import PODS
 from koordinator.scheduler.engine.columns import NodeColumns
-from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import PODS
 
 
 class Change(Protocol):
@@ -25,8 +24,8 @@ class Change(Protocol):
 class Adjustment:
     """What a simulation adds to the requested resources of a node (negative: frees)."""
 
-    amounts: Mapping[int, int] = field(default_factory=dict)
-    """Column -> amount; the column of pods counts pods."""
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    """By name of the resource; ``pods`` counts pods."""
     non_zero: tuple[int, int] = (0, 0)
     removed: tuple[PodInfo, ...] = ()
     """Pods of the node that count as removed: with what they request, their ports and their allocations."""
@@ -38,12 +37,12 @@ class Adjustment:
 
 def difference(removed: Iterable[PodInfo], added: Iterable[PodInfo]) -> Adjustment:
     """The adjustment of a node when the pods ``removed`` leave it and the pods ``added`` come."""
-    amounts: dict[int, int] = {}
+    amounts: dict[str, int] = {}
     cpu = memory = 0
     for pods, sign in ((removed, -1), (added, 1)):
         for pod in pods:
-            for column, amount in pod.request.amounts.items():
-                amounts[column] = amounts.get(column, 0) + sign * amount
+            for name, amount in pod.request.amounts.items():
+                amounts[name] = amounts.get(name, 0) + sign * amount
             amounts[PODS] = amounts.get(PODS, 0) + sign
             cpu += sign * pod.request.non_zero[0]
             memory += sign * pod.request.non_zero[1]
@@ -71,25 +70,6 @@ class adjusted:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         _shift(self._columns, self._adjustments, -1)
-
-
-def checked(columns: NodeColumns, adjustments: Mapping[int, Adjustment], plugin: str) -> Mapping[int, Adjustment]:
-    """Return the ``adjustments`` of a plugin if the columns can be shifted by them; raises PluginError otherwise. An
-    error that showed only in the middle of the shift would leave the columns half shifted for all decisions."""
-    for row, adjustment in adjustments.items():
-        amounts = adjustment.amounts
-        if not 0 <= row < columns.size:
-            raise PluginError(f"plugin {plugin} adjusts row {row}, which does not exist: there are {columns.size} rows")
-        for column, amount in (*amounts.items(), *enumerate(adjustment.non_zero)):
-            if not 0 <= column < len(columns.resources) or not isinstance(amount, int):
-                raise PluginError(
-                    f"plugin {plugin} adjusts column {column!r} of row {row} by {amount!r}: "
-                    f"allowed are columns 0 to {len(columns.resources) - 1} and whole numbers"
-                )
-        for pod in (*adjustment.removed, *adjustment.added):
-            if not isinstance(pod, PodInfo):
-                raise PluginError(f"plugin {plugin} adjusts the pods of row {row} by {pod!r}: expected is a PodInfo")
-    return adjustments
 
 
 def shift(columns: NodeColumns, row: int, pod: PodInfo, sign: int) -> None:

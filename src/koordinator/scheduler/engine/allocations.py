@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -30,6 +30,16 @@ class Nothing(Enum):
 
 
 NOTHING: Final = Nothing.NOTHING
+
+
+class Unknown(NamedTuple):
+    """What ``AllocatorPlugin.restore`` returns for a pod that holds something by a record that cannot be read. The
+    plugin closes what it may hold (see ``closures``) as long as that counts on a row."""
+
+    fault: str
+    """The field, its value, and what is allowed."""
+
+
 _NOTHING: Final[Mapping[str, Allocation]] = {}
 
 
@@ -53,7 +63,12 @@ class AllocationLedger:
         return len(self._of_pod)
 
     def of(self, plugin: str, uid: str) -> Allocation | None:
-        """The pod's allocation of the plugin; None if there is none."""
+        """The pod's allocation of the plugin; None if there is none, or if it is unknown."""
+        found = self._of_pod.get(uid, _NOTHING).get(plugin)
+        return None if found.__class__ is Unknown else found
+
+    def entry(self, plugin: str, uid: str) -> Allocation | Unknown | None:
+        """What ``on_allocated`` was called with for the pod; None if there is nothing that counts."""
         return self._of_pod.get(uid, _NOTHING).get(plugin)
 
     # For the cluster state.
@@ -95,13 +110,15 @@ class AllocationLedger:
             self._of_pod[uid] = dict(held)
 
     def restore(self, row: int, pod: PodInfo, node: NodeReference) -> None:
-        """Restore the pod's allocations from its annotations. Where these say nothing, the recorded allocation stays: a
-        plugin may have made it a moment ago."""
+        """Restore the pod's allocations from its annotations. Where these say nothing, or cannot be read, the recorded
+        allocation stays: a plugin may have made it a moment ago."""
         for name, listeners in self._listeners.items():
             allocation = listeners[0]("restore", pod, node)
             if allocation is NOTHING:
                 self.release(row, pod, name)
-            elif allocation is not None and allocation != self.of(name, pod.uid):
+            elif allocation.__class__ is Unknown and self.of(name, pod.uid) is not None:
+                continue
+            elif allocation is not None and allocation != self.entry(name, pod.uid):
                 self.take(row, pod, name, allocation)
 
     def _notify(self, point: str, row: int, pod: PodInfo, plugin: str, allocation: Allocation) -> None:

@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from koordinator.api.kinds import Kind
-from koordinator.api.meta import ObjectMeta
-from koordinator.scheduler.engine.allocations import Allocation, Nothing
+from koordinator.api.meta import Object, ObjectMeta
+from koordinator.scheduler.engine.allocations import Allocation, Nothing, Unknown
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import EventHandler, Plugin, Reason
@@ -54,14 +54,16 @@ class AllocatorPlugin(Plugin, EventHandler):
         return None
 
     @abstractmethod
-    def restore(self, pod: PodInfo, node: NodeReference) -> Allocation | Nothing | None:
+    def restore(self, pod: PodInfo, node: NodeReference) -> Allocation | Nothing | Unknown | None:
         """The allocation recorded in the annotations of a pod that the API shows on the node; None if there is none, or
-        NOTHING if that means that the pod holds none, which releases an allocation that was made before. Called when
-        the API first shows the pod there, as after a restart, and when its annotations change."""
+        NOTHING if that means that the pod holds none, which releases an allocation that was made before; Unknown if
+        there is one that cannot be read. Called when the API first shows the pod there, as after a restart, and when
+        its annotations change."""
 
     @abstractmethod
     def on_allocated(self, row: int, pod: PodInfo, allocation: Allocation) -> None:
-        """Count the allocation on ``row``, and touch the row with an aspect that the plugin reads."""
+        """Count the allocation on ``row``, and touch the row with an aspect that the plugin reads. Called with Unknown
+        only if ``restore`` returned that."""
 
     @abstractmethod
     def on_released(self, row: int, pod: PodInfo, allocation: Allocation) -> None:
@@ -182,6 +184,20 @@ class BindOutcome(Enum):
     """The pod shall be bound by its binding subresource, which copes with lost responses."""
 
 
+@dataclass(frozen=True, slots=True)
+class StatusPatch:
+    """The object for which the pod stands gets the node by its status: the scheduler patches ``obj`` in this version
+    with ``status``, and copes with lost responses as for a pod."""
+
+    kind: Kind[Any]
+    obj: Object
+    status: Mapping[str, Any]
+    node_of: Callable[[Any], str | None]
+    """The node of a state of the object; empty without one, None if it gets none any more."""
+    on_bound: Callable[[], None]
+    """Called once the object has the node."""
+
+
 class BindPlugin(Plugin):
     time_limit: float = 60.0
     """Timeout of ``bind`` in seconds."""
@@ -191,8 +207,10 @@ class BindPlugin(Plugin):
         return True
 
     @abstractmethod
-    async def bind(self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter) -> BindOutcome:
-        """Bind the pod, or leave it to the next plugin. An error fails the binding."""
+    async def bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter
+    ) -> BindOutcome | StatusPatch:
+        """Bind the pod, leave it to the next plugin, or return what is to be written. An error fails the binding."""
 
 
 class PostBindPlugin(Plugin):

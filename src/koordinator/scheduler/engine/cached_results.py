@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.batch.kernel import BatchKernel
+from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,

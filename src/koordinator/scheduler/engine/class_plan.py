@@ -19,11 +19,13 @@ from koordinator.scheduler.engine.framework import (
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
+from koordinator.scheduler.engine.view import ClusterView
 
 
 @dataclass(slots=True)
 class ClassPlan:
-    """Made once for a class of pods, by PreFilter and PreScore of a representative."""
+    """Made once for a class of pods, by PreFilter and PreScore of a representative. It holds until the filters of the
+    engine change or a node offers a resource that none offered before, which plugins' states name by its column."""
 
     filters: list[CachedFilterResults] = field(default_factory=list)
     """Of the Filter plugins that did not skip this class."""
@@ -39,7 +41,7 @@ class ClassPlan:
 
 def plan_class(
     profile: Profile,
-    columns: NodeColumns,
+    view: ClusterView,
     pod: PodInfo,
     times: PointTimes = UNTIMED,
     shared: SharedResults | None = None,
@@ -69,10 +71,10 @@ def plan_class(
     if plan.rejection is not None:
         return plan
     is_plain = _is_plain(plan)
-    makers = _Makers(columns, pod, shared if is_plain else None, profile.score_type)
+    makers = _Makers(view.columns, pod, shared if is_plain else None, profile.score_type)
     plan.filters = [
         makers.filter(plugin, results[plugin.name].state if plugin.name in results else None)
-        for plugin in profile.filter
+        for plugin in (*view.engine_filters, *profile.filter)
         if plugin.name not in results or not results[plugin.name].skip
     ]
     begun = times.begin()

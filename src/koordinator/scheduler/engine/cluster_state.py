@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,7 @@ from koordinator.scheduler.engine.event_dispatch import STATUS, EventDispatcher,
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.journal import Journal
-from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
+from koordinator.scheduler.engine.pod_info import PlacedPod, PodInfo, PodRequest
 from koordinator.scheduler.engine.view import ClusterView
 
 
@@ -51,22 +50,12 @@ def _condition_states(node: Node) -> list[tuple[str, str]]:
 _NOWHERE = -1
 
 
-@dataclass(slots=True)
-class PlacedPod:
-    """A pod that occupies a node; ``row`` is negative while that node is unknown."""
-
-    pod: PodInfo
-    node_name: str
-    row: int
-    assumed: bool
-
-
 class ClusterState:
     """Applies events to the columns and notifies the event handlers."""
 
     def __init__(self, view: ClusterView, on_error: OnError | None = None) -> None:
         self.view = view
-        view.simulate = partial(Journal, self)
+        view.simulate = partial(Journal, self, view.columns, view.allocations, view.pods_on)
         self._columns = view.columns
         self._allocations = view.allocations
         self._event_handlers = EventDispatcher(on_error)
@@ -116,6 +105,14 @@ class ClusterState:
         placed = self._placed.get(uid)
         return placed.node_name if placed else None
 
+    def confirmed_node(self, uid: str) -> str | None:
+        """The name of the node that the API has an assumed pod on; empty while it is only assumed, None if the API has
+        the pod no more."""
+        placed = self._placed.get(uid)
+        if placed is None:
+            return None
+        return "" if placed.assumed else placed.node_name
+
     def is_assumed(self, uid: str) -> bool:
         placed = self._placed.get(uid)
         return placed is not None and placed.assumed
@@ -154,7 +151,8 @@ class ClusterState:
             self._occupy(placed, row)
 
     def remove_node(self, name: str) -> bool:
-        """Remove a node; its pods and their allocations are kept until the node comes back or they are deleted."""
+        """Remove a node; its pods and their allocations are kept until the node comes back or they are deleted. Pods
+        that are only assumed are on no node meanwhile, which event handlers cannot tell from objects."""
         row = self._columns.row_of.get(name)
         if row is None:
             return False
@@ -162,6 +160,8 @@ class ClusterState:
         for uid, pod in pods.items():
             self.view.labels.remove(row, uid)
             self._allocations.detach(row, pod)
+            if self._placed[uid].assumed:
+                self._event_handlers.notify("on_pod_removed", row, pod)
         self._event_handlers.notify("on_node_removed", row, name)
         self._columns.remove_node(name)
         if pods:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from koordinator.api.kinds import Kind
 from koordinator.api.node import Node
-from koordinator.scheduler.engine.resource_index import ResourceIndex
-from koordinator.scheduler.engine.row_amounts import Machines, RowAmounts, RowIntegers
+from koordinator.scheduler.engine.resource_index import UNOFFERED, ResourceIndex, whole_amounts
+from koordinator.scheduler.engine.row_amounts import WITH_DEFAULTS, Machines, RowAmounts, RowIntegers
 
 Rows = NDArray[np.intp]
 Ints = NDArray[np.int64]
@@ -105,8 +105,8 @@ class Touched:
 class NodeColumns:
     """The nodes of a cluster. Rows of deleted nodes are free (``alive`` False) and are reused."""
 
-    def __init__(self, resources: ResourceIndex | None = None) -> None:
-        self.resources = resources or ResourceIndex()
+    def __init__(self) -> None:
+        self.resources = ResourceIndex(self._add_resource)
         self.row_of: dict[str, int] = {}
         self.nodes: list[Node | None] = []
         self.names: list[str] = []
@@ -117,12 +117,12 @@ class NodeColumns:
         self._clock = 0
         self.alive: Mask = np.zeros(0, dtype=np.bool_)
         self.unschedulable: Mask = np.zeros(0, dtype=np.bool_)
-        self.allocatable: Ints = np.zeros((0, len(self.resources)), dtype=np.int64, order="F")
+        self.allocatable: Ints = np.zeros((0, self.resources.width), dtype=np.int64, order="F")
         """(rows, resources), as is ``requested``. One resource of all rows is contiguous, since plugins read it so."""
-        self.requested: Ints = np.zeros((0, len(self.resources)), dtype=np.int64, order="F")
+        self.requested: Ints = np.zeros((0, self.resources.width), dtype=np.int64, order="F")
         self.non_zero_requested: Ints = np.zeros((0, 2), dtype=np.int64, order="F")
         """CPU and memory; pods without a request count with 100 milli-CPU and 200 MiB."""
-        self._unused: Ints = np.zeros((0, len(self.resources)), dtype=np.int64, order="F")
+        self._unused: Ints = np.zeros((0, self.resources.width), dtype=np.int64, order="F")
         """``allocatable`` minus ``requested``, for ``amounts``."""
         self.numbers: list[RowIntegers] = []
         """The same as integers, row by row."""
@@ -289,8 +289,8 @@ class NodeColumns:
             row = self._allocate(node.metadata.name)
         self.nodes[row] = node
         self.unschedulable[row] = node.spec.unschedulable
-        amounts = self.resources.vector(node.status.allocatable)
-        self.fit_resources()
+        column = self.resources.column
+        amounts = {column(name): amount for name, amount in whole_amounts(node.status.allocatable).items()}
         numbers = self.numbers[row]
         numbers.set_allocatable(amounts)
         self.allocatable[row] = numbers.allocatable
@@ -311,7 +311,7 @@ class NodeColumns:
         self.allocatable[row] = 0
         self.requested[row] = self._unused[row] = 0
         self.non_zero_requested[row] = 0
-        self.numbers[row] = RowIntegers(len(self.resources))
+        self.numbers[row] = RowIntegers(self.resources)
         self._machines.write(row, self.allocatable[row], self.requested[row], self.non_zero_requested[row])
         self._alive_rows = None
         for aspect in self.aspects:
@@ -319,27 +319,34 @@ class NodeColumns:
         self._free.append(row)
         return row
 
-    def add_request(self, row: int, request: Mapping[int, int], non_zero: tuple[int, int], sign: int = 1) -> None:
+    def add_request(self, row: int, request: Mapping[str, int], non_zero: tuple[int, int], sign: int = 1) -> None:
         """Count a pod on ``row`` (``sign`` 1) or remove it again (-1). ``request`` includes the pod itself."""
         self.shift(row, request, non_zero, sign)
         self.touch(row, Aspect.PODS)
 
-    def discount(self, row: int, amounts: Mapping[int, int], non_zero: tuple[int, int], sign: int = 1) -> None:
+    def discount(self, row: int, amounts: Mapping[str, int], non_zero: tuple[int, int], sign: int = 1) -> None:
         """Count less on ``row`` than its pods request (``sign`` 1), or undo that (-1)."""
         count = self.discounts.pop(row, 0) + sign
         if count:
             self.discounts[row] = count
         self.add_request(row, amounts, non_zero, -sign)
 
-    def shift(self, row: int, request: Mapping[int, int], non_zero: tuple[int, int], sign: int) -> None:
+    def shift(self, row: int, request: Mapping[str, int], non_zero: tuple[int, int], sign: int) -> None:
         """As add_request, but without touching the row: for a simulation that undoes it at once."""
-        self.fit_resources()
-        numbers = self.numbers[row]
-        numbers.shift(request, non_zero, sign)
+        column_of, numbers = self.resources.column_of, self.numbers[row]
         requested, unused = self.requested[row], self._unused[row]
-        for column in request:
-            requested[column] = numbers.requested[column]
-            unused[column] = numbers.unused[column]
+        for name, amount in request.items():
+            column = column_of[name]
+            if column == UNOFFERED:
+                numbers.shift_unoffered(name, sign * amount)
+                continue
+            numbers.requested[column] += sign * amount
+            numbers.unused[column] -= sign * amount
+            if column >= WITH_DEFAULTS:
+                numbers.counted[column] += sign * amount
+            requested[column], unused[column] = numbers.requested[column], numbers.unused[column]
+        numbers.counted[0] += sign * non_zero[0]
+        numbers.counted[1] += sign * non_zero[1]
         self.non_zero_requested[row] = numbers.counted[:2]
         self._machines.write_requested(row, numbers.requested, numbers.counted)
         self._gathered = None
@@ -352,7 +359,7 @@ class NodeColumns:
             self.size += 1
             self.nodes.append(None)
             self.names.append("")
-            self.numbers.append(RowIntegers(len(self.resources)))
+            self.numbers.append(RowIntegers(self.resources))
             self._generations.append(0)
             self._grow_rows()
         self._generations[row] += 1
@@ -379,15 +386,16 @@ class NodeColumns:
         self._versions = np.ascontiguousarray(_grown(self._versions, (len(self._latest), self._capacity)))
         self._row_versions = _grown(self._row_versions, (self._capacity,))
 
-    def fit_resources(self) -> None:
-        width = len(self.resources)
-        if width > self.allocatable.shape[1]:
-            self.allocatable = _grown(self.allocatable, (self._capacity, width))
-            self.requested = _grown(self.requested, (self._capacity, width))
-            self._unused = _grown(self._unused, (self._capacity, width))
-            self._gathered = None
-            for numbers in self.numbers:
-                numbers.widen(width - len(numbers.requested))
+    def _add_resource(self, name: str) -> None:
+        """Give a resource the last column, with what pods on nodes request of it already."""
+        shape = self._capacity, self.resources.width
+        self.allocatable = _grown(self.allocatable, shape)
+        self.requested = _grown(self.requested, shape)
+        self._unused = _grown(self._unused, shape)
+        self._gathered = None
+        for row, numbers in enumerate(self.numbers):
+            numbers.widen(name)
+            self.requested[row, -1], self._unused[row, -1] = numbers.requested[-1], numbers.unused[-1]
 
 
 def _grown(array: NDArray[Item], shape: tuple[int, ...]) -> NDArray[Item]:

@@ -53,7 +53,8 @@ class CyclePreFilterPlugin(Plugin):
 
     def refusal_if_tried(self, pod: PodInfo) -> Reason | None:
         """The reason for which an attempt of the pod would be ended at present, or within a simulation; called by
-        plugins that plan for several pods. Changes nothing. The default is None."""
+        plugins that plan for several pods, and every few seconds for the condition of a pod that this plugin keeps
+        waiting. Changes nothing. The default is None."""
         return None
 
     def waits_as(self, pod: PodInfo) -> Hashable:

@@ -41,6 +41,8 @@ class Placement(msgspec.Struct, frozen=True):
 
     state: CycleState
     """The attempt, with the pod and a reference to the node."""
+    pod: PodInfo
+    node: NodeReference
     evaluated: int
     feasible: int
     best_nodes: tuple[str, ...]
@@ -54,15 +56,6 @@ class Placement(msgspec.Struct, frozen=True):
     tied: int = 0
     """How many nodes had the highest score, ``node_name`` among them, which was chosen at random; 0 when the pod was
     nominated to the node or a plugin named it, so that the score did not decide."""
-
-    @property
-    def pod(self) -> PodInfo:
-        return self.state.pod
-
-    @property
-    def node(self) -> NodeReference:
-        assert self.state.node is not None, "a placement has a node"
-        return self.state.node
 
     @property
     def node_name(self) -> str:
@@ -92,6 +85,8 @@ class Rejection:
     """The number of the class of pods that this holds for; 0 when it holds for this pod alone."""
     waits_as: Hashable = None
     """Shared by pods, also of other classes, that wait for the same events, see CyclePreFilterPlugin.waits_as."""
+    refusal: str = ""
+    """The reason, as it is in ``message``, of the plugin that ended the attempt before any node was filtered."""
     after: PostFilterResult = NO_PLAN
     """The result of the PostFilter plugins."""
 

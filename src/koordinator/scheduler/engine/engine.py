@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, NoReturn, TypeVar
 
-from koordinator.scheduler.engine.batch.evaluator import BatchEvaluator
+from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
 from koordinator.scheduler.engine.binding_points import ReservePlugin, Wait
 from koordinator.scheduler.engine.cached_results import SharedResults
 from koordinator.scheduler.engine.choice import Chooser, RandomSource
@@ -77,6 +77,10 @@ class Engine:
         self.times: PointTimes = UNTIMED
         """Is notified of how long the other extension points take."""
         self._classes: OrderedDict[Hashable, _PodClass] = OrderedDict()
+        self._engine_filters = state.view.engine_filters
+        """Those by which all classes are evaluated."""
+        self._resources = state.view.columns.resources.width
+        """The number of resources with a column when the plans of all classes were made."""
         self._shared = SharedResults()
         self._batch = BatchEvaluator(state.view.columns, profile.score_type) if batches else None
         self._width = 0
@@ -273,14 +277,28 @@ class Engine:
         return key, pod_class.evaluation
 
     def _class_of(self, key: Hashable, pod: PodInfo) -> _PodClass:
+        view = self._state.view
+        if self._engine_filters is not view.engine_filters or self._resources != view.columns.resources.width:
+            self._drop_plans()
         known = self._classes.get(key)
         if known is not None:
             self._classes.move_to_end(key)
             return known
-        evaluation = Evaluation(self.profile, self._state.view.columns, pod, self.times, self._shared, self._batch)
+        evaluation = Evaluation(self.profile, view, pod, self.times, self._shared, self._batch)
         self._evict_classes(evaluation)
         pod_class = self._classes[key] = _PodClass(evaluation, next(self._numbers))
         return pod_class
+
+    def _drop_plans(self) -> None:
+        """The filters that belong to every plan have changed, or a node offers a resource that none offered before:
+        plans name resources by their columns."""
+        view = self._state.view
+        self._engine_filters, self._resources = view.engine_filters, view.columns.resources.width
+        self._classes.clear()
+        self._width = 0
+        if self._batch is not None:
+            self._batch.dissolve()
+        self._shared = SharedResults()
 
     def _evict_classes(self, evaluation: Evaluation) -> None:
         """Evict classes, the least recently used first, if the limit would be exceeded with one more like this. Shared
@@ -305,7 +323,8 @@ class Engine:
             if attempt.refusal is None:
                 rejection = replace(rejection, pod_class=pod_class.number)
             else:
-                rejection = replace(rejection, waits_as=self._waits_as(attempt.refusal[0], pod))
+                name, reason = attempt.refusal
+                rejection = replace(rejection, waits_as=self._waits_as(name, pod), refusal=reason.text)
             if alike and not rejection.after.found:
                 # A simulation leaves the columns as they were, at a later version.
                 pod_class.evaluation.refresh()
@@ -327,8 +346,12 @@ class Engine:
         names = columns.names
         rows = [row, *evaluation.next_best((row,), _TOP_NODES - 1)]
         evaluated, feasible = len(columns.row_of), evaluation.feasible_count
+        node = state.node
+        assert node is not None, "a placement has a node"
         return Placement(
             state,
+            state.pod,
+            node,
             evaluated=evaluated,
             feasible=feasible,
             rejecting_plugins=evaluation.first_rejecting_plugins() if feasible < evaluated else (),

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from koordinator.scheduler.engine.batch.evaluator import BatchEvaluator
+from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
 from koordinator.scheduler.engine.cached_results import (
     FEW_CHANGES,
     ONE_BY_ONE,
@@ -25,10 +25,11 @@ from koordinator.scheduler.engine.cached_results import (
 )
 from koordinator.scheduler.engine.class_plan import plan_class
 from koordinator.scheduler.engine.class_state import ClassState, Scores
-from koordinator.scheduler.engine.columns import Aspect, NodeColumns, Rows
+from koordinator.scheduler.engine.columns import Aspect, Rows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
 from koordinator.scheduler.engine.row_overlays import RowOverlays
+from koordinator.scheduler.engine.view import ClusterView
 
 _SPARE_ROWS: Final = 64
 _PART: Final = 8
@@ -43,14 +44,14 @@ class Evaluation(ClassState):
     def __init__(
         self,
         profile: Profile,
-        columns: NodeColumns,
+        view: ClusterView,
         pod: PodInfo,
         times: PointTimes = UNTIMED,
         shared: SharedResults | None = None,
         batch: BatchEvaluator | None = None,
     ) -> None:
-        plan = plan_class(profile, columns, pod, times, shared)
-        super().__init__(plan, columns, profile.score_type)
+        plan = plan_class(profile, view, pod, times, shared)
+        super().__init__(plan, view.columns, profile.score_type)
         self.incoming = pod
         """The pod of the class that was evaluated last."""
         self.pod = plan.pod or pod

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.view import ClusterView
 
 _SHOWN: Final = 5
 _Result = tuple[int, tuple[str, int]]
@@ -29,12 +29,12 @@ class EvaluationCheck:
     def __init__(
         self,
         profile: Profile,
-        columns: NodeColumns,
+        view: ClusterView,
         on_difference: Callable[[str], None],
         refresh: Callable[[Evaluation], None] = Evaluation.refresh,
     ) -> None:
         self._profile = profile
-        self._columns = columns
+        self._view = view
         self._on_difference = on_difference
         self._refresh = refresh
         self.checked = 0
@@ -44,7 +44,7 @@ class EvaluationCheck:
         """Refresh the evaluation and compare it. Raises what plugins raise."""
         self._refresh(evaluation)
         self.checked += 1
-        fresh = Evaluation(self._profile, self._columns, evaluation.incoming)
+        fresh = Evaluation(self._profile, self._view, evaluation.incoming)
         fresh.refresh()
         for difference in islice(self._differences(evaluation, fresh), _SHOWN):
             self._on_difference(difference)
@@ -69,7 +69,7 @@ class EvaluationCheck:
         }
         return {
             name: (evaluation.totals.item(row), rejected.get(row, ("", 0)))
-            for name, row in self._columns.row_of.items()
+            for name, row in self._view.columns.row_of.items()
         }
 
 

@@ -26,6 +26,8 @@ class EventKind:
     """An assigned pod appeared."""
     POD_LABEL: Final = "Pod/UpdatePodLabel"
     """The labels of an assigned pod changed."""
+    POD_READABLE: Final = "Pod/UpdateToReadable"
+    """What an assigned pod holds, or the whole pod, can be read again."""
     POD_UPDATE: Final = "Pod/Update"
     """The unschedulable pod itself changed."""
     POD_FINISHED: Final = "FinishedPod/Update"

@@ -126,7 +126,7 @@ class Attempt:
         return failure
 
     def simulate(self) -> Simulation:
-        """See FailedAttempt."""
+        """See ``Handle.simulate``."""
         self._evaluation.refresh()
         known = ((self._key, self._evaluation),)
         return Simulation(self._profile, self._state, self._check_time, known)

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 
@@ -27,14 +27,11 @@ from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.batch.kernel import BatchKernel
+from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, Mask, Rows
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-
-if TYPE_CHECKING:
-    from koordinator.scheduler.engine.handle import Handle
 
 MIN_NODE_SCORE: Final = 0
 MAX_NODE_SCORE: Final = 100
@@ -56,6 +53,14 @@ class PluginError(Exception):
     """A plugin failed to decide; ends the attempt of this pod, not the program."""
 
 
+class ScoreReports(Protocol):
+    """What the engine's own modules use of a plugin's handle."""
+
+    def unusable_score(self, plugin: str, subject: str, score: int) -> None:
+        """Report a score out of range, which the plugin has given ``subject``, a node or a Reservation, and in place of
+        which the lowest one counts."""
+
+
 class Plugin(ABC):
     """A named member of one profile. ``args`` is the decoded ``pluginConfig`` entry, defaulted and validated."""
 
@@ -69,9 +74,10 @@ class Plugin(ABC):
     without it they are the mapping from the configuration file. Those of built-in plugins are in the configuration's
     own table."""
 
-    handle: Handle
+    handle: ScoreReports
     """The plugin's access to the scheduler and to the other plugins of its profile (upstream: framework.Handle). Set
-    once all plugins of the profile exist, so not yet in ``__init__``."""
+    once all plugins of the profile exist, so not yet in ``__init__``. It is a ``Handle``, which knows the whole engine
+    above this module: a plugin that uses it has ``handle: Handle`` in its class."""
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         self.args = args

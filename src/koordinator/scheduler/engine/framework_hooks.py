@@ -25,6 +25,7 @@ from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus
+from koordinator.scheduler.engine.view import ReservationInfo
 
 
 class PreFilterTransformer(Plugin):
@@ -127,29 +128,6 @@ class ResizePodPlugin(Plugin):
 RESERVED: Final = NamedAspect("Reservation")
 """The Reservations on a node, and the pods that take from them. For plugins whose results depend on those of
 ``ReservationRestorePlugin``."""
-
-
-class ReservationInfo(Protocol):
-    """A Reservation, or a pod in operating mode that represents one, as other plugins see it."""
-
-    @property
-    def uid(self) -> str:
-        """Also the uid of its reserve pod, by which ``view.allocations`` has what it holds."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def node_name(self) -> str:
-        """Empty while it is on no node."""
-
-    @property
-    def reservation(self) -> Reservation:
-        """The Reservation; one derived from the pod for a pod in operating mode."""
-
-    @property
-    def users(self) -> Mapping[str, PodInfo]:
-        """The pods that take from it, by uid."""
 
 
 class ReservationNominator(Plugin):

@@ -15,29 +15,35 @@ from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.events import ClusterEvent
+from koordinator.scheduler.engine.failed_attempt import Attempt
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.numa_topology import NUMATopologyManager
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import FailedAttempt
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.simulation import Simulation
 from koordinator.scheduler.engine.slots import Slots, count_slots
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.engine.waiting_pods import WaitingPods
 
 P = TypeVar("P", bound=Plugin)
 
 
-class SchedulerServices(Protocol):
-    """What the scheduler around the engine provides to plugins."""
+class Events(Protocol):
+    """Records events; must not block."""
 
-    def activate(self, uids: Iterable[str]) -> None: ...
-    def monotonic(self) -> float: ...
-    def announce(self, event: ClusterEvent) -> None: ...
-    def unusable_score(self, plugin: str, subject: str, score: int) -> None: ...
-    def set_pseudo_pod(self, pod: Pod) -> None: ...
-    def remove_pseudo_pod(self, pod: Pod) -> None: ...
     def pod_event(
-        self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, action: str, note: str
-    ) -> None: ...
+        self,
+        pod: Pod,
+        event_type: Literal["Normal", "Warning"],
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        reporter: Pod | None = None,
+    ) -> None:
+        """Record an event of events.k8s.io about the pod, under the scheduler name of the pod, or of ``reporter``."""
+
     def object_event(
         self,
         scheduler_name: str,
@@ -47,7 +53,30 @@ class SchedulerServices(Protocol):
         reason: str,
         action: str,
         note: str,
-    ) -> None: ...
+    ) -> None:
+        """Record an event about an object of another kind, under a scheduler name."""
+
+
+class SchedulerServices(Events, Protocol):
+    """What the scheduler around the engine provides to plugins."""
+
+    def activate(self, uids: Iterable[str]) -> None: ...
+    def monotonic(self) -> float: ...
+    def announce(self, event: ClusterEvent) -> None: ...
+    def unusable_score(self, plugin: str, subject: str, score: int) -> None: ...
+    def set_pseudo_pod(self, pod: Pod) -> None: ...
+    def remove_pseudo_pod(self, pod: Pod) -> None: ...
+
+
+class HandledPlugin(Protocol):
+    """A plugin that uses its handle, to others that do so for it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def view(self) -> ClusterView: ...
+    @property
+    def handle(self) -> Handle: ...
 
 
 class Handle:
@@ -87,8 +116,11 @@ class Handle:
         pod is processed soon, and never before the present call of the plugin has returned."""
         return self._state.view.waiting
 
-    def simulate(self) -> Simulation:
-        """A block in which pods are hypothetically removed and placed; at its end all changes are undone."""
+    def simulate(self, attempt: FailedAttempt | None = None) -> Simulation:
+        """A block in which pods are hypothetically removed from and placed on any nodes; at its end all changes are
+        undone. With the ``attempt`` that has just failed, fewer filters need to run for its pod."""
+        if isinstance(attempt, Attempt):
+            return attempt.simulate()
         return Simulation(self.profile, self._state, self._check_time)
 
     def slots(self, pods: Sequence[PodInfo]) -> Slots | None:
@@ -119,8 +151,7 @@ class Handle:
             self._services.announce(event)
 
     def unusable_score(self, plugin: str, subject: str, score: int) -> None:
-        """Report a score out of range, which the plugin has given ``subject``, a node or a Reservation, and in place of
-        which the lowest one counts."""
+        """See ScoreReports."""
         if self._services is not None:
             self._services.unusable_score(plugin, subject, score)
 

@@ -9,18 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from koordinator.scheduler.engine.adjustment import Adjustment, Change
-from koordinator.scheduler.engine.allocations import Allocation
-from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.allocations import Allocation, AllocationLedger
+from koordinator.scheduler.engine.columns import NodeColumns
+from koordinator.scheduler.engine.pod_info import PlacedPod, PodInfo
 
-if TYPE_CHECKING:
-    from koordinator.scheduler.engine.cluster_state import ClusterState, PlacedPod
+
+class Placements(Protocol):
+    """What the cluster state does for a journal, see there."""
+
+    def placed(self, uid: str) -> PlacedPod | None: ...
+    def take_off(self, placed: PlacedPod) -> None: ...
+    def put_back(self, placed: PlacedPod) -> None: ...
+    def assume(self, pod: PodInfo, node_name: str) -> None: ...
+    def forget(self, uid: str) -> bool: ...
 
 
 class _Removal:
-    def __init__(self, state: ClusterState, placed: PlacedPod) -> None:
+    def __init__(self, state: Placements, placed: PlacedPod) -> None:
         self._state = state
         self.placed = placed
 
@@ -43,7 +51,7 @@ class _Return:
 
 
 class _Arrival:
-    def __init__(self, state: ClusterState, pod: PodInfo, node_name: str) -> None:
+    def __init__(self, state: Placements, pod: PodInfo, node_name: str) -> None:
         self._state = state
         self._pod = pod
         self._node_name = node_name
@@ -56,8 +64,8 @@ class _Arrival:
 
 
 class _Allocating:
-    def __init__(self, state: ClusterState, row: int, pod: PodInfo, plugin: str, allocation: Allocation) -> None:
-        self._ledger = state.view.allocations
+    def __init__(self, ledger: AllocationLedger, row: int, pod: PodInfo, plugin: str, allocation: Allocation) -> None:
+        self._ledger = ledger
         self._row = row
         self._pod = pod
         self._plugin = plugin
@@ -71,8 +79,8 @@ class _Allocating:
 
 
 class _Shift:
-    def __init__(self, state: ClusterState, row: int, adjustment: Adjustment) -> None:
-        self._columns = state.view.columns
+    def __init__(self, columns: NodeColumns, row: int, adjustment: Adjustment) -> None:
+        self._columns = columns
         self._row = row
         self._adjustment = adjustment
         self._is_applied = False
@@ -93,8 +101,18 @@ class Journal:
     Not a generator: a plugin that uses it may be interrupted at any place, and a generator would not be resumed then.
     """
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(
+        self,
+        state: Placements,
+        columns: NodeColumns,
+        allocations: AllocationLedger,
+        pods_on: dict[int, dict[str, PodInfo]],
+    ) -> None:
+        """``columns``, ``allocations`` and ``pods_on`` are those of the view."""
         self._state = state
+        self._columns = columns
+        self._allocations = allocations
+        self._pods_now = pods_on
         self._changes: list[Change] = []
         self._pods_on: dict[int, dict[str, PodInfo]] = {}
         """For each changed row, its pods in their original order."""
@@ -104,7 +122,7 @@ class Journal:
         """Whether there has been any change other than the removal of pods."""
 
     def __enter__(self) -> Self:
-        self._state.view.columns.begin_simulation()
+        self._columns.begin_simulation()
         return self
 
     def __exit__(
@@ -113,8 +131,8 @@ class Journal:
         try:
             self.undo(0)
         finally:
-            self._state.view.pods_on.update(self._pods_on)
-            self._state.view.columns.end_simulation()
+            self._pods_now.update(self._pods_on)
+            self._columns.end_simulation()
 
     @property
     def rows(self) -> Iterable[int]:
@@ -161,12 +179,12 @@ class Journal:
         """Put the pod on the node of ``row``; False if it is on a node already."""
         if self._state.placed(pod.uid) is not None:
             return False
-        self._do(row, _Arrival(self._state, pod, self._state.view.columns.names[row]))
+        self._do(row, _Arrival(self._state, pod, self._columns.names[row]))
         return True
 
     def allocate(self, row: int, pod: PodInfo, plugin: str, allocation: Allocation) -> None:
         """Give a pod that was placed on ``row`` the allocation."""
-        self._do(row, _Allocating(self._state, row, pod, plugin, allocation))
+        self._do(row, _Allocating(self._allocations, row, pod, plugin, allocation))
 
     def adjust(self, row: int, adjustment: Adjustment) -> None:
         """Apply all parts of an adjustment."""
@@ -177,10 +195,10 @@ class Journal:
         for pod in adjustment.added:
             self.place(pod, row)
         if adjustment.amounts or any(adjustment.non_zero):
-            self._do(row, _Shift(self._state, row, adjustment))
+            self._do(row, _Shift(self._columns, row, adjustment))
 
     def _do(self, row: int, change: Change) -> None:
-        pods_on = self._state.view.pods_on
+        pods_on = self._pods_now
         if row not in self._pods_on:
             self._pods_on[row] = pods_on[row]
             pods_on[row] = dict(pods_on[row])

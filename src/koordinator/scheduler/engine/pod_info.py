@@ -1,4 +1,4 @@
-"""A pod with what is derived from it once: its request in columns, its key and its priority."""
+"""A pod with what is derived from it once: its request, its key and its priority."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from koordinator.api.pod import Pod
+from koordinator.api.resource_names import CPU, MEMORY, PODS
 from koordinator.model.pod_requests import canonical, is_resize_infeasible, non_zero_requests, pod_requests
-from koordinator.scheduler.engine.resource_index import CPU, MEMORY, PODS, ResourceIndex
 
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """The requested resources of a pod. Columns are those of NodeColumns.resources."""
+    """The requested resources of a pod, by name: it may name any, whether a node offers it or not."""
 
-    amounts: Mapping[int, int]
-    """Column -> amount, without zeros, without the pod itself."""
+    amounts: Mapping[str, int]
+    """In the units of columns, without zeros, without the pod itself."""
     non_zero: tuple[int, int]
     """CPU and memory with the upstream defaults (100 milli-CPU, 200 MiB per container) where nothing is requested."""
-    counted: Mapping[int, int] = field(init=False)
-    """The same with the pod itself in the column of pods."""
+    counted: Mapping[str, int] = field(init=False)
+    """The same with the pod itself as one of ``pods``."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counted", {**self.amounts, PODS: 1})
@@ -41,16 +41,24 @@ class PodInfo:
     name), labels, annotations and owners stay the same, so through assuming and binding."""
 
 
-def make_pod_info(pod: Pod, resources: ResourceIndex) -> PodInfo:
-    """Compute a pod's PodInfo; resources that are new to the cluster get a column."""
-    exact = pod_requests(pod)
-    column = resources.column
-    amounts = {column(name): canonical(name, nanos) for name, nanos in exact.items() if nanos}
+@dataclass(slots=True)
+class PlacedPod:
+    """A pod that occupies a node; ``row`` is negative while that node is unknown."""
+
+    pod: PodInfo
+    node_name: str
+    row: int
+    assumed: bool
+
+
+def make_pod_info(pod: Pod) -> PodInfo:
+    """Compute a pod's PodInfo."""
+    amounts = {name: canonical(name, nanos) for name, nanos in pod_requests(pod).items() if nanos}
     if _names_cpu_and_memory(pod):
         non_zero = amounts.get(CPU, 0), amounts.get(MEMORY, 0)
     else:
         counted = non_zero_requests(pod)
-        non_zero = canonical("cpu", counted.get("cpu", 0)), canonical("memory", counted.get("memory", 0))
+        non_zero = canonical(CPU, counted.get(CPU, 0)), canonical(MEMORY, counted.get(MEMORY, 0))
     metadata = pod.metadata
     return PodInfo(
         pod=pod,
@@ -69,6 +77,6 @@ def _names_cpu_and_memory(pod: Pod) -> bool:
     spec = pod.spec
     for container in (*spec.containers, *spec.init_containers) if spec.init_containers else spec.containers:
         requests = container.resources.requests
-        if "cpu" not in requests or "memory" not in requests:
+        if CPU not in requests or MEMORY not in requests:
             return False
     return True

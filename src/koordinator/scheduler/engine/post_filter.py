@@ -5,29 +5,23 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 
-if TYPE_CHECKING:
-    from koordinator.scheduler.engine.simulation import Simulation
-
 T = TypeVar("T")
 
 
 class FailedAttempt(Protocol):
-    """What PostFilter plugins see of an attempt for which no node passed, or which a plugin has ended before Filter."""
+    """What PostFilter plugins see of an attempt for which no node passed, or which a plugin has ended before Filter.
+    ``Handle.simulate`` removes pods from nodes, and places them, hypothetically."""
 
     @property
     def state(self) -> CycleState:
         """The state in which plugins keep data of this attempt."""
-
-    def simulate(self) -> Simulation:
-        """A block in which pods can hypothetically be removed from and placed on any nodes; all is undone at its
-        end."""
 
     @property
     def statuses(self) -> Sequence[NodeStatus]:

@@ -4,6 +4,7 @@ help."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from koordinator.scheduler.engine.cluster_state import ClusterState
@@ -12,7 +13,7 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.failed_attempt import Attempt
 from koordinator.scheduler.engine.fit_error import NO_NODES, fit_error, pre_filter_error, restricted_text
-from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus, Nomination, PostFilterResult
 from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
@@ -51,13 +52,17 @@ def reject(
         times.end("PostFilter", begun, "Error")
         raise
     times.end("PostFilter", begun, "Success" if after.found else "Unschedulable")
-    plan = evaluation.plan
+    plan, known = evaluation.plan, profile.plugins
+    if state.view.engine_filters:
+        known = {**known, **{each.name: each for each in state.view.engine_filters}}
     refusal = attempt.refusal or plan.rejection
     if refusal is not None:
         plugin, reason = refusal
         rejected = [RejectedNodes(plugin, (reason.text,), reason.unresolvable, total, ())]
         names = {plugin, *attempt.involved}
-        return _rejection(profile, pre_filter_error(total, reason.text, after.message), 0, rejected, after, names)
+        return _rejection(
+            profile, known, pre_filter_error(total, reason.text, after.message), 0, rejected, after, names
+        )
     rejected = [_rejected_rows(state, status) for status in attempt.statuses]
     skipped = total - sum(entry.count for entry in rejected)
     plugins = {entry.plugin for entry in rejected}
@@ -70,7 +75,9 @@ def reject(
     for entry in rejected:
         for text in entry.reasons:
             counts[text] += entry.count
-    return _rejection(profile, fit_error(total, counts, after.message), total - skipped, rejected, after, plugins)
+    return _rejection(
+        profile, known, fit_error(total, counts, after.message), total - skipped, rejected, after, plugins
+    )
 
 
 def _post_filter(profile: Profile, pod: PodInfo, attempt: Attempt) -> PostFilterResult:
@@ -91,6 +98,7 @@ def _post_filter(profile: Profile, pod: PodInfo, attempt: Attempt) -> PostFilter
 
 def _rejection(
     profile: Profile,
+    known: Mapping[str, Plugin],
     message: str,
     evaluated: int,
     rejected: list[RejectedNodes],
@@ -99,7 +107,7 @@ def _rejection(
 ) -> Rejection:
     names = plugins if plugins is not None else {entry.plugin for entry in rejected}
     # The events of the plugins that rejected nodes, and those that may change how the pod sees nodes.
-    registering = [*(profile.plugins[name] for name in names), *profile.filter_transformers]
+    registering = [*(known[name] for name in names), *profile.filter_transformers]
     events_to_register = frozenset[str]().union(*(plugin.events_to_register() for plugin in registering))
     return Rejection(message, evaluated, tuple(rejected), frozenset(names), events_to_register, after=after)
 

@@ -19,14 +19,13 @@ from koordinator.scheduler.engine.adjustment import Change
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, Plugin, PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import (
     ReservationFilterPlugin,
-    ReservationInfo,
     ReservationPreAllocationRestorePlugin,
     ReservationRestorePlugin,
     ReservationScorePlugin,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.engine.view import ClusterView, ReservationInfo
 
 
 class ReservationPoints:

@@ -72,15 +72,23 @@ class Resync:
         view = self._state.view
         match call.point, call.arguments:
             case "on_node" | "on_node_removed", (int(row), *rest):
+                rows = {row}
                 if call.point == "on_node_removed":
-                    handler.on_node_removed(row, str(rest[0]))
-                self._notify_row(handler, row)
+                    name = str(rest[0])
+                    handler.on_node_removed(row, name)
+                    # The node may be back, on another row.
+                    rows.add(view.columns.row_of.get(name, row))
+                for each in rows:
+                    self._notify_row(handler, each)
             case "on_pod_assigned" | "on_pod_removed", (int(row), PodInfo() as pod, *_):
-                known = view.pods_on.get(row, {}).get(pod.uid)
-                if known is None:
+                placed = self._state.placed(pod.uid)
+                if placed is None or placed.row != row:
                     handler.on_pod_removed(row, pod)
-                else:
-                    handler.on_pod_assigned(row, known, self._state.is_assumed(pod.uid))
+                # It may be on another row by now, or on a node that is away.
+                if placed is not None and placed.row >= 0:
+                    handler.on_pod_assigned(placed.row, placed.pod, placed.assumed)
+                elif (shown := self._state.shown_pod(pod.uid)) is not None:
+                    handler.on_pod(*shown)
             case "on_pod" | "on_pod_gone", (PodInfo() as pod, *_):
                 shown = self._state.shown_pod(pod.uid)
                 if shown is None:
@@ -104,7 +112,7 @@ class Resync:
         if not isinstance(handler, AllocatorPlugin):
             return
         view = self._state.view
-        held = view.allocations.of(handler.name, pod.uid)
+        held = view.allocations.entry(handler.name, pod.uid)
         if held is not None and pod.uid in view.pods_on.get(row, {}):
             handler.on_allocated(row, pod, held)
         else:
@@ -121,7 +129,7 @@ class Resync:
         for pod in list(view.pods_on[row].values()):
             handler.on_pod_assigned(row, pod, self._state.is_assumed(pod.uid))
             if isinstance(handler, AllocatorPlugin):
-                held = view.allocations.of(handler.name, pod.uid)
+                held = view.allocations.entry(handler.name, pod.uid)
                 if held is not None:
                     handler.on_allocated(row, pod, held)
 

@@ -8,6 +8,8 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from koordinator.scheduler.engine.resource_index import UNOFFERED, ResourceIndex
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -109,40 +111,54 @@ def _wider(matrix: Floats, rows: int) -> Floats:
     return larger
 
 
-_WITH_DEFAULTS: Final = 2
+WITH_DEFAULTS: Final = 2
 """CPU and memory, the first of all resources, have requests with defaults."""
 
 
 class RowIntegers:
     """Lists by resource, to be read only."""
 
-    __slots__ = ("allocatable", "counted", "requested", "unused")
+    __slots__ = ("_column_of", "allocatable", "counted", "requested", "unoffered", "unused")
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, resources: ResourceIndex) -> None:
+        self._column_of, width = resources.column_of, resources.width
         self.allocatable = [0] * width
         self.requested = [0] * width
         self.counted = [0] * width
         """``requested``, but pods without a request for CPU or memory count with a default."""
         self.unused = [0] * width
         """``allocatable`` minus ``requested``."""
+        self.unoffered: dict[str, int] = {}
+        """What pods request of resources that no node has offered, by name, without zeros."""
 
-    def widen(self, more: int) -> None:
-        """Append ``more`` resources."""
-        for numbers in (self.allocatable, self.requested, self.counted, self.unused):
-            numbers.extend([0] * more)
+    def offered(self, name: str) -> int:
+        """The allocatable amount of any resource; 0 where the node does not offer it."""
+        return self.allocatable[self._column_of[name]]
+
+    def free(self, name: str) -> int:
+        """Of any resource, allocatable minus requested; below 0 on an overcommitted node."""
+        column = self._column_of[name]
+        return self.unused[column] if column != UNOFFERED else -self.unoffered.get(name, 0)
+
+    def by_name(self) -> dict[str, tuple[int, int]]:
+        """Requested and allocatable: of all resources that some node offers, and of others that pods here request."""
+        amounts = {name: (self.requested[column], self.allocatable[column]) for name, column in self._column_of.items()}
+        return {**amounts, **{name: (amount, 0) for name, amount in self.unoffered.items()}}
+
+    def widen(self, name: str) -> None:
+        """Append the resource, which a node has offered for the first time."""
+        requested = self.unoffered.pop(name, 0)
+        self.allocatable.append(0)
+        self.requested.append(requested)
+        self.counted.append(requested)
+        self.unused.append(-requested)
+
+    def shift_unoffered(self, name: str, more: int) -> None:
+        """Count more of a resource that no node has offered."""
+        amount = self.unoffered.pop(name, 0) + more
+        if amount:
+            self.unoffered[name] = amount
 
     def set_allocatable(self, amounts: Mapping[int, int]) -> None:
         self.allocatable = [amounts.get(column, 0) for column in range(len(self.allocatable))]
         self.unused = [whole - taken for whole, taken in zip(self.allocatable, self.requested, strict=True)]
-
-    def shift(self, request: Mapping[int, int], non_zero: tuple[int, int], sign: int) -> None:
-        """Add a pod (``sign`` 1) or remove it (-1)."""
-        requested, counted, unused = self.requested, self.counted, self.unused
-        for column, amount in request.items():
-            more = sign * amount
-            requested[column] += more
-            unused[column] -= more
-            if column >= _WITH_DEFAULTS:
-                counted[column] += more
-        counted[0] += sign * non_zero[0]
-        counted[1] += sign * non_zero[1]

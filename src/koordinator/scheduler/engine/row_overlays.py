@@ -12,9 +12,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from koordinator.scheduler.engine.adjustment import Adjustment, checked
+from koordinator.api.resource_names import CPU, MEMORY
+from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, CachedScores
-from koordinator.scheduler.engine.columns import Rows
+from koordinator.scheduler.engine.columns import NodeColumns, Rows
+from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.framework_hooks import FilterTransformer, ScoreTransformer
 from koordinator.scheduler.engine.journal import Journal
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -101,10 +103,29 @@ class RowOverlays:
             _inform(cross_node, row)
 
     def _of_filter(self, transformer: FilterTransformer, rows: Rows) -> Mapping[int, Adjustment]:
-        return checked(transformer.view.columns, transformer.before_filter(self._pod, rows), transformer.name)
+        return _checked(transformer.view.columns, transformer.before_filter(self._pod, rows), transformer.name)
 
     def _of_score(self, transformer: ScoreTransformer, rows: Rows) -> Mapping[int, Adjustment]:
-        return checked(transformer.view.columns, transformer.before_score(self._pod, rows), transformer.name)
+        return _checked(transformer.view.columns, transformer.before_score(self._pod, rows), transformer.name)
+
+
+def _checked(columns: NodeColumns, adjustments: Mapping[int, Adjustment], plugin: str) -> Mapping[int, Adjustment]:
+    """Return the ``adjustments`` of a plugin if the columns can be shifted by them; raises PluginError otherwise. An
+    error that showed only in the middle of the shift would leave the columns half shifted for all decisions."""
+    for row, adjustment in adjustments.items():
+        amounts = adjustment.amounts
+        if not 0 <= row < columns.size:
+            raise PluginError(f"plugin {plugin} adjusts row {row}, which does not exist: there are {columns.size} rows")
+        for name, amount in (*amounts.items(), *zip((CPU, MEMORY), adjustment.non_zero, strict=True)):
+            if not isinstance(name, str) or not isinstance(amount, int):
+                raise PluginError(
+                    f"plugin {plugin} adjusts the resource {name!r} of row {row} by {amount!r}: "
+                    "allowed are names of resources and whole numbers"
+                )
+        for pod in (*adjustment.removed, *adjustment.added):
+            if not isinstance(pod, PodInfo):
+                raise PluginError(f"plugin {plugin} adjusts the pods of row {row} by {pod!r}: expected is a PodInfo")
+    return adjustments
 
 
 def _inform(cross_node: Iterable[CachedFilterResults], row: int) -> None:

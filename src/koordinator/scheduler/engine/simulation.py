@@ -25,6 +25,7 @@ from koordinator.scheduler.engine.fit_error import restricted_text
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.journal import Journal
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import FailedAttempt
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_overlays import RowOverlays
 
@@ -80,7 +81,7 @@ class Simulation:
         self._profile = profile
         self._state = state
         self._check_time = check_time
-        self._journal = Journal(state)
+        self._journal = state.view.simulate()
         self._planned = {key: _Planned(profile, each.plan, each.pod, each) for key, each in known}
         self._predicates: list[Predicate] = []
         self._allocators = Allocators(profile)
@@ -208,9 +209,13 @@ class Simulation:
         key = self._profile.class_key(pod)
         planned = self._planned.get(key)
         if planned is None:
-            plan = plan_class(self._profile, self._state.view.columns, pod, with_scores=False)
+            plan = plan_class(self._profile, self._state.view, pod, with_scores=False)
             planned = self._planned[key] = _Planned(self._profile, plan, pod, None)
         return planned
+
+
+Simulate = Callable[[FailedAttempt], Simulation]
+"""``Handle.simulate``."""
 
 
 def reasons_of(failure: Failure | Reason, pod: PodInfo) -> Sequence[Reason]:

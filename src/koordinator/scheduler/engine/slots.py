@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from koordinator.api.resource_names import PODS
 from koordinator.scheduler.engine.adjustment import Adjustment, adjusted
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure
 from koordinator.scheduler.engine.cluster_state import ClusterState
@@ -20,7 +21,6 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.framework import FilterPlugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus
-from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.simulation import Simulation, nominated_before
 
 
@@ -153,7 +153,7 @@ def _codes(
     request = pod.request
     adjustments = {}
     for row, number in zip(rows.tolist(), (numbers - 1).tolist(), strict=True):
-        amounts = {column: amount * number for column, amount in request.amounts.items()}
+        amounts = {name: amount * number for name, amount in request.amounts.items()}
         amounts[PODS] = amounts.get(PODS, 0) + number
         non_zero = request.non_zero[0] * number, request.non_zero[1] * number
         adjustments[row] = Adjustment(amounts, non_zero)

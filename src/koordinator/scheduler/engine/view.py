@@ -6,21 +6,42 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
+from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.allocations import AllocationLedger
 from koordinator.scheduler.engine.columns import NodeColumns
+from koordinator.scheduler.engine.journal import Journal
 from koordinator.scheduler.engine.label_groups import LabelGroups
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.waiting_pods import WaitingPods
 
-if TYPE_CHECKING:
-    from koordinator.scheduler.engine.framework_hooks import ReservationInfo
-    from koordinator.scheduler.engine.journal import Journal
-
 _NOBODY: Final[Mapping[str, PodInfo]] = MappingProxyType({})
+
+
+class ReservationInfo(Protocol):
+    """A Reservation, or a pod in operating mode that represents one, as other plugins see it."""
+
+    @property
+    def uid(self) -> str:
+        """Also the uid of its reserve pod, by which ``view.allocations`` has what it holds."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def node_name(self) -> str:
+        """Empty while it is on no node."""
+
+    @property
+    def reservation(self) -> Reservation:
+        """The Reservation; one derived from the pod for a pod in operating mode."""
+
+    @property
+    def users(self) -> Mapping[str, PodInfo]:
+        """The pods that take from it, by uid."""
 
 
 def _no_reservations(row: int) -> Sequence[ReservationInfo]:
@@ -110,6 +131,9 @@ class ClusterView:
     EventHandler)."""
 
     columns: NodeColumns
+    engine_filters: tuple[Any, ...] = ()
+    """FilterPlugins that come before those of every profile, whatever it lists; none while they reject no node. This
+    module is below that of plugins."""
     pods_on: dict[int, dict[str, PodInfo]] = field(default_factory=dict)
     """Row -> uid -> pod, assumed pods included."""
     labels: LabelGroups = field(default_factory=LabelGroups)
@@ -137,7 +161,7 @@ class ClusterView:
     simulate: Callable[[], Journal] = field(init=False)
     """Opens a block of changes that are all undone at its end. Set by the cluster state."""
     gates: frozenset[str] = frozenset()
-    """The feature gates that are on, of those that plugins read."""
+    """The feature gates that are on, of those that plugins and informers read."""
     network_topology: bool = False
     """Whether plugins use the network topology (flag ``--enable-network-topology-manager``)."""
     now: datetime | None = None

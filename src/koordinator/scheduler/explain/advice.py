@@ -80,9 +80,8 @@ def _sentence(reason: str, pod: PodInfo, view: ClusterView, rows: Rows) -> str:
         return "Nodes have no room for one more pod: add a node, or raise the kubelet's maxPods."
     resource = reason.removeprefix("Insufficient ")
     columns = view.columns
-    column = columns.resources.column(resource)
-    columns.fit_resources()
-    amount = pod.request.amounts.get(column, 0)
+    column = columns.resources.column_of[resource]
+    amount = pod.request.amounts.get(resource, 0)
     wanted = amount_of(resource, amount)
     if not rows.shape[0]:
         return f"The pod requests {wanted}, but there is no node that it could use at all."

@@ -62,7 +62,7 @@ class FilterResults:
 def filter_nodes(profile: Profile, view: ClusterView, pod: PodInfo, rows: Sequence[int] | None = None) -> FilterResults:
     """Run all Filter plugins on ``rows`` (None: all nodes that PreFilter leaves). Changes nothing. Raises what a plugin
     raises."""
-    plan = plan_class(profile, view.columns, pod)
+    plan = plan_class(profile, view, pod)
     evaluated = plan.pod or pod
     if rows is None:
         names = view.columns.row_of if plan.restricted_to is None else plan.restricted_to & view.columns.row_of.keys()

@@ -87,11 +87,8 @@ def _errors(node: Node) -> list[str]:
 
 def _resources(view: ClusterView, row: int) -> list[dict[str, Any]]:
     columns = view.columns
-    columns.fit_resources()
     found = []
-    for column in range(len(columns.resources)):
-        name = columns.resources.name(column)
-        whole, used = int(columns.allocatable[row, column]), int(columns.requested[row, column])
+    for name, (used, whole) in columns.numbers[row].by_name().items():
         if whole or used:
             found.append(
                 {
@@ -113,8 +110,9 @@ def _pods(view: ClusterView, row: int) -> dict[str, int]:
 def _facts(sources: Sources, row: int) -> dict[str, Any]:
     """Facts of plugins; if several profiles have a plugin, those of the first instance."""
     facts: dict[str, Any] = {}
-    for profile in sources.profiles.values():
-        for plugin in profile.plugins.values():
+    of_profiles = [profile.plugins.values() for profile in sources.profiles.values()]
+    for plugins in (sources.view.engine_filters, *of_profiles):
+        for plugin in plugins:
             if isinstance(plugin, Explainer) and plugin.name not in facts:
                 known = _facts_of(plugin, row)
                 if known is not None:

@@ -9,13 +9,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from koordinator.api.resource_names import PODS
 from koordinator.api.timestamps import format_micro_time
 from koordinator.scheduler.engine.columns import NodeColumns, Rows
 from koordinator.scheduler.engine.decision import Attempt, Placement, Rejection
 from koordinator.scheduler.engine.framework import FEASIBLE, FilterPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.advice import advise
 from koordinator.scheduler.explain.filter_results import FilterResults, Objection, filter_nodes
@@ -62,9 +62,9 @@ def closest(filter_results: FilterResults, view: ClusterView, count: int) -> Seq
 
 def _missing(pod: PodInfo, columns: NodeColumns, rows: Rows) -> NDArray[np.float64]:
     """The sum over resources of the missing amounts, as shares of the requested ones."""
-    columns.fit_resources()
     missing = np.zeros(rows.shape[0])
-    for column, amount in {**pod.request.amounts, PODS: 1}.items():
+    for name, amount in pod.request.counted.items():
+        column = columns.resources.column_of[name]
         free = columns.allocatable[rows, column] - columns.requested[rows, column]
         missing += np.maximum(amount - free, 0) / amount
     return missing
@@ -121,12 +121,9 @@ def _on_node(view: ClusterView, key: str) -> tuple[str, PodInfo] | None:
 
 
 def _requests(pod: PodInfo, view: ClusterView) -> dict[str, str]:
-    resources = view.columns.resources
-    return {
-        resources.name(column): amount_text(resources.name(column), amount)
-        for column, amount in sorted(pod.request.amounts.items())
-        if column != PODS
-    }
+    column_of = view.columns.resources.column_of
+    ordered = sorted(pod.request.amounts.items(), key=lambda each: (column_of[each[0]], each[0]))
+    return {name: amount_text(name, amount) for name, amount in ordered if name != PODS}
 
 
 def _message(entry: QueuedPod, attempts: Sequence[Attempt]) -> str:

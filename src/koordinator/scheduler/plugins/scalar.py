@@ -74,19 +74,15 @@ class ScalarNode:
 
     def allocatable(self, resource: str) -> int:
         """The allocatable amount of a resource: ``allocatable("memory")``."""
-        return self._amount(self._view.columns.allocatable, resource)
+        return self._view.columns.numbers[self._row].offered(resource)
 
     def requested(self, resource: str) -> int:
         """The amount that the pods on the node request; for ``pods``, their number."""
-        return self._amount(self._view.columns.requested, resource)
+        return self.allocatable(resource) - self.free(resource)
 
     def free(self, resource: str) -> int:
         """Allocatable minus requested; negative on an overcommitted node."""
-        return self.allocatable(resource) - self.requested(resource)
-
-    def _amount(self, amounts: Ints, resource: str) -> int:
-        column = self._view.columns.resources.column(resource)
-        return int(amounts[self._row, column]) if column < amounts.shape[1] else 0
+        return self._view.columns.numbers[self._row].free(resource)
 
 
 class ScalarFilterPlugin(FilterPlugin):

@@ -26,9 +26,10 @@ class ScarceResourceAvoidance(ScorePlugin):
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         self._scarce_names = frozenset(args.resources)
-        self._columns: list[tuple[int, bool]] = []
-        """The columns of all resources that count, each with whether it is scarce."""
+        self._columns: list[tuple[int, str, bool]] = []
+        """The columns of all resources that count, each with its name and whether it is scarce."""
         self._known = 0
+        """The number of columns that have been looked at."""
 
     def class_key(self, pod: PodInfo) -> Hashable:
         key = pod.memo.get(_KEY_MEMO)
@@ -37,7 +38,7 @@ class ScarceResourceAvoidance(ScorePlugin):
         return key
 
     def pre_score(self, pod: PodInfo) -> Any:
-        """The columns that the pod requests."""
+        """The resources that the pod requests."""
         return self.class_key(pod)
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
@@ -45,8 +46,8 @@ class ScarceResourceAvoidance(ScorePlugin):
         allocatable = self.view.columns.allocatable
         unused = np.zeros(rows.shape[0], dtype=np.int64)
         scarce = np.zeros(rows.shape[0], dtype=np.int64)
-        for column, is_scarce in self._columns:
-            if column not in state:
+        for column, name, is_scarce in self._columns:
+            if name not in state:
                 present = at(allocatable[:, column], rows) > 0
                 unused += present
                 if is_scarce:
@@ -57,15 +58,17 @@ class ScarceResourceAvoidance(ScorePlugin):
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         self._learn()
         allocatable = self.view.columns.numbers[row].allocatable
-        unused = [scarce for column, scarce in self._columns if column not in state and allocatable[column] > 0]
+        unused = [scarce for column, name, scarce in self._columns if name not in state and allocatable[column] > 0]
         return (len(unused) - sum(unused)) * MAX_NODE_SCORE // len(unused) if unused else MAX_NODE_SCORE
 
     def _learn(self) -> None:
         """Add columns of resources that are new to the cluster: a node may bring some at any time."""
-        columns = self.view.columns
-        columns.fit_resources()
-        for column in range(self._known, len(columns.resources)):
-            name = columns.resources.name(column)
-            if column != PODS and (column <= EPHEMERAL_STORAGE or is_scalar(name)):
-                self._columns.append((column, name in self._scarce_names))
-        self._known = len(columns.resources)
+        resources = self.view.columns.resources
+        if self._known == resources.width:
+            return
+        self._known = resources.width
+        self._columns = [
+            (column, name, name in self._scarce_names)
+            for name, column in resources.column_of.items()
+            if column != PODS and (column <= EPHEMERAL_STORAGE or is_scalar(name))
+        ]

@@ -63,39 +63,52 @@ class ActivePods:
         return heapq.heappop(self._heaps[best])[2]
 
 
-_SPARE_ENTRIES: Final = 256
-
-
 class BackingOff:
-    """A heap of pods by end of back-off. Entries whose ticket has changed are void: their pods are in another pool by
+    """Pods by end of back-off, and those that end together by sort key. Pods that may be tried before that, and pods
+    that may not, are in a heap each. Entries whose ticket has changed are void: their pods are in another pool by
     now."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, QueuedPod]] = []
-        self._limit = _SPARE_ENTRIES
-        """When the heap exceeds this, void entries are removed."""
+        self._early: _Heap = []
+        self._held: _Heap = []
+        self._limits = {False: _SPARE, True: _SPARE}
+        """When a heap exceeds this, void entries are removed."""
 
     def __len__(self) -> int:
         """The number of entries, void ones included."""
-        return len(self._heap)
+        return len(self._early) + len(self._held)
 
     @property
     def first(self) -> QueuedPod | None:
         """The pod whose back-off ends first; None when there is none."""
-        while self._heap:
-            _, ticket, entry = self._heap[0]
-            if ticket == entry.ticket:
-                return entry
-            heapq.heappop(self._heap)
-        return None
+        early = _first(self._early) if self._early else None
+        held = _first(self._held) if self._held else None
+        if early is None or held is None:
+            return early or held
+        return early if early.backoff_until <= held.backoff_until else held
 
-    def push(self, entry: QueuedPod) -> None:
-        """Add the pod, which backs off until ``entry.backoff_until``."""
-        heapq.heappush(self._heap, (entry.backoff_until, entry.ticket, entry))
-        if len(self._heap) > self._limit:
-            self._heap = [each for each in self._heap if each[1] == each[2].ticket]
-            heapq.heapify(self._heap)
-            self._limit = 2 * len(self._heap) + _SPARE_ENTRIES
+    @property
+    def early(self) -> QueuedPod | None:
+        """The first of those that may be tried before their back-off ends."""
+        return _first(self._early) if self._early else None
+
+    def push(self, key: tuple[Any, ...], entry: QueuedPod, *, is_held: bool) -> None:
+        """Add the pod, which backs off until ``entry.backoff_until``; if it ``is_held``, all that time."""
+        heap = self._held if is_held else self._early
+        heapq.heappush(heap, ((entry.backoff_until, *key), entry.ticket, entry))
+        if len(heap) > self._limits[is_held]:
+            heap[:] = [each for each in heap if each[1] == each[2].ticket]
+            heapq.heapify(heap)
+            self._limits[is_held] = 2 * len(heap) + _SPARE
+
+
+def _first(heap: _Heap) -> QueuedPod | None:
+    while heap:
+        _, ticket, entry = heap[0]
+        if ticket == entry.ticket:
+            return entry
+        heapq.heappop(heap)
+    return None
 
 
 QueueingHint = Callable[[QueuedPod, ClusterEvent], bool]

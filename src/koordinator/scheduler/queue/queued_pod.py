@@ -73,10 +73,15 @@ class QueuedPod(msgspec.Struct, eq=False):
     errors: int = 0
     """Consecutive attempts that failed for another reason."""
     backoff_until: float = 0.0
+    """The end of the second in which its back-off ends."""
     events_to_register: frozenset[str] = NO_KINDS
     """The kinds of event that may make it schedulable."""
     reason: str = ""
     """Why it is unschedulable or gated."""
+    refusal: str = ""
+    """What the plugin said that ended its last attempt before any node was filtered; a part of ``reason``."""
+    updated_at: float = 0.0
+    """When ``refusal`` was last updated without an attempt, in seconds of the queue's clock."""
     plugins: frozenset[str] = NO_KINDS
     """The plugins that rejected its nodes."""
     group: Hashable = None

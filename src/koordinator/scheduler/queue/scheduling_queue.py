@@ -10,7 +10,8 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from math import ceil
+from typing import Any, Final
 
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import PluginError
@@ -25,6 +26,9 @@ from koordinator.scheduler.queue.pools import (
 )
 from koordinator.scheduler.queue.queued_pod import NO_KINDS, UNDER_WAY, Cause, Pool, QueuedPod, may_matter, of_event
 
+_WINDOW: Final = 1.0
+"""Seconds. All back-offs that would end within a window end with it, so that priority orders these pods, and not which
+of them failed first; kube-scheduler 1.33, pkg/scheduler/backend/queue/backoff_queue.go."""
 SortKey = Callable[[PodInfo, float], tuple[Any, ...]]
 Gate = Callable[[PodInfo], str | None]
 """Why the pod must not be queued yet; None admits it. Raises PluginError when a plugin fails."""
@@ -109,8 +113,8 @@ class SchedulingQueue:
         return entry
 
     def pop(self) -> QueuedPod | None:
-        """The next pod to try. When no pod is active, the pod whose back-off ends first, unless its last attempt ended
-        in an error."""
+        """The next pod to try. When no pod is active, the most important one of those whose back-off ends first, of
+        those that need not wait for its end."""
         self.flush()
         entry = self._active.pop() or self._pop_backoff()
         if entry is None:
@@ -141,14 +145,17 @@ class SchedulingQueue:
         plugins: frozenset[str] = NO_KINDS,
         group: Hashable = None,
         ready: bool = False,
+        refusal: str = "",
     ) -> None:
         """No node fits. If an event that may help has happened since the attempt began, the pod is retried soon; if it
-        is ``ready``, because its preemption has succeeded since, at once and with its previous age."""
+        is ``ready``, because its preemption has succeeded since, at once and with its previous age. ``refusal``: see
+        QueuedPod."""
         if self._pods.get(entry.pod.uid) is not entry:
             return
         entry.rejections += 1
         entry.errors = 0
         entry.reason, entry.events_to_register, entry.plugins, entry.group = reason, events_to_register, plugins, group
+        entry.refusal = refusal
         if not ready:
             self._set_backoff(entry, entry.rejections)
         if self._gated(entry, Cause.FAILED):
@@ -167,6 +174,15 @@ class SchedulingQueue:
         dropped."""
         missed = self._events.since(entry.seen, entry.pod.uid)
         return missed is None or self._unschedulable.would_free(entry, missed)
+
+    def unschedulable(self) -> list[QueuedPod]:
+        """The unschedulable pods; a copy."""
+        return self._unschedulable.pods()
+
+    def update_refusal(self, entry: QueuedPod, refusal: str) -> None:
+        """The plugin that ended the last attempt of the unschedulable pod would give another reason by now."""
+        entry.reason = entry.reason.replace(entry.refusal, refusal, 1)
+        entry.refusal, entry.updated_at = refusal, self._monotonic()
 
     def retry(self, entry: QueuedPod, reason: str) -> None:
         """The attempt failed by an error (a plugin, the API): retry after a back-off."""
@@ -238,13 +254,7 @@ class SchedulingQueue:
     @property
     def ready(self) -> bool:
         """Whether ``pop`` would probably return a pod."""
-        return self._sizes[Pool.ACTIVE] > 0 or self._early is not None
-
-    @property
-    def _early(self) -> QueuedPod | None:
-        """The pod that may be tried before its back-off is over."""
-        first = self._backoff.first
-        return None if first is None or first.errors or self._keeps_back_off(first.pod) else first
+        return self._sizes[Pool.ACTIVE] > 0 or self._backoff.early is not None
 
     def _update(self, entry: QueuedPod, pod: PodInfo) -> None:
         changed = may_matter(entry.pod.pod, pod.pod)
@@ -260,7 +270,10 @@ class SchedulingQueue:
             case Pool.ACTIVE:
                 self._admit(entry, Cause.CHANGED)
             case Pool.BACKOFF:
-                self._gated(entry, Cause.CHANGED)
+                if not self._gated(entry, Cause.CHANGED):
+                    # Its priority may be another one now.
+                    entry.ticket = next(self._tickets)
+                    self._push_backoff(entry)
 
     def _admit(self, entry: QueuedPod, cause: str) -> None:
         if not self._gated(entry, cause):
@@ -281,7 +294,7 @@ class SchedulingQueue:
             entry.reason = str(error)
             self._set_backoff(entry, entry.errors)
             self._enter(entry, Pool.GATED, cause)
-            self._backoff.push(entry)
+            self._push_backoff(entry)
             return True
         if reason is None:
             return False
@@ -298,7 +311,11 @@ class SchedulingQueue:
             self._activate(entry, cause)
             return
         self._enter(entry, Pool.BACKOFF, cause)
-        self._backoff.push(entry)
+        self._push_backoff(entry)
+
+    def _push_backoff(self, entry: QueuedPod) -> None:
+        is_held = entry.errors > 0 or self._keeps_back_off(entry.pod)
+        self._backoff.push(self._sort_key(entry.pod, entry.queued_at), entry, is_held=is_held)
 
     def _activate(self, entry: QueuedPod, cause: str) -> None:
         self._enter(entry, Pool.ACTIVE, cause)
@@ -314,7 +331,7 @@ class SchedulingQueue:
         return entry
 
     def _pop_backoff(self) -> QueuedPod | None:
-        entry = self._early
+        entry = self._backoff.early
         if entry is None:
             return None
         self.incoming[Pool.ACTIVE, Cause.TAKEN_EARLY] += 1
@@ -324,7 +341,7 @@ class SchedulingQueue:
         options = self._options
         pause = min(options.initial_backoff * 2.0 ** min(failures - 1, 62), options.max_backoff)
         entry.queued_at = self._monotonic()
-        entry.backoff_until = entry.queued_at + pause
+        entry.backoff_until = ceil((entry.queued_at + pause) / _WINDOW) * _WINDOW
 
     def _enter(self, entry: QueuedPod, pool: Pool, cause: str) -> None:
         self._move(entry, pool)

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from koordinator.api.meta import LabelSelector
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod, PodAffinity, PodAffinityTerm
+from koordinator.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from koordinator.base.services import Service, ServiceError
-from koordinator.scheduler.engine.columns import Ints, NodeColumns
-from koordinator.scheduler.engine.resource_index import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_ports import host_ports
+
+_NOT_SCALAR: Final[Mapping[str, str]] = {
+    CPU: "MilliCPU",
+    MEMORY: "Memory",
+    EPHEMERAL_STORAGE: "EphemeralStorage",
+    PODS: "AllowedPodNumber",
+}
+"""The resources with fields of their own."""
 
 
 def required_terms(terms: PodAffinity | None, namespace: str) -> list[dict[str, Any]]:
@@ -71,22 +79,22 @@ def node_service(view: ClusterView) -> Service:
 def node_document(view: ClusterView, row: int, node: Node) -> dict[str, Any]:
     """The node as the original's NodeInfo. Empty fields are omitted, except for resources."""
     columns = view.columns
-    columns.fit_resources()
     pods = [info.pod for info in view.pods_on.get(row, {}).values()]
     listed = [_pod(pod) for pod in pods]
-    allocatable, requested = columns.allocatable[row], columns.requested[row].copy()
+    amounts = columns.numbers[row].by_name()
+    allocatable = {name: whole for name, (_, whole) in amounts.items()}
     # The original counts pods by their list, never as a requested resource.
-    requested[PODS] = 0
+    requested = {**{name: used for name, (used, _) in amounts.items()}, PODS: 0}
     parts = {
         "node": node,
         "pods": listed,
         "podsWithAffinity": [pod for pod in listed if any(pod[kind] for kind in pod if kind != "Pod")],
         "podsWithRequiredAntiAffinity": [pod for pod in listed if pod["RequiredAntiAffinityTerms"]],
-        "usedPorts": _used_ports(pods),
-        "requested": _resource(columns, requested),
+        "usedPorts": ports_document(pods),
+        "requested": resource_document(requested),
         "nonZeroRequested": _non_zero(columns, row),
-        "remaining": _resource(columns, allocatable - requested),
-        "allocatable": _resource(columns, allocatable),
+        "remaining": resource_document({name: whole - requested[name] for name, whole in allocatable.items()}),
+        "allocatable": resource_document(allocatable),
         "imageStates": _images(view, node),
         "pvcRefCounts": _claims(pods),
         "generation": columns.row_version(row),
@@ -94,17 +102,11 @@ def node_document(view: ClusterView, row: int, node: Node) -> dict[str, Any]:
     return {name: part for name, part in parts.items() if part}
 
 
-def _resource(columns: NodeColumns, amounts: Ints) -> dict[str, Any]:
-    scalars = {
-        columns.resources.name(column): int(amounts[column])
-        for column in range(PODS + 1, len(columns.resources))
-        if amounts[column]
-    }
+def resource_document(amounts: Mapping[str, int]) -> dict[str, Any]:
+    """The original's form of amounts by resource, in the units of columns."""
+    scalars = {name: amount for name, amount in amounts.items() if amount and name not in _NOT_SCALAR}
     return {
-        "MilliCPU": int(amounts[CPU]),
-        "Memory": int(amounts[MEMORY]),
-        "EphemeralStorage": int(amounts[EPHEMERAL_STORAGE]),
-        "AllowedPodNumber": int(amounts[PODS]),
+        **{field: amounts.get(name, 0) for name, field in _NOT_SCALAR.items()},
         "ScalarResources": scalars or None,
     }
 
@@ -127,7 +129,8 @@ def _pod(pod: Pod) -> dict[str, Any]:
     }
 
 
-def _used_ports(pods: Iterable[Pod]) -> dict[str, list[dict[str, Any]]]:
+def ports_document(pods: Iterable[Pod]) -> dict[str, list[dict[str, Any]]]:
+    """The host ports of the pods by address."""
     ports: dict[str, list[dict[str, Any]]] = {}
     for address, protocol, port in sorted({port for pod in pods for port in host_ports(pod)}):
         ports.setdefault(address, []).append({"Protocol": protocol, "Port": port})

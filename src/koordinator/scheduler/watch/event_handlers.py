@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
@@ -17,6 +17,16 @@ from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.engine.post_filter import is_preempted
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from koordinator.scheduler.watch.pod_facts import PodFacts
+
+
+class NominationWrites(Protocol):
+    """What this scheduler writes to the status of pods."""
+
+    def is_behind(self, pod: Pod) -> bool:
+        """Whether this state of the pod is older than the last decision about its nomination."""
+
+    def drop(self, uid: str) -> None:
+        """The pod is gone."""
 
 
 class EventHandlers:
@@ -32,6 +42,7 @@ class EventHandlers:
         is_ours: Callable[[str], bool],
         wake: Callable[[], None],
         now: Callable[[], datetime],
+        writes: NominationWrites,
         on_change: Callable[[ClusterEvent], None] = lambda event: None,
         *,
         foreign_nominations: bool = False,
@@ -42,6 +53,7 @@ class EventHandlers:
         self._is_ours = is_ours
         self._wake = wake
         self._now = now
+        self.writes = writes
         self._on_change = on_change
         self._foreign_nominations = foreign_nominations
         self._deferred: deque[Callable[[], None]] = deque()
@@ -94,6 +106,7 @@ class EventHandlers:
         uid = pod.metadata.uid
         self._mark_time()
         self._queue.remove(uid)
+        self.writes.drop(uid)
         self._release(uid)
         self._stop_waiting(uid, "the pod was deleted")
         removed = self._state.remove_pod(uid)
@@ -197,16 +210,15 @@ class EventHandlers:
             self._state.show_pod(self._facts.of(pod, shown[0] if shown else None), "")
 
     def _keep_nomination(self, pod: PodInfo, before: Pod | None) -> None:
-        """Take over the nomination in the pod's status, unless that is older than this scheduler's own decision."""
+        """Take over a change of the nomination in the pod's status, unless that is older than this scheduler's own
+        decision."""
         nominations, name = self._state.view.nominations, pod.pod.status.nominated_node_name
-        if name:
-            if nominations.node_of(pod.uid) != name:
-                self._release(pod.uid)
-            nominations.set(pod, name)
-        elif before is not None and before.status.nominated_node_name:
+        if name == (before.status.nominated_node_name if before is not None else "") or self.writes.is_behind(pod.pod):
+            name = nominations.node_of(pod.uid)
+        elif nominations.node_of(pod.uid) != name:
             self._release(pod.uid)
-        elif known := nominations.node_of(pod.uid):
-            nominations.set(pod, known)
+        if name:
+            nominations.set(pod, name)
 
     def _stop_waiting(self, uid: str, why: str) -> None:
         """Allow the pod if it waits at Permit; it needs no permission any more."""
@@ -246,4 +258,4 @@ def _stays_for_now(pod: Pod) -> bool:
 
 
 def _shrank(before: PodRequest, after: PodRequest) -> bool:
-    return any(after.amounts.get(column, 0) < amount for column, amount in before.amounts.items())
+    return any(after.amounts.get(name, 0) < amount for name, amount in before.amounts.items())

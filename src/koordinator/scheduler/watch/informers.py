@@ -3,7 +3,8 @@ to plugins that handle them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -16,10 +17,11 @@ from koordinator.kube.informer import Informer
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Malformed
 from koordinator.model import transformers
-from koordinator.model.transformers import node_as_seen
+from koordinator.model.transformers import PodStep, node_as_seen
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.framework_hooks import FinishedPodHandler
 from koordinator.scheduler.watch.event_handlers import EventHandlers
+from koordinator.scheduler.watch.unreadable_pods import UnreadablePodHandlers
 
 _NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _FINISHED: Final = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
@@ -28,13 +30,20 @@ _FINISHED: Final = "status.phase!=Pending,status.phase!=Running,status.phase!=Un
 def add_informers(
     informers: InformerSet,
     event_handlers: EventHandlers,
+    unreadable_pods: UnreadablePodHandlers,
     plugins: Iterable[Plugin],
     count_malformed: Callable[[str], None],
+    steps: Sequence[PodStep] = (),
 ) -> None:
-    """Make the informers, and have them call ``event_handlers``; objects that cannot be decoded are counted by kind."""
+    """Make the informers, and have them call ``event_handlers``; objects that cannot be decoded are counted by kind.
+    ``steps`` change pods before anything sees them."""
 
     def malformed(broken: Malformed) -> None:
         count_malformed(broken.kind.name)
+
+    def malformed_pod(broken: Malformed) -> None:
+        malformed(broken)
+        unreadable_pods.on_malformed(broken)
 
     informers.informer(NODES, transform=node_as_seen).add_handlers(
         on_add=lambda node, initial: event_handlers.set_node(node),
@@ -42,12 +51,13 @@ def add_informers(
         on_delete=lambda node: event_handlers.remove_node(node.metadata.name),
         on_malformed=malformed,
     )
-    pods = informers.informer(PODS, field_selector=_NOT_FINISHED, transform=pod_as_seen)
+    pods = informers.informer(PODS, field_selector=_NOT_FINISHED, transform=partial(pod_as_seen, steps=steps))
     pods.add_handlers(
         on_add=lambda pod, initial: event_handlers.set_pod(pod),
         on_update=lambda old, new: event_handlers.set_pod(new),
         on_delete=event_handlers.remove_pod,
-        on_malformed=malformed,
+        on_malformed=malformed_pod,
+        on_readable=unreadable_pods.on_readable,
     )
     plugins = list(plugins)
     _add_finished_pods(informers, event_handlers, plugins, malformed)
@@ -123,10 +133,10 @@ def _add_objects(
     )
 
 
-def pod_as_seen(pod: Pod) -> Pod:
+def pod_as_seen(pod: Pod, steps: Sequence[PodStep] = ()) -> Pod:
     """The pod without volumes that exist with their pod: they do not affect scheduling, and one of them has another
     name in each replica."""
-    pod = transformers.pod_as_seen(pod)
+    pod = transformers.pod_as_seen(pod, steps)
     volumes = [volume for volume in pod.spec.volumes if not _is_plain(volume)]
     if len(volumes) == len(pod.spec.volumes):
         return pod

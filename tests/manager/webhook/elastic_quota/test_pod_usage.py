@@ -6,7 +6,8 @@ from typing import Any
 
 from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
-from koordinator.manager.webhook.elastic_quota.account import pod_usage, with_replaced_resources
+from koordinator.manager.webhook.elastic_quota.account import pod_usage
+from koordinator.model.transformers import with_replaced_resources
 
 
 def pod(*requests: dict[str, Any], replace: str = "", phase: str = "", **spec: Any) -> Pod:

@@ -226,7 +226,7 @@ def test_victims_are_few_enough_and_their_leaving_helps(nodes: list[list[tuple[i
         return
     row = state.view.columns.row_of[result.after.nominated_node or ""]
     taken = int(state.view.columns.requested[row, CPU]) // 1000
-    sizes = [victim.request.amounts[CPU] // 1000 for victim in result.after.victims]
+    sizes = [victim.request.amounts["cpu"] // 1000 for victim in result.after.victims]
     assert taken - sum(sizes) + cpu <= 6
     assert all(taken - sum(sizes) + size + cpu > 6 for size in sizes)
     assert all(victim.priority < 10 for victim in result.after.victims)

@@ -130,13 +130,13 @@ class Machines:
         self.engine = Engine(self.profile, self.state, FirstChoice())
         self.differences: list[str] = []
         """Between cached results and fresh ones."""
-        self.engine.refresh = EvaluationCheck(self.profile, self.view.columns, self.differences.append).refresh
+        self.engine.refresh = EvaluationCheck(self.profile, self.view, self.differences.append).refresh
 
     def set_device(self, found: Device) -> None:
         self.state.set_node_object(DEVICES.name, found.metadata.name, found)
 
     def info(self, pod: Pod) -> PodInfo:
-        return make_pod_info(pod, self.view.columns.resources)
+        return make_pod_info(pod)
 
     def decide(self, pod: Pod) -> Placement | Rejection:
         return self.engine.decide(self.info(pod), NOW)

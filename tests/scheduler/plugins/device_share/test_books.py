@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.allocations import Unknown
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.plugins.device_share.allocation import allocation_annotation
 from tests.examples import examples
@@ -34,7 +34,9 @@ ANNOTATIONS: list[dict[str, Any]] = [{}, _PARTITION, {}, {}, {}, _FUNCTION, {**_
 _H100 = {"node.koordinator.sh/gpu-model": "H100"}
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["place", "place", "forget", "confirm", "delete", "node", "ill", "device", "simulate"]),
+        st.sampled_from(
+            ["place", "place", "forget", "confirm", "spoil", "delete", "node", "ill", "device", "simulate"]
+        ),
         st.integers(0, 6),
     ),
     max_size=40,
@@ -55,6 +57,12 @@ def check(machines: Machines) -> None:
                 for each in devices:
                     sums.setdefault(row, Counter()).update({(kind, each.minor, key): of for key, of in each.resources})
                     functions.update((row, kind, bus_id) for _, bus_id in each.vfs)
+    unknown = {
+        row: {uid for uid in pods if isinstance(machines.view.allocations.entry("DeviceShare", uid), Unknown)}
+        for row, pods in machines.view.pods_on.items()
+    }
+    closing = {row: set(node.closed.of_holders) for row, node in machines.plugin.nodes.items() if node.closed}
+    assert closing == {row: uids for row, uids in unknown.items() if uids}
     counted = {
         row: Counter(
             {
@@ -98,6 +106,8 @@ def _take(machines: Machines, placements: dict[int, Placement], step: str, numbe
             held = machines.held(uid)
             text = allocation_annotation(held) if held else ""
             machines.bound(pod_of(number), placement.node_name, devices=text)
+        case "spoil" if placement is None or not machines.state.is_assumed(uid):
+            machines.bound(pod_of(number), "a", devices="{bad")
         case "delete":
             machines.state.remove_pod(uid)
         case "node" if machines.state.has_node("a"):
@@ -113,14 +123,24 @@ def _take(machines: Machines, placements: dict[int, Placement], step: str, numbe
                 for pods in list(machines.view.pods_on.values()):
                     for pod in list(pods.values()):
                         simulation.remove(pod)
+                assert not any(node.closed for node in machines.plugin.nodes.values())
 
 
-@pytest.mark.parametrize("text", ['{"gpu":[{"minor":1,"resources":{"kubernetes.io/gpu-core":"100"}}]}', "{"])
-def test_after_a_restart_what_pods_hold_is_read_from_annotations(text: str) -> None:
+def test_after_a_restart_what_pods_hold_is_read_from_annotations() -> None:
     machines = Machines(device(gpu(0), gpu(1)))
+    text = '{"gpu":[{"minor":1,"resources":{"kubernetes.io/gpu-core":"100"}}]}'
     machines.bound(make_device_pod("p", gpu=100), devices=text)
     used = {minor: dict(amounts) for minor, amounts in machines.plugin.nodes[0].used.get("gpu", {}).items()}
-    assert used == ({} if text == "{" else {1: {"koordinator.sh/gpu-core": 100}})
+    assert used == {1: {"koordinator.sh/gpu-core": 100}}
+
+
+def test_a_record_that_cannot_be_read_closes_the_types_that_its_pod_requests() -> None:
+    machines = Machines(device(*DEVICES))
+    machines.bound(make_device_pod("p", gpu=100), devices="{")
+    reason = "node(s) had gpu devices held by a pod whose allocation record cannot be read"
+    assert reason in machines.message(make_device_pod("q", gpu=100))
+    assert reason in machines.message(make_device_pod("q", gpu=100, rdma=100))
+    assert machines.place(make_device_pod("r", rdma=40)).node_name == "a"
 
 
 def test_a_pod_that_is_created_again_is_another_pod() -> None:
@@ -138,3 +158,16 @@ def test_a_confirmed_pod_keeps_the_allocation_that_it_was_given() -> None:
     before: Any = machines.held("uid-p")
     machines.bound(make_device_pod("p", gpu=100), devices=allocation_annotation(before))
     assert machines.held("uid-p") == before
+
+
+def test_an_allocation_that_is_told_twice_counts_once() -> None:
+    """As to an event handler that failed, and is told the present state again."""
+    machines = Machines(device(gpu(0), gpu(1)))
+    machines.place(make_device_pod("p", gpu=100))
+    pod, held = machines.info(make_device_pod("p", gpu=100)), machines.held("uid-p")
+    for _ in range(2):
+        machines.plugin.on_allocated(0, pod, held)
+    check(machines)
+    for _ in range(2):
+        machines.plugin.on_released(0, pod, held)
+    assert machines.plugin.nodes[0].used == {}

@@ -61,7 +61,7 @@ def play(story: Callable[[RunningScheduler], Awaitable[None]], *pods: Pod, numa:
         api.store(pod)
 
     async def run() -> None:
-        fixture = RunningScheduler(api, profile, lambda pod, view: make_pod_info(pod, view.columns.resources))
+        fixture = RunningScheduler(api, profile, lambda pod, view: make_pod_info(pod))
         async with fixture.running():
             await story(fixture)
 

@@ -73,8 +73,10 @@ def events(random: Random, count: int, pods: int) -> Iterator[tuple[str, Any]]:
             yield "set_node", (f"n{random.randrange(4)}", amounts(random, 60_000))
         elif draw < 0.17:
             yield "remove_node", f"n{random.randrange(4)}"
-        elif draw < 0.75:
+        elif draw < 0.6:
             yield "set_pod", random_pod(random, uid)
+        elif draw < 0.75:
+            yield "assign", uid
         else:
             yield "remove_pod", uid
 
@@ -92,6 +94,12 @@ class Model:
         if method == "set_node":
             accounts.set_node(*argument)
             self.nodes[argument[0]] = argument[1]
+            return
+        if method == "assign":
+            known_pod = accounts.pod(argument)
+            if known_pod is not None:
+                assert known_pod is self.pods[argument]
+                accounts.assign(known_pod, not known_pod.is_assigned)
             return
         getattr(accounts, method)(argument)
         if method == "set_quota":

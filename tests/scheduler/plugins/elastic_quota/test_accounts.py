@@ -76,11 +76,13 @@ def test_a_namespace_is_bound_by_a_quota_of_its_name_before_an_annotation() -> N
 
 def test_a_pod_that_only_gets_its_node_changes_no_share() -> None:
     accounts = two_children()
-    accounts.set_pod(pod("p", "a", 1000))
+    pending = pod("p", "a", 1000)
+    accounts.set_pod(pending)
     top = accounts.forest.nodes["top"]
     before = top.version
-    accounts.set_pod(pod("p", "a", 1000, assigned=True))
+    accounts.assign(pending, True)
     assert top.version == before
+    assert top.total.used == {"cpu": 1000}
 
 
 @pytest.mark.parametrize("gates", [{}, {"guarantees_usage": True}, {"scales_min": False}, {"by_tree": True}])

@@ -34,14 +34,18 @@ class StoppedError(Exception):
 class NotingWriter:
     """Time passes only while a controller sleeps; after ``rounds`` of that it is stopped."""
 
-    def __init__(self, rounds: int = 1, refuses: str = "") -> None:
+    def __init__(self, rounds: int = 1, refuses: str = "", hangs: str = "") -> None:
         self.created: list[str] = []
         self.patches: list[ObjectPatch] = []
         self.evicted: list[str] = []
         self.warnings: list[str] = []
         self.passed = 0.0
+        self.hanging = 0
+        """How often what is never answered was tried."""
         self._rounds = rounds
         self._refuses = refuses
+        self._hangs = hangs
+        self._started: list[asyncio.Task[None]] = []
 
     async def patch(
         self, kind: Kind[Any], name: str, namespace: str, patch: Mapping[str, Any], subresource: str = ""
@@ -60,17 +64,21 @@ class NotingWriter:
         self.created.append(f"{namespace}/{body['metadata']['name']}")
 
     def start(self, work: Coroutine[Any, Any, None], what: str) -> None:
-        raise AssertionError("no controller of quotas does that")
+        self._started.append(asyncio.get_running_loop().create_task(work, name=what))
 
     async def evict(self, pod: ObjectMeta) -> None:
         if pod.name == self._refuses:
             raise KoordinatorError("the budget allows none")
+        if pod.name == self._hangs:
+            self.hanging += 1
+            await asyncio.Event().wait()
         self.evicted.append(pod.name)
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
 
     async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
         self._rounds -= 1
         self.passed += seconds
         if self._rounds <= 0:
@@ -223,6 +231,13 @@ class TestRevoke:
         assert writer.warnings == [
             "pod default/low could not be evicted, although its quota uses more than it may: the budget allows none"
         ]
+
+    def test_an_eviction_that_is_never_answered_delays_no_other(self) -> None:
+        cluster, writer = self.over_used(), NotingWriter(rounds=9, hangs="low")
+        cluster.quota(wire_quota("a", max={"cpu": 1}))
+        run(cluster, writer, RevokeController.name)
+        assert writer.evicted[:1] == ["high"]
+        assert writer.hanging == 1, "it is under way"
 
     def test_who_leaves_already_is_not_told_again(self) -> None:
         cluster, writer = self.over_used(), NotingWriter(rounds=5)

@@ -14,6 +14,7 @@ from koordinator.base.errors import ConfigurationError
 from koordinator.scheduler.configuration.koordinator_arguments import ElasticQuotaArgs, HookPlugin
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework_hooks import QuotaHookPlugin, QuotaReader
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
@@ -33,6 +34,7 @@ class Budget(QuotaHookPlugin):
     """No more than so many pods use the quota ``a``, however little they request; their number is noted on it."""
 
     name = "Budget"
+    handle: Handle
     most = 1
     calls: int = 0
 

@@ -170,7 +170,7 @@ def test_overhead_counts_unless_a_gate_says_otherwise(gates: frozenset[str], use
     cluster = with_limit("2", gates=gates)
     pod = of_quota("p", node="n0")
     pod = replace(pod, spec=replace(pod.spec, overhead={"cpu": Quantity.parse("200m")}))
-    info = make_pod_info(pod, cluster.view.columns.resources)
+    info = make_pod_info(pod)
     cluster.state.set_pod(info, "n0")
     cluster.state.show_pod(info, "n0")
     assert cluster.used("a") == used

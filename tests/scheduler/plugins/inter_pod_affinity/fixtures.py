@@ -141,11 +141,11 @@ class ClusterFixture:
         self.picture = Picture()
 
     def info(self, pod: Pod) -> PodInfo:
-        return make_pod_info(pod, self.view.columns.resources)
+        return make_pod_info(pod)
 
     def evaluation(self, pod: Pod | PodInfo) -> Evaluation:
         info = pod if isinstance(pod, PodInfo) else self.info(pod)
-        return Evaluation(self.profile, self.view.columns, info)
+        return Evaluation(self.profile, self.view, info)
 
     def set_node(self, node: Node) -> None:
         self.state.set_node(node)

@@ -120,12 +120,29 @@ def test_a_node_loses_its_topology() -> None:
     assert "invalid CPU Topology" in machines.refused(pod("q"))
 
 
-@pytest.mark.parametrize("text", ["{", '{"cpuset": "a-b"}', "{}", '{"numaNodeResources": 1}'])
-def test_a_record_that_cannot_be_read_holds_nothing(text: str) -> None:
+def test_a_record_of_nothing_holds_nothing() -> None:
+    machines = Machines(topology())
+    machines.bound(pod("x", "1", annotations={annotation_keys.RESOURCE_STATUS: "{}"}), "a")
+
+    assert machines.placed(pod("p", "15")) == "0-14"
+
+
+@pytest.mark.parametrize("text", ["{", '{"cpuset": "a-b"}', '{"numaNodeResources": 1}'])
+def test_a_record_that_cannot_be_read_may_hold_every_cpu(text: str) -> None:
     machines = Machines(topology())
     machines.bound(pod("x", "1", annotations={annotation_keys.RESOURCE_STATUS: text}), "a")
 
+    assert "CPUs held by a pod whose allocation record cannot be read" in machines.refused(pod("p", "1"))
+    machines.state.remove_pod("uid-x")
     assert machines.placed(pod("p", "15")) == "0-14"
+
+
+def test_the_cpus_of_a_pod_are_its_own_whatever_its_request_for_them_says() -> None:
+    machines = Machines(topology())
+    texts = {annotation_keys.RESOURCE_STATUS: '{"cpuset":"0-3"}', annotation_keys.RESOURCE_SPEC: "{"}
+    machines.bound(pod("x", "4", annotations=texts), "a")
+
+    assert machines.placed(pod("p", "12")) == "4-15"
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_nothing_is_given_away_twice(
         topology("a", annotations=_RESERVED), names="ab", labels=labels, annotations=annotations, cpu=cpu
     )
     differences: list[str] = []
-    check = EvaluationCheck(machines.profile, machines.view.columns, differences.append)
+    check = EvaluationCheck(machines.profile, machines.view, differences.append)
     machines.engine.refresh = check.refresh
     there: list[Pod] = []
     for each in requested:

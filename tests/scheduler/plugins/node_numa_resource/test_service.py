@@ -39,6 +39,7 @@ def test_the_document_of_a_node() -> None:
         "reservedCPUs": "6-7",
         "maxRefCount": 1,
         "numaTopologyPolicy": "SingleNUMANode",
+        "policy": {},
         "numaNodeResources": [
             {"node": 0, "resources": {"cpu": "4", "memory": "4Gi"}},
             {"node": 1, "resources": {"cpu": "2", "memory": "4Gi"}},

@@ -58,7 +58,7 @@ class ClusterFixture:
         self.profile = _profile(self.plugin)
 
     def info(self, pod: Pod) -> PodInfo:
-        return make_pod_info(pod, self.view.columns.resources)
+        return make_pod_info(pod)
 
     def set_node(self, node: Node) -> None:
         self.state.set_node(node)
@@ -108,7 +108,7 @@ class ClusterFixture:
         self.state.set_object(kind, metadata.key, found)
 
     def evaluation(self, pod: Pod) -> Evaluation:
-        return Evaluation(self.profile, self.view.columns, self.info(pod))
+        return Evaluation(self.profile, self.view, self.info(pod))
 
     def evaluate(self, evaluation: Evaluation) -> Evaluated:
         """What a class of pods is told at this moment."""
@@ -133,7 +133,7 @@ class ClusterFixture:
         for kind in plugin.watches:
             for key, obj in self.view.objects_of(kind).items():
                 plugin.on_object(kind, key, None, obj)
-        return self.evaluate(Evaluation(_profile(plugin), self.view.columns, self.info(pod)))
+        return self.evaluate(Evaluation(_profile(plugin), self.view, self.info(pod)))
 
     def scores_if_feasible(self, pod: Pod, names: Sequence[str]) -> dict[str, int] | None:
         """As if other plugins had rejected all other nodes."""

@@ -20,6 +20,7 @@ from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from tests.scheduler.fakes import describe, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster
 from tests.scheduler.plugins.reservation.test_free_capacity import available, cluster_with, noted, owner
+from tests.scheduler.plugins.reservation.test_ports import holding_a_port, with_port
 
 
 def plugin_of(cluster: Cluster) -> ReservationPlugin:
@@ -138,12 +139,22 @@ def test_the_reservations_of_a_node_are_listed_as_by_the_original() -> None:
     (item,) = plugin_of(cluster).services()["/nodeReservations/:nodeName"]({"nodeName": "a"})["items"]
     assert item["allocatable"] == {"cpu": "3", "memory": "1Gi"}
     assert (item["name"], item["kind"], item["allocated"]["cpu"]) == ("r", "Reservation", "1")
-    assert [each["Name"] for each in item["assignedPods"]] == ["o"]
+    assert [(each["Name"], each["Ports"]) for each in item["assignedPods"]] == [("o", None)]
+    shown = [[item[f"{name}Resource"][key] for key in ("MilliCPU", "Memory")] for name in ("available", "allocated")]
+    assert shown == [[2000, 0], [1000, 2**30]]
 
 
-def test_a_node_without_reservations_has_an_empty_list() -> None:
+def test_host_ports_are_shown_in_the_form_of_those_of_nodes() -> None:
+    cluster, _ = holding_a_port()
+    placed(cluster, with_port(owner("o", cpu="1")))
+    (item,) = plugin_of(cluster).services()["/nodeReservations/:nodeName"]({"nodeName": "a"})["items"]
+    ports = {"0.0.0.0": [{"Protocol": "TCP", "Port": 8080}]}
+    assert (item["allocatablePorts"], item["allocatedPorts"], item["assignedPods"][0]["Ports"]) == (ports,) * 3
+
+
+def test_a_node_without_reservations_has_an_empty_document() -> None:
     services = plugin_of(cluster_with()).services()
-    assert services["/nodeReservations/:nodeName"]({"nodeName": "a"}) == {"items": []}
+    assert services["/nodeReservations/:nodeName"]({"nodeName": "a"}) == {}
 
 
 def samples(*reservations: Reservation) -> dict[tuple[str, ...], float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -31,8 +31,13 @@ class NotingWriter:
     def now(self) -> datetime:
         return NOW
 
-    async def sleep(self, seconds: float) -> None:
-        raise asyncio.CancelledError
+    def start(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        asyncio.run(work)
+
+    async def until(
+        self, condition: Callable[[], bool], seconds: float, objects: Callable[[], Iterable[tuple[Kind[Any], str]]]
+    ) -> bool:
+        return condition()
 
     async def patch(
         self, kind: Kind[Any], name: str, namespace: str, patch: Mapping[str, Any], subresource: str = ""
@@ -111,7 +116,7 @@ class Controlled:
         self.cluster.state.set_object(RESERVATIONS, reservation.metadata.name, reservation)
 
     def look(self) -> None:
-        asyncio.run(self.controller.reconcile_all())
+        self.controller.reconcile_all()
 
 
 def test_the_author_is_notified_once_by_event_and_condition() -> None:

@@ -14,7 +14,6 @@ from koordinator.api.reservation import RESTRICTED
 from koordinator.scheduler.configuration.koordinator_arguments import ReservationArgs
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
-from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
@@ -39,7 +38,7 @@ def decide(**given: Any) -> Placement | Rejection:
     cluster.state.set_object(RESERVATIONS, "r", reservation)
     cluster.bound(reserve_pod(reservation), "a")
     pod = noted(make_pod("o", labels=OWNER), {RESERVATION_AFFINITY: "{}"})
-    request = PodRequest({CPU: 1000, cluster.view.columns.resources.column(DEVICE): 2}, (1000, 0))
+    request = PodRequest({"cpu": 1000, DEVICE: 2}, (1000, 0))
     decided = cluster.engine.decide(PodInfo(pod, request, pod.metadata.key, pod.metadata.uid, 0), NOW)
     assert isinstance(decided, Placement | Rejection)
     return decided

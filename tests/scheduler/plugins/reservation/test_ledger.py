@@ -194,8 +194,8 @@ class History:
         assert set(self.cache.bookings) == {f"uid-{name}" for name in self.reservations}
         for name in self.reservations:
             booking = self.cache.bookings[f"uid-{name}"]
-            assert booking.allocated[CPU] == 1000 * self.taken(name)
-            assert booking.remaining[CPU] == 1000 * max(0, SHAPES[name][0] - self.taken(name))
+            assert booking.allocated["cpu"] == 1000 * self.taken(name)
+            assert booking.remaining["cpu"] == 1000 * max(0, SHAPES[name][0] - self.taken(name))
             assert booking.is_open == (not SHAPES[name][1] or not self.taken(name))
 
     def check_status(self) -> None:

@@ -95,6 +95,13 @@ def test_what_is_as_it_should_be_is_not_written() -> None:
         ({"expires": "2026-03-01T13:00:00Z"}, 0.5, False),
         ({"expires": "2026-03-01T13:00:00Z"}, 1.5, True),
         ({"expires": "2026-03-09T13:00:00Z"}, 48, False),
+        ({"expires": "2026-03-01T13:00:00Z", "ttl": "0s"}, 10_000, False),
+        ({"expires": "2026-03-01T13:00:00Z", "ttl": "48h"}, 1.5, True),
+        ({"expires": "2026-03-09T13:00:00Z", "ttl": "2h"}, 0.5, False),
+        ({"expires": "2026-03-09T13:00:00Z", "ttl": "2h"}, 1.5, True),
+        ({"expires": "2026-03-01T13:00:00Z", "ttl": None}, 0.5, False),
+        ({"expires": "2026-03-01T13:00:00Z", "ttl": None}, 1.5, True),
+        ({"ttl": None}, 10_000, False),
     ],
 )
 def test_when_it_expires(spec: dict[str, Any], hours: float, expired: bool) -> None:

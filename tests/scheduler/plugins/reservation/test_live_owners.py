@@ -70,7 +70,7 @@ class Api:
             self.cluster.state.set_node(make_node("a", cpu=str(_CAPACITY)))
 
     def info(self, pod: Pod) -> PodInfo:
-        return make_pod_info(pod, self.cluster.view.columns.resources)
+        return make_pod_info(pod)
 
     def set_pod(self, pod: Pod, node: str = "a") -> None:
         state = self.cluster.state
@@ -110,7 +110,7 @@ def shared_with_an_owner_of_4() -> tuple[Api, Pod]:
 def test_a_stranger_does_not_get_what_an_owner_has_given_back() -> None:
     api, owner = shared_with_an_owner_of_4()
     api.set_pod(resized(owner, 1, "done"))
-    assert (api.requested(), api.booking("r").remaining[CPU]) == (4000, 3000)
+    assert (api.requested(), api.booking("r").remaining["cpu"]) == (4000, 3000)
     assert isinstance(api.decide(make_pod("stranger", cpu="5")), Rejection)
     assert isinstance(api.decide(make_pod("stranger", cpu="4")), Placement)
     assert isinstance(api.decide(make_pod("another", cpu="3", labels=OWNER)), Placement)
@@ -133,23 +133,23 @@ def test_an_owner_that_is_resized_counts_with_what_it_may_hold(
 ) -> None:
     api, owner = shared_with_an_owner_of_4()
     api.set_pod(resized(owner, cpu, state))
-    assert (api.requested(), api.booking("r").remaining[CPU]) == (1000 * requested, 1000 * remaining)
+    assert (api.requested(), api.booking("r").remaining["cpu"]) == (1000 * requested, 1000 * remaining)
 
 
 @pytest.mark.parametrize("text", [None, "", "{", '{"name":"r"}', '{"name":"x","uid":"uid-x"}'])
 def test_an_owner_whose_record_is_taken_off_holds_nothing_of_it(text: str | None) -> None:
     api, owner = shared_with_an_owner_of_4()
     api.set_pod(noted(owner, {RESERVATION_ALLOCATED: text} if text is not None else {}))
-    assert (api.requested(), api.booking("r").remaining[CPU]) == (8000, 4000)
+    assert (api.requested(), api.booking("r").remaining["cpu"]) == (8000, 4000)
     api.set_pod(owner)
-    assert (api.requested(), api.booking("r").remaining[CPU]) == (4000, 0)
+    assert (api.requested(), api.booking("r").remaining["cpu"]) == (4000, 0)
 
 
 def test_a_pod_elsewhere_that_names_the_reservation_takes_nothing_of_it() -> None:
     api = Api()
     api.set_reservation(available("r", cpu="4", once=True))
     api.set_pod(noted(make_pod("o", cpu="3"), record("r")), "b")
-    assert (api.requested(), api.booking("r").remaining[CPU], api.booking("r").is_open) == (4000, 4000, True)
+    assert (api.requested(), api.booking("r").remaining["cpu"], api.booking("r").is_open) == (4000, 4000, True)
 
 
 # Any order of events.
@@ -266,7 +266,7 @@ class Objects:
         for name, made in self.reservations.items():
             taken = sum(_cpu(pod) for pod, taken_from in present.values() if taken_from == f"uid-{name}")
             left = max(0, made.status.allocatable["cpu"].milli - taken)
-            assert self.api.booking(name).remaining[CPU] == left
+            assert self.api.booking(name).remaining["cpu"] == left
             assert self.api.booking(name).is_open == (not _RESERVED[name][1] or not taken)
             rest += left
         assert self.api.requested() == sum(_cpu(pod) for pod, _ in present.values()) + rest

@@ -22,10 +22,10 @@ from koordinator.api.reservation import RESTRICTED, PreAllocationPolicy, Reserva
 from koordinator.scheduler.configuration.koordinator_arguments import ReservationArgs
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation_check import EvaluationCheck
-from koordinator.scheduler.engine.framework_hooks import ReservationInfo, ReservationNominator
+from koordinator.scheduler.engine.framework_hooks import ReservationNominator
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.engine.view import ClusterView, ReservationInfo
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record, reserve_pod
@@ -259,7 +259,7 @@ def test_no_token_is_given_twice_and_what_passes_filters_is_reserved(steps: Sequ
     """``placed`` fails where Filter and Reserve disagree. What is cached is what a fresh evaluation finds."""
     cluster = cluster_with(nodes="ab")
     differences: list[str] = []
-    check = EvaluationCheck(cluster.profile, cluster.view.columns, differences.append)
+    check = EvaluationCheck(cluster.profile, cluster.view, differences.append)
     cluster.engine.refresh = check.refresh
     pods: dict[str, Pod] = {}
     for step, number, count in steps:

@@ -20,6 +20,7 @@ from koordinator.scheduler.configuration.koordinator_arguments import Reservatio
 from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
+from koordinator.scheduler.plugins.reservation.gates import OMIT_NODE_LABELS
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from koordinator.scheduler.plugins.reservation.selector_index import SelectorIndex
@@ -65,6 +66,17 @@ def index_of(*reservations: tuple[str, str, Mapping[str, str]], **args: Any) -> 
     for uid, node, labels in reservations:
         index.set(uid, node, labels)
     return index
+
+
+@pytest.mark.parametrize(("gates", "uids"), [(frozenset(), ("uid-r1",)), (frozenset({OMIT_NODE_LABELS}), ())])
+def test_the_labels_of_its_node_count_for_a_reservation_unless_the_gate_omits_them(
+    gates: frozenset[str], uids: tuple[str, ...]
+) -> None:
+    cluster = cluster_with(labelled("r1", "a", team="x"), index=ReservationSelectorIndex())
+    cluster.state.set_node(make_node("a", labels={"zone": "1"}))
+    cluster.view.gates = gates
+    assert matched(cluster, selecting(zone="1")) == uids
+    assert matched(cluster, selecting(team="x")) == ("uid-r1",)
 
 
 def test_a_whole_key_leaves_the_nodes_with_the_value() -> None:

@@ -73,7 +73,7 @@ class ClusterFixture:
         key = profile.class_key(info)
         evaluation = self.classes.get(key)
         if evaluation is None:
-            evaluation = self.classes[key] = Evaluation(profile, columns, info)
+            evaluation = self.classes[key] = Evaluation(profile, self.storage.view, info)
         evaluation.refresh()
         if evaluation.plan.rejection is not None:
             return [(evaluation.plan.rejection[1].text, evaluation.plan.rejection[1].unresolvable)]

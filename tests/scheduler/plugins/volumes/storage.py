@@ -270,7 +270,7 @@ class Storage:
                 self.state.set_object(_KINDS[type(each)], each.metadata.key, None)
 
     def info(self, each: Pod) -> PodInfo:
-        return make_pod_info(each, self.view.columns.resources)
+        return make_pod_info(each)
 
     def row(self, name: str) -> int:
         return self.view.columns.row_of[name]

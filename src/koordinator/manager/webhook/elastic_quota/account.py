@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from msgspec.structs import replace
-
-from koordinator.api.annotations import QUOTA_ADMISSION, QUOTA_CHILD_REQUEST, REPLACE_RESOURCES
+from koordinator.api.annotations import QUOTA_ADMISSION, QUOTA_CHILD_REQUEST
 from koordinator.api.codec import DecodeError
 from koordinator.api.elastic_quota import ElasticQuota
-from koordinator.api.pod import Container, Pod, ResourceList
+from koordinator.api.pod import Pod, ResourceList
 from koordinator.api.quantity import Format, Quantity
 from koordinator.api.resource_names import (
     BATCH_CPU,
@@ -135,46 +133,3 @@ def _written(nanos: int, requested: Sequence[Quantity]) -> Quantity:
     if len(requested) == 1 and requested[0].nanos == nanos:
         return requested[0]
     return Quantity(nanos, next((amount.format for amount in requested if amount), Format.DECIMAL_SI))
-
-
-def with_replaced_resources(pod: Pod) -> Pod:
-    """The pod with its annotation ``a:b,c:`` applied: a counted as b unless it has b already, c not at all."""
-    erased, renamed = _wishes(pod.metadata.annotations.get(REPLACE_RESOURCES, ""))
-    if not erased and not renamed:
-        return pod
-
-    def replaced(resources: ResourceList) -> ResourceList:
-        return _replaced(resources, erased, renamed)
-
-    def container(each: Container) -> Container:
-        return replace(each, resources=replace(each.resources, requests=replaced(each.resources.requests)))
-
-    spec = replace(
-        pod.spec,
-        containers=[container(each) for each in pod.spec.containers],
-        init_containers=[container(each) for each in pod.spec.init_containers],
-        overhead=replaced(pod.spec.overhead),
-    )
-    return replace(pod, spec=spec)
-
-
-def _wishes(text: str) -> tuple[set[str], dict[str, str]]:
-    erased, renamed = set[str](), dict[str, str]()
-    for wish in text.split(","):
-        parts = [part.strip() for part in wish.split(":")]
-        if len(parts) != 2:
-            continue
-        if parts[1]:
-            renamed[parts[0]] = parts[1]
-        else:
-            erased.add(parts[0])
-    return erased, renamed
-
-
-def _replaced(resources: ResourceList, erased: set[str], renamed: dict[str, str]) -> ResourceList:
-    left = {name: amount for name, amount in resources.items() if name not in erased}
-    for old, new in renamed.items():
-        if old in left and new not in left:
-            amount = left.pop(old)
-            left[new] = Quantity.from_value(amount.milli) if old == CPU else amount
-    return left

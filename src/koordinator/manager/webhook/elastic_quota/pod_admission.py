@@ -17,12 +17,13 @@ from koordinator.manager.webhook.admission import (
     AdmissionResponse,
     Steps,
 )
-from koordinator.manager.webhook.elastic_quota.account import Account, pod_usage, with_replaced_resources
+from koordinator.manager.webhook.elastic_quota.account import Account, pod_usage
 from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused
 from koordinator.manager.webhook.pod.rules import is_terminating, pod_review
 from koordinator.manager.webhook.quota_accounts import Accounts, QuotaBatches
 from koordinator.model.quota_tree.pod_quota import quota_name_of
+from koordinator.model.transformers import with_replaced_resources
 
 _UNLIMITED: Final = frozenset({"", DEFAULT_QUOTA, SYSTEM_QUOTA, ROOT_QUOTA})
 _PLUGIN: Final = "EvaluateQuota"

@@ -2,42 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from koordinator.api.timestamps import format_time
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.plugins.coscheduling.gang import Gang, Member, MemberState
+from koordinator.scheduler.plugins.coscheduling.declaration import ONCE_SATISFIED, STRICT
+from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState
 from koordinator.scheduler.plugins.coscheduling.job_preemption import JobPlan
+
+_NEVER: Final = "0001-01-01T00:00:00Z"
+"""Go's time of nothing."""
+Keys = dict[str, dict[str, Any]]
+"""A set of names as Go writes it."""
 
 
 def gang_document(gang: Gang) -> dict[str, Any]:
     """The gang in the original's fields, plus ``problems``: the invalid values of its declaration."""
     declaration, group = gang.declaration, gang.group
-    waiting = {**gang.by_state[MemberState.WAITING], **gang.by_state[MemberState.BINDING]}
+    waiting = [*gang.by_state[MemberState.WAITING].values(), *gang.by_state[MemberState.BINDING].values()]
     return {
         "name": gang.id,
         "waitTime": int(declaration.wait_seconds * 10**9) if declaration else 0,
-        "createTime": format_time(gang.created_at) if gang.created_at else None,
-        "mode": declaration.mode if declaration else "",
-        "gangMatchPolicy": declaration.match_policy if declaration else "",
+        "createTime": format_time(gang.created_at) if gang.created_at else _NEVER,
+        "mode": declaration.mode if declaration else STRICT,
+        "gangMatchPolicy": declaration.match_policy if declaration else ONCE_SATISFIED,
         "minRequiredNumber": declaration.min_member if declaration else 0,
         "totalChildrenNum": declaration.total if declaration else 0,
-        "gangGroup": list(declaration.group) if declaration else [],
-        "children": _keys(gang.members),
-        "pendingChildren": _keys(gang.by_state[MemberState.PENDING]),
+        "gangGroup": list(declaration.group) if declaration else [gang.id],
+        "children": _keys(gang.members.values()),
+        "pendingChildren": _keys(gang.by_state[MemberState.PENDING].values()),
         "waitingForBindChildren": _keys(waiting),
-        "boundChildren": _keys(gang.by_state[MemberState.BOUND]),
+        "boundChildren": _keys(gang.by_state[MemberState.BOUND].values()),
         "onceResourceSatisfied": group is not None and group.once_satisfied,
-        "gangGroupInfo": {"gangGroupId": group.id, "failure": group.failure} if group is not None else None,
+        "gangGroupInfo": _group_document(group),
         "gangFrom": "GangFromPodGroupCrd" if gang.from_pod_group else "GangFromPodAnnotation",
         "hasGangInit": declaration is not None,
         "problems": list(declaration.problems) if declaration else [gang.why_undeclared],
     }
 
 
-def _keys(members: Mapping[str, Member]) -> list[str]:
-    return sorted(member.key for member in members.values())
+def _group_document(group: Group | None) -> dict[str, Any]:
+    """The group in the original's fields, plus ``failure``. Its fields have no names of their own in JSON there."""
+    if group is None:
+        group = Group(())
+    pending, binding = group.members(MemberState.PENDING), group.members(MemberState.BINDING)
+    failed = [member for member in pending if member.uid == group.failed_member]
+    return {
+        "Initialized": bool(group.ids),
+        "GangGroupId": group.id,
+        "GangGroup": list(group.ids) or None,
+        "OnceResourceSatisfied": group.once_satisfied,
+        "WaitingGangIDs": {id_: {} for id_ in group.ids if group.members(MemberState.WAITING)},
+        "RepresentativePodKey": next((each.key for each in (*failed, *pending) if each.gang.is_admitted), ""),
+        "BindingMemberPods": _keys(binding) or None,
+        "failure": group.failure,
+    }
+
+
+def _keys(members: Iterable[Member]) -> Keys:
+    return {key: {} for key in sorted(member.key for member in members)}
 
 
 def preemption_document(trigger: PodInfo, job: str, plan: JobPlan) -> dict[str, Any]:

@@ -262,6 +262,9 @@ class Instructions:
     ended: list[Wave] = field(default_factory=list)
     """Attempts that have ended."""
 
+    def __bool__(self) -> bool:
+        return bool(self.activate or self.allow or self.reject or self.ended)
+
 
 def basic_check(gangs: Mapping[str, Gang], gang: Gang, declaration: Declaration, pod: Pod) -> str:
     """Return the message why ``pod`` may not be tried: what the gangs of its group lack. ``gangs``: all, by id."""

@@ -40,7 +40,7 @@ _NOT_DONE: Final = "its binding was given up"
 
 
 class GangCache:
-    """All gangs of the cluster. The owner must call ``take_instructions`` after each event."""
+    """All gangs of the cluster. The owner must call ``take_instructions`` after each event, see ``Gangs.tell``."""
 
     def __init__(self, defaults: Defaults | None = None) -> None:
         self.gangs: dict[str, Gang] = {}
@@ -52,11 +52,12 @@ class GangCache:
         self._groups: dict[str, Group] = {}
         self._naming: dict[str, dict[str, Group]] = {}
         """Id of a gang -> the groups that include it, by their ids; mostly one."""
-        self._instructions = Instructions()
+        self.instructions = Instructions()
+        """What is to be done since they were taken last."""
 
     def take_instructions(self) -> Instructions:
         """Return the instructions collected since the last call, and clear them."""
-        taken, self._instructions = self._instructions, Instructions()
+        taken, self.instructions = self.instructions, Instructions()
         return taken
 
     def member(self, uid: str) -> Member | None:
@@ -349,7 +350,7 @@ class GangCache:
 
     def _activate_pending(self, gangs: Iterable[Gang]) -> None:
         for gang in gangs:
-            self._instructions.activate += gang.by_state[MemberState.PENDING]
+            self.instructions.activate += gang.by_state[MemberState.PENDING]
 
     def _may_be_bound(self, group: Group) -> bool:
         """Whether every gang of the group has enough members with a node."""
@@ -365,7 +366,7 @@ class GangCache:
             member.gang.move(member, MemberState.BINDING)
             member.bound_with = bound_with
             if member.uid != but:
-                self._instructions.allow.append(member.uid)
+                self.instructions.allow.append(member.uid)
         together = {member.uid for member in waiting}
         if wave is not None:
             wave.permitted |= together
@@ -381,13 +382,13 @@ class GangCache:
         """Reject a waiting member. It no longer counts as placed, although it keeps its node until it is unreserved."""
         member.is_rejected = True
         member.gang.move(member, MemberState.PENDING)
-        self._instructions.reject.append((member.uid, message))
+        self.instructions.reject.append((member.uid, message))
 
     def _end_wave(self) -> None:
         wave, self.wave = self.wave, None
         if wave is None:
             return
-        self._instructions.ended.append(wave)
+        self.instructions.ended.append(wave)
         if wave.group.is_strict:
             self._reject_waiting(wave.group, wave.failure or ALL_ATTEMPTED)
 

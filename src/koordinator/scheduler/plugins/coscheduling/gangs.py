@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 from koordinator.api.cluster_network_topology import DEFAULT_NAME, ClusterNetworkTopology
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, POD_GROUPS, Kind
@@ -12,9 +12,10 @@ from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup
-from koordinator.scheduler.engine.framework import EventHandler, Plugin
+from koordinator.scheduler.engine.framework import EventHandler
+from koordinator.scheduler.engine.handle import HandledPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of
+from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of, gang_of
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, MemberState, Wave
 from koordinator.scheduler.plugins.coscheduling.gang_cache import ALL_ATTEMPTED, SUCCEEDED, GangCache
 from koordinator.scheduler.plugins.coscheduling.metrics import GangMetrics
@@ -24,6 +25,9 @@ from koordinator.scheduler.plugins.coscheduling.pod_group_status import Finished
 REJECTED_BY: Final = "JobRejectPlugin"
 """The plugin name with which waiting members are rejected, as in the original."""
 _LONGEST_NOTE: Final = 1024
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def _shortened(note: str) -> str:
@@ -36,7 +40,7 @@ class Gangs(EventHandler):
 
     name = "Coscheduling"
 
-    def __init__(self, cache: GangCache, plugin: Plugin) -> None:
+    def __init__(self, cache: GangCache, plugin: HandledPlugin) -> None:
         """``plugin`` is the first profile's; its handle acts on the queue that all profiles share."""
         self.cache = cache
         self.pending: dict[str, PodInfo] = {}
@@ -45,7 +49,8 @@ class Gangs(EventHandler):
         """The scheduler names of the pods for which PreEnqueue was called."""
         self.finished = FinishedMembers()
         self.changed: set[str] = set()
-        """The ids of gangs whose PodGroup status may have changed."""
+        """The ids of gangs whose PodGroup status may have changed; only of PodGroups that are there, since nothing
+        clears it on an instance that waits to lead."""
         self.metrics = GangMetrics(lambda: self.cache.groups)
         self.topology: ClusterTopology | None = None
         """The network topology; None if the scheduler does not watch it."""
@@ -62,29 +67,34 @@ class Gangs(EventHandler):
             self.topology.remove_node(name)
 
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
-        self.cache.set_pod(pod.pod, node_name)
-        if node_name or not gang_id_of(pod.pod):
+        gang_id = gang_of(pod)
+        if not gang_id and self.cache.member(pod.uid) is None:
+            # As most pods are.
+            return
+        if node_name or not gang_id:
             self.pending.pop(pod.uid, None)
         else:
             self.pending[pod.uid] = pod
+        self.tell(self.cache.set_pod, pod.pod, node_name)
         self._note(pod.pod)
-        self.carry_out()
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         """Replace the member's pod: the pod status that the kubelet reports affects the status of the PodGroup."""
-        if not assumed and (member := self.cache.member(pod.uid)) is not None:
+        if not assumed and gang_of(pod) and (member := self.cache.member(pod.uid)) is not None:
             member.gang.replace_pod(member, pod.pod)
             self._note(pod.pod)
 
     def _note(self, pod: Pod) -> None:
-        if gang_id := gang_id_of(pod):
-            self.changed.add(gang_id)
+        gang = self.cache.gangs.get(gang_id_of(pod))
+        if gang is not None and gang.from_pod_group:
+            self.changed.add(gang.id)
 
     def on_pod_gone(self, pod: PodInfo) -> None:
-        self.cache.remove_pod(pod.uid)
+        if self.cache.member(pod.uid) is None:
+            return
         self.pending.pop(pod.uid, None)
+        self.tell(self.cache.remove_pod, pod.uid)
         self._note(pod.pod)
-        self.carry_out()
 
     def on_finished(self, pod: Pod) -> None:
         """A pod of a gang has finished."""
@@ -124,11 +134,11 @@ class Gangs(EventHandler):
         if kind is not POD_GROUPS:
             return
         if isinstance(new, PodGroup):
-            self.cache.set_pod_group(new)
+            self.tell(self.cache.set_pod_group, new)
+            self.changed.add(key)
         else:
-            self.cache.remove_pod_group(key)
-        self.changed.add(key)
-        self.carry_out()
+            self.tell(self.cache.remove_pod_group, key)
+            self.changed.discard(key)
 
     def _set_topology(self, topology: ClusterTopology, found: ClusterNetworkTopology | None) -> None:
         """Update the topology. An invalid object gets an event, once for each error."""
@@ -139,8 +149,14 @@ class Gangs(EventHandler):
                 CLUSTER_NETWORK_TOPOLOGIES, found, "Warning", "InvalidClusterNetworkTopology", "Reconcile", problem
             )
 
-    def carry_out(self) -> None:
-        """Carry out the cache's instructions."""
+    def tell(self, event: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Tell the cache of an event, which is one of its methods, and carry out the instructions that follow."""
+        result = event(*arguments, **named)
+        if self.cache.instructions:
+            self._carry_out()
+        return result
+
+    def _carry_out(self) -> None:
         instructions = self.cache.take_instructions()
         if not hasattr(self._plugin, "handle"):
             # A profile without a scheduler (such as in ``koord explain``) has no queue, and no pods wait at Permit.

@@ -24,7 +24,7 @@ from koordinator.scheduler.engine.post_filter import (
     PostFilterResult,
     is_preempted,
 )
-from koordinator.scheduler.engine.simulation import Simulation, reasons_of
+from koordinator.scheduler.engine.simulation import Simulate, Simulation, reasons_of
 from koordinator.scheduler.engine.view import ClusterView
 
 _NEVER: Final = "not eligible due to preemptionPolicy=Never."
@@ -73,12 +73,13 @@ the potential victims there, the lower. Returns the placements, or as a text why
 
 class JobPreemption:
     """Plans the preemption of jobs. ``refusal`` returns why a pod can be placed on no node in the state of a
-    simulation, such as exceeded quota; None if it can."""
+    simulation, such as exceeded quota; None if it can. ``simulate`` is that of the plugin's handle."""
 
-    def __init__(self, name: str, view: ClusterView, refusal: Refusal) -> None:
+    def __init__(self, name: str, view: ClusterView, refusal: Refusal, simulate: Simulate) -> None:
         self._name = name
         self._view = view
         self._refusal = refusal
+        self._simulate = simulate
 
     def plan(self, job: Job, attempt: FailedAttempt) -> JobPlan:
         """The nodes of the members and the victims, or why there is no plan."""
@@ -169,7 +170,7 @@ class JobPreemption:
         """All pending members with their nodes, and the victims; or, if a member finds no node, reason -> the number of
         nodes with it; or, as a text, why the network topology has no placement."""
         uids = job.uids
-        with attempt.simulate() as simulation:
+        with self._simulate(attempt) as simulation:
             simulation.require(lambda pod, row: self._refusal(pod))
             start = simulation.mark
             _remove(simulation, [pod for row in rows for pod in potential.get(row, ())])

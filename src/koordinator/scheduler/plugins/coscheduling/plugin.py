@@ -44,10 +44,11 @@ from koordinator.scheduler.engine.framework_hooks import (
     QuestionedJob,
     ReservationPreBindPlugin,
 )
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.coscheduling.declaration import Defaults, gang_id_of
+from koordinator.scheduler.plugins.coscheduling.declaration import Defaults, gang_id_of, gang_of
 from koordinator.scheduler.plugins.coscheduling.documents import gang_document, preemption_document
 from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState
@@ -89,6 +90,7 @@ class Coscheduling(
     ServiceProvider,
 ):
     name = "Coscheduling"
+    handle: Handle
     watches: ClassVar[tuple[Kind[Any], ...]] = (POD_GROUPS, CLUSTER_NETWORK_TOPOLOGIES)
     sees_all_attempts = True
 
@@ -103,7 +105,11 @@ class Coscheduling(
         """None unless the profile respects the network topology requirements of gangs."""
         if args.aware_network_topology:
             self._placement = GangPlacement(view, self.cache, self.gangs.topology, self.gangs.pending.get)
-        self._preemption = JobPreemption(self.name, view, self._refusal) if args.enable_preemption else None
+        self._preemption: JobPreemption | None = None
+        if args.enable_preemption:
+            self._preemption = JobPreemption(
+                self.name, view, self._refusal, lambda failed: self.handle.simulate(failed)
+            )
         self._last_preemption: tuple[str, dict[str, Any]] = "", {}
         """The uid of the last pod that PostFilter was called for, and the document of its preemption; else empty."""
 
@@ -137,27 +143,25 @@ class Coscheduling(
         return Reason(error, unresolvable=True) if error else None
 
     def next_pod(self) -> str | None:
-        uid = self.cache.next_pod()
-        if uid is None:
-            self.gangs.carry_out()
-        return uid
+        if self.cache.wave is None:
+            return None
+        return self.gangs.tell(self.cache.next_pod)
 
     def keeps_back_off(self, pod: PodInfo) -> bool:
         """True for members of gangs: the nodes that members release when their gang fails look like free capacity for
         the member that failed, so that without back-off the gang would be tried over and over."""
-        return bool(gang_id_of(pod.pod))
+        return bool(gang_of(pod))
 
     def not_freed_by(self, pod: PodInfo) -> Collection[str]:
-        return self.cache.not_freed_by(pod.uid) if gang_id_of(pod.pod) else ()
+        return self.cache.not_freed_by(pod.uid) if gang_of(pod) else ()
 
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
         self._last_preemption = "", {}
-        if not gang_id_of(pod.pod):
+        if not gang_of(pod):
             return None
         if self._placement is not None and (refusal := self._placement.refusal(pod)) is not None:
             return refusal
-        error = self.cache.begin_attempt(pod.uid)
-        self.gangs.carry_out()
+        error = self.gangs.tell(self.cache.begin_attempt, pod.uid)
         self.gangs.attempt_begun()
         if self._placement is not None:
             self._placement.begun(pod)
@@ -235,13 +239,12 @@ class Coscheduling(
         self._failed(pod, message)
 
     def _failed(self, pod: PodInfo, message: str) -> None:
-        if gang_id_of(pod.pod):
+        if gang_of(pod):
             wave = self.cache.wave
             if wave is not None and not wave.failure and wave.group.is_strict:
                 # Record the members' nodes before they are released.
                 wave.held = self._held(wave.group)
-            self.cache.attempt_failed(pod.uid, message)
-            self.gangs.carry_out()
+            self.gangs.tell(self.cache.attempt_failed, pod.uid, message)
 
     def _held(self, group: Group) -> Counter[str]:
         """Node -> how many members of the group are assumed on it and wait at Permit."""
@@ -266,18 +269,16 @@ class Coscheduling(
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
-        if gang_id_of(pod.pod):
-            self.cache.unreserve(pod.uid)
-            self.gangs.carry_out()
+        if gang_of(pod):
+            self.gangs.tell(self.cache.unreserve, pod.uid)
 
     def permit(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | Wait | None:
-        if not gang_id_of(pod.pod):
+        if not gang_of(pod):
             return None
         try:
-            seconds = self.cache.permit(pod.uid)
+            seconds = self.gangs.tell(self.cache.permit, pod.uid)
         except LookupError as error:
             return Reason(str(error))
-        self.gangs.carry_out()
         return Wait(seconds) if seconds is not None else None
 
     def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
@@ -362,5 +363,5 @@ class Coscheduling(
         return {gang_id: gang_document(gang) for gang_id, gang in self.cache.gangs.items()}
 
     def post_bind(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
-        self.cache.bound(pod.uid)
-        self.gangs.carry_out()
+        if gang_of(pod):
+            self.gangs.tell(self.cache.bound, pod.uid)

@@ -19,6 +19,12 @@ NO_PRIMARY = Reason("node(s) Insufficient primary device")
 NOT_TOGETHER = Reason("node(s) Device Joint-Allocate rules violation")
 NO_TEMPLATE = Reason("no matched GPU shared resource template", unresolvable=True)
 
+
+def closed(device_type: str) -> Reason:
+    """Of devices that nobody knows whether they are free; a pod that leaves the node may open them."""
+    return Reason(f"node(s) had {device_type} devices held by a pod whose allocation record cannot be read")
+
+
 Templates = Mapping[str, Collection[str]]
 """``vendor-model`` -> the names of the templates that equal the pod's request for a GPU."""
 _Devices = list[HeldDevice]
@@ -42,6 +48,10 @@ class Allocator:
         wanted = instances(self.demand, self.node, leaves_secondary=leaves_secondary)
         if isinstance(wanted, Reason):
             return wanted
+        if self.node.closed:
+            for device_type in wanted:
+                if device_type in self.node.closed:
+                    return closed(device_type)
         found = self._together(wanted, share) if len(wanted) > 1 and self.demand.joint else {}
         if isinstance(found, Reason):
             return found

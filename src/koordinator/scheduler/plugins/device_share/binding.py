@@ -3,7 +3,8 @@ plugins."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode, encode
@@ -12,7 +13,9 @@ from koordinator.api.device_share import device_quantity
 from koordinator.api.kinds import DEVICES, NODES
 from koordinator.api.labels import GPU_MODEL, GPU_VENDOR
 from koordinator.api.reservation import Reservation
+from koordinator.scheduler.engine.allocations import Nothing, Unknown
 from koordinator.scheduler.engine.binding_points import AllocatorPlugin, ClusterWriter, PodChanges, PreBindPlugin
+from koordinator.scheduler.engine.closures import unusable_annotation
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import PluginError, Reason
@@ -32,6 +35,8 @@ from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.reserving import DeviceReservations
 from koordinator.scheduler.plugins.reservation.reserve_pod import ResourcesAnnotation, stands_for_a_reservation
 
+_ALLOWED: Final = 'devices by type, as in {"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100"}}]}'
+
 
 class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, ResizePodPlugin, DeviceReservations):
     """Reserve and PreBind."""
@@ -48,23 +53,35 @@ class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, Re
         found = self.found(pod, demand, row, assumed=True)
         return found if isinstance(found, Reason) else self.nodes[row].with_ids(found)
 
-    def restore(self, pod: PodInfo, node: NodeReference) -> DeviceAllocations | None:
+    def restore(self, pod: PodInfo, node: NodeReference) -> DeviceAllocations | Nothing | Unknown | None:
         text = pod.pod.metadata.annotations.get(annotation_keys.DEVICE_ALLOCATED)
-        if not text:
-            return None
         try:
-            return read_allocations(text) or None
-        except DecodeError:
-            # What it holds cannot be known.
-            return None
+            found = (read_allocations(text) or None) if text else None
+        except DecodeError as error:
+            if not self.requested_types(pod):
+                return None
+            fault = unusable_annotation(annotation_keys.DEVICE_ALLOCATED, text or "", str(error), _ALLOWED)
+            self.unreadable.tell(pod, fault)
+            return Unknown(fault)
+        if node.index in self.nodes and self.nodes[node.index].closed:
+            return self.unreadable.restored(pod, found, self.nodes[node.index].closed)
+        return found
 
-    def on_allocated(self, row: int, pod: PodInfo, allocation: DeviceAllocations) -> None:
-        self.nodes.setdefault(row, NodeDevices()).add(pod.uid, pod.key, allocation)
+    def on_allocated(self, row: int, pod: PodInfo, allocation: DeviceAllocations | Unknown) -> None:
+        node, types = self.nodes.setdefault(row, NodeDevices()), partial(self.requested_types, pod)
+        if isinstance(allocation, Unknown):
+            node.hold_unknown(pod.uid, pod.key, types(), allocation.fault)
+        else:
+            node.hold(pod.uid, pod.key, allocation, types)
+        if node.closed:
+            self.unreadable.tell_of(node.closed, row)
         self.touch(row)
 
-    def on_released(self, row: int, pod: PodInfo, allocation: DeviceAllocations) -> None:
-        node = self.nodes[row]
-        node.remove(pod.uid, allocation)
+    def on_released(self, row: int, pod: PodInfo, allocation: DeviceAllocations | Unknown) -> None:
+        node = self.nodes.get(row)
+        if node is None:
+            return
+        node.release(pod.uid)
         if node.is_empty:
             del self.nodes[row]
         self.touch(row)
@@ -80,8 +97,7 @@ class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, Re
         found = RowOverlays(self.handle.profile, pod).evaluate(row, lambda: self.found(pod, demand, row))
         if isinstance(found, Reason):
             return found
-        column = self.view.columns.resources.column
-        amounts = {**pod.request.amounts, **{column(name): each for name, each in _amounts(found).items()}}
+        amounts = {**pod.request.amounts, **_amounts(found)}
         # What plugins have derived from the pod stays valid: its demand is still the same.
         return PodInfo(
             pod.pod, PodRequest(amounts, pod.request.non_zero), pod.key, pod.uid, pod.priority, dict(pod.memo)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from koordinator.api.device_share import device_quantity
+from koordinator.scheduler.engine.closures import closed_by
 from koordinator.scheduler.plugins.device_share.allocation import ByType, amounts_held
 from koordinator.scheduler.plugins.device_share.demand import NO_HINT
 from koordinator.scheduler.plugins.device_share.node_devices import WHATEVER_IS_FREE, NodeDevices
@@ -57,6 +58,7 @@ def explained_devices(node: NodeDevices) -> dict[str, Any]:
             for minor, total in sorted(candidates.total.items())
         ],
         **({"fault": node.fault} if node.fault else {}),
+        **closed_by(node.closed.of_holders),
     }
 
 

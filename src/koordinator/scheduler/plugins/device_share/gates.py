@@ -3,10 +3,13 @@ plugin."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 RESIZE_POD: Final = "ResizePod"
-"""A Reservation holds the devices that it was allocated, not those that its template requests."""
 DEVICE_PLUGIN_ADAPTION: Final = "DevicePluginAdaption"
-"""Annotate pods and nodes for the device plugins of some vendors."""
-GATES: Final = (RESIZE_POD, DEVICE_PLUGIN_ADAPTION)
+GATES: Final[Mapping[str, str]] = {
+    RESIZE_POD: "a Reservation holds the devices that it was allocated, not those that its template requests",
+    DEVICE_PLUGIN_ADAPTION: "pods and nodes are annotated for the device plugins of some vendors",
+}
+"""Name -> what it does."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
 
 from koordinator.api import labels as label_keys
-from koordinator.api.annotations import GPU_PARTITIONS
+from koordinator.api.annotations import DEVICE_ALLOCATED, GPU_PARTITIONS
 from koordinator.api.codec import DecodeError, encode, to_document
 from koordinator.api.device import GPU, Device, DeviceInfo
 from koordinator.api.device_share import HONOR, PCIE_LEVEL, read_partition_table
 from koordinator.api.resource_names import with_current_names
 from koordinator.api.usable_amounts import bounded
+from koordinator.scheduler.engine.closures import Closure, Closures
 from koordinator.scheduler.plugins.device_share.allocation import ByType, DeviceAllocations, Minors, amounts_held
 from koordinator.scheduler.plugins.device_share.demand import NO_HINT, Hint
 from koordinator.scheduler.plugins.device_share.gpu_partitions import PartitionTable, partition_table
@@ -69,6 +70,10 @@ class NodeDevices:
         """PCI addresses of virtual functions by type and minor."""
         self.holders: dict[str, tuple[str, DeviceAllocations]] = {}
         """By uid of the pod: its key and allocations."""
+        self.closed = Closures()
+        """By type of device, and uid of the pod."""
+        self._requested: dict[str, Callable[[], Collection[str]]] = {}
+        """The types of devices that each holder requests, by uid."""
         self.scopes: GPUScope | None = None
         self.partitions: PartitionTable | None = None
         """From the Device object; None if that has none."""
@@ -86,8 +91,8 @@ class NodeDevices:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no device is known."""
-        return not self.infos and not self.holders
+        """Whether nothing is known. A Device object without devices says that there are none."""
+        return self.device is None and not self.infos and not self.holders and not self.closed
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -98,7 +103,8 @@ class NodeDevices:
     def likeness(self) -> Hashable:
         """Equal for nodes on which pods of equal requests get equal devices. Most nodes of a cluster are alike."""
         if self._likeness is None:
-            self._likeness = self._shape, str(sorted(self.used.items())), str(sorted(self.functions_used.items()))
+            used, functions = str(sorted(self.used.items())), str(sorted(self.functions_used.items()))
+            self._likeness = self._shape, used, functions, *sorted(self.closed)
         return self._likeness
 
     # Totals.
@@ -108,6 +114,8 @@ class NodeDevices:
         keep what they hold."""
         self.device, self._likeness = device, None
         self._shape += b"gone"
+        for uid in self.holders if self.closed else ():
+            self.closed.open(uid)
         if device is None:
             self.total = {device_type: {minor: {} for minor in minors} for device_type, minors in self.total.items()}
             self.is_badly_planned = False
@@ -127,6 +135,8 @@ class NodeDevices:
         self.scopes = gpu_scopes(self.infos.get(GPU, ()))
         self.partitions, self.fault = _partitions(device)
         self.honors_partitions = device.metadata.labels.get(label_keys.GPU_PARTITION_POLICY) == HONOR
+        for uid, (key, allocations) in self.holders.items():
+            self._close_missing(uid, key, allocations)
 
     def has(self, device_type: str) -> bool:
         """Whether there is any device of the type, healthy or not."""
@@ -177,18 +187,47 @@ class NodeDevices:
 
     # Usage.
 
-    def add(self, uid: str, key: str, allocations: DeviceAllocations) -> None:
-        """Count the pod's allocations."""
-        self.holders[uid] = key, allocations
-        self._count(allocations, 1)
+    def hold(
+        self, uid: str, key: str, allocations: DeviceAllocations, requested: Callable[[], Collection[str]]
+    ) -> None:
+        """Set the pod's allocations, in place of earlier ones; may be called again with the same ones. ``requested``
+        are the types of devices that it requests: of others it holds none, whatever its record says."""
+        if uid in self.holders or self.closed:
+            self.release(uid)
+        self.holders[uid], self._requested[uid] = (key, allocations), requested
+        if self._count(allocations, 1):
+            self._close_missing(uid, key, allocations)
 
-    def remove(self, uid: str, allocations: DeviceAllocations) -> None:
-        """Undo ``add``."""
-        self.holders.pop(uid, None)
+    def hold_unknown(self, uid: str, key: str, types: Iterable[str], fault: str) -> None:
+        """The pod holds devices of these types, and nobody knows which."""
+        self.release(uid)
+        for device_type in types:
+            self.closed.close(device_type, uid, Closure(key, fault))
+
+    def release(self, uid: str) -> None:
+        """Remove the pod's allocations; does nothing if it has none."""
+        _, allocations = self.holders.pop(uid, ("", ()))
+        self._requested.pop(uid, None)
         self._count(allocations, -1)
+        if self.closed:
+            self.closed.open(uid)
 
-    def _count(self, allocations: DeviceAllocations, sign: int) -> None:
-        self._likeness = None
+    def _close_missing(self, uid: str, key: str, allocations: DeviceAllocations) -> None:
+        """Close the types of which the pod holds a device, by its record, that the node does not have: it is on another
+        one, and nobody knows on which."""
+        if self.device is None:
+            return
+        for device_type, devices in allocations:
+            total = self.total.get(device_type, _NOTHING)
+            for device in devices:
+                if device.minor not in total and device_type in self._requested[uid]():
+                    fault = _missing(device_type, device.minor, total)
+                    self.closed.close(device_type, uid, Closure(key, fault))
+                    self._likeness = None
+
+    def _count(self, allocations: DeviceAllocations, sign: int) -> bool:
+        """Returns whether some of the devices are not known of this node."""
+        self._likeness, is_known = None, True
         for device_type, minors in amounts_held(allocations).items():
             used = self.used.setdefault(device_type, {})
             for minor, amounts in minors.items():
@@ -196,11 +235,13 @@ class NodeDevices:
             if not used:
                 del self.used[device_type]
         for device_type, devices in allocations:
-            functions = self.functions_used.setdefault(device_type, {})
+            functions, total = self.functions_used.setdefault(device_type, {}), self.total.get(device_type, _NOTHING)
             for device in devices:
+                is_known &= device.minor in total
                 _add(functions, device.minor, Counter(bus_id for _, bus_id in device.vfs), sign)
             if not functions:
                 del self.functions_used[device_type]
+        return not is_known
 
     # What may be allocated.
 
@@ -258,6 +299,11 @@ class NodeDevices:
     def has_functions(self, device_type: str) -> bool:
         """Whether any device of the type has virtual functions."""
         return any(info.vf_groups for info in self.infos.get(device_type, ()))
+
+
+def _missing(device_type: str, minor: int, there: Collection[int]) -> str:
+    field = f"metadata.annotations[{DEVICE_ALLOCATED}].{device_type}.minor"
+    return f"{field}: {minor} is not usable: the node has no such device; allowed are {sorted(there)}"
 
 
 def _add(found: dict[int, Counter[str]], minor: int, amounts: Mapping[str, int], sign: int) -> None:

@@ -24,6 +24,7 @@ from koordinator.scheduler.engine.framework_hooks import (
     ReservationPreAllocationRestorePlugin,
     ReservationRestorePlugin,
 )
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
@@ -46,6 +47,7 @@ from koordinator.scheduler.plugins.device_share.scoring import DeviceScorer
 from koordinator.scheduler.plugins.device_share.templates import Templates, matching_templates, templates_of
 from koordinator.scheduler.plugins.reservation.reserve_pod import stands_for_a_reservation
 from koordinator.scheduler.plugins.scheduling_hint import hint_of
+from koordinator.scheduler.plugins.unreadable_allocations import UnreadableAllocations
 
 NAME: Final = "DeviceShare"
 CHANGED: Final = NamedAspect(NAME)
@@ -58,11 +60,13 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
     """One part of the plugin; all have the same state."""
 
     name = NAME
+    handle: Handle
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         self.nodes: dict[int, NodeDevices] = {}
         """By row; only nodes with known devices."""
+        self.unreadable = UnreadableAllocations(self)
         self._changed = view.columns.aspect(CHANGED), view.columns.aspect(TOPOLOGY_HINTS)
         self._scorer = DeviceScorer(args.scoring_strategy)
         self._aligns = not args.disable_device_numa_topology_alignment
@@ -70,8 +74,6 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         self._config = args.gpu_shared_resource_templates_config
         self._templates: tuple[object, Templates] = None, {}
         """The ConfigMap, and its decoded contents."""
-        self._types: dict[int, str] = {}
-        """Column -> type of device; "" for other resources."""
         self._memo = f"{self.name}/demand"
 
     def touch(self, row: int) -> None:
@@ -83,15 +85,14 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
 
     def requested(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
         """The device resources that the pod requests, by name."""
-        names, types = self.view.columns.resources, self._types
-        found: list[tuple[str, int]] = []
-        for column, amount in pod.request.amounts.items():
-            of_type = types.get(column)
-            if of_type is None:
-                of_type = types[column] = TYPE_OF.get(names.name(column), "")
-            if of_type:
-                found.append((names.name(column), amount))
-        return tuple(sorted(found))
+        # Few pods request any.
+        if TYPE_OF.keys().isdisjoint(pod.request.amounts):
+            return ()
+        return tuple(sorted([(name, amount) for name, amount in pod.request.amounts.items() if name in TYPE_OF]))
+
+    def requested_types(self, pod: PodInfo) -> frozenset[str]:
+        """The types of the devices that the pod requests."""
+        return frozenset([TYPE_OF[name] for name, _ in self.requested(pod)])
 
     def demand_of(self, pod: PodInfo) -> DeviceDemand | str | None:
         """The pod's demand for devices; None for none, a text if it cannot be met on any node. Computed once for each

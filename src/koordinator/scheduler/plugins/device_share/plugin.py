@@ -84,7 +84,10 @@ class DeviceShare(
     def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
         if kind != DEVICES.name or (obj is None and row not in self.nodes):
             return
-        self.nodes.setdefault(row, NodeDevices()).set_device(obj if isinstance(obj, Device) else None)
+        node = self.nodes.setdefault(row, NodeDevices())
+        node.set_device(obj if isinstance(obj, Device) else None)
+        if node.closed:
+            self.unreadable.tell_of(node.closed, row)
         self.touch(row)
 
     def on_node_removed(self, row: int, name: str) -> None:
@@ -167,7 +170,7 @@ class DeviceShare(
 
     def events_to_register(self) -> frozenset[str]:
         nodes = {EventKind.NODE_ADD, EventKind.NODE_LABEL}
-        return object_events(DEVICES, CONFIG_MAPS) | nodes | {EventKind.POD_DELETE}
+        return object_events(DEVICES, CONFIG_MAPS) | nodes | {EventKind.POD_DELETE, EventKind.POD_READABLE}
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """The release of a pod without devices frees none, and most pods need no template."""
@@ -209,6 +212,8 @@ class DeviceShare(
             return ()
         share, found = self.share(pod, demand, row), list[Lack]()
         for device_type, each in wanted.items():
+            for closure in node.closed.on(device_type).values():
+                found.append(Lack(f"{device_type}: what {closure.pod} holds cannot be known: {closure.fault}"))
             candidates = node.candidates(device_type, demand.hint(device_type), share)
             total = candidates.total
             fitting = [minor for minor, free in candidates.free.items() if fits(each.amounts, total[minor], free)]

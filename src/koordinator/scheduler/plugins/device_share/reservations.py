@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from koordinator.api.reservation import RESTRICTED
 from koordinator.scheduler.engine.framework import Reason
-from koordinator.scheduler.engine.framework_hooks import ReservationInfo
+from koordinator.scheduler.engine.view import ReservationInfo
 from koordinator.scheduler.plugins.device_share.allocation import ByType, DeviceAllocations, amounts_held
 from koordinator.scheduler.plugins.device_share.node_devices import Share
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.framework_hooks import (
     ReservationFilterPlugin,
-    ReservationInfo,
     ReservationScorePlugin,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
+from koordinator.scheduler.engine.view import ReservationInfo
 from koordinator.scheduler.plugins.device_share.allocation import ByType, DeviceAllocations, amounts_held
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
 from koordinator.scheduler.plugins.device_share.instances import instances
@@ -75,7 +75,7 @@ class DeviceReservations(ReservationFilterPlugin, ReservationScorePlugin, Device
 
     def _takes_over(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> DeviceAllocations | Reason | None:
         """The Reservation's devices if it takes over the pod; None if devices do not matter for that."""
-        stand_in = make_pod_info(reserve_pod(reservation.reservation), self.view.columns.resources)
+        stand_in = make_pod_info(reserve_pod(reservation.reservation))
         demand = self.demand_of(stand_in)
         if pod.uid not in (self.restored_pre_allocatable(row) or {}) or not isinstance(demand, DeviceDemand):
             return None

@@ -18,7 +18,7 @@ from koordinator.model.quota_tree.pod_quota import namespace_quota
 from koordinator.model.quota_tree.quota import Quota
 from koordinator.model.quota_tree.tree import QuotaTree
 from koordinator.scheduler.plugins.elastic_quota.amounts import NOTHING, Amounts, add
-from koordinator.scheduler.plugins.elastic_quota.forest import OUTSIDE, Counts, Forest, QuotaNode
+from koordinator.scheduler.plugins.elastic_quota.forest import OUTSIDE, Change, Counts, Forest, QuotaNode
 from koordinator.scheduler.plugins.elastic_quota.specification import (
     QuotaSpecification,
     built_in,
@@ -55,14 +55,17 @@ class CountedPod:
     is_non_preemptible: bool = False
     is_assigned: bool = False
     """It is bound to a node, or assumed on one."""
+    source: object = field(default=None, compare=False)
+    """What all of this but ``is_assigned`` was read from: the same object, the same values."""
 
     @property
-    def counts(self) -> Counts:
-        request = dict(self.request)
-        used = request if self.is_assigned else {}
+    def change(self) -> Change:
+        """What it adds to the counts of its quota."""
+        request = self.request
+        used = request if self.is_assigned else NOTHING
         if self.is_non_preemptible:
-            return Counts(request, dict(used), dict(request), dict(used))
-        return Counts(request, dict(used), {}, {})
+            return Change(request, used, request, used)
+        return Change(request, used)
 
 
 @dataclass(slots=True, eq=False)
@@ -163,15 +166,23 @@ class Accounts:
     def set_pod(self, pod: CountedPod) -> None:
         """A pod was added, or what counts of it has changed."""
         known = self._pods.get(pod.uid)
-        if known == pod:
-            return
         self._pods[pod.uid] = pod
-        if known is not None and known.group == pod.group:
-            self._recount(self._groups[pod.group], known, pod)
+        if known == pod:
+            self._groups[pod.group].pods[pod.uid] = pod
             return
+        # The new one first, so that a group that it stays in is not dropped in between.
+        self._count(pod, 1)
         if known is not None:
             self._count(known, -1)
-        self._count(pod, 1)
+
+    def assign(self, pod: CountedPod, is_assigned: bool) -> None:
+        """A pod that is counted was put on a node, or taken off."""
+        group = self._groups[pod.group]
+        group.rank(pod, -1)
+        pod.is_assigned = is_assigned
+        group.rank(pod, 1)
+        change = Change(used=pod.request, non_preemptible_used=pod.request if pod.is_non_preemptible else NOTHING)
+        self._add(group, change, 1 if is_assigned else -1)
 
     def remove_pod(self, uid: str) -> CountedPod | None:
         known = self._pods.pop(uid, None)
@@ -187,26 +198,17 @@ class Accounts:
                 self._join(pod.group, group)
         if times > 0:
             group.pods[pod.uid] = pod
-        else:
-            group.pods.pop(pod.uid)
+        elif group.pods[pod.uid] is pod:
+            del group.pods[pod.uid]
         group.rank(pod, times)
-        self._add(group, pod.counts, times)
+        self._add(group, pod.change, times)
         if not group.pods:
             self._drop(pod.group, group)
 
-    def _recount(self, group: _Group, before: CountedPod, after: CountedPod) -> None:
-        """Replace a pod in its group. Mostly it was only assigned, which changes no share."""
-        change = after.counts
-        change.add(before.counts, -1)
-        group.pods[after.uid] = after
-        group.rank(before, -1)
-        group.rank(after, 1)
-        self._add(group, change, 1)
-
-    def _add(self, group: _Group, counts: Counts, times: int) -> None:
-        group.counts.add(counts, times)
+    def _add(self, group: _Group, change: Change, times: int) -> None:
+        group.counts.add(change, times)
         if self._forest is not None and group.quota:
-            self._forest.count(group.quota, counts, times)
+            self._forest.count(group.quota, change, times)
 
     def _drop(self, key: GroupKey, group: _Group) -> None:
         """Remove an empty group, so that deleted namespaces leave none behind."""
@@ -317,7 +319,7 @@ class Accounts:
         """What the quota may use now. ``requested``: the request of a pod that is not counted yet, to be included."""
         if not requested:
             return self.forest.limit(node)
-        change = Counts(request=dict(requested))
+        change = Change(request=requested)
         self.forest.count(node.name, change)
         try:
             return self.forest.limit(node)

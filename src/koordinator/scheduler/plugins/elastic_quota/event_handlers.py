@@ -3,9 +3,8 @@ instance."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from heapq import heappop, heappush
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -20,8 +19,9 @@ from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings, CountedPod, group_of
-from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, from_wire
+from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
 from koordinator.scheduler.plugins.elastic_quota.gates import IGNORE_OVERDUE, IGNORE_OVERHEAD, IGNORE_TERMINATING
+from koordinator.scheduler.plugins.expirations import Expirations
 
 _MEMO: Final = "ElasticQuota"
 _AT_ONCE: Final = float("-inf")
@@ -37,8 +37,8 @@ class QuotaEventHandlers(EventHandler):
         self.accounts = Accounts(settings)
         self.on_relief: Callable[[], None] | None = None
         self._view = view
-        self._leaving: list[tuple[float, str]] = []
-        """A heap of terminating pods: when they stop counting, in seconds since the epoch, and the uid."""
+        self._leaving = Expirations[str]()
+        """When terminating pods stop counting, by uid."""
         self._is_relieved = False
         """Whether overdue pods stopped counting since the last call of ``take_relief``."""
         self._unknown: set[str] = set()
@@ -64,41 +64,49 @@ class QuotaEventHandlers(EventHandler):
         if pod.uid in self._view.pseudo_pods:
             return
         self._unknown.discard(pod.uid)
+        if pod.pod.metadata.deletion_timestamp is not None:
+            until = counts_until(pod.pod, self._view.gates)
+            if self._is_over(until):
+                self._leaving.discard(pod.uid)
+                if self.accounts.remove_pod(pod.uid) is not None:
+                    self._relieve()
+                return
+            if until is not None:
+                self._leaving.set(pod.uid, until)
         known = self.accounts.pod(pod.uid)
-        until = counts_until(pod.pod, self._view.gates)
-        if self._is_over(until):
-            if self.accounts.remove_pod(pod.uid) is not None:
-                self._relieve()
-            return
-        if until is not None:
-            heappush(self._leaving, (until, pod.uid))
-        self._count(pod, is_assigned=bool(node_name) or (known is not None and known.is_assigned))
+        self._count(pod, known, is_assigned=node_name != "" or (known is not None and known.is_assigned))
         if known is not None and known != self.accounts.pod(pod.uid):
             self._relieve()
 
     def on_pod_gone(self, pod: PodInfo) -> None:
+        self._leaving.discard(pod.uid)
         known = self.accounts.remove_pod(pod.uid)
         if known is not None and not known.is_assigned:
             self._relieve()
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
-        if pod.uid in self._view.pseudo_pods or self._is_over(counts_until(pod.pod, self._view.gates)):
+        if pod.uid in self._view.pseudo_pods:
             return
-        if self.accounts.pod(pod.uid) is None:
+        if pod.pod.metadata.deletion_timestamp is not None and self._is_over(counts_until(pod.pod, self._view.gates)):
+            return
+        known = self.accounts.pod(pod.uid)
+        if known is None:
             self._unknown.add(pod.uid)
-        self._count(pod, is_assigned=True)
+        if known is None or not assumed:
+            self._count(pod, known, is_assigned=True)
+        else:
+            self._assign(known, is_assigned=True)
 
     def on_pod_removed(self, row: int, pod: PodInfo) -> None:
         if pod.uid in self._unknown:
             self._unknown.discard(pod.uid)
             self.accounts.remove_pod(pod.uid)
-        elif self.accounts.pod(pod.uid) is not None:
-            self._count(pod, is_assigned=False)
+        elif (known := self.accounts.pod(pod.uid)) is not None:
+            self._assign(known, is_assigned=False)
 
     def forget_overdue(self, now: datetime) -> None:
         """Stop counting terminating pods that became overdue by ``now``."""
-        while self._leaving and self._leaving[0][0] <= now.timestamp():
-            _, uid = heappop(self._leaving)
+        for uid in self._leaving.due(now.timestamp()):
             self._is_relieved |= self.accounts.remove_pod(uid) is not None
 
     @property
@@ -106,7 +114,7 @@ class QuotaEventHandlers(EventHandler):
         """When an overdue pod next lets its quota admit others, in seconds since the epoch; None if never."""
         if self._is_relieved:
             return 0.0
-        return self._leaving[0][0] if self._leaving else None
+        return self._leaving.next
 
     def take_relief(self, now: datetime) -> bool:
         """Whether pods became overdue by ``now`` and since the last call, so that quotas may admit others."""
@@ -118,7 +126,16 @@ class QuotaEventHandlers(EventHandler):
         now = self._view.now
         return until is not None and (until <= _AT_ONCE or (now is not None and until <= now.timestamp()))
 
-    def _count(self, pod: PodInfo, *, is_assigned: bool) -> None:
+    def _assign(self, known: CountedPod, *, is_assigned: bool) -> None:
+        """Count the pod as the API has it: the one that is on the node may have been changed since it was assumed."""
+        if known.is_assigned is not is_assigned:
+            self.accounts.assign(known, is_assigned)
+
+    def _count(self, pod: PodInfo, known: CountedPod | None, *, is_assigned: bool) -> None:
+        if known is not None and known.source is pod.memo:
+            # Mostly: a pod that was decided, or whose binding is confirmed.
+            self._assign(known, is_assigned=is_assigned)
+            return
         metadata = pod.pod.metadata
         self.accounts.set_pod(
             CountedPod(
@@ -129,6 +146,7 @@ class QuotaEventHandlers(EventHandler):
                 priority=pod.priority,
                 is_non_preemptible=is_non_preemptible(pod.pod),
                 is_assigned=is_assigned,
+                source=pod.memo,
             )
         )
 
@@ -137,15 +155,15 @@ class QuotaEventHandlers(EventHandler):
             self.on_relief()
 
 
-def request_of(pod: PodInfo, view: ClusterView) -> Amounts:
+def request_of(pod: PodInfo, view: ClusterView) -> Mapping[str, int]:
     """The pod's request by resource name."""
-    known: Amounts | None = pod.memo.get(_MEMO)
+    known: Mapping[str, int] | None = pod.memo.get(_MEMO)
     if known is None:
-        name, amounts = view.columns.resources.name, pod.request.amounts
+        known = pod.request.amounts
         if pod.pod.spec.overhead and IGNORE_OVERHEAD in view.gates:
             spec = replace(pod.pod.spec, overhead={})
-            amounts = make_pod_info(replace(pod.pod, spec=spec), view.columns.resources).request.amounts
-        known = pod.memo[_MEMO] = {name(column): amount for column, amount in amounts.items()}
+            known = make_pod_info(replace(pod.pod, spec=spec)).request.amounts
+        pod.memo[_MEMO] = known
     return known
 
 

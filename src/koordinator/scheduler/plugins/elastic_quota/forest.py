@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA
 from koordinator.scheduler.plugins.elastic_quota.amounts import (
@@ -17,7 +17,6 @@ from koordinator.scheduler.plugins.elastic_quota.amounts import (
     Amounts,
     add,
     larger,
-    less,
     limited,
     masked,
     summed,
@@ -30,6 +29,15 @@ OUTSIDE: Final = (DEFAULT_QUOTA, SYSTEM_QUOTA)
 """The quotas that do not take part in sharing: what they use is subtracted from what the others share."""
 
 
+class Change(NamedTuple):
+    """What some pods add to the counts of a quota, or take from them."""
+
+    request: Mapping[str, int] = NOTHING
+    used: Mapping[str, int] = NOTHING
+    non_preemptible_request: Mapping[str, int] = NOTHING
+    non_preemptible_used: Mapping[str, int] = NOTHING
+
+
 @dataclass(slots=True, eq=False)
 class Counts:
     """The summed requests of pods by resource. ``used`` sums assigned pods only."""
@@ -39,19 +47,26 @@ class Counts:
     non_preemptible_request: Amounts = field(default_factory=dict)
     non_preemptible_used: Amounts = field(default_factory=dict)
 
-    def add(self, other: Counts, times: int = 1) -> None:
-        add(self.request, other.request, times)
-        add(self.used, other.used, times)
-        add(self.non_preemptible_request, other.non_preemptible_request, times)
-        add(self.non_preemptible_used, other.non_preemptible_used, times)
+    def add(self, other: Counts | Change, times: int = 1) -> None:
+        """In place. Most pods have no part in some of the sums."""
+        if other.request:
+            add(self.request, other.request, times)
+        if other.used:
+            add(self.used, other.used, times)
+        if other.non_preemptible_request:
+            add(self.non_preemptible_request, other.non_preemptible_request, times)
+        if other.non_preemptible_used:
+            add(self.non_preemptible_used, other.non_preemptible_used, times)
 
-    def masked(self, names: Mapping[str, int]) -> Counts:
-        return Counts(
-            masked(self.request, names),
-            masked(self.used, names),
-            masked(self.non_preemptible_request, names),
-            masked(self.non_preemptible_used, names),
-        )
+
+def _masked(counts: Counts | Change, names: Mapping[str, int]) -> Change:
+    """Of these resources alone."""
+    return Change(
+        masked(counts.request, names) if counts.request else NOTHING,
+        masked(counts.used, names) if counts.used else NOTHING,
+        masked(counts.non_preemptible_request, names) if counts.non_preemptible_request else NOTHING,
+        masked(counts.non_preemptible_used, names) if counts.non_preemptible_used else NOTHING,
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -137,7 +152,7 @@ class Forest:
         self._set_keys()
         for name, counts in own.items():
             node = self.nodes[name]
-            node.own = counts.masked(node.specification.max)
+            node.own.add(_masked(counts, node.specification.max))
         for root in self.roots.values():
             self._sum_up(root, [node for node in self.nodes.values() if node.parent is root and node.is_outside])
         for node in self.nodes.values():
@@ -214,33 +229,45 @@ class Forest:
         """Whether other quotas may use the part of the quota's min that it does not request."""
         return node.specification.lends and not self._guarantees_usage
 
-    def count(self, name: str, change: Counts, times: int = 1) -> None:
+    def count(self, name: str, change: Change, times: int = 1) -> None:
         """Add ``times`` (1 or -1) ``change`` to the counts of the quota and of its ancestors."""
         node = self.nodes[name]
-        change = change.masked(node.specification.max)
+        change = _masked(change, node.specification.max)
         node.own.add(change, times)
-        if any(change.used.values()):
+        if change.used:
             self._is_guarantee_stale = True
-        request = {name: times * amount for name, amount in change.request.items() if amount}
+        request = change.request
+        if times != 1:
+            request = {name: times * amount for name, amount in request.items()}
+        # What ancestors have of the request depends on the limits in between.
+        others = change._replace(request=NOTHING)
         at: QuotaNode | None = node
         while at is not None:
-            add(at.total.used, change.used, times)
-            add(at.total.non_preemptible_request, change.non_preemptible_request, times)
-            add(at.total.non_preemptible_used, change.non_preemptible_used, times)
+            at.total.add(others, times)
             if request:
                 request = self._pass_up(at, request)
             at = at.parent
 
-    def _pass_up(self, node: QuotaNode, change: Amounts) -> Amounts:
+    def _pass_up(self, node: QuotaNode, change: Mapping[str, int]) -> Mapping[str, int]:
         """Add ``change`` to the node's request. Return by how much its limited request, which the parent sums,
-        changed."""
+        changed, without zeros."""
+        request = node.total.request
         if node.parent is None:
-            add(node.total.request, change)
+            add(request, change)
             return change
-        before = node.limited_request
         add(node.child_request, change)
-        node.total.request = self._requested(node, node.child_request)
-        seen = without_zeros(less(node.limited_request, before))
+        limit, least = node.specification.max, NOTHING if self.lends(node) else node.specification.min
+        seen: Amounts = {}
+        for name in change:
+            before, after = request.get(name, 0), node.child_request[name]
+            if name in least and least[name] > after:
+                after = least[name]
+            request[name] = after
+            if name in limit:
+                most = limit[name]
+                before, after = before if before < most else most, after if after < most else most
+            if after != before:
+                seen[name] = after - before
         if seen:
             node.parent.touch()
         return seen

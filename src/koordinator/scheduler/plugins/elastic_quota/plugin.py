@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from prometheus_client.registry import Collector
@@ -27,6 +28,7 @@ from koordinator.scheduler.engine.framework_hooks import (
     QuotaHookPlugin,
     QuotaReader,
 )
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
@@ -42,6 +44,7 @@ from koordinator.scheduler.plugins.elastic_quota.explanation import explain_quot
 from koordinator.scheduler.plugins.elastic_quota.gates import (
     DISABLE_DEFAULT_QUOTA,
     GUARANTEE_USAGE,
+    IGNORE_OVERDUE,
     MULTI_QUOTA_TREE,
 )
 from koordinator.scheduler.plugins.elastic_quota.metrics import QuotaGauges
@@ -65,6 +68,7 @@ class ElasticQuota(
     EventHandler,
 ):
     name = "ElasticQuota"
+    handle: Handle
     watches: ClassVar = (ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS)
 
     def __init__(self, args: Any, view: ClusterView) -> None:
@@ -78,7 +82,12 @@ class ElasticQuota(
         # All profiles share one queue, so one of them announces the event.
         self._handlers.on_relief = self._announce
         self._preemption = QuotaPreemption(
-            self.name, view, self.accounts, self.refusal, spares_default=args.disable_default_quota_preemption
+            self.name,
+            view,
+            self.accounts,
+            self.refusal,
+            lambda failed: self.handle.simulate(failed),
+            spares_default=args.disable_default_quota_preemption,
         )
 
     @property
@@ -101,7 +110,8 @@ class ElasticQuota(
         return Reason(refusal) if refusal is not None else None
 
     def on_time(self, now: datetime) -> None:
-        self._handlers.forget_overdue(now)
+        if IGNORE_OVERDUE in self.view.gates:
+            self._handlers.forget_overdue(now)
 
     def next_time_event(self) -> float | None:
         return self._handlers.next_overdue
@@ -130,7 +140,7 @@ class ElasticQuota(
                 return f"CheckPod failed for hook plugin {hook.name}, err: {why}"
         return None
 
-    @property
+    @cached_property
     def _hooks(self) -> Sequence[QuotaHookPlugin]:
         return self.handle.profile.all(QuotaHookPlugin)
 

@@ -14,6 +14,7 @@ from koordinator.scheduler.engine.fit_error import preemption_error
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterResult
+from koordinator.scheduler.engine.simulation import Simulate
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_preemption.node_preemption import (
     Candidate,
@@ -38,11 +39,21 @@ class QuotaPreemption:
     """Plans preemption within a quota. ``spares_default``: pods of the default quota are no victims, since many of them
     do not use quotas on purpose."""
 
-    def __init__(self, name: str, view: ClusterView, accounts: Accounts, refusal: Refusal, *, spares_default: bool):
+    def __init__(
+        self,
+        name: str,
+        view: ClusterView,
+        accounts: Accounts,
+        refusal: Refusal,
+        simulate: Simulate,
+        *,
+        spares_default: bool,
+    ) -> None:
         self._name = name
         self._view = view
         self._accounts = accounts
         self._refusal = refusal
+        self._simulate = simulate
         self._spares_default = spares_default
 
     def plan(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
@@ -108,7 +119,7 @@ class QuotaPreemption:
         """The candidate on one node, or the reasons why preemption does not help there."""
         budgets: Sequence[PodDisruptionBudget] = list(self._view.objects_of(POD_DISRUPTION_BUDGETS).values())
         protected, others = by_protection(sorted(potential, key=importance), budgets)
-        with attempt.simulate() as simulation:
+        with self._simulate(attempt) as simulation:
             simulation.require(self._admits)
             victims = simulation.reprieve(pod, row, (*protected, *others))
             if victims is None:

@@ -58,12 +58,17 @@ class RevokeController:
         self._interval = interval
         self._since: dict[str, float] = {}
         """Quota -> when it was last seen within its limit, or had pods evicted, in seconds of the monotonic clock."""
+        self._evicting: set[str] = set()
+        """The uids of pods whose eviction is under way."""
 
     async def run(self) -> None:
         """Check periodically until cancelled."""
         while True:
             for pod in self._due(self._writer.monotonic()):
-                await self._evict(pod)
+                if pod.uid not in self._evicting:
+                    self._evicting.add(pod.uid)
+                    # Each by itself: one that is not answered delays no other.
+                    self._writer.start(self._evict(pod), f"eviction of pod {pod.key}, whose quota uses too much")
             await self._writer.sleep(self._interval)
 
     def _due(self, now: float) -> list[PodInfo]:
@@ -97,3 +102,5 @@ class RevokeController:
             await self._writer.evict(pod.pod.metadata)
         except KoordinatorError as error:
             self._writer.warn(f"pod {pod.key} could not be evicted, although its quota uses more than it may: {error}")
+        finally:
+            self._evicting.discard(pod.uid)

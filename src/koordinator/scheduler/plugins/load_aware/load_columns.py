@@ -8,7 +8,6 @@ loads, thresholds or capacity themselves change.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Sequence
 from functools import lru_cache
@@ -21,6 +20,7 @@ from koordinator.api.resource_names import MEMORY
 from koordinator.model.huge_pages import without_pool
 from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, Mask
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
+from koordinator.scheduler.plugins.expirations import Expirations
 from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad, Report
 from koordinator.scheduler.plugins.load_aware.pod_load import OF_ESTIMATES, OF_NODE, OF_PROD, Share, added
 from koordinator.scheduler.plugins.load_aware.settings import (
@@ -30,60 +30,6 @@ from koordinator.scheduler.plugins.load_aware.settings import (
     Thresholds,
     Vector,
 )
-
-_SPARE: Final = 64
-
-
-class Expirations:
-    """One time of expiry for each row, in seconds since the epoch."""
-
-    def __init__(self) -> None:
-        self._moments: dict[int, float] = {}
-        self._queued: dict[int, float] = {}
-        """The time of the row's entry in the heap, never after the row's own; other entries of the row are void."""
-        self._heap: list[tuple[float, int]] = []
-
-    def __len__(self) -> int:
-        """The number of entries, void ones included."""
-        return len(self._heap)
-
-    def set(self, row: int, moment: float) -> None:
-        """Set the time at which the report of ``row`` expires, in place of an earlier one."""
-        self._moments[row] = moment
-        queued = self._queued.get(row)
-        if queued is None or moment < queued:
-            self._queued[row] = moment
-            heapq.heappush(self._heap, (moment, row))
-            if len(self._heap) > 2 * len(self._queued) + _SPARE:
-                self._heap = [(when, each) for each, when in self._queued.items()]
-                heapq.heapify(self._heap)
-
-    def discard(self, row: int) -> None:
-        """Remove the expiry of ``row``."""
-        self._moments.pop(row, None)
-        self._queued.pop(row, None)
-
-    @property
-    def next(self) -> float | None:
-        """When something may expire next, possibly too early. None for never."""
-        return self._heap[0][0] if self._heap else None
-
-    def due(self, now: float) -> list[int]:
-        """The rows that have expired by ``now``, each once."""
-        rows = []
-        while self._heap and self._heap[0][0] <= now:
-            when, row = heapq.heappop(self._heap)
-            if self._queued.get(row) != when:
-                continue
-            moment = self._moments[row]
-            if moment > now:
-                self._queued[row] = moment
-                heapq.heappush(self._heap, (moment, row))
-            else:
-                self.discard(row)
-                rows.append(row)
-        return rows
-
 
 SORTS: Final = 2
 """Pods that are not of the prod class, and those that are: an index into what is left."""
@@ -225,7 +171,7 @@ class LoadColumns:
         scored = SCORE_AGGREGATED if settings.score_aggregation is not None else USAGE
         self._scored = scored, PROD if settings.scores_prod_usage else scored
         """The kind of load that Score uses, by sort of pods."""
-        self.expirations = Expirations()
+        self.expirations = Expirations[int]()
         """The expiry of reports that have not expired."""
 
     def ensure(self, row: int) -> None:
@@ -299,7 +245,7 @@ class LoadColumns:
         return self._free.take(row, share.loads, sign) or remaining
 
     def clear(self, row: int) -> None:
-        """Clear the row of a deleted node."""
+        """Clear the row of a node that is deleted, or whose report is."""
         self.ensure(row)
         self.expired[row] = False
         self.expirations.discard(row)

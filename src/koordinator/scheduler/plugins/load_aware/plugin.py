@@ -15,7 +15,7 @@ from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import is_finished
 from koordinator.model.huge_pages import huge_page_pool
-from koordinator.scheduler.engine.batch.kernel import BatchKernel
+from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
@@ -27,6 +27,7 @@ from koordinator.scheduler.engine.framework import (
     Reason,
     ScorePlugin,
 )
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
@@ -65,6 +66,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandl
     """It is notified of assumed pods as an EventHandler, so that profiles may list it at Reserve or not."""
 
     name = "LoadAwareScheduling"
+    handle: Handle
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.LOAD)
     node_objects = (NODE_METRICS,)
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.LOAD)
@@ -103,8 +105,11 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandl
         node = self._node(row)
         before = node.metric
         node.metric = read_report(obj, self._settings, before, self._now()) if isinstance(obj, NodeMetric) else None
-        self._columns.write_report_time(row, node.metric.expires_from if node.metric else None, self._now())
-        self._columns.conclude(row, node)
+        if node.metric is None:
+            self._columns.clear(row)
+        else:
+            self._columns.write_report_time(row, node.metric.expires_from, self._now())
+            self._columns.conclude(row, node)
         self.view.columns.touch(row, Aspect.LOAD)
         if isinstance(obj, NodeMetric) and node.metric is not None:
             self._report(obj, node.metric, before)

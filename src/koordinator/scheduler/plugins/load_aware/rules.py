@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.batch.kernel import BatchKernel, Slots
+from koordinator.scheduler.engine.batch_kernel import BatchKernel, Slots
 from koordinator.scheduler.engine.columns import Ints, Rows
 from koordinator.scheduler.engine.framework import FEASIBLE, MAX_NODE_SCORE
 from koordinator.scheduler.engine.pod_info import PodInfo

@@ -16,6 +16,8 @@ from koordinator.api.pod import ResourceList
 from koordinator.api.quantity import Quantity
 from koordinator.model.cpu_allocation.accumulator import ExclusivePolicy
 from koordinator.model.cpu_allocation.topology import cpu_mask, cpus_of
+from koordinator.scheduler.engine.allocations import Unknown
+from koordinator.scheduler.engine.closures import unusable_annotation
 from koordinator.scheduler.plugins.node_numa_resource.allocation import PodAllocation
 
 
@@ -52,21 +54,32 @@ EXCLUSIVE_POLICIES: Final = {policy.value: policy for policy in ExclusivePolicy}
 """By name; any other name, ``None`` among them, is no exclusive policy."""
 
 
-def allocation_of(annotations: Mapping[str, str]) -> PodAllocation | None:
-    """The allocation of a pod with these annotations; None if it has none, or if it cannot be decoded."""
+_ALLOWED: Final = (
+    'a list of CPUs and amounts by NUMA node, as in {"cpuset":"0-3","numaNodeResources":[{"node":0,"resources":'
+    '{"cpu":"4"}}]}'
+)
+
+
+def allocation_of(annotations: Mapping[str, str]) -> PodAllocation | Unknown | None:
+    """The allocation of a pod with these annotations; None if it has none, Unknown if it cannot be decoded. CPUs whose
+    exclusive policy cannot be decoded are the pod's all the same."""
     text = annotations.get(annotation_keys.RESOURCE_STATUS)
     if text is None:
         return None
     try:
         status = decode(text, ResourceStatus)
-        spec = decode(annotations.get(annotation_keys.RESOURCE_SPEC, "{}"), ResourceSpec)
         cpus = cpu_mask(parse_cpu_list(status.cpuset))
-    except (DecodeError, ValueError):
-        return None
+    except (DecodeError, ValueError) as error:
+        return Unknown(unusable_annotation(annotation_keys.RESOURCE_STATUS, text, str(error), _ALLOWED))
+    try:
+        spec = decode(annotations.get(annotation_keys.RESOURCE_SPEC, "{}"), ResourceSpec)
+    except DecodeError:
+        spec = ResourceSpec()
     amounts: dict[int, dict[str, Quantity]] = {}
     for each in status.numa_node_resources:
         if not 0 <= each.node <= HIGHEST_NUMA_NODE:
-            continue
+            why = f"there is no NUMA node {each.node}"
+            return Unknown(unusable_annotation(annotation_keys.RESOURCE_STATUS, text, why, _ALLOWED))
         # A NUMA node that occurs twice has the sum of both.
         of_node = amounts.setdefault(each.node, {})
         for name, amount in each.resources.items():

@@ -16,7 +16,8 @@ import numpy as np
 from koordinator.model.cpu_allocation.accumulator import NOT_ENOUGH
 from koordinator.model.cpu_allocation.topology import BindPolicy
 from koordinator.model.numa_topology.hints import Hints, NUMATopologyHint, NUMATopologyPolicy
-from koordinator.scheduler.engine.batch.kernel import BatchKernel
+from koordinator.scheduler.engine.batch_kernel import BatchKernel
+from koordinator.scheduler.engine.closures import closed_by
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, Rows
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
@@ -26,18 +27,20 @@ from koordinator.scheduler.engine.framework import (
     PreFilterResult,
     Reason,
 )
-from koordinator.scheduler.engine.framework_hooks import ReservationFilterPlugin, ReservationInfo
+from koordinator.scheduler.engine.framework_hooks import ReservationFilterPlugin
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.numa_topology import NUMAAlignment, NUMATopologyPolicySource
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.view import ReservationInfo
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.node_numa_resource.allocation import (
     MILLI,
     PodAllocation,
     amplified,
 )
-from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
-from koordinator.scheduler.plugins.node_numa_resource.part import READS, NUMAPart
+from koordinator.scheduler.plugins.node_numa_resource.node_state import CPUS, NodeState
+from koordinator.scheduler.plugins.node_numa_resource.part import READS, UNKNOWN_NODE, NUMAPart
 from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
     NOT_INTEGER,
     PodRequirements,
@@ -54,10 +57,11 @@ _SHORT_OF_AMPLIFIED: Final = Reason("Insufficient amplified cpu")
 _CONFLICT: Final = Reason("node(s) cpu bind policy conflicts with pod's required cpu bind policy", unresolvable=True)
 _NOT_MULTIPLE: Final = Reason("node(s) requested cpus not multiple cpus per core", unresolvable=True)
 _NOT_ENOUGH: Final = Reason(NOT_ENOUGH)
+CLOSED: Final = Reason("node(s) had CPUs held by a pod whose allocation record cannot be read")
+"""A pod that leaves the node may open it."""
 _NO_ZONES: Final = Reason("node(s) missing NUMA resources", unresolvable=True)
 _NO_HINTS: Final = Reason("node(s) Insufficient NUMA Node resources")
 _INCOMPATIBLE: Final = Reason("reservation NUMA scope is incompatible with the best topology hint")
-_UNKNOWN: Final = NodeState()
 
 
 class Codes:
@@ -84,6 +88,7 @@ class Codes:
 class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, ReservationFilterPlugin, Explainer, NUMAPart):
     """The points that decide where a pod may go."""
 
+    handle: Handle
     reads: ClassVar[tuple[AnyAspect, ...]] = READS
 
     def __init__(self, args: Any, view: Any) -> None:
@@ -143,7 +148,7 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
         return self._codes.reasons(code)
 
     def _code(self, pod: PodInfo, requirements: PodRequirements, row: int) -> int:
-        return self._codes.of(self._refusal(pod, requirements, row, self._nodes.get(row, _UNKNOWN)))
+        return self._codes.of(self._refusal(pod, requirements, row, self._nodes.get(row, UNKNOWN_NODE)))
 
     def _refusal(self, pod: PodInfo, requirements: PodRequirements, row: int, node: NodeState) -> Sequence[Reason]:
         """Why the pod cannot go to the row; empty if it can."""
@@ -158,6 +163,8 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
             reason = _unsuited(requirements, node)
         if reason is not None:
             return (reason,)
+        if node.closed and (binds or policy):
+            return (CLOSED,)
         if requirements.designated is not None and (binds or policy):
             found = self._granted(pod, row, self._choice(pod, requirements, row), None, assumed=False)
             return () if isinstance(found, PodAllocation) else found
@@ -196,7 +203,7 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
     # The NUMA topology manager.
 
     def numa_alignment(self, pod: PodInfo, row: int) -> NUMAAlignment | Reason | None:
-        requirements, node = self._requirements.of(pod), self._nodes.get(row, _UNKNOWN)
+        requirements, node = self._requirements.of(pod), self._nodes.get(row, UNKNOWN_NODE)
         policy = self._merged_policy(requirements, node)
         if isinstance(policy, Reason) or policy is NUMATopologyPolicy.NONE or not requirements.amounts:
             return policy if isinstance(policy, Reason) else None
@@ -206,12 +213,14 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
         return NUMAAlignment(policy, node.rules.zones.numa_nodes, states)
 
     def get_pod_topology_hints(self, pod: PodInfo, row: int) -> Hints | Reason:
-        requirements, node = self._requirements.of(pod), self._nodes.get(row, _UNKNOWN)
+        requirements, node = self._requirements.of(pod), self._nodes.get(row, UNKNOWN_NODE)
         policy = self._merged_policy(requirements, node)
         if isinstance(policy, Reason):
             return policy
         if not node.rules.zones.amounts:
             return _NO_HINTS
+        if node.closed:
+            return CLOSED
         choice, ignoring = self._choice(pod, requirements, row), is_reservation_ignored(pod.pod)
         narrow = (
             len(node.rules.zones.amounts) > FEW
@@ -233,8 +242,8 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
         taking_over = self.restored_pre_allocatable(row) is not None
         uid = pod.uid if taking_over else reservation.uid
         if taking_over:
-            pod = make_pod_info(reserve_pod(reservation.reservation), self.view.columns.resources)
-        requirements, node = self._requirements.of(pod), self._nodes.get(row, _UNKNOWN)
+            pod = make_pod_info(reserve_pod(reservation.reservation))
+        requirements, node = self._requirements.of(pod), self._nodes.get(row, UNKNOWN_NODE)
         policy = self._merged_policy(requirements, node)
         if isinstance(policy, Reason):
             return policy
@@ -243,6 +252,8 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
         choice, affinity = self._choice(pod, requirements, row), self.handle.numa_topology.affinity(pod, row)
         if uid not in choice.restored.matched:
             return None
+        if node.closed:
+            return CLOSED
         found = choice.from_reservations([uid], affinity.mask if affinity is not None else None)
         if found is None:
             return _INCOMPATIBLE
@@ -251,7 +262,10 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
     # Explanations.
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
-        requirements, node = self._requirements.of(pod), self._nodes.get(row, _UNKNOWN)
+        requirements, node = self._requirements.of(pod), self._nodes.get(row, UNKNOWN_NODE)
+        if CLOSED in self._codes.reasons(code):
+            closures = node.closed.on(CPUS).values()
+            return [Lack(f"CPUs: what {each.pod} holds cannot be known: {each.fault}") for each in closures]
         if _NOT_ENOUGH not in self._codes.reasons(code):
             return ()
         wanted, required = requirements.cpu // MILLI, requirements.required or node.rules.bind
@@ -264,7 +278,11 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
         node = self._nodes.get(row)
         if node is None or node.topology is None:
             return None
-        facts: dict[str, Any] = {"cpusFreeToBind": node.free_cpus(BindPolicy.NONE), "cpusBound": node.bound_cpus}
+        facts: dict[str, Any] = {
+            "cpusFreeToBind": node.free_cpus(BindPolicy.NONE) if not node.closed else 0,
+            "cpusBound": node.bound_cpus,
+            **closed_by(node.closed.of_holders),
+        }
         if node.rules.numa:
             facts["numaTopologyPolicy"] = node.rules.numa.value
         return facts

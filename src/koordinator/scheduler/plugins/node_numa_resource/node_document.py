@@ -36,8 +36,8 @@ def node_document(name: str, node: NodeState, pods: Mapping[str, PodInfo]) -> di
         "allocatedCPUs": _details(_allocated(node)),
         "allocatedPods": [_pod(uid, held, pods.get(uid)) for uid, held in sorted(node.pods.items())] or None,
     }
-    if node.topology is not None and (policy := to_document(node.topology.kubelet)):
-        document["policy"] = policy
+    if node.topology is not None:
+        document["policy"] = to_document(node.topology.kubelet)
     if node.rules.zones.ratios:
         document["amplificationRatios"] = dict(node.rules.zones.ratios)
     return document

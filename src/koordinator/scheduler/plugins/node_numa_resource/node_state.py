@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
+from koordinator.api.annotations import RESOURCE_STATUS
+from koordinator.api.cpu_list import format_cpu_list
 from koordinator.api.node import Node
 from koordinator.model.cpu_allocation.accumulator import ExclusivePolicy
 from koordinator.model.cpu_allocation.topology import BindPolicy, CPUTopology, cpus_of
 from koordinator.model.numa_topology.hints import NUMANodeState
+from koordinator.scheduler.engine.closures import Closure, Closures
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, Request, Taken, amplified
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import NodeRules, NodeTopology, rules_of
 from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements
 
 _NO_CPUS = CPUTopology(())
+CPUS: Final = "cpu"
+_CPUSET: Final = f"metadata.annotations[{RESOURCE_STATUS}].cpuset"
 
 
 class NodeState:
@@ -27,8 +33,12 @@ class NodeState:
         """The CPUs that no pod is bound to."""
         self.pods: dict[str, PodAllocation] = {}
         """By uid."""
+        self._keys: dict[str, str] = {}
+        """The keys of these pods, by uid."""
         self.counts: dict[int, int] = {}
         """How many pods hold each CPU, including Reservations."""
+        self.closed = Closures()
+        """Of the one subject CPUS, by uid of the pod."""
         self._node: Node | None = None
         self._amounts: dict[int, dict[str, int]] = {}
         self._taken: Taken | None = None
@@ -47,6 +57,10 @@ class NodeState:
         self.topology = topology
         self.cpus = topology.cpus if topology is not None else _NO_CPUS
         self.reserved = topology.reserved if topology is not None else 0
+        for uid in self.pods:
+            if self.closed:
+                self.closed.open(uid)
+            self._close_missing(uid)
         self._refresh_rules()
         self._forget_derived()
 
@@ -55,17 +69,36 @@ class NodeState:
         self.rules = rules_of(self._node, self.topology)
         return self.rules != before
 
-    def hold(self, uid: str, allocation: PodAllocation) -> None:
+    def hold(self, uid: str, key: str, allocation: PodAllocation) -> None:
         """Set the pod's allocation, in place of an earlier one; may be called again with the same one."""
         self.release(uid)
-        self.pods[uid] = allocation
+        self.pods[uid], self._keys[uid] = allocation, key
         self._count(allocation, 1)
+        if allocation.cpus & ~self.cpus.all:
+            self._close_missing(uid)
+
+    def hold_unknown(self, uid: str, key: str, fault: str) -> None:
+        """The pod holds CPUs, or amounts of NUMA nodes, and nobody knows which."""
+        self.release(uid)
+        self.closed.close(CPUS, uid, Closure(key, fault))
 
     def release(self, uid: str) -> None:
         """Remove the pod's allocation."""
         allocation = self.pods.pop(uid, None)
         if allocation is not None:
+            del self._keys[uid]
             self._count(allocation, -1)
+        if self.closed:
+            self.closed.open(uid)
+
+    def _close_missing(self, uid: str) -> None:
+        """If the pod is bound to a CPU, by its record, that the node does not have, it is on another one, and nobody
+        knows on which."""
+        there, bound = self.cpus.all, self.pods[uid].cpus
+        if there and bound & ~there:
+            texts = [format_cpu_list(cpus_of(each)) for each in (bound & ~there, there)]
+            fault = f"{_CPUSET}: {texts[0]!r} is not usable: the node has no such CPU; allowed are {texts[1]}"
+            self.closed.close(CPUS, uid, Closure(self._keys[uid], fault))
 
     def _count(self, allocation: PodAllocation, sign: int) -> None:
         for cpu in cpus_of(allocation.cpus):

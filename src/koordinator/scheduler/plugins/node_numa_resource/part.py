@@ -13,14 +13,14 @@ from koordinator.scheduler.engine.columns import Aspect, NamedAspect
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.framework_hooks import (
     RESERVED,
-    ReservationInfo,
     ReservationNominator,
     ReservationPreAllocationRestorePlugin,
     ReservationRestorePlugin,
 )
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.engine.view import ClusterView, ReservationInfo
 from koordinator.scheduler.plugins.node_numa_resource.allocation import (
     FreeCapacity,
     NumaAllocator,
@@ -50,6 +50,8 @@ _OTHER_POLICY: Final = Reason("node(s) NUMA Topology policy not match", unresolv
 _OUT_OF_SCOPE: Final = Reason("pod has a nominated reservation but cannot be allocated within its NUMA scope")
 _NO_RESERVATION: Final = Reason("no nominated reservation")
 _NO_RUNNING_POD: Final = Reason("no nominated pre-allocatable pod")
+UNKNOWN_NODE: Final = NodeState()
+"""Stands for the rows that are omitted; to be read only."""
 _MOST_ALLOCATED: Final = "MostAllocated"
 
 
@@ -57,10 +59,11 @@ class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
     """The state of the plugin."""
 
     name: ClassVar[str] = NAME
+    handle: Handle
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        self._requirements = RequirementsCache(self.name, args.default_cpu_bind_policy, view.columns.resources)
+        self._requirements = RequirementsCache(self.name, args.default_cpu_bind_policy)
         self._nodes: dict[int, NodeState] = {}
         """By row; rows without relevant state are omitted."""
         self._packs = args.numa_scoring_strategy.type == _MOST_ALLOCATED
@@ -73,7 +76,7 @@ class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
 
     def _choice(self, pod: PodInfo, requirements: PodRequirements, row: int) -> Choice:
         """The possible allocations of the pod on the row in its present, possibly adjusted, state."""
-        node = self._nodes[row]
+        node = self._nodes.get(row, UNKNOWN_NODE)
         request = node.request(requirements, self._packs)
         capacity = FreeCapacity(node.cpus, node.usable_cpus, node.rules.zones, node.taken)
         return Choice(capacity, request, self._restored(row), needs_reservation=needs_reservation(pod.pod))

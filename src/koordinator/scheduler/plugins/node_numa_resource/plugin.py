@@ -18,8 +18,10 @@ from koordinator.api.node import Node
 from koordinator.api.node_resource_topology import NodeResourceTopology
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
+from koordinator.api.resource_names import CPU
 from koordinator.base.services import Service, ServiceError
-from koordinator.scheduler.engine.batch.kernel import BatchKernel
+from koordinator.scheduler.engine.allocations import Nothing, Unknown
+from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.binding_points import AllocatorPlugin, ClusterWriter, PodChanges, PreBindPlugin
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, NodeReference, Rows
 from koordinator.scheduler.engine.cycle_state import CycleState
@@ -31,7 +33,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, amplified
 from koordinator.scheduler.plugins.node_numa_resource.documents import allocation_of, completed_spec, status_text
-from koordinator.scheduler.plugins.node_numa_resource.filtering import INVALID_TOPOLOGY, NUMAFilter
+from koordinator.scheduler.plugins.node_numa_resource.filtering import CLOSED, INVALID_TOPOLOGY, NUMAFilter
 from koordinator.scheduler.plugins.node_numa_resource.node_document import node_document
 from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import read_topology
@@ -47,6 +49,7 @@ from koordinator.scheduler.plugins.node_resources.strategies import (
     most_allocated,
 )
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
+from koordinator.scheduler.plugins.unreadable_allocations import UnreadableAllocations
 from koordinator.scheduler.services.provider import ServiceProvider
 
 
@@ -71,6 +74,7 @@ class NodeNUMAResource(
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         self._topology_changed = view.columns.aspect(TOPOLOGY)
+        self._unreadable = UnreadableAllocations(self)
         self._hints_changed = view.columns.aspect(TOPOLOGY_HINTS)
         strategy = args.scoring_strategy
         most = strategy.type == "MostAllocated"
@@ -82,7 +86,8 @@ class NodeNUMAResource(
 
     def events_to_register(self) -> frozenset[str]:
         node = {EventKind.NODE_ADD, EventKind.NODE_LABEL, EventKind.NODE_ALLOCATABLE}
-        return object_events(NODE_RESOURCE_TOPOLOGIES) | node | {EventKind.POD_DELETE, EventKind.POD_UPDATE}
+        pods = {EventKind.POD_DELETE, EventKind.POD_UPDATE, EventKind.POD_READABLE}
+        return object_events(NODE_RESOURCE_TOPOLOGIES) | node | pods
 
     def on_node(self, row: int, node: Node) -> None:
         state = self._nodes.get(row) or NodeState()
@@ -99,16 +104,23 @@ class NodeNUMAResource(
             return
         node = self._node(row)
         node.set_topology(read_topology(obj) if isinstance(obj, NodeResourceTopology) else None)
+        if node.closed:
+            self._unreadable.tell_of(node.closed, row)
         self._special.note(row, node)
         self.view.columns.touch(row, self._topology_changed)
 
-    def on_allocated(self, row: int, pod: PodInfo, allocation: PodAllocation) -> None:
+    def on_allocated(self, row: int, pod: PodInfo, allocation: PodAllocation | Unknown) -> None:
         node = self._node(row)
-        node.hold(pod.uid, allocation)
+        if isinstance(allocation, Unknown):
+            node.hold_unknown(pod.uid, pod.key, allocation.fault)
+        else:
+            node.hold(pod.uid, pod.key, allocation)
+        if node.closed:
+            self._unreadable.tell_of(node.closed, row)
         self._special.note(row, node)
         self.view.columns.touch(row, self._hints_changed)
 
-    def on_released(self, row: int, pod: PodInfo, allocation: PodAllocation) -> None:
+    def on_released(self, row: int, pod: PodInfo, allocation: PodAllocation | Unknown) -> None:
         node = self._node(row)
         node.release(pod.uid)
         self._special.note(row, node)
@@ -184,11 +196,8 @@ class NodeNUMAResource(
         return amplified(bound, node.rules.zones.cpu_ratio) - bound
 
     def _of_node(self, row: int) -> tuple[dict[str, int], dict[str, int]]:
-        numbers, named = self.view.columns.numbers[row], self.view.columns.resources.name
-        return (
-            {named(column): amount for column, amount in enumerate(numbers.requested)},
-            {named(column): amount for column, amount in enumerate(numbers.allocatable)},
-        )
+        amounts = self.view.columns.numbers[row].by_name()
+        return {name: each[0] for name, each in amounts.items()}, {name: each[1] for name, each in amounts.items()}
 
     # Reserve.
 
@@ -203,6 +212,8 @@ class NodeNUMAResource(
         binds = requirements.binds or bool(known.rules.bind and requirements.cpu)
         if not binds and not policy:
             return None
+        if known.closed:
+            return CLOSED
         if binds and not known.cpus:
             return INVALID_TOPOLOGY
         admission = self.handle.numa_topology.admit(pod, node.index, reserving=True)
@@ -212,8 +223,15 @@ class NodeNUMAResource(
         found = self._granted(pod, node.index, choice, admission.affinity, assumed=True)
         return found if isinstance(found, PodAllocation) else _joined(found)
 
-    def restore(self, pod: PodInfo, node: NodeReference) -> PodAllocation | None:
-        return allocation_of(pod.pod.metadata.annotations)
+    def restore(self, pod: PodInfo, node: NodeReference) -> PodAllocation | Nothing | Unknown | None:
+        found = allocation_of(pod.pod.metadata.annotations)
+        if found.__class__ is Unknown:
+            if not pod.request.amounts.get(CPU):
+                return None
+            self._unreadable.tell(pod, found.fault)
+        elif node.index in self._nodes and self._nodes[node.index].closed:
+            return self._unreadable.restored(pod, found, self._nodes[node.index].closed)
+        return found
 
     # PreBind.
 
@@ -234,7 +252,7 @@ class NodeNUMAResource(
         writer: ClusterWriter,
     ) -> None:
         stand_in: Pod = reserve_pod(reservation)
-        pod = make_pod_info(stand_in, self.view.columns.resources)
+        pod = make_pod_info(stand_in)
         self._record(pod, reservation.metadata.annotations, node, changes)
 
     def _record(self, pod: PodInfo, annotations: Mapping[str, str], node: NodeReference, changes: PodChanges) -> None:

@@ -19,7 +19,6 @@ from koordinator.model.cpu_allocation.topology import BindPolicy
 from koordinator.model.numa_topology.hints import NUMATopologyPolicy
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import ResourceIndex
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation
 from koordinator.scheduler.plugins.node_numa_resource.documents import (
     EXCLUSIVE_POLICIES,
@@ -81,11 +80,10 @@ class RequirementsCache:
     """Computes the requirements of each pod once. ``default`` is the bind policy of the plugin's arguments; profiles
     have their own."""
 
-    def __init__(self, name: str, default: str, resources: ResourceIndex) -> None:
+    def __init__(self, name: str, default: str) -> None:
         self._name = name
         self._memo = f"{name}/{default}"
         self._default = _BIND_POLICIES.get(default, BindPolicy.NONE)
-        self._resources = resources
 
     def of(self, pod: PodInfo) -> PodRequirements:
         """The requirements of the pod."""
@@ -96,8 +94,7 @@ class RequirementsCache:
         return found
 
     def _read(self, pod: PodInfo) -> PodRequirements:
-        named = self._resources.name
-        amounts = {named(column): amount for column, amount in pod.request.amounts.items()}
+        amounts = pod.request.amounts
         annotations = pod.pod.metadata.annotations
         plain = PodRequirements(resources_key(pod), amounts, _formats_of(pod.pod))
         if not amounts:
@@ -140,7 +137,8 @@ class RequirementsCache:
         hint = hint_of(pod)
         if hint is None or self._name not in hint.extensions:
             return None
-        return allocation_of(pod.pod.metadata.annotations)
+        found = allocation_of(pod.pod.metadata.annotations)
+        return found if isinstance(found, PodAllocation) else None
 
 
 def _formats_of(pod: Pod) -> dict[str, Format]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.batch.kernel import BatchKernel, Slots
+from koordinator.api import resource_names
+from koordinator.scheduler.engine.batch_kernel import BatchKernel, Slots
 from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, NodeColumns, Rows, at
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import CPU, MEMORY
@@ -84,35 +85,28 @@ class AllocationScorer:
     ) -> None:
         self._columns = columns
         self._resources = [
-            (columns.resources.column(each.name), each.name, each.weight)
-            for each in resources
-            if each.name in _OF_EVERY_NODE or is_scalar(each.name)
+            (each.name, each.weight) for each in resources if each.name in _OF_EVERY_NODE or is_scalar(each.name)
         ]
         self._scorer = scorer
         self._scorer_of_one = scorer_of_one
 
     def prepare(self, pod: PodInfo, *, non_zero: bool) -> Allocation:
         """The resources that count for this pod: extended ones only if it requests them."""
-        self._columns.fit_resources()
-        amounts = pod.request.amounts
-        chosen = [
-            (column, weight)
-            for column, name, weight in self._resources
-            if amounts.get(column, 0) > 0 or not is_scalar(name)
-        ]
-        defaulted = CPU_AND_MEMORY if non_zero else ()
-        added = [
-            pod.request.non_zero[column] if column in defaulted else amounts.get(column, 0) for column, _ in chosen
-        ]
-        chosen_columns = tuple(column for column, _ in chosen)
+        amounts, column_of = pod.request.amounts, self._columns.resources.column_of
+        chosen = [(name, weight) for name, weight in self._resources if amounts.get(name, 0) > 0 or not is_scalar(name)]
+        columns = tuple([column_of[name] for name, _ in chosen])
+        if non_zero:
+            amounts = with_defaults(pod)
+        added = tuple([amounts.get(name, 0) for name, _ in chosen])
+        weights = [weight for _, weight in chosen]
         return Allocation(
-            columns=chosen_columns,
-            added=tuple(added),
+            columns=columns,
+            added=added,
             with_defaults=non_zero,
-            items=tuple((column, more, weight) for (column, weight), more in zip(chosen, added, strict=True)),
+            items=tuple(zip(columns, added, weights, strict=True)),
             added_to_rows=np.array(added, dtype=np.float64).reshape(-1, 1),
-            float_weights=np.array([weight for _, weight in chosen], dtype=np.float64),
-            total_weight=sum(weight for _, weight in chosen),
+            float_weights=np.array(weights, dtype=np.float64),
+            total_weight=sum(weights),
         )
 
     def score(self, allocation: Allocation, rows: Rows) -> Ints:
@@ -161,6 +155,12 @@ class AllocationScorer:
             if score is not None:
                 return score
         return int(self.score(allocation, np.array((row,), dtype=np.intp))[0])
+
+
+def with_defaults(pod: PodInfo) -> Mapping[str, int]:
+    """The pod's requests, those for CPU and memory with defaults."""
+    cpu, memory = pod.request.non_zero
+    return {**pod.request.amounts, resource_names.CPU: cpu, resource_names.MEMORY: memory}
 
 
 def is_scalar(name: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from koordinator.scheduler.engine.batch.kernel import BatchKernel
+from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, SKIP_SCORE, ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo

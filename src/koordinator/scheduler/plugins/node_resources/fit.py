@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from koordinator.api import resource_names
 from koordinator.api.node import Node
-from koordinator.scheduler.engine.batch.kernel import BatchKernel
+from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows, at
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, PreFilterResult, Reason, ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import PODS
+from koordinator.scheduler.engine.resource_index import PODS, UNOFFERED
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.explain.wording import amount_text
@@ -47,8 +48,8 @@ class BatchFit(BatchKernel):
     def put(self, slot: int, pod: PodInfo, state: Any) -> None:
         self._kinds.append((pod, state))
         width, capacity = self._wanted.shape
-        if len(self._columns.resources) > width or slot >= capacity:
-            larger = np.full((len(self._columns.resources), max(2 * slot, 16)), _NOT_WANTED)
+        if self._columns.resources.width > width or slot >= capacity:
+            larger = np.full((self._columns.resources.width, max(2 * slot, 16)), _NOT_WANTED)
             larger[:width, :capacity] = self._wanted
             self._wanted = larger
         resources, amounts = self._wanted_of(state)
@@ -75,14 +76,18 @@ _FULL: Final = "pods: the node has as many as it may have"
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     pairs: tuple[tuple[int, int], ...]
-    """Columns with amounts; the first is the pod itself."""
+    """Columns with amounts; the first is the pod itself, and the last is UNOFFERED if the pod requests anything that no
+    node offers."""
+    resources: Sequence[Sequence[tuple[str, int]]]
+    """For each of ``pairs``, the names and amounts: several for UNOFFERED, of which no amount is ever free."""
     columns: Rows
     of_each_row: Ints
     """The amounts as a column, to be compared with what is free of ``columns``."""
 
 
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
-    """Codes are bit masks: bit 0 when the node could never hold the pod, then one bit for each requested resource."""
+    """Codes are bit masks: bit 0 when the node could never hold the pod, then one bit for each requested resource; one
+    for all that no node offers."""
 
     name = "NodeResourcesFit"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS)
@@ -102,17 +107,26 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
         return resources_key(pod)
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
-        resources = self.view.columns.resources
-        self.view.columns.fit_resources()
+        column_of = self.view.columns.resources.column_of
         # Upstream names missing resources in this order: pods, cpu, memory, ephemeral-storage, then the others.
-        wanted = {PODS: 1} | {
-            column: amount
-            for column, amount in sorted(pod.request.amounts.items())
-            if column != PODS and not (is_extended(name := resources.name(column)) and self._is_ignored(name))
-        }
+        named = sorted(
+            [
+                (column_of[name], name, amount)
+                for name, amount in pod.request.amounts.items()
+                if name != resource_names.PODS and not (is_extended(name) and self._is_ignored(name))
+            ]
+        )
+        offered = [each for each in named if each[0] != UNOFFERED]
+        unoffered = [(name, amount) for column, name, amount in named if column == UNOFFERED and amount > 0]
+        wanted = {PODS: 1} | {column: amount for column, _, amount in offered}
+        resources = [[(resource_names.PODS, 1)], *[[(name, amount)] for _, name, amount in offered]]
+        if unoffered:
+            wanted[UNOFFERED] = 1
+            resources.append(unoffered)
         # A pod may request more than a node can report.
         of_each_row = np.array([min(amount, _MOST) for amount in wanted.values()], dtype=np.int64).reshape(-1, 1)
-        return PreFilterResult(_Wanted(tuple(wanted.items()), np.array(tuple(wanted), dtype=np.intp), of_each_row))
+        columns = np.array(tuple(wanted), dtype=np.intp)
+        return PreFilterResult(_Wanted(tuple(wanted.items()), resources, columns, of_each_row))
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         columns = self.view.columns
@@ -148,21 +162,17 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         unresolvable = bool(code & _UNRESOLVABLE)
-        resources = self.view.columns.resources
-        missing = [column for index, (column, _) in enumerate(state.pairs) if code >> (_FIRST_BIT + index) & 1]
         return tuple(
-            Reason("Too many pods" if column == PODS else f"Insufficient {resources.name(column)}", unresolvable)
-            for column in missing
+            Reason("Too many pods" if name == resource_names.PODS else f"Insufficient {name}", unresolvable)
+            for name, _ in _missing(state, code)
         )
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
-        columns, found = self.view.columns, []
-        for index, (column, amount) in enumerate(state.pairs):
-            if code >> (_FIRST_BIT + index) & 1:
-                whole = int(columns.allocatable[row, column])
-                free = whole - int(columns.requested[row, column])
-                text = _lack(columns.resources.name(column), amount, free, whole) if column != PODS else _FULL
-                found.append(Lack(text, (amount - free) / amount))
+        numbers, found = self.view.columns.numbers[row], []
+        for name, amount in _missing(state, code):
+            free, whole = numbers.free(name), numbers.offered(name)
+            text = _lack(name, amount, free, whole) if name != resource_names.PODS else _FULL
+            found.append(Lack(text, (amount - free) / amount))
         return found
 
     def pre_score(self, pod: PodInfo) -> Any:
@@ -192,6 +202,11 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
 
     def _is_ignored(self, name: str) -> bool:
         return name in self._ignored or name.partition("/")[0] in self._ignored_groups
+
+
+def _missing(state: _Wanted, code: int) -> list[tuple[str, int]]:
+    """The resources that are missing by ``code``, with the amounts that the pod requests."""
+    return [each for index, found in enumerate(state.resources, _FIRST_BIT) if code >> index & 1 for each in found]
 
 
 def is_extended(name: str) -> bool:

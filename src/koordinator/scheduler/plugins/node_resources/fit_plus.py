@@ -13,6 +13,7 @@ from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import CPU, MEMORY
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.node_resources.allocation import with_defaults
 from koordinator.scheduler.plugins.resources_key import resources_key
 
 
@@ -37,22 +38,19 @@ class NodeResourcesFitPlus(ScorePlugin):
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        resources = view.columns.resources
         self._strategies = [
-            (resources.column(name), strategy.weight, strategy.type == "MostAllocated")
-            for name, strategy in args.resources.items()
+            (name, strategy.weight, strategy.type == "MostAllocated") for name, strategy in args.resources.items()
         ]
 
     def class_key(self, pod: PodInfo) -> Hashable:
         return resources_key(pod)
 
     def pre_score(self, pod: PodInfo) -> Any:
-        self.view.columns.fit_resources()
-        amounts, non_zero = pod.request.amounts, pod.request.non_zero
+        amounts, added, column_of = pod.request.amounts, with_defaults(pod), self.view.columns.resources.column_of
         shares = [
-            _Share(column, non_zero[column] if column in (CPU, MEMORY) else amounts[column], weight, packs)
-            for column, weight, packs in self._strategies
-            if amounts.get(column, 0) > 0
+            _Share(column_of[name], added[name], weight, packs)
+            for name, weight, packs in self._strategies
+            if amounts.get(name, 0) > 0
         ]
         return shares if any(share.weight for share in shares) else []
 

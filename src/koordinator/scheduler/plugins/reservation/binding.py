@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from functools import partial
+from typing import ClassVar
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import PODS, RESERVATIONS
-from koordinator.api.reservation import FAILED, Reservation
-from koordinator.base.errors import KoordinatorError
+from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.allocations import NOTHING, Nothing
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
@@ -16,6 +16,7 @@ from koordinator.scheduler.engine.binding_points import (
     ClusterWriter,
     PodChanges,
     PreBindPlugin,
+    StatusPatch,
 )
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
@@ -32,12 +33,10 @@ from koordinator.scheduler.plugins.reservation.pre_allocation import Selection
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     allocated_annotation,
     allocated_record,
+    is_over,
     stands_for_a_reservation,
 )
 from koordinator.scheduler.plugins.reservation.states import TakeOver, Use
-
-_SEEN_SECONDS: Final = 2.0
-"""For how long what was written may not be seen yet."""
 
 
 class ReservationBinding(
@@ -149,34 +148,26 @@ class ReservationBinding(
     def binds(self, pod: PodInfo) -> bool:
         return stands_for_a_reservation(pod.pod)
 
-    async def bind(self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter) -> BindOutcome:
+    async def bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter
+    ) -> BindOutcome | StatusPatch:
         if not stands_for_a_reservation(pod.pod):
             return BindOutcome.SKIPPED
         reservation = reservation_of(self.handle.profile, pod)
-        if reservation.status.phase == FAILED:
+        if is_over(reservation):
             raise PluginError("reservation is not active")
-        metadata = reservation.metadata
         status = available_status(reservation, node.name, writer.now())
-        patch = {"metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version}, "status": status}
-        try:
-            await writer.patch(RESERVATIONS, metadata.name, "", patch, "status")
-        except KoordinatorError:
-            # Its answer may have been lost, and the next attempt was a conflict then.
-            if not await writer.until(
-                lambda: self._is_on(reservation, node.name), _SEEN_SECONDS, lambda: ((RESERVATIONS, metadata.key),)
-            ):
-                raise
-        note = f"Successfully assigned {metadata.name} to {node.name}"
+        return StatusPatch(RESERVATIONS, reservation, status, _node_of, partial(self._on_bound, reservation, node.name))
+
+    def _on_bound(self, reservation: Reservation, node_name: str) -> None:
+        metadata = reservation.metadata
+        note = f"Successfully assigned {metadata.name} to {node_name}"
         self.handle.object_event(RESERVATIONS, reservation, "Normal", "Scheduled", "Binding", note)
         self._failures.pop(metadata.uid, None)
         self._pre_allocator.forget(metadata.uid)
-        return BindOutcome.BOUND
 
-    def _is_on(self, reservation: Reservation, node_name: str) -> bool:
-        """Whether the API has the Reservation on the node."""
-        found = self.view.objects_of(RESERVATIONS).get(reservation.metadata.key)
-        return (
-            isinstance(found, Reservation)
-            and found.metadata.uid == reservation.metadata.uid
-            and found.status.node_name == node_name
-        )
+
+def _node_of(reservation: Reservation) -> str | None:
+    """See StatusPatch."""
+    gets_none = is_over(reservation) or reservation.metadata.deletion_timestamp is not None
+    return reservation.status.node_name or (None if gets_none else "")

@@ -1,4 +1,4 @@
-"""A Reservation that has a node, in columns of the engine, and the Reservations that match a pod."""
+"""A Reservation that has a node, and the Reservations that match a pod."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from koordinator.api.pod import Pod, ResourceList
 from koordinator.api.reservation import RESTRICTED, Reservation
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import ResourceIndex
+from koordinator.scheduler.engine.resource_index import whole_amounts
 from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners
 from koordinator.scheduler.plugins.reservation.operating_pod import current_owner, is_operating
 from koordinator.scheduler.plugins.reservation.reserve_pod import ResourcesAnnotation, is_available
 
-Columns = Mapping[int, int]
-"""Column of NodeColumns -> amount."""
-NO_CREDIT: Final[tuple[Columns, tuple[int, int]]] = {}, (0, 0)
+Amounts = Mapping[str, int]
+"""By name of the resource, in the units of columns."""
+NO_CREDIT: Final[tuple[Amounts, tuple[int, int]]] = {}, (0, 0)
 
 
 class RestrictedOptions(WireStruct):
@@ -32,17 +32,17 @@ class RestrictedOptions(WireStruct):
 
 @dataclass(slots=True)
 class Booking:
-    """A Reservation that has a node. Amounts are by columns."""
+    """A Reservation that has a node."""
 
     reservation: Reservation
     pod: Pod
     """The reserve pod, or the operating-mode pod that represents the Reservation."""
     owners: Owners | None
     """None if they cannot be decoded."""
-    allocatable: Columns
-    restricted: frozenset[int]
-    """The columns of which owners may not take more than is left here; empty unless the policy is Restricted."""
-    reserved: Columns
+    allocatable: Amounts
+    restricted: frozenset[str]
+    """The resources of which owners may not take more than is left here; empty unless the policy is Restricted."""
+    reserved: Amounts
     """The part that owners may not use."""
     order: int
     """The label ``reservation-order``; 0 without one."""
@@ -54,7 +54,7 @@ class Booking:
     """The row of the node, while the reserve pod counts there."""
     index_keys: frozenset[Hashable] = frozenset()
     """The keys under which it is indexed for its owners."""
-    credit: tuple[Columns, tuple[int, int]] = NO_CREDIT
+    credit: tuple[Amounts, tuple[int, int]] = NO_CREDIT
     """What owners take of it, and is therefore subtracted from the columns of ``row``."""
 
     @property
@@ -81,18 +81,17 @@ class Booking:
         return self.owners is not None and is_available(self.reservation) and not is_taken
 
     @property
-    def allocated(self) -> dict[int, int]:
+    def allocated(self) -> dict[str, int]:
         """What owners request of its resources; may exceed these."""
         return {
-            column: sum(user.request.amounts.get(column, 0) for user in self.users.values())
-            for column in self.allocatable
+            name: sum(user.request.amounts.get(name, 0) for user in self.users.values()) for name in self.allocatable
         }
 
     @property
-    def remaining(self) -> dict[int, int]:
+    def remaining(self) -> dict[str, int]:
         """What is kept free on the node."""
         allocated = self.allocated
-        return {column: max(0, amount - allocated[column]) for column, amount in self.allocatable.items()}
+        return {name: max(0, amount - allocated[name]) for name, amount in self.allocatable.items()}
 
 
 class Awaited(NamedTuple):
@@ -137,27 +136,27 @@ def match_of(owned: Sequence[tuple[Booking, Unmatched | None]]) -> Match:
     return Match(uids, tuple([why_not for _, why_not in there if why_not is not None]))
 
 
-def booking_of(reservation: Reservation, pod: Pod, resources: ResourceIndex) -> Booking:
+def booking_of(reservation: Reservation, pod: Pod) -> Booking:
     """The booking of a Reservation with a node. Fields that cannot be decoded count as unset; owners that cannot be
     decoded match no pod."""
     try:
         owners: Owners | None = Owners(reservation.spec.owners)
     except SelectorError:
         owners = None
-    allocatable = resources.vector(reservation.status.allocatable)
+    allocatable = whole_amounts(reservation.status.allocatable)
     return Booking(
         reservation,
         pod,
         owners,
         allocatable,
-        restricted=_restricted(reservation, allocatable, resources),
-        reserved=resources.vector(_reserved(reservation)),
+        restricted=_restricted(reservation, allocatable),
+        reserved=whole_amounts(_reserved(reservation)),
         order=_order(reservation),
         is_claimed=is_operating(pod) and current_owner(pod) is not None,
     )
 
 
-def _restricted(reservation: Reservation, allocatable: Columns, resources: ResourceIndex) -> frozenset[int]:
+def _restricted(reservation: Reservation, allocatable: Amounts) -> frozenset[str]:
     if reservation.spec.allocate_policy != RESTRICTED:
         return frozenset()
     text = reservation.metadata.annotations.get(annotation_keys.RESERVATION_RESTRICTED_OPTIONS)
@@ -165,8 +164,7 @@ def _restricted(reservation: Reservation, allocatable: Columns, resources: Resou
         named = decode(text.encode(), RestrictedOptions).resources if text else ()
     except DecodeError:
         named = ()
-    chosen = {resources.column(name) for name in named}
-    return frozenset(allocatable) & (chosen or set(allocatable))
+    return frozenset(allocatable) & (set(named) or set(allocatable))
 
 
 def _reserved(reservation: Reservation) -> ResourceList:

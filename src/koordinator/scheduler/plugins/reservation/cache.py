@@ -28,14 +28,15 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.booking import (
     NO_CREDIT,
     NO_MATCH,
+    Amounts,
     Awaited,
     Booking,
-    Columns,
     Match,
     Unmatched,
     booking_of,
     match_of,
 )
+from koordinator.scheduler.plugins.reservation.gates import OMIT_NODE_LABELS
 from koordinator.scheduler.plugins.reservation.matching import (
     ReservationRequirements,
     mismatch,
@@ -95,6 +96,8 @@ class ReservationCache(EventHandler):
         """The Reservations that nominated pods are going to take from, by uid of the pod, while their victims leave."""
         self._shown: dict[str, Pod] = {}
         self.selector_index = SelectorIndex(ReservationSelectorIndex())
+        self.changed: dict[str, None] = {}
+        """The uids of Reservations whose users have changed since their status was last reconciled."""
         self._version = 0
         """Grows with every change of what ``_owned`` reads."""
         self._openings = 0
@@ -150,10 +153,14 @@ class ReservationCache(EventHandler):
 
     def on_node_removed(self, row: int, name: str) -> None:
         self._version += 1
-        for booking in self.on_node_named.get(name, {}).values():
+        for booking in list(self.on_node_named.get(name, {}).values()):
             # The row's columns are cleared with the node.
             booking.row, booking.credit = -1, NO_CREDIT
-            self._index_labels(booking, None)
+            if is_operating(booking.pod):
+                # What becomes of a pod is not known before its node is back.
+                self._unbook(booking.uid)
+            else:
+                self._index_labels(booking, None)
 
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
         if stands_for_a_reservation(pod.pod):
@@ -244,16 +251,14 @@ class ReservationCache(EventHandler):
     def _why_not(self, booking: Booking, pod: PodInfo, requirements: ReservationRequirements) -> Unmatched | None:
         if requirements.ignored:
             return None
-        node, name = self._node_of(booking), self._view.columns.resources.name
-        held = {name(column): amount for column, amount in booking.allocatable.items()}
-        requested = {name(column): amount for column, amount in pod.request.amounts.items()}
-        found = mismatch(booking.reservation, pod.pod, requirements, node, (held, requested))
+        node = self._node_of(booking) if OMIT_NODE_LABELS not in self._view.gates else None
+        found = mismatch(booking.reservation, pod.pod, requirements, node, (booking.allocatable, pod.request.amounts))
         return Unmatched(booking.uid, booking.node_name, *found) if found is not None else None
 
     def pending_booking(self, reservation: Reservation, pod: Pod) -> Booking:
         """The Reservation of a reserve pod as it would be on a node."""
         status = msgspec.structs.replace(reservation.status, allocatable=requested_amounts(pod))
-        return booking_of(msgspec.structs.replace(reservation, status=status), pod, self._view.columns.resources)
+        return booking_of(msgspec.structs.replace(reservation, status=status), pod)
 
     def _node_of(self, booking: Booking) -> Node | None:
         columns = self._view.columns
@@ -304,7 +309,7 @@ class ReservationCache(EventHandler):
             row, credit = -1, NO_CREDIT
         if old is not None:
             self._take_out(old)
-        booking = booking_of(reservation, pod, self._view.columns.resources)
+        booking = booking_of(reservation, pod)
         booking.row, booking.credit = self._row_of(booking) if row < 0 else row, credit
         booking.users = self._users_on_its_node(booking)
         self._version += 1
@@ -339,6 +344,7 @@ class ReservationCache(EventHandler):
         if booking is not None:
             self._credit(booking.row, booking, NO_CREDIT)
             self._take_out(booking)
+            self.changed.pop(uid, None)
             self._touch(booking)
 
     def _take_out(self, booking: Booking) -> None:
@@ -360,8 +366,9 @@ class ReservationCache(EventHandler):
         uid = self._users.taken_from(pod)
         booking = self.bookings.get(uid) if uid is not None else None
         known = booking.users.get(pod.uid) if booking is not None else None
-        if booking is None or known is None:
+        if uid is None or booking is None or known is None:
             return
+        self.changed[uid] = None
         if known.request == pod.request and known.priority == pod.priority:
             booking.users[pod.uid] = pod
         else:
@@ -370,6 +377,7 @@ class ReservationCache(EventHandler):
     def _changed_users(self, uid: str) -> None:
         booking = self.bookings.get(uid)
         if booking is not None:
+            self.changed[uid] = None
             was_open = booking.is_open
             booking.users = self._users_on_its_node(booking)
             self._openings += booking.is_open != was_open
@@ -386,7 +394,7 @@ class ReservationCache(EventHandler):
             counted = self._view.pods_on.get(booking.row, {}).get(booking.uid)
             self._credit(booking.row, booking, NO_CREDIT if is_operating(booking.pod) else taken_of(booking, counted))
 
-    def _credit(self, row: int, booking: Booking, new: tuple[Columns, tuple[int, int]]) -> None:
+    def _credit(self, row: int, booking: Booking, new: tuple[Amounts, tuple[int, int]]) -> None:
         old, booking.credit = booking.credit, new
         if old == new or row < 0:
             return

@@ -8,17 +8,17 @@ from typing import Any, Final
 from koordinator.api.codec import to_document
 from koordinator.api.quantity import Format, Quantity
 from koordinator.api.reservation import PENDING, SCHEDULED_CONDITION, Reservation, ReservationOwner
-from koordinator.api.resource_names import CPU
+from koordinator.api.resource_names import CPU, PODS
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import PODS, ResourceIndex
 from koordinator.scheduler.explain.wording import amount_of, amount_text
-from koordinator.scheduler.plugins.reservation.booking import Booking, Columns
+from koordinator.scheduler.plugins.reservation.booking import Amounts, Booking
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.faults import faults
 from koordinator.scheduler.plugins.reservation.matching import Owners
 from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
 from koordinator.scheduler.plugins.reservation.reserve_pod import is_available, is_over
+from koordinator.scheduler.services.node_document import ports_document, resource_document
 
 _WAITING_SHOWN: Final = 10
 
@@ -26,9 +26,7 @@ Refusal = Callable[[Booking, PodInfo], str]
 """Why an owner does not take from a Reservation at present; "" if it would."""
 
 
-def explain_reservation(
-    cache: ReservationCache, resources: ResourceIndex, reservation: Reservation, refusal: Refusal
-) -> dict[str, Any]:
+def explain_reservation(cache: ReservationCache, reservation: Reservation, refusal: Refusal) -> dict[str, Any]:
     """The explanation of a Reservation as a JSON document."""
     booking = cache.bookings.get(reservation.metadata.uid)
     status, spec = reservation.status, reservation.spec
@@ -43,12 +41,12 @@ def explain_reservation(
         "allocateOnce": spec.allocate_once is not False,
         "allocatePolicy": spec.allocate_policy,
         "owners": [_owner_text(each) for each in spec.owners],
-        "resources": _resources(booking, resources) if booking is not None else [],
-        "users": [{"pod": each.key, "uses": _request(each, resources)} for each in sorted(users, key=_key)],
+        "resources": _resources(booking) if booking is not None else [],
+        "users": [{"pod": each.key, "uses": _request(each)} for each in sorted(users, key=_key)],
         "waiting": [
             {
                 "pod": each.key,
-                "request": _request(each, resources),
+                "request": _request(each),
                 "reason": refusal(booking, each) if booking is not None else _without_node(reservation),
             }
             for each in waiting[:_WAITING_SHOWN]
@@ -99,41 +97,42 @@ def _owner_text(owner: ReservationOwner) -> str:
     return "; ".join(parts) or "every pod"
 
 
-def _resources(booking: Booking, resources: ResourceIndex) -> list[dict[str, str]]:
+def _resources(booking: Booking) -> list[dict[str, str]]:
     allocated, remaining = booking.allocated, booking.remaining
-    shown = sorted((resources.name(column), column) for column in booking.allocatable)
     return [
         {
             "name": name,
-            "allocatable": amount_text(name, booking.allocatable[column]),
-            "allocated": amount_text(name, allocated[column]),
-            "left": amount_text(name, remaining[column]),
+            "allocatable": amount_text(name, amount),
+            "allocated": amount_text(name, allocated[name]),
+            "left": amount_text(name, remaining[name]),
         }
-        for name, column in shown
+        for name, amount in sorted(booking.allocatable.items())
     ]
 
 
-def _request(pod: PodInfo, resources: ResourceIndex) -> str:
-    amounts = sorted((resources.name(column), amount) for column, amount in pod.request.amounts.items() if amount)
-    return ", ".join(amount_of(name, amount) for name, amount in amounts if name != resources.name(PODS)) or "nothing"
+def _request(pod: PodInfo) -> str:
+    amounts = sorted(pod.request.amounts.items())
+    return ", ".join(amount_of(name, amount) for name, amount in amounts if amount and name != PODS) or "nothing"
 
 
 def _key(pod: PodInfo) -> str:
     return pod.key
 
 
-def node_reservations(cache: ReservationCache, resources: ResourceIndex, node_name: str) -> dict[str, Any]:
-    """The original's document of the available Reservations on a node; empty members are omitted.
-
-    ``allocatablePorts``, ``allocatedPorts``, ``availableResource`` and ``allocatedResource``, which repeat the lists in
-    the form of a Go type, are not part of it."""
+def node_reservations(cache: ReservationCache, node_name: str) -> dict[str, Any]:
+    """The original's document of the available Reservations on a node; empty members are omitted."""
     there = cache.on_node_named.get(node_name, {})
     bookings = sorted((each for each in there.values() if is_available(each.reservation)), key=lambda each: each.name)
-    return {"items": [_item(each, resources) for each in bookings]}
+    return {"items": [_item(each) for each in bookings]} if bookings else {}
 
 
-def _item(booking: Booking, resources: ResourceIndex) -> dict[str, Any]:
-    allocated = {column: amount for column, amount in booking.allocated.items() if amount}
+def _item(booking: Booking) -> dict[str, Any]:
+    allocated = {name: amount for name, amount in booking.allocated.items() if amount}
+    users = sorted(booking.users.values(), key=_key)
+    available = {
+        name: max(0, amount - booking.reserved.get(name, 0) - allocated.get(name, 0))
+        for name, amount in booking.allocatable.items()
+    }
     document = {
         "name": booking.name,
         "namespace": booking.reservation.metadata.namespace,
@@ -141,9 +140,13 @@ def _item(booking: Booking, resources: ResourceIndex) -> dict[str, Any]:
         "kind": "Pod" if is_operating(booking.pod) else "Reservation",
         "available": is_available(booking.reservation),
         "allocateOnce": booking.is_once,
-        "allocatable": _resource_list(booking.allocatable, resources),
-        "reserved": _resource_list(booking.reserved, resources),
-        "allocated": _resource_list(allocated, resources),
+        "allocatable": _resource_list(booking.allocatable),
+        "reserved": _resource_list(booking.reserved),
+        "allocated": _resource_list(allocated),
+        "allocatablePorts": ports_document([booking.pod]),
+        "allocatedPorts": ports_document(each.pod for each in users),
+        "availableResource": _resource(available),
+        "allocatedResource": _resource(allocated),
         "owners": to_document(list(booking.reservation.spec.owners)),
         "allocatePolicy": booking.reservation.spec.allocate_policy,
         "assignedPods": [
@@ -151,17 +154,21 @@ def _item(booking: Booking, resources: ResourceIndex) -> dict[str, Any]:
                 "Namespace": each.pod.metadata.namespace,
                 "Name": each.pod.metadata.name,
                 "UID": each.uid,
-                "Requests": _resource_list(each.request.amounts, resources),
+                "Requests": _resource_list(each.request.amounts),
+                "Ports": ports_document([each.pod]) or None,
             }
-            for each in sorted(booking.users.values(), key=_key)
+            for each in users
         ],
     }
     return {key: value for key, value in document.items() if value}
 
 
-def _resource_list(amounts: Columns, resources: ResourceIndex) -> Mapping[str, str]:
-    named = {resources.name(column): amount for column, amount in amounts.items() if column != PODS}
-    return {name: _quantity(name, amount) for name, amount in sorted(named.items())}
+def _resource(amounts: Amounts) -> dict[str, Any]:
+    return resource_document({**amounts, PODS: 0})
+
+
+def _resource_list(amounts: Amounts) -> Mapping[str, str]:
+    return {name: _quantity(name, amount) for name, amount in sorted(amounts.items()) if name != PODS}
 
 
 def _quantity(name: str, amount: int) -> str:

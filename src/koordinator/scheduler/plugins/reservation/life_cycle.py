@@ -39,6 +39,8 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import is_over, wante
 
 _TRUE: Final = "True"
 _FALSE: Final = "False"
+_DEFAULT_TTL: Final = timedelta(hours=24)
+"""Of the CustomResourceDefinition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,15 @@ def status_change(reservation: Reservation, facts: Facts, now: datetime) -> dict
 
 
 def is_expired(reservation: Reservation, now: datetime) -> bool:
-    """By ``expires``, else by the age that ``ttl`` allows; a ttl of 0 is for ever."""
+    """By ``expires`` or by the age that ``ttl`` allows, whichever comes first; a ttl of 0 is for ever, whatever
+    ``expires`` is (Koordinator 1.8, pkg/scheduler/plugins/reservation/controller). Beside ``expires``, the default ttl
+    counts as none: the API server gives it to every Reservation whose author has named that moment alone."""
     spec, created = reservation.spec, reservation.metadata.creation_timestamp
-    if spec.expires is not None:
+    if spec.ttl is not None and not spec.ttl:
+        return False
+    if spec.expires is not None and (now > spec.expires or spec.ttl == _DEFAULT_TTL):
         return now > spec.expires
-    return bool(spec.ttl) and created is not None and now - created > (spec.ttl or timedelta())
+    return spec.ttl is not None and created is not None and now - created > spec.ttl
 
 
 def is_to_be_deleted(reservation: Reservation, has_node: bool, kept: timedelta, now: datetime) -> bool:

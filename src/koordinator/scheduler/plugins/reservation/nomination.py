@@ -14,7 +14,7 @@ from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.reservation_points import ReservationPoints
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.reservation.booking import Booking, Columns, Match
+from koordinator.scheduler.plugins.reservation.booking import Amounts, Booking, Match
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.fitting import (
     BY_NODE,
@@ -82,8 +82,7 @@ class Nominator:
         if not matched:
             return (NONE_MATCHES,) if requirements.affinity is not None else ()
         capacity = self.capacity(pod, row, matched)
-        request, resources = pod.request.amounts, self._view.columns.resources
-        checked = self.checked(pod)
+        request, checked = pod.request.amounts, self.checked(pod)
         is_named = requirements.affinity is not None and bool(requirements.affinity.name)
         found: list[Reason] = []
         # For pods that do not own these the row is unadjusted, and the result is not used.
@@ -91,7 +90,7 @@ class Nominator:
         for booking in matched:
             if requirements.affinity is None and not shares_a_resource(booking, request):
                 continue
-            reasons = capacity.reasons(booking, checked, resources, detailed=is_named)
+            reasons = capacity.reasons(booking, checked, detailed=is_named)
             refusal = points.refusal(pod, booking, row) if points and points.is_seen(row) else None
             if refusal is not None:
                 reasons = (*reasons, refusal)
@@ -103,19 +102,18 @@ class Nominator:
         lacking = capacity.lacking(checked, matched, {})
         if not lacking:
             return ()
-        return tuple(found) or tuple(Reason(f"Insufficient {resources.name(column)}{BY_NODE}") for column in lacking)
+        return tuple(found) or tuple(Reason(f"Insufficient {name}{BY_NODE}") for name in lacking)
 
-    def checked(self, pod: PodInfo) -> Columns:
+    def checked(self, pod: PodInfo) -> Amounts:
         """The pod's requests without the extended resources that the arguments ``ignoredResources`` and
         ``ignoredResourceGroups`` (the part of a name before the slash) name."""
         resources, groups = self._ignored
         amounts = pod.request.amounts
         if not resources and not groups:
             return amounts
-        named = [(column, self._view.columns.resources.name(column)) for column in amounts]
         return {
-            column: amounts[column]
-            for column, name in named
+            name: amount
+            for name, amount in amounts.items()
             if name not in resources and not ("/" in name and name.split("/")[0] in groups)
         }
 
@@ -123,12 +121,12 @@ class Nominator:
         """The free capacity on the row, whether the reserve pods of ``matched`` count there at present or not.
         ``assumed``: the pod itself counts there. Filters do not pass it: their pod may represent its class, with more
         such pods to come."""
-        there, unused = self._view.pods_on[row], self._view.columns.numbers[row].unused
+        there, numbers = self._view.pods_on[row], self._view.columns.numbers[row]
         counted = assumed and pod.uid in there
         shown = [each.remaining for each in matched if each.uid in there]
         free = {
-            column: unused[column] + counted * amount + sum(each.get(column, 0) for each in shown)
-            for column, amount in pod.request.amounts.items()
+            name: numbers.free(name) + counted * amount + sum(each.get(name, 0) for each in shown)
+            for name, amount in pod.request.amounts.items()
         }
         return FreeCapacity(free, matched)
 
@@ -150,9 +148,8 @@ class Nominator:
         matched = self._cache.open_on(self._view.columns.names[row], match)
         if not matched:
             return None
-        capacity, resources = self.capacity(pod, row, matched, assumed=assumed), self._view.columns.resources
-        checked = self.checked(pod)
-        suitable = [each for each in matched if not capacity.reasons(each, checked, resources, detailed=False)]
+        capacity, checked = self.capacity(pod, row, matched, assumed=assumed), self.checked(pod)
+        suitable = [each for each in matched if not capacity.reasons(each, checked, detailed=False)]
         fitting = [each for each in suitable if requirements.affinity is not None or has_left(each, pod)]
         if not fitting and assumed:
             # Does not affect the node's score, which pods of different priorities share.
@@ -200,7 +197,7 @@ class Nominator:
         capacity = self.capacity(pod, row, self._cache.open_on(booking.node_name, match))
         if requirements.affinity is None and not shares_a_resource(booking, pod.request.amounts):
             return "the pod requests nothing that the reservation holds"
-        reasons = capacity.reasons(booking, self.checked(pod), self._view.columns.resources, detailed=True)
+        reasons = capacity.reasons(booking, self.checked(pod), detailed=True)
         if points := self._points():
             refusal = self._as_filtered(pod, row, lambda: points.refusal(pod, booking, row))
             reasons = (*reasons, refusal) if refusal is not None else reasons

@@ -9,6 +9,7 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.framework import Plugin
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.reservation_points import ReservationPoints
 from koordinator.scheduler.engine.view import ClusterView
@@ -24,6 +25,7 @@ class ReservationPart(Plugin):
     """One part of the plugin; all have the same state."""
 
     name = "Reservation"
+    handle: Handle
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)

@@ -98,7 +98,7 @@ class ReservationPlugin(
         if stands_for_a_reservation(pod.pod) or requirements.ignored or not match.uids:
             return
         row = self.view.columns.row_of[plan.nominated_node]
-        with attempt.simulate() as simulation:
+        with self.handle.simulate(attempt) as simulation:
             for victim in plan.victims:
                 simulation.remove(victim)
             booking = self._nominator.nominated(pod, row, match, requirements)
@@ -224,10 +224,10 @@ class ReservationPlugin(
         found = self.view.objects_of(RESERVATIONS).get(parameters["name"])
         if not isinstance(found, Reservation):
             raise ServiceError(404, f"cannot find reservation {parameters['name']}")
-        return explain_reservation(self._cache, self.view.columns.resources, found, self._nominator.refusal)
+        return explain_reservation(self._cache, found, self._nominator.refusal)
 
     def _on_node(self, parameters: Mapping[str, str]) -> Any:
-        return node_reservations(self._cache, self.view.columns.resources, parameters["nodeName"])
+        return node_reservations(self._cache, parameters["nodeName"])
 
     def _selector_index(self, parameters: Mapping[str, str]) -> Any:
         return self._cache.selector_index.document(detail=parameters.get("detail") == "true")

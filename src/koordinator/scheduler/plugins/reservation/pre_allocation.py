@@ -17,17 +17,18 @@ import msgspec
 from koordinator.api import labels as label_keys
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import CLUSTER_MODE, RESTRICTED, Reservation, ReservationOwner
+from koordinator.api.resource_names import PODS
 from koordinator.model.node_selector import required_predicate
 from koordinator.scheduler.configuration.koordinator_arguments import PreAllocationConfig
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.reservation_points import ReservationPoints
-from koordinator.scheduler.engine.resource_index import PODS, ResourceIndex
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.reservation.booking import Booking, Columns, Unmatched
+from koordinator.scheduler.plugins.reservation.booking import Amounts, Booking, Unmatched
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.fitting import BY_NODE, restricted_reasons, score, shares_a_resource
+from koordinator.scheduler.plugins.reservation.gates import OMIT_NODE_LABELS
 from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, mismatch, requirements_of
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
 
@@ -112,15 +113,13 @@ def _priority(pod: Pod, key: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PreAllocation:
-    """A Reservation on a node. ``free``: what would be free there, by column, without all of ``candidates``, which are
-    in the order in which they are tried; may be below 0. ``refused`` and ``scores`` are other plugins' results for
-    them, by uid."""
+    """A Reservation on a node. ``free``: what would be free there without all of ``candidates``, which are in the order
+    in which they are tried; may be below 0. ``refused`` and ``scores`` are other plugins' results for them, by uid."""
 
     booking: Booking
-    request: Columns
-    free: Mapping[int, int]
+    request: Amounts
+    free: Amounts
     candidates: Sequence[PodInfo]
-    resources: ResourceIndex
     refused: Mapping[str, Reason] = field(default_factory=dict)
     scores: Mapping[str, int] = field(default_factory=dict)
 
@@ -140,7 +139,7 @@ class PreAllocation:
     def _one(self) -> Selection:
         """The single pod that makes the Reservation the fullest."""
         fitting: list[PodInfo] = []
-        by_node: set[int] = set()
+        by_node: set[str] = set()
         by_reservation: list[Reason] = []
         for pod in self._useful():
             lacking, reasons = self._lacking((pod,)), self._does_not_hold(pod, pod.request.amounts)
@@ -155,13 +154,12 @@ class PreAllocation:
     def _several(self) -> Selection:
         """As many as needed, each only if it fits into the Reservation beside the earlier ones."""
         chosen: list[PodInfo] = []
-        held: dict[int, int] = {}
-        lacking: list[int] = []
+        held: dict[str, int] = {}
+        lacking: list[str] = []
         by_reservation: list[Reason] = []
         for pod in self._useful():
             trial = {
-                column: held.get(column, 0) + pod.request.amounts.get(column, 0)
-                for column in {**held, **pod.request.amounts}
+                name: held.get(name, 0) + pod.request.amounts.get(name, 0) for name in {**held, **pod.request.amounts}
             }
             lacking = self._lacking((*chosen, pod))
             if reasons := self._does_not_hold(pod, trial):
@@ -179,26 +177,25 @@ class PreAllocation:
     def _score(self, pod: PodInfo) -> int:
         return score(self.booking, pod.request.amounts) + self.scores.get(pod.uid, 0)
 
-    def _does_not_hold(self, pod: PodInfo, amounts: Columns) -> tuple[Reason, ...]:
+    def _does_not_hold(self, pod: PodInfo, amounts: Amounts) -> tuple[Reason, ...]:
         """Why the Reservation cannot take over the pod, with which it would take over ``amounts``."""
-        reasons = restricted_reasons(self.booking, amounts, self.resources, detailed=False)
+        reasons = restricted_reasons(self.booking, amounts, detailed=False)
         return (*reasons, self.refused[pod.uid]) if pod.uid in self.refused else reasons
 
-    def _lacking(self, gone: Sequence[PodInfo]) -> list[int]:
-        """The columns of which the node has too little for the Reservation when only these candidates are removed."""
+    def _lacking(self, gone: Sequence[PodInfo]) -> list[str]:
+        """The resources of which the node has too little for the Reservation when only these candidates are removed."""
         uids = {pod.uid for pod in gone}
-        staying = [pod.request.amounts for pod in self.candidates if pod.uid not in uids]
+        staying = [pod.request.counted for pod in self.candidates if pod.uid not in uids]
         wanted = {**self.request, PODS: 1}
         return [
-            column
-            for column, amount in wanted.items()
-            if amount
-            and amount
-            > self.free[column] - (len(staying) if column == PODS else sum(each.get(column, 0) for each in staying))
+            name
+            for name, amount in wanted.items()
+            if amount and amount > self.free[name] - sum(each.get(name, 0) for each in staying)
         ]
 
-    def _by_node(self, columns: Iterable[int]) -> tuple[Reason, ...]:
-        return tuple(Reason(f"Insufficient {name}{BY_NODE}") for name in sorted(map(self.resources.name, columns)))
+    @staticmethod
+    def _by_node(names: Iterable[str]) -> tuple[Reason, ...]:
+        return tuple(Reason(f"Insufficient {name}{BY_NODE}") for name in sorted(names))
 
 
 def node_score(booking: Booking, taken: Sequence[PodInfo]) -> int:
@@ -274,11 +271,11 @@ class PreAllocator:
         """The Reservation is gone, or needs no node any more."""
         self._offered.pop(uid, None)
 
-    def offered(self, booking: Booking, request: Columns, row: int) -> Selection:
+    def offered(self, booking: Booking, request: Amounts, row: int) -> Selection:
         """The result of pre-allocation on a row that is adjusted to be without the offered candidates."""
         return self._select(booking, request, row, self._offered.get(booking.uid, {}).get(row, []))
 
-    def selected(self, booking: Booking, request: Columns, row: int) -> Selection:
+    def selected(self, booking: Booking, request: Amounts, row: int) -> Selection:
         """The result of pre-allocation on a row, whether it is adjusted to be without the candidates or not."""
         points = self._points()
         if points.is_seen(row):
@@ -290,17 +287,17 @@ class PreAllocator:
             journal.adjust(row, self._without(booking, candidates, row))
             return self._select(booking, request, row, candidates)
 
-    def _select(self, booking: Booking, request: Columns, row: int, candidates: Sequence[PodInfo]) -> Selection:
-        there, unused = self._view.pods_on[row], self._view.columns.numbers[row].unused
+    def _select(self, booking: Booking, request: Amounts, row: int, candidates: Sequence[PodInfo]) -> Selection:
+        there, numbers = self._view.pods_on[row], self._view.columns.numbers[row]
         # The row may be seen with and without the candidates and with and without the reserve pod.
         counted = [each.request.counted for each in candidates if each.uid in there]
         own = {**request, PODS: 1} if booking.uid in there else {}
         free = {
-            column: unused[column] + own.get(column, 0) + sum(each.get(column, 0) for each in counted)
-            for column in (*request, PODS)
+            name: numbers.free(name) + own.get(name, 0) + sum(each.get(name, 0) for each in counted)
+            for name in (*request, PODS)
         }
         prefer_none = self._config is not None and self._config.prefer_no_pre_allocated_pods
-        attempt = PreAllocation(booking, request, free, candidates, self._view.columns.resources)
+        attempt = PreAllocation(booking, request, free, candidates)
         if (points := self._points()) and points.is_seen(row):
             attempt = _with_others(attempt, points, row, in_order=is_cluster_mode(booking.reservation))
         return attempt.select(required=is_required(booking.pod), prefer_none=prefer_none)
@@ -326,14 +323,12 @@ class PreAllocator:
 
     def _mismatch(self, booking: Booking, pod: PodInfo, row: int) -> tuple[Mismatch, str] | None:
         """Why the pod would not take from the Reservation by its affinity and its exact amounts; None if it would."""
-        name = self._view.columns.resources.name
-        held = {name(column): amount for column, amount in booking.allocatable.items()}
-        requested = {name(column): amount for column, amount in pod.request.amounts.items()}
         # A Reservation that is closed to new owners may still take over pods.
         spec = msgspec.structs.replace(booking.reservation.spec, unschedulable=False)
         reservation = msgspec.structs.replace(booking.reservation, spec=spec)
+        node = self._view.columns.nodes[row] if OMIT_NODE_LABELS not in self._view.gates else None
         return mismatch(
-            reservation, pod.pod, requirements_of(pod.pod), self._view.columns.nodes[row], (held, requested)
+            reservation, pod.pod, requirements_of(pod.pod), node, (booking.allocatable, pod.request.amounts)
         )
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from koordinator.api.resource_names import PODS
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import CPU, MEMORY, PODS
+from koordinator.scheduler.engine.resource_index import CPU, MEMORY
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.reservation.booking import NO_CREDIT, Booking, Columns
+from koordinator.scheduler.plugins.reservation.booking import NO_CREDIT, Amounts, Booking
 
 _NOBODY: Final[dict[str, int]] = {}
 
@@ -58,16 +59,16 @@ class Users:
         return self._rows.get(uid, _NOBODY)
 
 
-def taken_of(booking: Booking, reserve_pod: PodInfo | None) -> tuple[Columns, tuple[int, int]]:
+def taken_of(booking: Booking, reserve_pod: PodInfo | None) -> tuple[Amounts, tuple[int, int]]:
     """What users take of the Reservation, and nothing more: what its reserve pod and they would both count for."""
     if not booking.users or reserve_pod is None:
         return NO_CREDIT
     requests = [user.request for user in booking.users.values()]
-    amounts: dict[int, int] = {}
-    for column, held in booking.allocatable.items():
-        taken = min(held, sum([each.amounts.get(column, 0) for each in requests]))
-        if taken and column != PODS:
-            amounts[column] = taken
+    amounts: dict[str, int] = {}
+    for name, held in booking.allocatable.items():
+        taken = min(held, sum([each.amounts.get(name, 0) for each in requests]))
+        if taken and name != PODS:
+            amounts[name] = taken
     most = reserve_pod.request.non_zero
     cpu, memory = (min(most[index], sum([each.non_zero[index] for each in requests])) for index in (CPU, MEMORY))
     return amounts, (cpu, memory)

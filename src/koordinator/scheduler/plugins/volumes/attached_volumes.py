@@ -169,6 +169,8 @@ class AttachedVolumes:
         self._rows: dict[int, RowVolumes] = {}
         self._of_claim: dict[str, CsiVolume | None] = {}
         self._claims_of_volume: dict[str, set[str]] = {}
+        self._handles: dict[str, Handle] = {}
+        """By name of the volume."""
         self._volumes_of_handle: Counter[Handle] = Counter()
         self._on_node: dict[str, dict[str, VolumeAttachment]] = {}
         self._nodes_of_volume: dict[str, dict[str, str]] = {}
@@ -210,16 +212,21 @@ class AttachedVolumes:
         before, after = (csi_of_volume(each) if each is not None else None for each in (old, new))
         if before == after:
             return
-        if before is not None:
-            handle = before.driver, before.handle
-            self._volumes_of_handle[handle] -= 1
-            if not self._volumes_of_handle[handle]:
-                del self._volumes_of_handle[handle]
-        if after is not None:
-            self._volumes_of_handle[after.driver, after.handle] += 1
+        self._set_handle(name, (after.driver, after.handle) if after is not None else None)
         for key in self._claims_of_volume.get(name, ()):
             self._resolve_again(key)
         self._touch_nodes(self._nodes_of_volume.get(name, {}).values())
+
+    def _set_handle(self, name: str, handle: Handle | None) -> None:
+        """Count the volume by its handle, in place of an earlier one; may be called again with the same one."""
+        before = self._handles.pop(name, None)
+        if before is not None:
+            self._volumes_of_handle[before] -= 1
+            if not self._volumes_of_handle[before]:
+                del self._volumes_of_handle[before]
+        if handle is not None:
+            self._handles[name] = handle
+            self._volumes_of_handle[handle] += 1
 
     def class_changed(self) -> None:
         self._of_claim.clear()

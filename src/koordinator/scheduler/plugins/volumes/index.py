@@ -250,7 +250,7 @@ class VolumeIndex(EventHandler):
 
     def _capacity_changed(self, key: str, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
         if old is not None:
-            self._capacities[old.storage_class_name].pop(key, None)
+            self._capacities.get(old.storage_class_name, {}).pop(key, None)
             self._class_versions[old.storage_class_name] += 1
         if new is not None:
             self._capacities.setdefault(new.storage_class_name, {})[key] = new

@@ -263,7 +263,7 @@ def test_a_diagnosis_has_the_slots_of_each_node() -> None:
         pod = plugin.gangs.pending["uid-g-0"]
         assert isinstance(engine.decide(pod, fixture.clock.now()), Rejection)
         job = plugin.questioned_job(pod)
-        evaluation = Evaluation(engine.profile, fixture.scheduler.state.view.columns, pod)
+        evaluation = Evaluation(engine.profile, fixture.scheduler.state.view, pod)
         evaluation.refresh()
         found = diagnosis(pod, evaluation, fixture.scheduler.state.view.columns, fixture.clock.now(), job)
         assert found["topologyKeyToExplain"] == "BlockLayer"

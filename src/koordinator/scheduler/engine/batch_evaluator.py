@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.batch.kernel import BatchKernel
+from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.cached_results import BatchRefresher, CachedFilterResults, CachedResults, CachedScores
 from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState, Scores
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
