@@ -78,8 +78,8 @@ picture: $(STAMP) ## play the day and write its report to docs/images/demo.svg
 bench: $(STAMP) ## benchmarks that need nothing but Python; each prints one JSON line
 	$(BIN)/python -m benchmarks
 
-bench-scheduler: $(STAMP) ## koord-scheduler beside the Go original on a real API server
-	$(BIN)/python -m benchmarks.scheduler_throughput
+bench-scheduler: $(STAMP) ## koord-scheduler beside the Go original on a real API server; AGAINST=COMMIT adds an earlier commit
+	$(BIN)/python -m benchmarks.scheduler_throughput $(if $(AGAINST),--against $(AGAINST))
 
 bench-scheduler-perf: $(STAMP) ## Kubernetes' scheduler_perf workloads at a fifth of their size
 	$(BIN)/python -m benchmarks.scheduler_perf --scale 0.2

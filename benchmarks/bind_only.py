@@ -29,7 +29,7 @@ from koordinator.kube.event_series import EVENTS_V1, EventEntry, EventKey, event
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.interface import Client
 from koordinator.kube.leader_election import LeaderElectionConfig, LeaderElector
-from koordinator.scheduler.binding.binder import binding_body
+from koordinator.scheduler.binding.requests import PodBinding
 from koordinator.scheduler.cycle.failure_report import PodEvents
 
 _NAME: Final = "koord-scheduler"
@@ -101,7 +101,7 @@ async def bind_all(client: Client, reporter: Reporter, done: asyncio.Event) -> N
 async def _bind(client: Client, reporter: Reporter, pods: Iterator[Pod], targets: Iterator[str]) -> None:
     for pod in pods:
         metadata, target = pod.metadata, next(targets)
-        body = binding_body(metadata.namespace, metadata.name, metadata.uid, target)
+        body = PodBinding(metadata.namespace, metadata.name, metadata.uid, target).body()
         await client.create(PODS, body, metadata.namespace, name=metadata.name, subresource="binding")
         await reporter.report(pod, f"Successfully assigned {metadata.namespace}/{metadata.name} to {target}")
 

@@ -39,7 +39,7 @@ from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.pooled_transport import PooledTransport
 from koordinator.kube.transport import Endpoint, Transport
-from koordinator.scheduler.binding.binder import binding_body
+from koordinator.scheduler.binding.requests import PodBinding
 from koordinator.scheduler.cycle.failure_report import PodEvents
 from tests.kube.certificates import Authority
 
@@ -120,7 +120,7 @@ async def least_case(port: int, context: ssl.SSLContext) -> tuple[Case, list[Ech
         (await loop.create_connection(Echo, _HOST, port, ssl=context, server_hostname=_HOST))[1]
         for _ in range(_CONCURRENCY)
     ]
-    body = binding_body("default", "pod", "uid", "node-1")
+    body = PodBinding("default", "pod", "uid", "node-1").body()
     head = "".join(f"{name}: {value}\r\n" for name, value in {**_HEADERS, "Content-Length": len(body)}.items())
     message = f"POST /bind HTTP/1.1\r\nHost: {_HOST}\r\n{head}\r\n".encode() + body
 
@@ -139,7 +139,7 @@ async def least_case(port: int, context: ssl.SSLContext) -> tuple[Case, list[Ech
 def post_case(transport: Transport) -> Case:
     async def run(pods: list[Pod]) -> None:
         left = iter(pods)
-        body = binding_body("default", "pod", "uid", "node-1")
+        body = PodBinding("default", "pod", "uid", "node-1").body()
 
         async def worker() -> None:
             for _ in left:
@@ -158,7 +158,7 @@ def binding_case(client: KubeClient) -> Case:
         async def worker() -> None:
             for pod in left:
                 metadata = pod.metadata
-                body = binding_body(metadata.namespace, metadata.name, metadata.uid, "node-1")
+                body = PodBinding(metadata.namespace, metadata.name, metadata.uid, "node-1").body()
                 await client.create(PODS, body, metadata.namespace, name=metadata.name, subresource="binding")
 
         await asyncio.gather(*(worker() for _ in range(_CONCURRENCY)))

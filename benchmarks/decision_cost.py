@@ -54,7 +54,9 @@ class WithoutRecords(Engine):
     """Decides the same and remembers nothing about it."""
 
     def _placement(self, state: CycleState, evaluation: Evaluation, row: int) -> Placement:
-        return Placement(state, self._state.view.columns.size, evaluation.feasible_count, (), (), ())
+        assert state.node is not None, "a placement has a node"
+        size = self._state.view.columns.size
+        return Placement(state, state.pod, state.node, size, evaluation.feasible_count, (), (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,7 @@ def make_fixture(nodes: int, engine: type[Engine] = Engine) -> ClusterFixture:
         metric = {"metadata": {"name": name}, "status": workload.node_metric_status(number, now)}
         state.set_node(convert(document, Node))
         state.set_node_object(NODE_METRICS.name, name, convert(metric, NodeMetric))
-    resources = view.columns.resources
-    facts = PodFacts(lambda pod: make_pod_info(pod, resources), lambda _: profile.treats_equals_alike)
+    facts = PodFacts(make_pod_info, lambda _: profile.treats_equals_alike)
     return ClusterFixture(engine(profile, state, Random(1)), facts, now)
 
 

@@ -167,12 +167,11 @@ class Intake:
         self.client = KubeClient(cast("Sender", responses), TimeLimits(clock), Random(1))
         view = ClusterView(NodeColumns())
         configuration = parse_configuration(_PROFILE.read_text(), _PROFILE.name)
-        resources = view.columns.resources
         self.scheduler = Scheduler(
             self.client,
             NoEvents(),
             lambda view: build_profiles(configuration, BUILT_IN, view),
-            lambda pod: make_pod_info(pod, resources),
+            make_pod_info,
             view,
             SchedulerMetrics(Metrics()),
             clock=clock,

@@ -27,8 +27,8 @@ from random import Random
 from typing import Any, Final
 
 from koordinator.api.qos import QoSClass
-from koordinator.koordlet.interference.detection import InterferenceDetector
-from koordinator.koordlet.interference.readings import Indicator, PodReading
+from koordinator.koordlet.observe.interference.detection import InterferenceDetector
+from koordinator.koordlet.observe.interference.readings import Indicator, PodReading
 
 KINDS: Final = ("cpu", "memory", "io")
 _SECONDS: Final = 10

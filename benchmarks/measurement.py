@@ -29,6 +29,7 @@ from benchmarks.process_usage import OtherLoad, Usage, until_quiet, usage_of
 from benchmarks.stored_clusters import StoredClusters
 from koordinator.api.annotations import RESERVATION_ALLOCATED
 from koordinator.api.kinds import EVENTS, LEASES, PODS
+from koordinator.api.manifests.installation import Installation, manifest_files
 from koordinator.api.timestamps import format_micro_time
 from koordinator.base.errors import KoordinatorError
 from koordinator.kube.interface import Client, Malformed
@@ -37,6 +38,7 @@ from tests.real.programs import RealPrograms
 T = TypeVar("T")
 
 _PROFILE: Final = Path(__file__).parent / "scheduler_profile.yaml"
+_CHART_PROFILE: Final = "koord-scheduler-config.yaml"
 _NAMESPACE: Final = "default"
 _LEASE: Final = ("koord-scheduler", "koordinator-system")
 _WAITS: Final = re.compile(r"acquire leader lease", re.IGNORECASE)
@@ -57,14 +59,31 @@ class Bindings:
     """How many watches it took: an API server that is short of CPU ends them, and what it shows then comes late."""
 
 
-async def measure(
-    contender: Contender, case: Case, programs: RealPrograms, clusters: StoredClusters, folder: Path
-) -> tuple[Figures, Faults]:
-    async with clusters.started(case) as (plane, client):
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all runs of a benchmark have in common."""
+
+    programs: RealPrograms
+    clusters: StoredClusters
+    folder: Path
+    is_whole_profile: bool = False
+    """The profile of the chart, with all of Koordinator's plugins; but for the earlier commit, which may not know
+    them."""
+    checkout: Path | None = None
+    """Of the earlier commit."""
+
+
+async def measure(contender: Contender, case: Case, setting: Setting) -> tuple[Figures, Faults]:
+    folder, is_earlier = setting.folder, contender is Contender.EARLIER
+    async with setting.clusters.started(case) as (plane, client):
         configuration = folder / "scheduler.yaml"
-        configuration.write_text(_configuration(case, plane.kubeconfig))
+        whole = setting.is_whole_profile and not is_earlier
+        configuration.write_text(_whole_configuration(plane.kubeconfig) if whole else
+                                 _configuration(case, plane.kubeconfig))  # fmt: skip
         await _hold_lease(client)
-        command = contender.command(programs, configuration, plane.kubeconfig)
+        command = contender.command(
+            setting.programs, configuration, plane.kubeconfig, setting.checkout if is_earlier else None
+        )
         async with _running(command, folder / "scheduler.log") as scheduler:
             return await scheduler.unless_ended(_measure(contender, case, client, scheduler))
 
@@ -80,6 +99,20 @@ def _configuration(case: Case, kubeconfig: Path) -> str:
         plugins["bind"] = {"disabled": [{"name": "*"}], "enabled": [{"name": "Reservation"}, {"name": "DefaultBinder"}]}
         plugins["score"]["enabled"].append({"name": "Reservation", "weight": 5000})
     return yaml.safe_dump(document)
+
+
+def _whole_configuration(kubeconfig: Path) -> str:
+    """That of the chart, with the connection and the expiry of node metrics of the other one."""
+    plain = yaml.safe_load(_PROFILE.read_text().replace("KUBECONFIG", str(kubeconfig)))
+    (text,) = [text for path, text in manifest_files(Installation()).items() if path.endswith(_CHART_PROFILE)]
+    (text,) = yaml.safe_load(text)["data"].values()
+    document = yaml.safe_load(text)
+    (load_aware,) = plain["profiles"][0]["pluginConfig"]
+    of_plugins = document["profiles"][0]["pluginConfig"]
+    document["profiles"][0]["pluginConfig"] = [
+        load_aware if each["name"] == load_aware["name"] else each for each in of_plugins
+    ]
+    return yaml.safe_dump({**document, "clientConnection": plain["clientConnection"]})
 
 
 def _plugins_of(case: Case) -> dict[str, tuple[str, ...]]:

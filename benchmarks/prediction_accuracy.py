@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.base.clock import ManualClock, SteadyTime
-from koordinator.koordlet.prediction.forecast import Amount
-from koordinator.koordlet.prediction.models import HalfLives, Models
-from koordinator.koordlet.prediction.observations import Usage
+from koordinator.koordlet.observe.prediction.forecast import Amount
+from koordinator.koordlet.observe.prediction.models import HalfLives, Models
+from koordinator.koordlet.observe.prediction.observations import Usage
 
 Trace = NDArray[np.float64]
 """One value a minute: cores, or GiB."""

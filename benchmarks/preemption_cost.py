@@ -65,8 +65,7 @@ class FullCluster:
         (profile,) = build_profiles(parse_configuration(_CONFIGURATION, ""), BUILT_IN, self.view)
         self.state.add_event_handlers(profile.event_handlers)
         self.engine = Engine(profile, self.state, Random(1))
-        resources = self.view.columns.resources
-        self._facts = PodFacts(lambda pod: make_pod_info(pod, resources), lambda _: profile.treats_equals_alike)
+        self._facts = PodFacts(make_pod_info, lambda _: profile.treats_equals_alike)
         for number in range(nodes):
             name = f"node-{number:05}"
             allocatable = {"cpu": "4", "memory": "32Gi", "pods": "110"}

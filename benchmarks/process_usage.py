@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,11 @@ def usage_of(process_id: int) -> Usage:
     status = (Path("/proc") / str(process_id) / "status").read_text()
     peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
     return Usage(_cpu_seconds(process_id), int(peak.split()[1]) * 1024)
+
+
+def waited_seconds(process_id: int) -> float:
+    """For how long the threads that the process has now have been ready to run and have waited for a processor."""
+    return sum(waited for _, waited in _thread_seconds(process_id))
 
 
 async def until_quiet(process_id: int, limit: float = 120.0) -> None:
@@ -70,12 +76,15 @@ def _cpu_seconds(process_id: int) -> float:
 
 def _wanted_seconds(process_id: int) -> float:
     """CPU that the process's threads have used, and time that they have waited for a processor."""
-    total = 0
+    return sum(used + waited for used, waited in _thread_seconds(process_id))
+
+
+def _thread_seconds(process_id: int) -> Iterator[tuple[float, float]]:
+    """Used and waited, of each thread."""
     for task in (Path("/proc") / str(process_id) / "task").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # a thread may have ended meanwhile
             used, waited, _ = (task / "schedstat").read_text().split()
-            total += int(used) + int(waited)
-    return total / 1e9
+            yield int(used) / 1e9, int(waited) / 1e9
 
 
 def _children_seconds() -> float:

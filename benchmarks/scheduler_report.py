@@ -12,6 +12,13 @@ from benchmarks.figures import Figures, Ratios, median, ratios, requirements_met
 from benchmarks.placements import Faults
 
 _NONE: Final = "–"
+_COLUMNS: Final = {
+    Contender.ORIGINAL: "original",
+    Contender.OURS: "koordinator",
+    Contender.BIND_ONLY: "bind-only",
+    Contender.BIND_ONLY_LATER: "… events later",
+    Contender.EARLIER: "earlier commit",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,13 @@ class CaseResult:
         return ratios(found.get(Contender.OURS), *(found.get(who) for who in others))
 
     @property
+    def of_earlier(self) -> Ratios | None:
+        """Ours ÷ the earlier commit; None where that did not run."""
+        found = self.medians
+        earlier = found.get(Contender.EARLIER)
+        return ratios(found.get(Contender.OURS), earlier, None, None) if earlier is not None else None
+
+    @property
     def ours_is_right(self) -> bool:
         return not any(faults.any for faults in self.faults.get(Contender.OURS, ()))
 
@@ -47,6 +61,8 @@ class CaseResult:
             "runs": {who.value: [run.pods_per_second for run in runs] for who, runs in self.runs.items()},
             "faults": {who.value: [asdict(faults) for faults in found] for who, found in self.faults.items()},
             "ratios": {name: value for name, value in asdict(self.ratios).items() if value is not None},
+            "of_earlier": self.of_earlier
+            and {name: value for name, value in asdict(self.of_earlier).items() if value is not None},
             "required": {name: value for name, value in asdict(self.case.requirement).items() if value is not None},
             "met": decision,
             "all_met": all(decision.values()) and self.ours_is_right,
@@ -58,7 +74,7 @@ class CaseResult:
         decision = requirements_met(self.ratios, required)
         lines = []
         for number, (label, show, key, bound) in enumerate(_ROWS):
-            figures = [show(found[who]) if who in found else _NONE for who in Contender]
+            figures = [show(found[who]) if who in found else _NONE for who in _COLUMNS]
             value = _NONE if ratio[key] is None else f"{ratio[key]:.3g}"
             met = ("yes" if decision[key] else "**no**") if key in decision else ""
             lines.append(["" if number else self.case.title, label, *figures, value, bound(required), met])
@@ -67,7 +83,7 @@ class CaseResult:
 
 def markdown(results: Sequence[CaseResult]) -> str:
     """The table of all cases."""
-    head = ["case", "", "original", "koordinator", "bind-only", "… events later", "ratio", "required", "met"]
+    head = ["case", "", *_COLUMNS.values(), "ratio", "required", "met"]
     lines = [head, ["---"] * len(head), *(row for result in results for row in result.rows())]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 

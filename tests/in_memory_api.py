@@ -66,6 +66,7 @@ class ApiRequest:
     name: str = ""
     subresource: str = ""
     body: bytes = field(default=b"", compare=False, repr=False)
+    dry_run: bool = False
 
 
 class Hang(Exception):
@@ -428,7 +429,7 @@ def _api_request(method: str, url: URL, body: bytes) -> ApiRequest:
         return ApiRequest(method.lower(), url.path)
     read = "watch" if "watch" in url.query else "get" if path.name else "list"
     name = path.name or json.loads(body or b"{}").get("metadata", {}).get("name", "")
-    return ApiRequest(_VERBS.get(method, read), path.plural, name, path.subresource, body)
+    return ApiRequest(_VERBS.get(method, read), path.plural, name, path.subresource, body, "dryRun" in url.query)
 
 
 class _Protocol:

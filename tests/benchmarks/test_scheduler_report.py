@@ -49,8 +49,18 @@ def test_the_document_is_json() -> None:
 def test_every_line_of_the_table_has_as_many_cells(original: bool) -> None:
     lines = markdown([result(original=original), result()]).splitlines()
     assert len(lines) == 2 + 2 * 7
-    assert {line.count("|") for line in lines} == {10}
+    assert {line.count("|") for line in lines} == {11}
 
 
 def test_the_table_says_what_is_not_met() -> None:
     assert "| 3 | ≥ 6 | **no** |" in markdown([result(ours=300.0)])
+
+
+def test_an_earlier_commit_is_compared_by_itself() -> None:
+    found = result()
+    assert found.document()["of_earlier"] is None
+    runs = {**found.runs, Contender.EARLIER: [Figures(875, 0.4, 1.2, 0.8, 60, 100, 1000, 5.0, 1, 0.0)]}
+    document = CaseResult(found.case, runs, found.faults).document()
+    assert document["of_earlier"]["pods_per_second"] == 0.8
+    assert document["of_earlier"]["cpu_per_pod"] == 1.25
+    assert document["ratios"] == found.document()["ratios"]

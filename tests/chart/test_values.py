@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from koordinator.api.manifests.chart import known_values as made
-from koordinator.descheduler.features import GATES as DESCHEDULER_GATES
+from koordinator.descheduler.features import make_features as descheduler_features
 from koordinator.koordlet.features import make_features as koordlet_features
 from koordinator.manager.features import make_features as manager_features
-from koordinator.scheduler.options import CROSS_SCHEDULER_NOMINATION, PLUGIN_FEATURES
+from koordinator.scheduler.features import make_features as scheduler_features
 from tests.chart.original import VERSIONS, original_values
 from tests.chart.renderings import (
     CHART,
@@ -26,6 +26,7 @@ from tests.chart.renderings import (
     recorded_refusals,
     value_paths,
 )
+from tests.scheduler.original_gates import IN_HELP
 
 _ACCESSOR = "_values.tpl"
 
@@ -100,9 +101,8 @@ def test_feature_gates_are_those_of_the_programs() -> None:
     for_all = {"AllAlpha", "AllBeta"}
     assert gates["featureGates"] == {*manager_features(), *for_all}
     assert gates["koordlet.features"] == {*koordlet_features(), *for_all}
-    # These take all that the original takes, and say which have no effect: tests/real/test_chart.py compares them.
-    assert gates["descheduler.featureGates"] >= {*DESCHEDULER_GATES, *for_all}
-    assert gates["scheduler.featureGates"] >= {CROSS_SCHEDULER_NOMINATION, *PLUGIN_FEATURES, *for_all}
+    assert gates["scheduler.featureGates"] == {*IN_HELP, *for_all} < {*scheduler_features(), *for_all}
+    assert gates["descheduler.featureGates"] == {*descheduler_features(), *for_all}
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from koordinator.koordlet.devices.description import describe_devices
-from koordinator.koordlet.devices.reporter import DeviceSources
-from koordinator.koordlet.devices.xpu_files import XPUFiles
+from koordinator.koordlet.report.devices.description import describe_devices
+from koordinator.koordlet.report.devices.reporter import DeviceSources
+from koordinator.koordlet.report.devices.xpu_files import XPUFiles
 from koordinator.node.errors import Unavailable
 from koordinator.node.features import Works, probe_gpus
 from koordinator.node.host import Host

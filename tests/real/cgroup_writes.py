@@ -10,8 +10,8 @@ import os
 import sys
 
 from koordinator.base.clock import SystemClock
-from koordinator.koordlet.executor.executor import Executor
-from koordinator.koordlet.executor.wishes import Wish
+from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
+from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.node.block_devices import read_block_devices
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_version
 from koordinator.node.errors import OddRowError
@@ -81,7 +81,9 @@ def main() -> int:
     steps = []
     try:
         for number, step in enumerate([*_STEPS, *_block_steps(host)]):
-            executor.submit("test", [Wish("test", target, value, f"step {number}") for target, value in step.items()])
+            executor.submit(
+                "test", [DesiredSetting("test", target, value, f"step {number}") for target, value in step.items()]
+            )
             executor.apply()
             steps.append(
                 {

@@ -27,9 +27,11 @@ _ON_THE_REAL_NODE = (
 """A machine has one: these wait for each other, and one worker at most shall."""
 _LONG = (
     "cpu_suppress_cpusets", "gangs", "generated_clusters", "generated_fixtures", "koordlet_cpu_evictions",
-    "koordlet_evictions", "koordlet_steps", "manager_controllers", "migration", "quotas", "reservations",
+    "koordlet_evictions", "koordlet_steps", "kubelet_managers", "manager_controllers", "migration", "quotas",
+    "reservations", "systemd_cgroups",
 )  # fmt: skip
 """Minutes each, or many parts."""
+_LINES_OF_A_FAILURE = 40
 _PART = re.compile(r"\bpart \d+")
 
 
@@ -65,6 +67,13 @@ def pytest_runtest_setup(item: pytest.Function) -> None:
                 _MADE_AGAIN.add(fixture)
                 # It wants the request of a fixture, and uses what that of a test has, too.
                 fixture.finish(item._request)  # type: ignore[arg-type]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Why a test had to be run again: that it passed then explains nothing."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"failed at first: {report.nodeid}")
+        terminalreporter.write_line("\n".join(report.longreprtext.splitlines()[-_LINES_OF_A_FAILURE:]))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -232,7 +232,7 @@ def _spawn(program: Path, arguments: list[str], log: IO[bytes]) -> subprocess.Po
         stdout=log,
         stderr=subprocess.STDOUT,
         env=_environment(),
-        preexec_fn=_end_with_parent,
+        preexec_fn=end_with_parent,
     )
 
 
@@ -241,6 +241,6 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **({"GOGC": percent} if percent else {})}
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """In the child, on Linux: be killed when the test process dies, however it dies."""
     _LIBC.prctl(_DEATH_SIGNAL_OPTION, signal.SIGKILL)

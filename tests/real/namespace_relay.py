@@ -12,6 +12,7 @@ import ctypes
 import os
 import socket
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 _CLONE_NEWNET = 0x40000000
@@ -37,18 +38,22 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-async def _serve(listener: socket.socket) -> None:
-    address = listener.getsockname()
+def relay_to(host: str, port: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+    """What a server does with each connection."""
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            other_reader, other_writer = await asyncio.open_connection(*address)
+            other_reader, other_writer = await asyncio.open_connection(host, port)
         except OSError:
             writer.close()
             return
         await asyncio.gather(_copy(reader, other_writer), _copy(other_reader, writer))
 
-    async with await asyncio.start_server(relay, sock=listener) as server:
+    return relay
+
+
+async def _serve(listener: socket.socket) -> None:
+    async with await asyncio.start_server(relay_to(*listener.getsockname()), sock=listener) as server:
         await server.serve_forever()
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from koordinator.api.codec import convert
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
-from koordinator.koordlet.hooks.network_qos import NetworkQoS, NetworkSources
+from koordinator.koordlet.enforce.hooks.network_qos import NetworkQoS, NetworkSources
 from koordinator.node.netlink_traffic_control import KERNEL, PACKAGE
 
 

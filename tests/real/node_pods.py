@@ -31,9 +31,9 @@ def pod_document(
     }
 
 
-def offer_batch(node: EnforcedNode, cpu: str) -> None:
+def offer_batch(node: EnforcedNode, cpu: str, memory: str = "1Gi") -> None:
     """What koord-manager would have the node offer to batch pods."""
-    offered = {"kubernetes.io/batch-cpu": cpu, "kubernetes.io/batch-memory": "1Gi"}
+    offered = {"kubernetes.io/batch-cpu": cpu, "kubernetes.io/batch-memory": memory}
     status = json.dumps({"status": {"capacity": offered, "allocatable": offered}})
     node.kubectl("patch", "node", node.name, "--subresource=status", "--type=merge", "-p", status)
 

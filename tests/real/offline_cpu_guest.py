@@ -12,14 +12,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from koordinator.node.host import Host
 from koordinator.node.kernel_writer import MachineFiles
+from tests.koordlet.enforce.test_offline_cpus import FOLDERS, NOTICED, OFF, pods
 from tests.koordlet.node_under_test import NodeUnderTest
-from tests.koordlet.test_offline_cpus import FOLDERS, NOTICED, OFF, pods
 
 CPUS = 4
+Phases = dict[str, dict[str, str]]
+"""The CPUs of each folder, by the moment at which they were read."""
 _CGROUPS = Path("/sys/fs/cgroup")
 _CONTROLLERS = ("cpuset", "cpu,cpuacct", "memory")
 _MOST_SECONDS = 30.0
@@ -57,7 +61,7 @@ def _switch(cpu: int, *, on: bool) -> dict[str, str]:
     return _shown()
 
 
-async def _story(node: NodeUnderTest) -> dict[str, dict[str, str]]:
+async def _story(node: NodeUnderTest) -> Phases:
     node.show_slo({"resourceUsedThresholdWithBE": OFF})
     async with node.running():
         await node.pass_seconds(5)
@@ -69,15 +73,31 @@ async def _story(node: NodeUnderTest) -> dict[str, dict[str, str]]:
     return phases
 
 
-def main() -> int:
-    _mount()
+async def _story_of_a_late_agent(node: NodeUnderTest) -> Phases:
+    """The CPU is offline already when the agent starts."""
+    node.show_slo({"resourceUsedThresholdWithBE": OFF})
+    phases = {"offline before": _switch(CPUS - 1, on=False)}
+    async with node.running():
+        await node.pass_seconds(5)
+        phases["returned later"] = _switch(CPUS - 1, on=True)
+        await node.pass_seconds(NOTICED)
+        phases["in the end"] = _shown()
+    return phases
+
+
+def _play(story: Callable[[NodeUnderTest], Coroutine[Any, Any, Phases]]) -> Phases:
     with tempfile.TemporaryDirectory() as folder:
         node = NodeUnderTest(Path(folder))
         node.machine.host = Host()
         node.kernel_files = MachineFiles()
         node.pod_is_there = False
         node.pods = pods()
-        found = asyncio.run(_story(node))
+        return asyncio.run(story(node))
+
+
+def main() -> int:
+    _mount()
+    found = _play(_story) | _play(_story_of_a_late_agent)
     print(json.dumps(found))  # noqa: T201
     return 0
 

@@ -73,13 +73,18 @@ class EnforcedNode:
         return running
 
     def start_koordlet(self, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "NODE_NAME": self.name, "agent_mode": "hostMode"}
-        command = [sys.executable, "-m", "koordinator.koordlet", f"--kubeconfig={self.kubeconfig}", "--addr=0"]
-        # Its socket and its registration must not be those of a koordlet that this machine may have.
-        hooks = log.parent / "hooks"
-        command += [f"--runtime-hooks-addr={hooks}.sock", f"--runtime-hooks-config-path={hooks}.d"]
         with log.open("ab") as stderr:
-            return subprocess.Popen([*command, *arguments], env=environment, stderr=stderr)
+            command = [*self.koordlet_command(log.parent), *arguments]
+            return subprocess.Popen(command, env={**os.environ, **self.koordlet_environment}, stderr=stderr)
+
+    @property
+    def koordlet_environment(self) -> dict[str, str]:
+        return {"NODE_NAME": self.name, "agent_mode": "hostMode"}
+
+    def koordlet_command(self, folder: Path) -> list[str]:
+        """Its socket and its registration must not be those of a koordlet that the machine may have."""
+        command = [sys.executable, "-m", "koordinator.koordlet", f"--kubeconfig={self.kubeconfig}", "--addr=0"]
+        return [*command, f"--runtime-hooks-addr={folder}/hooks.sock", f"--runtime-hooks-config-path={folder}/hooks.d"]
 
     @contextmanager
     def original(self, programs: RealPrograms, folder: Path, *arguments: str, name: str = "") -> Iterator[None]:
@@ -147,18 +152,20 @@ def only_node() -> Iterator[None]:
 @contextmanager
 def started_node(kubeconfig: Path, folder: Path, name: str, **environment: str) -> Iterator[None]:
     """containerd and kubelet with files in ``folder``; the Node is deleted afterwards."""
-    script = _node_script()
+    script = node_script()
     with only_node():
         variables = {**os.environ, "NODE": name, **environment}
         try:
-            subprocess.run([str(script), "up", str(folder), str(kubeconfig)], env=variables, check=True, timeout=120)
+            command = [str(script), "up", str(folder), str(kubeconfig)]
+            # It prints the Node, which is no output of a benchmark.
+            subprocess.run(command, env=variables, check=True, timeout=300, stdout=subprocess.DEVNULL)
             yield
         finally:
-            subprocess.run([str(script), "down", str(folder)], env=variables, check=False, timeout=120)
+            subprocess.run([str(script), "down", str(folder)], env=variables, check=False, timeout=300)
             kubectl(kubeconfig, "delete", "node", name, "--ignore-not-found")
 
 
-def _node_script() -> Path:
+def node_script() -> Path:
     """The program that starts a node; skips the test where the machine lacks something."""
     shared = Path(os.environ.get("KOORDINATOR_SHARED") or REPOSITORY.parent / "shared")
     script = shared / "tools/real-node.sh"

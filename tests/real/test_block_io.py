@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 
 from koordinator.base.clock import SystemClock
-from koordinator.koordlet.executor.executor import Executor
-from koordinator.koordlet.executor.wishes import Outcome
-from koordinator.koordlet.qos.block_io import OWNER, Disks, decide, files_of
-from koordinator.koordlet.qos.snapshot import PodUsage
+from koordinator.koordlet.enforce.executor.desired_settings import Outcome
+from koordinator.koordlet.enforce.executor.executor import Executor
+from koordinator.koordlet.enforce.strategies.block_io import OWNER, Disks, decide, files_of
+from koordinator.koordlet.enforce.strategies.snapshot import PodUsage
 from koordinator.node.block_devices import BlockDevices, read_block_devices
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_version
 from koordinator.node.host import Host
 from koordinator.node.kernel_file_codec import KernelFileCodec
 from koordinator.node.kernel_files import BLOCK_WEIGHT, Target
 from koordinator.node.kernel_writer import MachineFiles
-from tests.koordlet.qos.qos_fixtures import pod_usage, policy, snapshot
+from tests.koordlet.enforce.strategies.qos_fixtures import pod_usage, policy, snapshot
 from tests.node.machine import none_odd
 
 _BYTES = 2 << 20
@@ -81,9 +81,9 @@ def test_a_limit_of_bytes_holds_and_goes_away(cgroup: str, tmp_path: Path) -> No
         shown = {cgroup: {file: executor.present_devices(file, cgroup) for file in files_of(cgroup)}}
         given = snapshot(policy=policy(resourceQOSStrategy={}), pods=(pod,))
         decision, _ = decide(given, layout, Disks(devices, host.var_lib_kubelet, shown), frozenset())
-        assert decision.wishes
+        assert decision.settings
         assert decision.problems == ()
-        executor.submit(OWNER, decision.wishes)
+        executor.submit(OWNER, decision.settings)
         executor.apply()
 
     enforce(json.dumps({"blocks": [{"name": device, "type": "device", "ioCfg": {"writeBPS": _PER_SECOND}}]}))

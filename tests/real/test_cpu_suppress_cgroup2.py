@@ -12,7 +12,7 @@ import pytest
 
 from koordinator.api.cpu_list import parse_cpu_list
 from tests.real.suppressed_guest import ALLOWED_CPUS, BATCH, CPUS
-from tests.real.virtual_machine import result_in_virtual_machine
+from tests.real.virtual_machine import VirtualMachine, result_in_virtual_machine
 
 _WHOLE = {"cgroupfs": frozenset(range(CPUS)), "systemd with AllowedCPUs": parse_cpu_list(ALLOWED_CPUS)}
 _LEAST = 2
@@ -21,7 +21,7 @@ _LEAST = 2
 @pytest.fixture(scope="module")
 def taken() -> dict[str, Any]:
     """What each phase of each node has left."""
-    return result_in_virtual_machine("tests.real.suppressed_guest", CPUS)
+    return result_in_virtual_machine("tests.real.suppressed_guest", VirtualMachine(CPUS))
 
 
 def _allowed(phase: dict[str, Any]) -> frozenset[int]:

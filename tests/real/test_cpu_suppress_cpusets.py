@@ -251,6 +251,9 @@ def _bench(programs: RealPrograms, folder: Path, *arguments: str, **kubelet_conf
         pods = dict.fromkeys(made.machines, made.pods)
         cpus = [(socket, cpu % CORES) for cpu, (socket, _, _) in enumerate(TOPOLOGY)]
         kubelets = kubelet_configuration
+        for machine in made.machines.values():
+            # The static CPU manager has given nothing to anybody.
+            machine.write("/var/lib/kubelet/cpu_manager_state", '{"policyName": "static", "entries": {}}')
         with (
             pretended_lscpu(folder / "bin", cpus),
             both_koordlets(programs, made.machines, pods, plane.kubeconfig, folder, given, kubelets),

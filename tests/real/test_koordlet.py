@@ -18,7 +18,7 @@ import grpc
 import pytest
 
 from koordinator.base.protobuf_wire import contents, text, texts
-from koordinator.koordlet.pod_resources_proxy import SOCKET
+from koordinator.koordlet.report.pod_resources_proxy import SOCKET
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader
 from tests.free_ports import free_ports

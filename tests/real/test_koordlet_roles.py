@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.koordlet.devices.reported import xpu
 from tests.koordlet.node_under_test import GIB, MEMORY_STAT
+from tests.koordlet.report.devices.reported import xpu
 from tests.node.machine import FakeMachine
 from tests.real.audited import TOKEN, Audited, Right, audited
 from tests.real.manager_cluster import prepare

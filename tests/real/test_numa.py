@@ -155,6 +155,9 @@ _DIFFERENT: Final[Mapping[str, frozenset[str]]] = {
     # What is lacking of a Reservation is told, CPUs among it.
     "restricted-owner": frozenset({"o"}),
     "aligned-restricted": frozenset({"o2"}),
+    # Nobody gets CPUs where nobody knows which ones a pod holds.
+    "broken-status": frozenset({"q", "after", "after2", "after3"}),
+    "foreign-cpus": frozenset({"q", "after", "after2", "after3"}),
 }
 """The pods that fare otherwise, by scenario: see differences.md."""
 _SCORED_OTHERWISE: Final = frozenset({"scores-reserved-o"})

@@ -17,12 +17,11 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
-from koordinator.scheduler.binding.binder import binding_body
 from koordinator.scheduler.binding.cluster_writer import ApiWriter
+from koordinator.scheduler.binding.requests import PodBinding
 from koordinator.scheduler.engine.binding_points import PodChanges
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import make_pod_info
-from koordinator.scheduler.engine.resource_index import ResourceIndex
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
 
@@ -38,7 +37,7 @@ def manifest(name: str) -> dict[str, Any]:
 async def apply(client: KubeClient, pod: Pod) -> None:
     plugin = DefaultPreBind(None, ClusterView(NodeColumns()))
     writer = ApiWriter(client, SystemClock(), Random(1))
-    assert await plugin.apply_changes(make_pod_info(pod, ResourceIndex()), CHANGES, writer)
+    assert await plugin.apply_changes(make_pod_info(pod), CHANGES, writer)
 
 
 async def play(kubeconfig: Path) -> None:
@@ -56,7 +55,7 @@ async def play(kubeconfig: Path) -> None:
 
         await client.delete(PODS, "changed", "default", grace_period_seconds=0)
         await apply(client, pod)
-        body = binding_body("default", "changed", pod.metadata.uid, "node")
+        body = PodBinding("default", "changed", pod.metadata.uid, "node").body()
         with pytest.raises(ApiStatusError, match="is being deleted"):
             await client.create(PODS, body, "default", name="changed", subresource="binding")
         await client.patch(PODS, "changed", {"metadata": {"finalizers": None}}, PatchType.MERGE, "default")
@@ -69,7 +68,7 @@ async def bind_with_annotations(kubeconfig: Path) -> None:
     try:
         await client.create(PODS, {**manifest("carried"), "metadata": {"name": "carried"}}, "default")
         pod = await client.get(PODS, "carried", "default")
-        body = binding_body("default", "carried", pod.metadata.uid, "node", {"note": 'said "so"'})
+        body = PodBinding("default", "carried", pod.metadata.uid, "node", {"note": 'said "so"'}).body()
         await client.create(PODS, body, "default", name="carried", subresource="binding")
         pod = await client.get(PODS, "carried", "default")
         assert (pod.spec.node_name, pod.metadata.annotations) == ("node", {"note": 'said "so"'})

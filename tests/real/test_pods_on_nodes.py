@@ -142,7 +142,7 @@ def bench(real_cluster: Path) -> Iterator[Bench]:
             made = Bench(node, folder, f"127.0.0.1:{port}")
             for shape in _SHAPES:
                 _run(node, shape)
-            until(lambda: len(made.listed()) == len(_SHAPES) + 1, 60, "the kubelet lists its pods")
+            until(lambda: len(made.listed()) == len(_SHAPES) + 1, 180, "the kubelet lists its pods")
             yield made
         if made.restarted is not None:
             made.restarted.wait(20)
@@ -153,9 +153,9 @@ def test_every_pod_is_found_and_kept_while_a_new_kubelet_does_not_know_it(bench:
     with bench.koordlet() as log:
         until(lambda: bench.cgroups() == everything, 60, "koordlet has found all pods")
         with bench.kubelet_without_its_api_server():
-            until(lambda: bench.listed() == [f"{_STATIC}-{_NODE}"], 60, "the kubelet lists its static pod alone")
+            until(lambda: bench.listed() == [f"{_STATIC}-{_NODE}"], 180, "the kubelet lists its static pod alone")
             kept = "pods that run stay although the kubelet does not list them any more"
             until(lambda: kept in log.read_text(), 60, "koordlet has seen that")
             assert bench.cgroups() == everything
-        until(lambda: len(bench.listed()) == len(_SHAPES) + 1, 60, "the kubelet lists all pods again")
+        until(lambda: len(bench.listed()) == len(_SHAPES) + 1, 180, "the kubelet lists all pods again")
         assert bench.cgroups() == everything

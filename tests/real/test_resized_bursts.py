@@ -1,6 +1,6 @@
 """The kernel refuses a quota below the burst, and takes it when the hooks have been called before.
 
-tests/koordlet/hooks/test_resized_bursts.py has more of it, on files."""
+tests/koordlet/enforce/hooks/test_resized_bursts.py has more of it, on files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from koordinator.base.clock import ManualClock
-from koordinator.koordlet.executor.executor import Executor
-from koordinator.koordlet.executor.wishes import Wish
-from koordinator.koordlet.hooks.contexts import starting_pod
-from koordinator.koordlet.hooks.resized_pods import ResizedPods
-from koordinator.koordlet.qos import cpu_burst
+from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
+from koordinator.koordlet.enforce.executor.executor import Executor
+from koordinator.koordlet.enforce.hooks.contexts import starting_pod
+from koordinator.koordlet.enforce.hooks.resized_pods import ResizedPods
+from koordinator.koordlet.enforce.strategies import cpu_burst
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_version
 from koordinator.node.host import Host
 from koordinator.node.kernel_file_codec import KernelFileCodec
@@ -53,7 +53,7 @@ def test_a_pod_that_may_burst_is_resized_at_once(pod: str) -> None:
     executor = Executor(MachineFiles(), KernelFileCodec(Host(), layout, os.sysconf("SC_PAGESIZE")), ManualClock())
     folders = (pod, f"{pod}/container")
     executor.submit(
-        cpu_burst.OWNER, [Wish(cpu_burst.OWNER, Target(CPU_BURST, folder), 100_000, "") for folder in folders]
+        cpu_burst.OWNER, [DesiredSetting(cpu_burst.OWNER, Target(CPU_BURST, folder), 100_000, "") for folder in folders]
     )
     executor.apply()
     with pytest.raises(OSError, match="Invalid argument"):

@@ -1,15 +1,10 @@
-"""What the services answer, beside the Go original on the same cluster: keys, values, status and text must be equal.
-
-Differences that are meant: objects show the fields that we read, not all that there are; selectors of affinity terms
-show what they require, where the original prints an empty object for each requirement; the generation of a node is a
-number of its own in every process, and so is the time at which a process first saw a pod on its node.
-"""
+"""What the services answer, beside the Go original on the same cluster: keys, values, status and text must be equal."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,7 +33,9 @@ from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
 from tests.base.profiling.pprof_file import read_pprof, read_units
 from tests.free_ports import free_ports
+from tests.real import plugin_services
 from tests.real.control_plane import ControlPlane
+from tests.real.document_comparison import differences, unlike
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import LOAD_AWARE, write_configuration
 from tests.real_world.pods import BATCH_CLASS, OVERHEAD_CLASS
@@ -64,7 +61,6 @@ FLAGS = [
     ("zz", "1"),
 ]
 PROFILES = ["/debug/pprof/profile?seconds=1", "/debug/pprof/goroutine", "/debug/pprof/heap?seconds=1"]
-OURS_ALONE, PER_PROCESS = {"Selector", "NamespaceSelector"}, {"generation", "timestamp"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +166,16 @@ async def until_served(client: KubeClient) -> None:
 
 
 @asynccontextmanager
-async def running(command: list[str], log: Path, port: int) -> AsyncIterator[str]:
+async def running(
+    command: list[str], log: Path, port: int, sees_all: Callable[[aiohttp.ClientSession, str], Awaitable[bool]]
+) -> AsyncIterator[str]:
     """The address of a scheduler that has seen the whole cluster."""
     with log.open("wb") as file:
         process = await asyncio.create_subprocess_exec(*command, stdout=file, stderr=file)
     address = f"http://127.0.0.1:{port}"
     try:
         async with asyncio.timeout(60), aiohttp.ClientSession() as session:
-            while not await sees_everything(session, address):
+            while not await is_seen(session, address, sees_all):
                 assert process.returncode is None, log.read_text()
                 await asyncio.sleep(0.1)
         yield address
@@ -187,18 +185,24 @@ async def running(command: list[str], log: Path, port: int) -> AsyncIterator[str
         await process.wait()
 
 
-async def sees_everything(session: aiohttp.ClientSession, address: str) -> bool:
+async def is_seen(
+    session: aiohttp.ClientSession, address: str, sees_all: Callable[[aiohttp.ClientSession, str], Awaitable[bool]]
+) -> bool:
     try:
-        load = await send(session, "GET", f"{address}/apis/v1/plugins/LoadAwareScheduling/node/a")
-        node = await send(session, "GET", f"{address}/apis/v1/nodes/a")
-        shapes = await send(session, "GET", f"{address}/apis/v1/nodes/{SHAPES_NODE}")
-        if not load.status == node.status == shapes.status == 200:
-            return False
-        known = decode_any(load.text.encode())
-        seen = len(decode_any(shapes.text.encode())["pods"])
-        return "nodeDelta" in known and len(known["pods"]) == len(pods()) and seen == len(PODS_AS_PEOPLE_HAVE_THEM)
+        return await sees_all(session, address)
     except aiohttp.ClientConnectionError:
         return False
+
+
+async def sees_everything(session: aiohttp.ClientSession, address: str) -> bool:
+    load = await send(session, "GET", f"{address}/apis/v1/plugins/LoadAwareScheduling/node/a")
+    node = await send(session, "GET", f"{address}/apis/v1/nodes/a")
+    shapes = await send(session, "GET", f"{address}/apis/v1/nodes/{SHAPES_NODE}")
+    if not load.status == node.status == shapes.status == 200:
+        return False
+    known = decode_any(load.text.encode())
+    seen = len(decode_any(shapes.text.encode())["pods"])
+    return "nodeDelta" in known and len(known["pods"]) == len(pods()) and seen == len(PODS_AS_PEOPLE_HAVE_THEM)
 
 
 async def send(session: aiohttp.ClientSession, method: str, url: str, body: str | None = None) -> HttpResponse:
@@ -233,17 +237,54 @@ async def both(programs: RealPrograms, plane: ControlPlane, folder: Path) -> tup
         await build(client)
     finally:
         await client.close()
-    configuration = write_configuration(folder / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=LOAD_AWARE)
+    (original, one), (ours, other) = commands(programs, plane, folder, LOAD_AWARE)
+    async with running(original, folder / "original.log", one, sees_everything) as address:
+        theirs = await interview(address)
+    async with running(ours, folder / "ours.log", other, sees_everything) as address:
+        return theirs, await interview(address)
+
+
+def commands(
+    programs: RealPrograms, plane: ControlPlane, folder: Path, profile: Mapping[str, Any]
+) -> list[tuple[list[str], int]]:
+    """The original's and ours, with the ports of their services."""
+    configuration = write_configuration(folder / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=profile)
     one, other = free_ports(2)
+    shared = [f"--config={configuration}", "--enable-network-topology-manager=true"]
     original = [
-        *(str(programs.original / "koord-scheduler"), f"--config={configuration}", "--secure-port=0", f"--port={one}"),
+        *(str(programs.original / "koord-scheduler"), *shared, "--secure-port=0", f"--port={one}"),
         *(f"--{what}-kubeconfig={plane.kubeconfig}" for what in ("authentication", "authorization")),
     ]
-    ours = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", f"--port={other}"]
-    async with running(original, folder / "original.log", one) as address:
-        theirs = await interview(address)
-    async with running(ours, folder / "ours.log", other) as address:
-        return theirs, await interview(address)
+    return [(original, one), ([sys.executable, "-m", "koordinator.scheduler", *shared, f"--port={other}"], other)]
+
+
+async def plugin_documents(
+    programs: RealPrograms, plane: ControlPlane, folder: Path
+) -> list[dict[str, tuple[int, str, Any]]]:
+    """Of each program: path -> status, content type and document."""
+    client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig), qps=0))
+    shown: list[dict[str, tuple[int, str, Any]]] = []
+    try:
+        await plugin_services.build(client)
+        for number, (command, port) in enumerate(commands(programs, plane, folder, plugin_services.CHART_PROFILE)):
+
+            async def shows_everything(session: aiohttp.ClientSession, address: str) -> bool:
+                await plugin_services.touch(client)
+                return plugin_services.is_shown(await documents_at(session, address))
+
+            async with (
+                running(command, folder / f"{number}.log", port, shows_everything) as address,
+                aiohttp.ClientSession() as session,
+            ):
+                shown.append(await documents_at(session, address))
+    finally:
+        await client.close()
+    return shown
+
+
+async def documents_at(session: aiohttp.ClientSession, address: str) -> dict[str, tuple[int, str, Any]]:
+    found = {path: await send(session, "GET", f"{address}{path}") for path in plugin_services.PATHS}
+    return {path: (each.status, each.content_type, decode_any(each.text.encode())) for path, each in found.items()}
 
 
 @pytest.fixture(scope="module")
@@ -258,42 +299,6 @@ def responses(
         yield asyncio.run(both(real_programs, plane, folder))
     finally:
         plane.stop()
-
-
-def differences(theirs: Any, ours: Any, path: str = "") -> list[str]:
-    """Where the documents disagree, but for what this module's docstring names."""
-    if isinstance(theirs, dict) and isinstance(ours, dict):
-        return [found for key in sorted({*theirs, *ours}) for found in of_key(theirs, ours, key, f"{path}/{key}")]
-    if isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
-        pairs = zip(in_order(theirs), in_order(ours), strict=True)
-        return [
-            found for index, (one, other) in enumerate(pairs) for found in differences(one, other, f"{path}/{index}")
-        ]
-    return [] if theirs == ours else [f"{path}: {theirs!r} {ours!r}"]
-
-
-def of_key(theirs: dict[str, Any], ours: dict[str, Any], key: str, path: str) -> list[str]:
-    if key not in ours or key not in theirs:
-        return [f"{path}: only {'the original' if key in theirs else 'we'} have it"]
-    if key in PER_PROCESS:
-        return []
-    if key in OURS_ALONE:
-        same = type(theirs[key]) is type(ours[key]) and len(theirs[key]) == len(ours[key])
-        return [] if same else [f"{path}: {theirs[key]!r} {ours[key]!r}"]
-    if key in ("Pod", "pod", "node"):
-        names = [each[key]["metadata"]["name"] for each in (theirs, ours)]
-        return [] if names[0] == names[1] else [f"{path}: {names}"]
-    return differences(theirs[key], ours[key], path)
-
-
-def in_order(items: list[Any]) -> list[Any]:
-    """Lists that the original makes from maps have no order."""
-
-    def key(item: Any) -> str:
-        holder = item.get("Pod", item.get("pod")) if isinstance(item, dict) else None
-        return str(holder["metadata"]["name"] if holder else item.get("Port") if isinstance(item, dict) else item)
-
-    return sorted(items, key=key)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -347,3 +352,26 @@ def test_feature_gates_have_the_original_s_stages(responses: tuple[Responses, Re
 def test_the_list_of_flags_is_the_original_s(responses: tuple[Responses, Responses]) -> None:
     theirs, ours = responses
     assert ours.index == theirs.index
+
+
+@pytest.fixture(scope="module")
+def of_plugins(
+    real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[dict[str, tuple[int, str, Any]]]]:
+    """The original's and ours, with the profile of the chart."""
+    folder = tmp_path_factory.mktemp("plugins")
+    plane = ControlPlane(real_programs.kubernetes, folder / "cluster")
+    plane.start()
+    try:
+        yield asyncio.run(plugin_documents(real_programs, plane, folder))
+    finally:
+        plane.stop()
+
+
+@pytest.mark.parametrize("path", plugin_services.PATHS)
+def test_a_plugin_s_document_has_the_keys_and_types_of_the_original_s(
+    of_plugins: list[dict[str, tuple[int, str, Any]]], path: str
+) -> None:
+    theirs, ours = (each[path] for each in of_plugins)
+    assert ours[:2] == theirs[:2]
+    assert unlike(theirs[2], ours[2]) == []

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from koordinator.api.qos import QoSClass
-from koordinator.koordlet.executor.wishes import Wish
-from koordinator.koordlet.hooks.contexts import Change, ContainerContext, HookError, PodContext
-from koordinator.koordlet.hooks.registry import Hook
-from koordinator.koordlet.hooks.rules import Rules
-from koordinator.koordlet.qos.snapshot import Decision, Snapshot, Strategy
+from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
+from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext
+from koordinator.koordlet.enforce.hooks.registry import Hook
+from koordinator.koordlet.enforce.hooks.rules import Rules
+from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, Strategy
 from koordinator.node.kernel_files import MEMORY_HIGH, UNLIMITED, Target
 
 TIGHT_MEMORY = "example.com/tight-memory"
@@ -30,12 +30,14 @@ def decide(snapshot: Snapshot) -> Decision:
         return Decision(None, "the memory of the node is not known: everything stays as it is")
     is_full = snapshot.node_memory > capacity.value * _FULL
     reason = "the node is full" if is_full else "the node has memory left"
-    wishes = [
-        Wish(TIGHT_MEMORY, Target(MEMORY_HIGH, usage.pod.cgroup), int(usage.memory) if is_full else UNLIMITED, reason)
+    settings = [
+        DesiredSetting(
+            TIGHT_MEMORY, Target(MEMORY_HIGH, usage.pod.cgroup), int(usage.memory) if is_full else UNLIMITED, reason
+        )
         for usage in snapshot.pods
         if usage.pod.qos is QoSClass.BE and usage.memory is not None
     ]
-    return Decision(tuple(wishes), reason)
+    return Decision(tuple(settings), reason)
 
 
 def idle_pods() -> Hook:

@@ -38,7 +38,6 @@ async def decide(client: Client, configuration: Path, pod: Pod) -> Decision:
     state = ClusterState(view)
     (profile,) = build_profiles(load_configuration(configuration), BUILT_IN, view)
     state.add_event_handlers(profile.event_handlers)
-    resources = view.columns.resources
     for plugin in profile.plugins.values():
         for kind in plugin.watches:
             for obj in (await client.list(kind)).items:
@@ -49,10 +48,10 @@ async def decide(client: Client, configuration: Path, pod: Pod) -> Decision:
         state.set_node_object(NODE_METRICS.name, metric.metadata.name, metric)
     for other in (await client.list(PODS)).items:
         if other.spec.node_name and other.metadata.uid != pod.metadata.uid:
-            state.set_pod(make_pod_info(other, resources), other.spec.node_name)
-    info = make_pod_info(pod, resources)
+            state.set_pod(make_pod_info(other), other.spec.node_name)
+    info = make_pod_info(pod)
     result = Engine(profile, state, Random(0)).decide(info, now)
-    evaluation = Evaluation(profile, view.columns, info)
+    evaluation = Evaluation(profile, view, info)
     evaluation.refresh()
     names = view.columns.names
     passed = [row for row in view.columns.row_of.values() if evaluation.feasible.size and evaluation.feasible[row]]
