@@ -25,10 +25,12 @@ _ON_THE_REAL_NODE = (
     "runtime_hooks", "runtime_proxy_kubelet",
 )  # fmt: skip
 """A machine has one: these wait for each other, and one worker at most shall."""
+_VIRTUAL_MACHINE = "virtual machine"
+_IN_A_VIRTUAL_MACHINE = ("cpu_suppress_cgroup1", "cpu_suppress_cgroup2", "kubelet_managers", "systemd_cgroups")
+"""One takes all CPUs of the machine that emulates it: one worker at most runs any."""
 _LONG = (
     "cpu_suppress_cpusets", "gangs", "generated_clusters", "generated_fixtures", "koordlet_cpu_evictions",
-    "koordlet_evictions", "koordlet_steps", "kubelet_managers", "manager_controllers", "migration", "quotas",
-    "reservations", "systemd_cgroups",
+    "koordlet_evictions", "koordlet_steps", "manager_controllers", "migration", "quotas", "reservations",
 )  # fmt: skip
 """Minutes each, or many parts."""
 _LINES_OF_A_FAILURE = 40
@@ -46,7 +48,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.real)
-    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in _ON_THE_REAL_NODE + _LONG)
+    items.sort(
+        key=lambda item: item.path.stem.removeprefix("test_") not in _ON_THE_REAL_NODE + _IN_A_VIRTUAL_MACHINE + _LONG
+    )
 
 
 _MADE_AGAIN: set[pytest.FixtureDef[Any]] = set()
@@ -88,8 +92,11 @@ class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, test = nodeid.partition("::")
-        if Path(file).stem.removeprefix("test_") in _ON_THE_REAL_NODE:
+        subject = Path(file).stem.removeprefix("test_")
+        if subject in _ON_THE_REAL_NODE:
             return _REAL_NODE
+        if subject in _IN_A_VIRTUAL_MACHINE:
+            return _VIRTUAL_MACHINE
         part = _PART.search(test)
         return f"{file} {part[0]}" if part else file
 

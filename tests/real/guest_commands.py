@@ -58,14 +58,14 @@ class Commands:
         process = self._started.pop(name)
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(30)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
     def get(self, address: str) -> str:
         """What a server of the machine responds to an HTTP request."""
-        with urllib.request.urlopen(address, timeout=30) as response:
+        with urllib.request.urlopen(address, timeout=240) as response:
             return str(response.read().decode())
 
     def files(self, below: list[str], names: list[str]) -> dict[str, str]:

@@ -29,8 +29,8 @@ from tests.real_world.kubelet_configurations import KubeletSettings
 CGROUPS: Final = "/sys/fs/cgroup"
 _FOLDER: Final = Path("/run/node")
 _BOOTED: Final = 300.0
-_PATIENCE: Final = 480.0
-"""Seconds: the machine is emulated, and others are beside it."""
+PATIENCE: Final = 480.0
+"""Seconds that anything may take there: the machine is emulated, and others are beside it."""
 _TOPS: Final = (f"{CGROUPS}/kubepods", f"{CGROUPS}/kubepods.slice")
 _STEADY: Final = 8
 _UNKNOWN: Final = re.compile(r"\b[0-9a-f]{64}\b")
@@ -48,7 +48,7 @@ class Guest:
     machine: Booted
     numbers: Iterator[int] = field(default_factory=count)
 
-    def run(self, *command: str, seconds: float = 60, **variables: str) -> str:
+    def run(self, *command: str, seconds: float = PATIENCE, **variables: str) -> str:
         """What the program prints; GuestError where it fails."""
         done = self._ask("run", within=seconds, command=command, variables=variables, seconds=seconds)
         if done["status"]:
@@ -74,7 +74,7 @@ class Guest:
         found: dict[str, str] = self._ask("files", below=folders, names=names)
         return found
 
-    def _ask(self, verb: str, *, within: float = 60, **arguments: Any) -> Any:
+    def _ask(self, verb: str, *, within: float = PATIENCE, **arguments: Any) -> Any:
         number = next(self.numbers)
         written = self.machine.shared / f"{number}.asked"
         written.write_text(json.dumps([verb, arguments]))
@@ -109,8 +109,8 @@ class GuestNode:
         self.guest.run("rm", "-f", str(LOGS / name))
         self.guest.start(name, *command, **self.node.koordlet_environment)
         try:
-            until(lambda: "cgroup version" in self.guest.log(name), _PATIENCE, "koordlet begins")
-            until(self._has_topology, _PATIENCE, "koordlet has looked at the node")
+            until(lambda: "cgroup version" in self.guest.log(name), PATIENCE, "koordlet begins")
+            until(self._has_topology, PATIENCE, "koordlet has looked at the node")
             yield
         except AssertionError as error:
             error.add_note(self.guest.log(name)[-6000:])
@@ -136,7 +136,7 @@ class GuestNode:
         for document in documents:
             status, response = self.node.administrator.request("POST", path, document)
             assert status == 201, response.get("message")
-        until(lambda: len(self._running()) == len(documents), _PATIENCE, "all pods run")
+        until(lambda: len(self._running()) == len(documents), PATIENCE, "all pods run")
         for pod in self._running():
             name, uid = f"-{pod['metadata']['name']}", pod["metadata"]["uid"]
             self.names |= {uid: name, uid.replace("-", "_"): name}
@@ -150,7 +150,7 @@ class GuestNode:
     def steady(self, *names: str, unlike: Mapping[str, str] | None = None) -> dict[str, str]:
         """``cgroups`` when they have not changed for some seconds, and are not what they were."""
         if unlike is not None:
-            until(lambda: self.cgroups(*names) != unlike, 60, "the files change")
+            until(lambda: self.cgroups(*names) != unlike, PATIENCE, "the files change")
         seen: list[dict[str, str]] = []
 
         def is_steady() -> bool:
@@ -158,7 +158,7 @@ class GuestNode:
             seen.append(self.cgroups(*names))
             return len(seen) >= _STEADY and all(each == seen[-1] for each in seen[-_STEADY:])
 
-        until(is_steady, 60, "the files are steady")
+        until(is_steady, PATIENCE, "the files are steady")
         return seen[-1]
 
     def cgroups(self, *names: str) -> dict[str, str]:
@@ -191,9 +191,10 @@ def guest_node(
         variables = {"NODE": name, "PATH": f"{os.environ['PATH']}:{_SYSTEM_PATH}"}
         variables |= {**settings.environment, "OCI": str(REPOSITORY / "tests/real/oci_switch.sh")}
         try:
-            guest.run(str(script), "up", str(_FOLDER), str(plane.kubeconfig), seconds=_PATIENCE, **variables)
+            guest.run(str(script), "up", str(_FOLDER), str(plane.kubeconfig), seconds=PATIENCE, **variables)
             yield GuestNode(guest, node, name)
         finally:
             node.kubectl("delete", "pods", "--all", "--namespace", name, "--force", "--wait=false")
-            node.kubectl("delete", "node", name, "--ignore-not-found")
+            # What one story has left would be shown to the next one, from its beginning.
+            node.kubectl("delete", "node,nodeslo,noderesourcetopology", name, "--ignore-not-found")
             administrator.close()

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from tests.real.control_plane import ControlPlane
-from tests.real.guest_node import GuestNode, guest_node
+from tests.real.guest_node import PATIENCE, GuestNode, guest_node
 from tests.real.node_pods import pod_document
 from tests.real.polling import until
 from tests.real.virtual_machine import VirtualMachine
@@ -96,6 +96,7 @@ def bench(real_control_plane: ControlPlane) -> Iterator[Bench]:
 @pytest.fixture(scope="module")
 def story(bench: Bench) -> Story:
     node, phases = bench.node, {"kubelet": bench.kubelet}
+    node.show_slo(None)
     flags = ("--feature-gates=CgroupReconcile=true", "--var-lib-kubelet-dir=/run/node/kubelet")
     with node.koordlet(*flags):
         phases["no policy"] = before = _record(node)
@@ -105,7 +106,7 @@ def story(bench: Bench) -> Story:
         phases["disabled"] = _record(node, before)
         topology = json.loads(node.node.kubectl("get", "noderesourcetopology", _NODE, "-o", "json"))
         node.node.kubectl("delete", "pod", "runc-alone", "-n", _NODE)
-        until(lambda: _own_cpus(node.cgroups("cpuset.cpus")) == {"1-3"}, 60, "all share the CPU again")
+        until(lambda: _own_cpus(node.cgroups("cpuset.cpus")) == {"1-3"}, PATIENCE, "all share the CPU again")
         phases["alone has ended"] = _record(node)
     return Story(phases, topology["metadata"]["annotations"])
 

@@ -17,7 +17,7 @@ import pytest
 
 from koordinator.api.cpu_list import parse_cpu_list
 from tests.real.control_plane import ControlPlane
-from tests.real.guest_node import Guest, GuestNode, guest_node
+from tests.real.guest_node import PATIENCE, Guest, GuestNode, guest_node
 from tests.real.node_pods import BATCH, offer_batch, pod_document
 from tests.real.polling import until
 from tests.real.virtual_machine import VirtualMachine
@@ -106,6 +106,7 @@ def bench(real_control_plane: ControlPlane) -> Iterator[Bench]:
 @pytest.fixture(scope="module")
 def story(bench: Bench) -> Story:
     node, phases = bench.node, {"kubelet": bench.kubelet}
+    node.show_slo(None)
     with node.koordlet(*_FLAGS):
         phases["no policy"] = node.steady(*_FILES, unlike=bench.kubelet)
         found = _found(node.guest)
@@ -113,7 +114,7 @@ def story(bench: Bench) -> Story:
         phases["enabled"] = enabled = node.steady(*_FILES, unlike=phases["no policy"])
         allowed = _allowed(node.guest, node.cgroups("cgroup.procs"))
         node.guest.run("systemctl", "daemon-reload")
-        until(lambda: node.cgroups(*_FILES) == enabled, 45, "koordlet has its values back")
+        until(lambda: node.cgroups(*_FILES) == enabled, PATIENCE, "koordlet has its values back")
         phases["loaded anew"] = node.cgroups(*_FILES)
         node.show_slo({})
         phases["disabled"] = node.steady(*_FILES, unlike=enabled)
