@@ -32,7 +32,7 @@ from koordinator.kube.errors import (
 from koordinator.kube.event_series import EVENTS_V1, EventEntry, EventKey, EventOptions, event_name, limit_note
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.lacks import Lack, lack_for_write
-from koordinator.kube.request_slots import OverdueRequests, RequestSlots
+from koordinator.kube.request_slots import OverdueRequests, RequestSlots, Ticket
 from koordinator.kube.slot_workers import SlotWorkers
 from koordinator.kube.workqueue import WorkQueue
 
@@ -268,7 +268,7 @@ class EventBroadcaster:
             entry = await self._queue.get()
             self._writers.submit(entry.namespace, entry)
 
-    async def _write_in_turn(self, entry: EventEntry) -> bool:
+    async def _write_in_turn(self, entry: EventEntry, _: Ticket) -> bool:
         try:
             return await self._write(entry) if entry in self._waiting(entry) else True
         finally:

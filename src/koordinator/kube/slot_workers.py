@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 class SlotWorkers(Generic[T]):
-    """``work`` makes the request of an item, and says whether the server has answered it (see
+    """``work`` makes the request of an item, whose ticket it gets, and says whether the server has answered it (see
     ``RequestSlots.give_back``); ``unsent`` is called for an item whose request must not be sent any more. Neither may
     raise. ``run`` must run."""
 
     def __init__(
         self,
         slots: RequestSlots,
-        work: Callable[[T], Awaitable[bool]],
+        work: Callable[[T, Ticket], Awaitable[bool]],
         unsent: Callable[[T, UnsentError], None],
         name: str,
     ) -> None:
@@ -37,7 +37,9 @@ class SlotWorkers(Generic[T]):
         self._tasks: asyncio.TaskGroup | None = None
         self._ready: deque[tuple[T, Ticket]] = deque()
         self._resting: list[asyncio.Future[None]] = []
-        """The tasks that wait for the next item."""
+        """The tasks that wait for the next item: to make one for each costs more than all else here."""
+        self._comes_back = False
+        """Whether the task that runs takes the next item at once."""
 
     def submit(self, group: str, item: T) -> None:
         """Do the work of ``item`` in its turn among those of all groups."""
@@ -60,7 +62,10 @@ class SlotWorkers(Generic[T]):
             self._unsent(item, error)
             return
         self._ready.append((item, ticket))
-        self._wake()
+        if self._comes_back:
+            self._comes_back = False
+        else:
+            self._wake()
 
     def _wake(self) -> None:
         if self._resting:
@@ -75,9 +80,11 @@ class SlotWorkers(Generic[T]):
                 self._slots.begin(ticket)
                 answered = True
                 try:
-                    answered = await self._do(item)
+                    answered = await self._do(item, ticket)
+                    self._comes_back = True
                 finally:
                     self._slots.give_back(ticket, answered=answered)
+                    self._comes_back = False
             rest = asyncio.get_running_loop().create_future()
             self._resting.append(rest)
             await rest

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from functools import partial
 from math import inf
@@ -37,6 +37,7 @@ from koordinator.kube.errors import (
 from koordinator.kube.interface import Client
 from koordinator.kube.lacks import Lack, lack_for_write
 from koordinator.kube.request_slots import OverdueRequests, RequestSlots, Ticket, is_of_the_request
+from koordinator.kube.slot_workers import SlotWorkers
 from koordinator.scheduler.binding.requests import BOUND, BindingRequest, Outcome, Result, outcome
 from koordinator.scheduler.engine.binding_points import ClusterWriter
 from koordinator.scheduler.engine.decision import Placement
@@ -131,15 +132,11 @@ class Binder:
         self._trouble_slots = RequestSlots(concurrency // 2, clock, overdue=overdue, backlog=client.backlog)
         # So have Reservations: those of pods limit what is decided about.
         self._other_slots = RequestSlots(concurrency // 2, clock, overdue=overdue, backlog=client.backlog)
-        self._tasks: asyncio.TaskGroup | None = None
-        self._ready: deque[tuple[Binding, RequestSlots, Ticket, UnsentError | None]] = deque()
-        """Those whose turn it is."""
-        self._resting: list[asyncio.Future[None]] = []
-        """The tasks that wait for the next binding: to make one for each costs more than all else here."""
-        self._comes_back = False
-        """Whether the task that runs looks for the next binding soon."""
-        self._begun: dict[Ticket, float] = {}
-        """By first ticket: the start of each binding that is not finished."""
+        self._workers = SlotWorkers(self._slots, self._carry_out, self._not_sent, "bind")
+        self._other_workers = SlotWorkers(self._other_slots, self._carry_out, self._not_sent, "bind Reservation")
+        self._tasks: asyncio.TaskGroup
+        self._begun: dict[Binding, float] = {}
+        """The start of each binding that is not finished."""
         self._pausing = 0
         self._unreached = 0
         """The number of bindings whose last request did not reach any API server."""
@@ -164,25 +161,12 @@ class Binder:
     def submit(self, binding: Binding) -> None:
         """Bind the pod soon; its placement has been assumed."""
         binding.stage, request = Stage.BINDING, binding.request
-        slots = self._slots if request.kind is PODS else self._other_slots
-
-        def on_turn(ticket: Ticket, error: UnsentError | None) -> None:
-            self._ready.append((binding, slots, ticket, error))
-            if not self._comes_back:
-                self._wake()
-
-        ticket = slots.ask(request.namespace, on_turn)
-        self._begun[ticket] = self._clock.monotonic()
+        self._begun[binding] = self._clock.monotonic()
         self._idle.clear()
+        workers = self._workers if request.kind is PODS else self._other_workers
+        workers.submit(request.namespace, binding)
         if self._slots.pressing >= 2 * self._concurrency:
             self._full = True
-
-    def _wake(self) -> None:
-        """Have a task that carries out the next binding."""
-        if self._resting:
-            self._resting.pop().set_result(None)
-        elif self._tasks is not None:
-            self._tasks.create_task(self._work(), name="bind")
 
     async def idle(self) -> None:
         """Wait until no binding is under way at the API server; some may wait until they are sent again."""
@@ -196,76 +180,61 @@ class Binder:
         return f"{len(late)} bindings have been under way for up to {max(late):.0f}s" if late else ""
 
     async def run(self) -> None:
-        try:
-            async with asyncio.TaskGroup() as self._tasks:
-                self._tasks.create_task(self._slots.run(), name="binder-slots")
-                self._tasks.create_task(self._trouble_slots.run(), name="binder-trouble-slots")
-                self._tasks.create_task(self._other_slots.run(), name="binder-other-slots")
-                for _ in self._ready:
-                    self._wake()
-        finally:
-            self._tasks = None
-            self._resting.clear()
+        async with asyncio.TaskGroup() as self._tasks:
+            self._tasks.create_task(self._workers.run(), name="binder")
+            self._tasks.create_task(self._other_workers.run(), name="binder of Reservations")
+            self._tasks.create_task(self._trouble_slots.run(), name="binder-trouble-slots")
 
-    async def _work(self) -> None:
-        while True:
-            while self._ready:
-                await self._carry_out(*self._ready.popleft())
-            if len(self._resting) >= 2 * self._concurrency:
-                return
-            rest = asyncio.get_running_loop().create_future()
-            self._resting.append(rest)
-            await rest
-
-    async def _carry_out(
-        self, binding: Binding, slots: RequestSlots, ticket: Ticket, unsent: UnsentError | None
-    ) -> None:
-        times = binding.engine.times
-        begun = times.begin()
+    async def _carry_out(self, binding: Binding, ticket: Ticket) -> bool:
+        """Send the request, whose turn it is; whether the server has answered it."""
+        begun = binding.engine.times.begin()
         try:
-            failure = unsent or await self._send(binding, slots, ticket)
-            if failure is None:
-                ended = BOUND
-            else:
-                for _ in self._ready:
-                    self._wake()
-                ended = await self._in_trouble(binding, ticket, failure)
-            times.end("Bind", begun, "Success" if ended.result is Result.BOUND else "Error")
-        except asyncio.CancelledError:
-            raise
+            await self._send(binding)
+        except KubeError as error:
+            self._trouble(binding, begun, error, ticket.sent_at)
+            return is_of_the_request(error)
         except Exception as error:
-            # Its pod must not take the others down or stay assumed for ever.
-            times.end("Bind", begun, "Error")
-            logger.exception("binding of pod %s failed", binding.placement.pod.key)
-            ended = Outcome(Result.REFUSED, f"{type(error).__name__}: {error}")
-        self._timed(self._clock.monotonic() - self._begun.pop(ticket))
+            self._end(binding, begun, _broken(binding, error))
+        else:
+            self._end(binding, begun, BOUND)
+        return True
+
+    def _not_sent(self, binding: Binding, error: UnsentError) -> None:
+        self._trouble(binding, binding.engine.times.begin(), error, -inf)
+
+    async def _send(self, binding: Binding) -> None:
+        """Raises KubeError; the pod is bound if it does not."""
+        request = binding.request
+        if not self._cluster.has_node(request.node_name):
+            raise UnsentError(f"node {request.node_name} was deleted before the pod was bound to it")
+        # If only the body of the response is malformed, the server has bound the pod.
+        with suppress(MalformedObjectError):
+            await request.send(self._client)
+        if self._lack.text:
+            self._lack.is_over()
+
+    def _end(self, binding: Binding, begun: float, ended: Outcome) -> None:
+        binding.engine.times.end("Bind", begun, "Success" if ended.result is Result.BOUND else "Error")
+        self._timed(self._clock.monotonic() - self._begun.pop(binding))
         if len(self._begun) == self._pausing:
             self._idle.set()
         self._finished(binding, ended)
 
-    async def _send(self, binding: Binding, slots: RequestSlots, ticket: Ticket) -> KubeError | None:
-        """Send the request, whose turn it is; how that failed, or None: the pod is bound."""
-        request, failure = binding.request, None
-        slots.begin(ticket)
-        try:
-            if not self._cluster.has_node(request.node_name):
-                return UnsentError(f"node {request.node_name} was deleted before the pod was bound to it")
-            await request.send(self._client)
-        except MalformedObjectError:
-            # Only the body of the response was malformed: the server has bound the pod.
-            pass
-        except KubeError as error:
-            failure = error
-        finally:
-            self._comes_back = slots is not self._trouble_slots
-            slots.give_back(ticket, answered=failure is None or is_of_the_request(failure))
-            self._comes_back = False
-        if failure is None and self._lack.text:
-            self._lack.is_over()
-        return failure
+    def _trouble(self, binding: Binding, begun: float, failure: KubeError, sent_at: float) -> None:
+        """Go on with a binding whose first request, sent at ``sent_at``, has failed; in a task of its own, which holds
+        no slot."""
 
-    async def _in_trouble(self, binding: Binding, ticket: Ticket, failure: KubeError) -> Outcome:
-        """The outcome of a binding whose first request has failed; ``ticket`` was that of the request."""
+        async def end() -> None:
+            try:
+                ended = await self._in_trouble(binding, failure, sent_at)
+            except Exception as error:
+                ended = _broken(binding, error)
+            self._end(binding, begun, ended)
+
+        self._tasks.create_task(end(), name="binding in trouble")
+
+    async def _in_trouble(self, binding: Binding, failure: KubeError, sent_at: float) -> Outcome:
+        """The outcome of a binding whose first request has failed, see ``_trouble``."""
         pod, request = binding.placement.pod, binding.request
         attempts = Attempts(PATIENCE, self._clock, self._random)
         free_at = -inf
@@ -274,7 +243,7 @@ class Binder:
             if _may_be_done(failure):
                 logger.warning("binding of pod %s to %s: is it done? %s", pod.key, request.node_name, failure)
                 if isinstance(failure, TransportError):
-                    free_at = max(free_at, ticket.sent_at + _CARRIED_OUT)
+                    free_at = max(free_at, sent_at + _CARRIED_OUT)
                 found = await self._read(binding)
                 if found is not None:
                     return found
@@ -289,10 +258,15 @@ class Binder:
             except UnsentError as error:
                 failure = error
                 break
-            again = await self._send(binding, self._trouble_slots, ticket)
-            if again is None:
+            sent_at, answered = ticket.sent_at, True
+            try:
+                await self._send(binding)
+            except KubeError as error:
+                failure, answered = error, is_of_the_request(error)
+            else:
                 return BOUND
-            failure = again
+            finally:
+                self._trouble_slots.give_back(ticket, answered=answered)
         return await self._refused(binding, _detail(failure, attempts.count), failure, free_at)
 
     async def _refused(self, binding: Binding, detail: str, failure: KubeError, free_at: float) -> Outcome:
@@ -362,6 +336,12 @@ class Binder:
         if self._full and self._slots.pressing <= self._concurrency and self._unreached <= self._concurrency // 2:
             self._full = False
             self._freed()
+
+
+def _broken(binding: Binding, error: Exception) -> Outcome:
+    """Of an error in this program: the pod must not take the others down or stay assumed for ever."""
+    logger.error("binding of pod %s failed", binding.placement.pod.key, exc_info=error)
+    return Outcome(Result.REFUSED, f"{type(error).__name__}: {error}")
 
 
 def _may_be_done(failure: KubeError) -> bool:
