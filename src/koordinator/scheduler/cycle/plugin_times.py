@@ -26,6 +26,8 @@ class PluginTimes:
         self.begin = monotonic
         self._points: dict[tuple[str, str], Callable[[float], None]] = {}
         """By point and status: looking labels up costs more than counting."""
+        self._stopwatches: dict[tuple[str, int], _Stopwatch] = {}
+        """By point and identity of the plugin."""
         self._decisions = 0
 
     def end(self, point: str, begun: float, status: str = "Success") -> None:
@@ -46,7 +48,7 @@ class PluginTimes:
 
     def _measured(self, evaluation: Evaluation) -> None:
         plan = evaluation.plan
-        filters, scores = self._timed(plan.filters), self._timed(plan.scores)
+        filters, scores = self._timed("Filter", plan.filters), self._timed("Score", plan.scores)
         try:
             evaluation.refresh()
         finally:
@@ -65,11 +67,15 @@ class PluginTimes:
             notify(sum(stopwatch.seconds for stopwatch in called))
 
     def _timed(
-        self, entries: list[CachedFilterResults] | list[CachedScores]
+        self, point: str, entries: list[CachedFilterResults] | list[CachedScores]
     ) -> list[tuple[CachedFilterResults | CachedScores, _Stopwatch]]:
         timed: list[tuple[CachedFilterResults | CachedScores, _Stopwatch]] = []
         for entry in entries:
-            stopwatch = _Stopwatch(entry.plugin, self._monotonic)
+            key = point, id(entry.plugin)
+            stopwatch = self._stopwatches.get(key)
+            if stopwatch is None:
+                stopwatch = self._stopwatches[key] = _Stopwatch(entry.plugin, self._monotonic)
+            stopwatch.start()
             entry.plugin = cast(Any, stopwatch)
             if entry.in_batch is not None:
                 stopwatch.measure_batch(entry.in_batch)
@@ -82,10 +88,13 @@ class _Stopwatch:
 
     def __init__(self, plugin: Any, monotonic: Callable[[], float]) -> None:
         self.plugin = plugin
+        self._monotonic = monotonic
+        self.start()
+
+    def start(self) -> None:
         self.seconds = 0.0
         self.calls = 0
         self.status = "Success"
-        self._monotonic = monotonic
         self._in_batch: tuple[BatchHandle, Callable[..., Any]] | None = None
 
     def measure_batch(self, in_batch: BatchHandle) -> None:
@@ -100,7 +109,10 @@ class _Stopwatch:
 
     def __getattr__(self, name: str) -> Any:
         member = getattr(self.plugin, name)
-        return self._measuring(member) if callable(member) else member
+        if not callable(member):
+            return member
+        measured = self.__dict__[name] = self._measuring(member)
+        return measured
 
     def _measuring(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:

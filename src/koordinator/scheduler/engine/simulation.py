@@ -231,19 +231,19 @@ class Allocators:
     def __init__(self, profile: Profile) -> None:
         self.plugins = allocators(profile)
         self._profile = profile
-        self._sees_as_filtered = bool(profile.filter_transformers) and any(
-            each.allocates_as_filtered for each in self.plugins
-        )
+        as_filtered = any(each.allocates_as_filtered for each in self.plugins)
+        self._transformers = profile.filter_transformers if as_filtered else ()
 
     def allocate(
         self, state: CycleState, pod: PodInfo, node: NodeReference
     ) -> Sequence[tuple[str, Allocation | Reason]]:
         """Each plugin's allocation for the pod on the node, by name; ends with the first reason. All see the same node:
         nothing is taken from it before all have returned."""
-        overlays = RowOverlays(self._profile, pod) if self._sees_as_filtered else None
-        if not overlays:
-            return self._allocate(state, pod, node)
-        return overlays.evaluate(node.index, lambda: self._allocate(state, pod, node))
+        for transformer in self._transformers:
+            if transformer.transforms(pod):
+                overlays = RowOverlays(self._profile, pod)
+                return overlays.evaluate(node.index, lambda: self._allocate(state, pod, node))
+        return self._allocate(state, pod, node)
 
     def _allocate(
         self, state: CycleState, pod: PodInfo, node: NodeReference

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koordinator.api.elastic_quota import DEFAULT_QUOTA
+from koordinator.api.meta import ObjectMeta
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, CountedPod
 from tests.model.quota_tree.quota_objects import wire_quota
 from tests.scheduler.plugins.elastic_quota.random_accounts import SETTINGS, Model, check_sums, events, numbers
@@ -81,6 +83,7 @@ def test_a_pod_that_only_gets_its_node_changes_no_share() -> None:
     top = accounts.forest.nodes["top"]
     before = top.version
     accounts.assign(pending, True)
+    top = accounts.forest.nodes["top"]
     assert top.version == before
     assert top.total.used == {"cpu": 1000}
 
@@ -118,3 +121,23 @@ def test_a_hundred_thousand_events_leave_no_trace() -> None:
             assert numbers(accounts) == numbers(model.rebuilt(SETTINGS, random))
     check_sums(accounts, model)
     assert numbers(accounts) == numbers(model.rebuilt(SETTINGS, random))
+
+
+@pytest.mark.parametrize(("most", "admits_all"), [(1 << 62, True), (4000, False)])
+def test_the_default_quota_admits_all_where_it_has_no_limit_of_its_own(most: int, admits_all: bool) -> None:
+    accounts = Accounts(replace(SETTINGS, default_max={"cpu": most}))
+    member = ObjectMeta(name="p", namespace="team")
+    accounts.set_pod(pod("p", "", 1000, namespace="team"))
+    assert accounts.forest.nodes[DEFAULT_QUOTA].own.request == {"cpu": 1000}
+    assert accounts.admits_all(member) is admits_all
+
+
+def test_a_quota_that_claims_the_namespace_ends_that_all_are_admitted() -> None:
+    accounts = Accounts(replace(SETTINGS, default_max={"cpu": 1 << 62}))
+    member = ObjectMeta(name="p", namespace="team")
+    accounts.set_pod(pod("p", "", 1000, namespace="team"))
+    assert accounts.node_of(member) is not None
+    accounts.set_quota(wire_quota("team", namespace="team", max={"cpu": 8}))
+    assert not accounts.admits_all(member)
+    assert accounts.forest.nodes["team"].own.request == {"cpu": 1000}
+    assert not accounts.admits_all(member)

@@ -2,7 +2,7 @@
 
 A pod's quota follows from its label and its namespace alone, so pods are kept in groups that have both in common. When
 quotas are created, deleted or claim namespaces, the quota of each group is looked up again, not that of each pod. The
-trees are rebuilt once, at the next read, however many quotas have changed.
+trees are rebuilt once, at the next read, however many quotas have changed; they are told then what pods add, too.
 """
 
 from __future__ import annotations
@@ -74,15 +74,19 @@ class _Group:
     """The name of the quota that the pods count against; empty for none."""
     pods: dict[str, CountedPod] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
-    priorities: Counter[int] = field(default_factory=Counter)
+    """What the trees count of the pods."""
+    pending: Counts = field(default_factory=Counts)
+    """What the pods add to that since."""
+    priorities: dict[int, int] = field(default_factory=dict)
     """Priority -> how many assigned preemptible pods have it."""
 
-    def rank(self, pod: CountedPod, times: int) -> None:
-        """Count the pod's priority ``times`` (1 or -1) if it is assigned and preemptible."""
-        if pod.is_assigned and not pod.is_non_preemptible:
-            self.priorities[pod.priority] += times
-            if not self.priorities[pod.priority]:
-                del self.priorities[pod.priority]
+    def rank(self, priority: int, times: int) -> None:
+        """Count ``times`` (1 or -1) an assigned preemptible pod of this priority."""
+        count = self.priorities.get(priority, 0) + times
+        if count:
+            self.priorities[priority] = count
+        else:
+            del self.priorities[priority]
 
 
 def group_of(pod: ObjectMeta) -> GroupKey:
@@ -107,6 +111,8 @@ class Accounts:
         self._nodes_with: Counter[str] = Counter()
         """Resource -> how many nodes have it in their allocatable."""
         self._forest: Forest | None = None
+        self._changed: dict[_Group, None] = {}
+        """The groups with pending counts."""
         self._members: dict[str, list[_Group]] = {}
         """Quota -> its groups; valid as long as ``_forest`` is set."""
 
@@ -177,12 +183,14 @@ class Accounts:
 
     def assign(self, pod: CountedPod, is_assigned: bool) -> None:
         """A pod that is counted was put on a node, or taken off."""
-        group = self._groups[pod.group]
-        group.rank(pod, -1)
+        group, request, times = self._groups[pod.group], pod.request, 1 if is_assigned else -1
         pod.is_assigned = is_assigned
-        group.rank(pod, 1)
-        change = Change(used=pod.request, non_preemptible_used=pod.request if pod.is_non_preemptible else NOTHING)
-        self._add(group, change, 1 if is_assigned else -1)
+        self._changed[group] = None
+        add(group.pending.used, request, times)
+        if pod.is_non_preemptible:
+            add(group.pending.non_preemptible_used, request, times)
+        else:
+            group.rank(pod.priority, times)
 
     def remove_pod(self, uid: str) -> CountedPod | None:
         known = self._pods.pop(uid, None)
@@ -200,18 +208,25 @@ class Accounts:
             group.pods[pod.uid] = pod
         elif group.pods[pod.uid] is pod:
             del group.pods[pod.uid]
-        group.rank(pod, times)
-        self._add(group, pod.change, times)
+        if pod.is_assigned and not pod.is_non_preemptible:
+            group.rank(pod.priority, times)
+        self._changed[group] = None
+        group.pending.add(pod.change, times)
         if not group.pods:
             self._drop(pod.group, group)
 
-    def _add(self, group: _Group, change: Change, times: int) -> None:
-        group.counts.add(change, times)
-        if self._forest is not None and group.quota:
-            self._forest.count(group.quota, change, times)
+    def _settle(self) -> None:
+        """Pass on to the trees, if there are any, what is pending."""
+        for group in self._changed:
+            pending, group.pending = group.pending, Counts()
+            group.counts.add(pending)
+            if self._forest is not None and group.quota:
+                self._forest.count(group.quota, pending)
+        self._changed.clear()
 
     def _drop(self, key: GroupKey, group: _Group) -> None:
         """Remove an empty group, so that deleted namespaces leave none behind."""
+        self._settle()
         del self._groups[key]
         if self._forest is not None and group.quota:
             self._members[group.quota].remove(group)
@@ -225,6 +240,8 @@ class Accounts:
     @property
     def forest(self) -> Forest:
         """The current trees; rebuilt if quotas have changed since the last read."""
+        if self._changed:
+            self._settle()
         if self._forest is None:
             self._forest = self._built()
         return self._forest
@@ -279,6 +296,12 @@ class Accounts:
         group = self._groups.get(key)
         name = group.quota if group is not None else self._quota_of(key)
         return forest.nodes[name] if name else None
+
+    def admits_all(self, pod: ObjectMeta) -> bool:
+        """Whether the pod's quota is known to have no limit, whatever is counted: so it is in a cluster without
+        quotas."""
+        forest, group = self._forest, self._groups.get(group_of(pod))
+        return forest is not None and group is not None and group.quota in forest.boundless
 
     def pod(self, uid: str) -> CountedPod | None:
         return self._pods.get(uid)

@@ -28,6 +28,9 @@ from koordinator.scheduler.plugins.elastic_quota.specification import QuotaSpeci
 OUTSIDE: Final = (DEFAULT_QUOTA, SYSTEM_QUOTA)
 """The quotas that do not take part in sharing: what they use is subtracted from what the others share."""
 
+_BOUNDLESS: Final = 1 << 60
+"""No cluster has so much of a resource; the original's own max of both is 1.6 times that, MaxInt64 / 5."""
+
 
 class Change(NamedTuple):
     """What some pods add to the counts of a quota, or take from them."""
@@ -98,6 +101,12 @@ class QuotaNode:
         return self.name in OUTSIDE
 
     @property
+    def is_boundless(self) -> bool:
+        """Whether it is the default or the system quota, and no cluster has as much as it may use."""
+        most, least = self.specification.max.values(), self.specification.min
+        return self.is_outside and not self.detached and not least and min(most, default=_BOUNDLESS) >= _BOUNDLESS
+
+    @property
     def request(self) -> Amounts:
         """The request by which shares are computed; that of a quota that lends nothing is at least its min."""
         return self.total.request
@@ -150,6 +159,8 @@ class Forest:
         for node in self.nodes.values():
             self._link(node)
         self._set_keys()
+        self.boundless = frozenset(name for name, node in self.nodes.items() if node.is_boundless)
+        """The quotas that admit every pod."""
         for name, counts in own.items():
             node = self.nodes[name]
             node.own.add(_masked(counts, node.specification.max))
@@ -229,7 +240,7 @@ class Forest:
         """Whether other quotas may use the part of the quota's min that it does not request."""
         return node.specification.lends and not self._guarantees_usage
 
-    def count(self, name: str, change: Change, times: int = 1) -> None:
+    def count(self, name: str, change: Counts | Change, times: int = 1) -> None:
         """Add ``times`` (1 or -1) ``change`` to the counts of the quota and of its ancestors."""
         node = self.nodes[name]
         change = _masked(change, node.specification.max)

@@ -41,6 +41,7 @@ from koordinator.scheduler.plugins.elastic_quota.event_handlers import (
     request_of,
 )
 from koordinator.scheduler.plugins.elastic_quota.explanation import explain_quota
+from koordinator.scheduler.plugins.elastic_quota.forest import QuotaNode
 from koordinator.scheduler.plugins.elastic_quota.gates import (
     DISABLE_DEFAULT_QUOTA,
     GUARANTEE_USAGE,
@@ -121,10 +122,17 @@ class ElasticQuota(
 
     def refusal(self, pod: PodInfo) -> str | None:
         """The message why the pod's quota does not admit it now; None if it does."""
+        admits_all = self.accounts.admits_all(pod.pod.metadata)
+        if admits_all and not self._hooks:
+            return None
         node = self.accounts.node_of(pod.pod.metadata)
         if node is None:
             return None
-        refusal = why_not(
+        refusal = None if admits_all else self._why_not(pod, node)
+        return refusal if refusal is not None else self._refusal_of_hooks(node.name, pod)
+
+    def _why_not(self, pod: PodInfo, node: QuotaNode) -> str | None:
+        return why_not(
             self.accounts,
             node,
             request_of(pod, self.view),
@@ -132,7 +140,6 @@ class ElasticQuota(
             is_counted=self.accounts.pod(pod.uid) is not None,
             rules=self._rules,
         )
-        return refusal if refusal is not None else self._refusal_of_hooks(node.name, pod)
 
     def _refusal_of_hooks(self, quota: str, pod: PodInfo) -> str | None:
         for hook in self._hooks:
