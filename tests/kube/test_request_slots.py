@@ -97,6 +97,38 @@ def test_a_slot_is_taken_by_the_next_one_in_the_order_in_which_they_came() -> No
     server.play(story)
 
 
+def test_groups_take_turns() -> None:
+    server = Server(limit=1)
+
+    async def story() -> None:
+        for number in range(4):
+            server.ask(f"many-{number}", "a")
+        for name in ("one", "other"):
+            server.ask(name, "b")
+        order = []
+        for _ in range(6):
+            await server.settle()
+            (name,) = server.open
+            order.append(name)
+            await server.answer(name)
+        assert order == ["many-0", "many-1", "one", "many-2", "other", "many-3"]
+
+    server.play(story)
+
+
+def test_behind_a_thousand_that_hang_others_wait_no_longer_than_for_what_is_in_flight() -> None:
+    server = Server(limit=32, most=128)
+
+    async def story() -> None:
+        for number in range(1000):
+            server.ask(f"hanging-{number}", "bad")
+        server.ask("good", "b")
+        await server.settle(3)
+        assert "good" in server.open
+
+    server.play(story)
+
+
 def test_what_has_no_answer_lends_its_slot_to_others() -> None:
     server = Server(limit=2)
 
@@ -182,7 +214,11 @@ def test_who_fails_unsent_may_change_the_limit() -> None:
             slots.ask(name[0], on_turn)
 
         running = asyncio.create_task(slots.run())
-        for name in ("a1", "a2", "a3", "a4", "a5", "a6", "b1", "c1", "d1", "e1", "f1"):
+        for name in ("a1", "a2", "a3", "a4", "a5", "a6"):
+            ask(name)
+        for _ in range(20):
+            await clock.advance(0.25)
+        for name in ("b1", "c1", "d1", "e1", "f1"):
             ask(name)
         for _ in range(60):
             await clock.advance(0.25)

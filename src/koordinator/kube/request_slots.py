@@ -1,7 +1,7 @@
 """Bounds the requests that are in flight for one kind of work, such that nobody waits for what hangs.
 
 A slot is held while a request is in flight, and for no other reason: who waits, for a back-off or for another object,
-gives it back before. A request without an answer for some seconds is *overdue*: the API server waits for something
+gives it back before. Groups, which are namespaces mostly, take turns. A request without an answer for some seconds is *overdue*: the API server waits for something
 itself, such as a webhook. It lends its slot to the next one, for as long as not too many of its namespace are overdue.
 The further requests of such a namespace wait aside and go one by one, in case that it is only some that are not
 answered; if none of it is answered for half a minute, they fail unsent.
@@ -81,7 +81,10 @@ class RequestSlots:
         self._held: dict[Ticket, None] = {}
         self._stuck = 0
         """How many of these had no answer for some seconds when that was looked at last, up to _MOST_STUCK."""
-        self._waiting: dict[Ticket, None] = {}
+        self._waiting: dict[str, dict[Ticket, None]] = {}
+        """By group, in the order in which they have their turns."""
+        self._waits = 0
+        """How many wait."""
         self._aside: dict[str, deque[Ticket]] = {}
         """The requests of groups with too many overdue ones."""
         self._overdue_of: Counter[str] = Counter()
@@ -103,7 +106,7 @@ class RequestSlots:
     @property
     def pressing(self) -> int:
         """The number of requests that hold a slot or wait for their turn; not those that are overdue or aside."""
-        return len(self._held) + len(self._waiting)
+        return len(self._held) + self._waits
 
     async def room(self) -> None:
         """Wait until nobody waits for a turn."""
@@ -118,7 +121,7 @@ class RequestSlots:
             self._held[ticket] = None
             on_turn(ticket, None)
             return ticket
-        self._waiting[ticket] = None
+        self._line_up(ticket)
         self._room.clear()
         self._somebody_waits.set()
         self._admit()
@@ -209,23 +212,39 @@ class RequestSlots:
     def _admit(self) -> None:
         """Let those in front have their turn, or step aside."""
         while self._waiting and len(self._held) < self._limit + self._stuck:
-            ticket = next(iter(self._waiting))
-            del self._waiting[ticket]
-            if self._overdue.count and self._must_step_aside(ticket.group):
+            group = next(iter(self._waiting))
+            ticket = next(iter(self._waiting[group]))
+            self._step_out(ticket)
+            if group in self._waiting:
+                # To the end of the line: it is the turn of the others.
+                self._waiting[group] = self._waiting.pop(group)
+            if self._overdue.count and self._must_step_aside(group):
                 ticket.aside_since = min(ticket.aside_since, self._clock.monotonic())
-                self._aside.setdefault(ticket.group, deque()).append(ticket)
+                self._aside.setdefault(group, deque()).append(ticket)
                 continue
             self._held[ticket] = None
             ticket.on_turn(ticket, None)
         if not self._waiting:
             self._room.set()
 
+    def _line_up(self, ticket: Ticket) -> None:
+        self._waiting.setdefault(ticket.group, {})[ticket] = None
+        self._waits += 1
+
+    def _step_out(self, ticket: Ticket) -> None:
+        of_group = self._waiting[ticket.group]
+        del of_group[ticket]
+        self._waits -= 1
+        if not of_group:
+            del self._waiting[ticket.group]
+
     def _withdraw(self, ticket: Ticket) -> None:
         """Its caller waits no longer, wherever it is."""
         if ticket in self._held:
             self.give_back(ticket, answered=True)
             return
-        self._waiting.pop(ticket, None)
+        if ticket in self._waiting.get(ticket.group, ()):
+            self._step_out(ticket)
         if ticket in (aside := self._aside.get(ticket.group, deque())):
             aside.remove(ticket)
         self._admit()
@@ -259,9 +278,10 @@ class RequestSlots:
             if not self._aside[group]:
                 del self._aside[group]
             elif not self._is_crowded(group):
-                self._waiting.update(dict.fromkeys(self._aside.pop(group)))
+                for ticket in self._aside.pop(group):
+                    self._line_up(ticket)
             elif not self._must_step_aside(group):
-                self._waiting[self._aside[group].popleft()] = None
+                self._line_up(self._aside[group].popleft())
         self._admit()
 
     def _reason(self, group: str) -> str:
