@@ -1,10 +1,10 @@
 """Bounds the requests that are in flight for one kind of work, such that nobody waits for what hangs.
 
 A slot is held while a request is in flight, and for no other reason: who waits, for a back-off or for another object,
-gives it back before. Groups, which are namespaces mostly, take turns. A request without an answer for some seconds is *overdue*: the API server waits for something
-itself, such as a webhook. It lends its slot to the next one, for as long as not too many of its namespace are overdue.
-The further requests of such a namespace wait aside and go one by one, in case that it is only some that are not
-answered; if none of it is answered for half a minute, they fail unsent.
+gives it back before. Groups, which are namespaces mostly, share the slots. A request without an answer for some seconds
+is *overdue*: the API server waits for something itself, such as a webhook. It lends its slot to the next one, for as
+long as not too many of its namespace are overdue. The further requests of such a namespace wait aside and go one by
+one, in case that it is only some that are not answered; if none of it is answered for half a minute, they fail unsent.
 """
 
 from __future__ import annotations
@@ -105,8 +105,12 @@ class RequestSlots:
 
     @property
     def pressing(self) -> int:
-        """The number of requests that hold a slot or wait for their turn; not those that are overdue or aside."""
-        return len(self._held) + self._waits
+        """The number of requests that hold a slot or wait for their turn; not those that are overdue or aside, or that
+        wait behind an overdue one of their group."""
+        pressing = len(self._held) + self._waits
+        if self._waits and self._overdue.count:
+            pressing -= sum(len(self._waiting.get(group, ())) for group in self._overdue_of)
+        return pressing
 
     async def room(self) -> None:
         """Wait until nobody waits for a turn."""
@@ -212,7 +216,7 @@ class RequestSlots:
     def _admit(self) -> None:
         """Let those in front have their turn, or step aside."""
         while self._waiting and len(self._held) < self._limit + self._stuck:
-            group = next(iter(self._waiting))
+            group = self._next_group()
             ticket = next(iter(self._waiting[group]))
             self._step_out(ticket)
             if group in self._waiting:
@@ -226,6 +230,13 @@ class RequestSlots:
             ticket.on_turn(ticket, None)
         if not self._waiting:
             self._room.set()
+
+    def _next_group(self) -> str:
+        """Of those that wait, the one that holds the fewest slots: what hangs never takes the share of others."""
+        if len(self._waiting) == 1:
+            return next(iter(self._waiting))
+        held = Counter([each.group for each in self._held])
+        return min(self._waiting, key=held.__getitem__)
 
     def _line_up(self, ticket: Ticket) -> None:
         self._waiting.setdefault(ticket.group, {})[ticket] = None
