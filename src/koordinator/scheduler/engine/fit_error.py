@@ -29,10 +29,10 @@ def pre_filter_error(node_count: int, reason: str, after: str = "") -> str:
     return f"{text} {after}" if after else text
 
 
-def preemption_error(node_count: int, reasons: Mapping[str, int], not_helpful: int) -> str:
-    """The text that DefaultPreemption adds when it finds no node to preempt on: ``reasons`` (text -> nodes) for those
-    where it tried, ``not_helpful`` for those where preemption would not have helped."""
-    return f"preemption: {fit_error(node_count, +Counter({**reasons, _NOT_HELPFUL: not_helpful}))}"
+def preemption_error(node_count: int, reasons: Mapping[str, int], tried: int) -> str:
+    """The text when preemption helps on no node: ``reasons`` (text -> nodes) of the ``tried`` nodes, and that it could
+    not have helped on the others."""
+    return fit_error(node_count, +Counter({**reasons, _NOT_HELPFUL: node_count - tried}))
 
 
 def restricted_text(plugins: Iterable[str]) -> str:

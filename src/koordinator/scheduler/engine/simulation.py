@@ -145,7 +145,7 @@ class Simulation:
     def fits(self, pod: PodInfo, row: int, *, ignoring: Collection[str] = ()) -> bool:
         """Whether the pod would pass all filters and predicates on ``row``. Nominated pods of at least its priority
         count as being there, except those whose uid is in ``ignoring``."""
-        return not self.reasons(pod, row, ignoring=ignoring)
+        return self.failure(pod, row, ignoring=ignoring) is None
 
     def reasons(self, pod: PodInfo, row: int, *, ignoring: Collection[str] = ()) -> Sequence[Reason]:
         """Why ``fits`` is False; empty if it is True."""
@@ -175,21 +175,28 @@ class Simulation:
         return found or self._predicted(pod, row)
 
     def reprieve(self, pod: PodInfo, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
-        """Those of ``candidates`` that have to leave ``row`` for the pod to fit: all are removed, then each is put back
-        (reprieved), from the front, if the pod still fits. The others stay removed in the simulation. None, with
-        nothing changed, when the pod does not fit even without all of them."""
+        """Those of ``candidates`` that have to leave ``row`` for the pod to fit: all are removed, then as many as
+        possible are put back. The others stay removed in the simulation. None, with nothing changed, when the pod does
+        not fit even without all of them."""
         mark = self.mark
         for candidate in candidates:
             self.remove(candidate)
         if not self.fits(pod, row):
             self.undo(mark)
             return None
+        return self.put_back_while(lambda: self.fits(pod, row), candidates)
+
+    def put_back_while(self, fits: Callable[[], bool], candidates: Sequence[PodInfo]) -> list[PodInfo]:
+        """Put each of the removed ``candidates`` back (reprieve it), from the front, if ``fits`` then returns True;
+        what ``fits`` changes is undone. Returns the others, which stay removed in the simulation."""
         victims: list[PodInfo] = []
         for candidate in candidates:
             before = self.mark
             self._journal.put_back(candidate.uid)
-            if not self.fits(pod, row):
-                self.undo(before)
+            returned = self.mark
+            is_reprieved = fits()
+            self.undo(returned if is_reprieved else before)
+            if not is_reprieved:
                 victims.append(candidate)
         return victims
 

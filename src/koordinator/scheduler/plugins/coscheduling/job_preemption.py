@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from koordinator.api.labels import DISABLE_PREEMPTIBLE, QUESTIONED_OBJECT_KEY, QUOTA_PREEMPTIBLE
@@ -26,8 +27,8 @@ from koordinator.scheduler.engine.post_filter import (
 )
 from koordinator.scheduler.engine.simulation import Simulate, Simulation, reasons_of
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.preemption import NEVER, pods_on_nominated_node, potential_victims, resolvable_rows
 
-_NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _LEAVING: Final = "not eligible due to terminating pod on the nominated node."
 _NOT_HELPFUL: Final = "preemption not helpful"
 SUCCESS: Final = "preempt success"
@@ -86,16 +87,16 @@ class JobPreemption:
         refusal = self._not_eligible(job, attempt)
         if refusal:
             return self.unchanged(job.trigger, refusal, refusal)
-        statuses = _statuses(job, attempt)
-        rows = [row for status in statuses if not status.unresolvable for row in status.rows.tolist()]
+        rows = resolvable_rows(_statuses(job, attempt))
         potential = {row: victims for row in rows if (victims := self._potential(job, row))}
+        nodes = len(self._view.columns.row_of)
         if not potential:
-            return self._not_helpful(job, self._reasons({_NO_VICTIMS: len(rows)}, len(rows)))
+            return self._not_helpful(job, preemption_error(nodes, {_NO_VICTIMS: len(rows)}, len(rows)))
         found = self._placed(job, attempt, self._costs(rows, potential), potential)
         if isinstance(found, str):
             return self._not_helpful(job, found)
         if isinstance(found, Counter):
-            return self._not_helpful(job, self._reasons(found, len(rows)))
+            return self._not_helpful(job, preemption_error(nodes, found, len(rows)))
         placements, victims = found
         message = f"{SUCCESS}, alreadyWaitingForBound: {len(job.waiting)}/{len(job.pending) + len(job.waiting)}"
         return JobPlan(SUCCESS, message, self._result(job, placements, victims))
@@ -105,11 +106,6 @@ class JobPreemption:
         the result ends PostFilter: another plugin that finds no node would clear the nomination."""
         nominated = self._view.nominations.node_of(pod.uid) or None
         return JobPlan(outcome, message, PostFilterResult(f"{_PREFIX}{message}", nominated))
-
-    def _reasons(self, reasons: Mapping[str, int], tried: int) -> str:
-        """The message why preemption does not help on any node; ``tried``: the number of nodes where it was tried."""
-        nodes = len(self._view.columns.row_of)
-        return preemption_error(nodes, reasons, nodes - tried).removeprefix(_PREFIX)
 
     def _not_helpful(self, job: Job, text: str) -> JobPlan:
         """A failed plan, which clears the nominations of all members, the waiting ones included, so that other pods can
@@ -130,20 +126,19 @@ class JobPreemption:
     def _not_eligible(self, job: Job, attempt: FailedAttempt) -> str:
         """Why the job may not preempt any pod (now); empty if it may."""
         if job.trigger.pod.spec.preemption_policy == "Never":
-            return _NEVER
-        hopeless = {row for status in _statuses(job, attempt) if status.unresolvable for row in status.rows.tolist()}
+            return NEVER
         for pod in job.pending:
-            row = self._view.columns.row_of.get(self._view.nominations.node_of(pod.uid))
-            if row is None or (pod.uid == job.trigger.uid and row in hopeless):
-                continue
-            if any(is_preempted(other) and _may_go(other, job) for other in self._view.pods_on[row].values()):
+            # For the other members, it is not known on which nodes preemption would not help.
+            statuses = _statuses(job, attempt) if pod.uid == job.trigger.uid else ()
+            on_node = pods_on_nominated_node(self._view, pod, statuses)
+            less_important = [other for other in on_node if other.priority < job.trigger.priority]
+            if any(is_preempted(other) and _may_be_victim(job, other) for other in less_important):
                 return _LEAVING
         return ""
 
     def _potential(self, job: Job, row: int) -> list[PodInfo]:
         """The potential victims on a node row, in the order in which they are considered for reprieve."""
-        on_node, pseudo_pods = self._view.pods_on[row].values(), self._view.pseudo_pods
-        victims = [other for other in on_node if _may_go(other, job) and other.uid not in pseudo_pods]
+        victims = potential_victims(self._view, job.trigger.priority, partial(_may_be_victim, job), row)
         return sorted(victims, key=lambda pod: (-pod.priority, _job_of(pod), pod.key))
 
     def _costs(self, rows: Sequence[int], potential: Mapping[int, Sequence[PodInfo]]) -> dict[int, int]:
@@ -216,14 +211,7 @@ class JobPreemption:
         for row in chosen:
             on_row = [(pod, on) for pod, on in placements if on == row]
             _remove(simulation, [pod for pod, _ in on_row])
-            for candidate in potential.get(row, ()):
-                before = simulation.mark
-                simulation.put_back(candidate)
-                returned = simulation.mark
-                fit = _place_all(simulation, on_row, uids)
-                simulation.undo(returned if fit else before)
-                if not fit:
-                    victims.append(candidate)
+            victims += simulation.put_back_while(partial(_place_all, simulation, on_row, uids), potential.get(row, ()))
             _place_all(simulation, on_row, uids)
         return victims
 
@@ -232,11 +220,10 @@ def _statuses(job: Job, attempt: FailedAttempt) -> Sequence[NodeStatus]:
     return attempt.statuses if job.statuses is None else job.statuses
 
 
-def _may_go(pod: PodInfo, job: Job) -> bool:
+def _may_be_victim(job: Job, pod: PodInfo) -> bool:
     labels = pod.pod.metadata.labels
     return (
-        pod.priority < job.trigger.priority
-        and labels.get(DISABLE_PREEMPTIBLE) != "true"
+        labels.get(DISABLE_PREEMPTIBLE) != "true"
         and labels.get(QUOTA_PREEMPTIBLE) != "false"
         and pod.uid not in job.waiting
     )

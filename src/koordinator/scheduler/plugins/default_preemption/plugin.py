@@ -9,7 +9,7 @@ from koordinator.api.kinds import POD_DISRUPTION_BUDGETS
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.default_preemption.node_preemption import NodePreemption
+from koordinator.scheduler.plugins.preemption import PodPolicy, PreemptionPlanner
 
 
 class DefaultPreemption(PostFilterPlugin):
@@ -18,8 +18,8 @@ class DefaultPreemption(PostFilterPlugin):
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
-        self._preemption = NodePreemption(self.name, view, percentage, absolute, lambda pod: True)
+        policy = PodPolicy(args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute)
+        self._preemption = PreemptionPlanner(self.name, view, policy)
 
     def class_key(self, pod: PodInfo) -> Hashable:
         return None

@@ -49,10 +49,11 @@ from koordinator.scheduler.plugins.elastic_quota.gates import (
     MULTI_QUOTA_TREE,
 )
 from koordinator.scheduler.plugins.elastic_quota.metrics import QuotaGauges
-from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPreemption
+from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPolicy
 from koordinator.scheduler.plugins.elastic_quota.revoke import RevokeController
 from koordinator.scheduler.plugins.elastic_quota.status import StatusController
 from koordinator.scheduler.plugins.elastic_quota.summary import document_of, summarize
+from koordinator.scheduler.plugins.preemption import PreemptionPlanner
 from koordinator.scheduler.services.provider import ServiceProvider
 
 SHARES_CHANGED: Final = "ElasticQuota/SharesChanged"
@@ -82,14 +83,14 @@ class ElasticQuota(
         self._handlers = _shared_handlers(args, view)
         # All profiles share one queue, so one of them announces the event.
         self._handlers.on_relief = self._announce
-        self._preemption = QuotaPreemption(
-            self.name,
+        policy = QuotaPolicy(
             view,
             self.accounts,
             self.refusal,
             lambda failed: self.handle.simulate(failed),
             spares_default=args.disable_default_quota_preemption,
         )
+        self._preemption = PreemptionPlanner(self.name, view, policy)
 
     @property
     def event_handler(self) -> EventHandler:

@@ -9,10 +9,10 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.default_preemption.node_preemption import importance
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
 from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, add, exceeding, masked
 from koordinator.scheduler.plugins.elastic_quota.event_handlers import is_non_preemptible, request_of
+from koordinator.scheduler.plugins.preemption import importance
 
 PodRequest = tuple[PodInfo, Mapping[str, int]]
 """A pod and its request, of those resources that its quota counts."""

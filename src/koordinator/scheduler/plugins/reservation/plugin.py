@@ -35,7 +35,7 @@ from koordinator.scheduler.engine.framework_hooks import (
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.default_preemption.node_preemption import NodePreemption
+from koordinator.scheduler.plugins.preemption import PodPolicy, PreemptionPlanner
 from koordinator.scheduler.plugins.reservation.binding import ReservationBinding
 from koordinator.scheduler.plugins.reservation.booking import Awaited
 from koordinator.scheduler.plugins.reservation.controller import ReservationController
@@ -253,9 +253,9 @@ class ReservationPlugin(
             self.handle.remove_pseudo_pod(pod)
 
 
-def _preemption(name: str, args: Any, view: ClusterView) -> NodePreemption:
+def _preemption(name: str, args: Any, view: ClusterView) -> PreemptionPlanner:
     percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
-    return NodePreemption(name, view, percentage, absolute, _is_preemptible)
+    return PreemptionPlanner(name, view, PodPolicy(percentage, absolute, _is_preemptible))
 
 
 def _is_preemptible(pod: PodInfo) -> bool:

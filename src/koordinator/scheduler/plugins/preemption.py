@@ -1,0 +1,280 @@
+"""The preemption planner: chooses a node, and the lower-priority victims on it, so that a pod fits there.
+
+Kubernetes 1.35, pkg/scheduler/framework/preemption: on each node where preemption may help, all potential victims are
+removed in a simulation, as many as possible are reprieved, and the node with the least harm is chosen. A
+``PreemptionPolicy`` says what a plugin does differently. Preemption for a job (``coscheduling.job_preemption``) needs
+several nodes at once: it has its own search, and shares the other steps, which are functions of this module.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache, partial
+from operator import attrgetter
+from typing import ClassVar, Final, TypeVar
+
+from koordinator.api.kinds import POD_DISRUPTION_BUDGETS
+from koordinator.api.workload import PodDisruptionBudget
+from koordinator.model.label_selector import compile_selector
+from koordinator.scheduler.engine.fit_error import NO_VICTIMS, preemption_error
+from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import FailedAttempt, NodeStatus, PostFilterResult, is_preempted
+from koordinator.scheduler.engine.view import ClusterView
+
+T = TypeVar("T")
+
+NEVER: Final = "not eligible due to preemptionPolicy=Never."
+_LEAVING: Final = "not eligible due to a terminating pod on the nominated node."
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
+_SHIFT: Final = 2**31
+_HARM: Final = attrgetter("harm")
+
+MayBeVictim = Callable[[PodInfo], bool]
+"""Whether a pod of lower priority than the preemptor may be evicted for it."""
+PotentialVictims = Callable[[int], list[PodInfo]]
+
+
+class PreemptionPolicy(ABC):
+    """What the preemption of one plugin does in its own way."""
+
+    is_local: ClassVar[bool] = True
+    """Whether the results for a node depend on no other node. They are then cached for pods of one class and of equal
+    priority."""
+
+    @abstractmethod
+    def victims_of(self, pod: PodInfo) -> MayBeVictim | None:
+        """Which pods of lower priority may be evicted for ``pod``. None if none on any node may, so that the nodes need
+        not be searched."""
+
+    def is_awaited(self, pod: PodInfo, other: PodInfo) -> bool:
+        """Whether ``pod`` must not preempt before ``other``, a pod of lower priority on its nominated node, is gone."""
+        return is_preempted(other)
+
+    def enough(self, nodes: int) -> int | None:
+        """How many candidates end the search, if one of them violates no PodDisruptionBudget; the next search starts
+        where this one has ended. ``nodes``: the number of nodes where preemption may help. None: all are searched."""
+        return None
+
+    def reprieve(self, attempt: FailedAttempt, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
+        """See FailedAttempt."""
+        return attempt.reprieve(row, candidates)
+
+    def reasons(self, attempt: FailedAttempt, row: int, without: Sequence[PodInfo]) -> Sequence[Reason]:
+        """See FailedAttempt."""
+        return attempt.reasons(row, without)
+
+    def no_victims(self, pod: PodInfo, rows: Sequence[int]) -> Mapping[str, int]:
+        """What the message says about ``rows``, which have no potential victims: text -> number of nodes."""
+        return {NO_VICTIMS: len(rows)}
+
+
+class PodPolicy(PreemptionPolicy):
+    """Pods of lower priority may be evicted if ``may_be_victim`` returns True for them. At least ``percentage`` of the
+    nodes where preemption may help, and at least ``absolute``, are collected as candidates, if there are as many."""
+
+    def __init__(self, percentage: int, absolute: int, may_be_victim: MayBeVictim = lambda pod: True) -> None:
+        self._percentage = percentage
+        self._absolute = absolute
+        self._may_be_victim = may_be_victim
+
+    def victims_of(self, pod: PodInfo) -> MayBeVictim:
+        return self._may_be_victim
+
+    def enough(self, nodes: int) -> int:
+        return min(max(nodes * self._percentage // 100, self._absolute), nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node row and its victims, the most important first."""
+
+    row: int
+    victims: tuple[PodInfo, ...]
+    violations: int
+    """How many victims violate a PodDisruptionBudget."""
+    harm: tuple[int, int, int, int, float]
+    """The sort key of candidates, lower is better: see ``harm_of``."""
+
+
+class PreemptionPlanner:
+    """Plans preemption for single pods, for the plugin ``name``."""
+
+    def __init__(self, name: str, view: ClusterView, policy: PreemptionPolicy) -> None:
+        self._name = name
+        self._view = view
+        self._policy = policy
+        self._start = 0
+
+    def plan(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
+        """The node with its victims, or why there is no plan."""
+        if pod.pod.spec.preemption_policy == "Never":
+            return PostFilterResult(f"preemption: {NEVER}")
+        on_node = pods_on_nominated_node(self._view, pod, attempt.statuses)
+        if any(other.priority < pod.priority and self._policy.is_awaited(pod, other) for other in on_node):
+            return PostFilterResult(f"preemption: {_LEAVING}")
+        rows = resolvable_rows(attempt.statuses)
+        found = self._search(attempt, rows)
+        if isinstance(found, Candidate):
+            return PostFilterResult("", self._view.columns.names[found.row], found.victims, self._name)
+        error = preemption_error(len(self._view.columns.row_of), found, len(rows))
+        return PostFilterResult(f"preemption: {error}", nominated_node="")
+
+    def _search(self, attempt: FailedAttempt, rows: Sequence[int]) -> Candidate | Mapping[str, int]:
+        """The candidate with the least harm, among equals the first; or reason -> the number of nodes with it."""
+        pod = attempt.state.pod
+        may_be_victim = self._policy.victims_of(pod)
+        if may_be_victim is None:
+            return self._policy.no_victims(pod, rows)
+        # If there is no candidate, the potential victims of each node are needed for a second time.
+        potential = cache(partial(potential_victims, self._view, pod.priority, may_be_victim))
+        candidates = self._candidates(attempt, rows, potential)
+        return min(candidates, key=_HARM) if candidates else self._why_not(attempt, rows, potential)
+
+    def _candidates(
+        self, attempt: FailedAttempt, rows: Sequence[int], potential: PotentialVictims
+    ) -> Sequence[Candidate]:
+        budgets = list(self._view.objects_of(POD_DISRUPTION_BUDGETS).values())
+
+        def on_node(row: int) -> Candidate | None:
+            protected, others = by_protection(sorted(potential(row), key=importance), budgets)
+            in_order = (*protected, *others)
+            victims = self._policy.reprieve(attempt, row, in_order) if in_order else None
+            if not victims:
+                return None
+            violations = len({pod.uid for pod in protected}.intersection([pod.uid for pod in victims]))
+            return Candidate(row, tuple(sorted(victims, key=importance)), violations, harm_of(victims, violations))
+
+        versions = tuple((each.metadata.uid, each.metadata.resource_version) for each in budgets)
+        candidate_on = self._cached(attempt, ("preemption/victims", versions), on_node)
+        enough = self._policy.enough(len(rows))
+        found: list[Candidate] = []
+        respects_budgets = False
+        for step in range(len(rows)):
+            candidate = candidate_on(rows[(self._start + step) % len(rows)])
+            if candidate is None:
+                continue
+            found.append(candidate)
+            respects_budgets = respects_budgets or not candidate.violations
+            if respects_budgets and enough is not None and len(found) >= enough:
+                # The next pod starts where this one has stopped, so that no node is always the first.
+                self._start += step + 1
+                break
+        return found
+
+    def _why_not(self, attempt: FailedAttempt, rows: Sequence[int], potential: PotentialVictims) -> Mapping[str, int]:
+        """Reason why preemption does not help -> the number of nodes with it. Called only if there is no candidate at
+        all, since finding all reasons costs more than finding that there is one."""
+
+        def on_node(row: int) -> tuple[str, ...] | None:
+            if not (victims := potential(row)):
+                return None
+            return tuple(reason.text for reason in self._policy.reasons(attempt, row, victims))
+
+        why_not = self._cached(attempt, ("preemption/why not",), on_node)
+        counts: Counter[str] = Counter()
+        no_victims: list[int] = []
+        for row in rows:
+            texts = why_not(row)
+            if texts is None:
+                no_victims.append(row)
+            else:
+                counts.update(texts)
+        counts.update(self._policy.no_victims(attempt.state.pod, no_victims))
+        return counts
+
+    def _cached(
+        self, attempt: FailedAttempt, key: tuple[Hashable, ...], compute: Callable[[int], T]
+    ) -> Callable[[int], T]:
+        if not self._policy.is_local:
+            return compute
+        return attempt.remember((*key, self._name, attempt.state.pod.priority), compute)
+
+
+def pods_on_nominated_node(view: ClusterView, pod: PodInfo, statuses: Iterable[NodeStatus]) -> Iterable[PodInfo]:
+    """The pods on the node that ``pod`` is nominated to; empty if preemption cannot help there any more."""
+    row = view.columns.row_of.get(view.nominations.node_of(pod.uid))
+    if row is None or any(status.unresolvable and row in status.rows for status in statuses):
+        return ()
+    return view.pods_on[row].values()
+
+
+def resolvable_rows(statuses: Iterable[NodeStatus]) -> list[int]:
+    """The node rows where preemption may help."""
+    return [row for status in statuses if not status.unresolvable for row in status.rows.tolist()]
+
+
+def potential_victims(view: ClusterView, priority: int, may_be_victim: MayBeVictim, row: int) -> list[PodInfo]:
+    """The pods on a node row that may be evicted for a preemptor of ``priority``, without pseudo pods, which represent
+    Reservations and cannot be evicted."""
+    pseudo_pods = view.pseudo_pods
+    less_important = [other for other in view.pods_on[row].values() if other.priority < priority]
+    return [other for other in less_important if other.uid not in pseudo_pods and may_be_victim(other)]
+
+
+def harm_of(victims: Sequence[PodInfo], violations: int) -> tuple[int, int, int, int, float]:
+    """The sort key of candidates, in this order: the number of budget violations, the highest priority of a victim, the
+    sum of the priorities, the number of victims, and the start time of the longest-running victim of the highest
+    priority, a later one being better."""
+    priorities = [victim.priority for victim in victims]
+    highest = max(priorities)
+    # Priorities may be negative: they are shifted so that more victims never sum up to less.
+    total = sum(priorities) + _SHIFT * len(priorities)
+    started = min([start_of(victim) for victim in victims if victim.priority == highest])
+    return violations, highest, total, len(priorities), -started.timestamp()
+
+
+def importance(pod: PodInfo) -> tuple[int, datetime]:
+    """A sort key, the most important first: higher priority, then earlier start; pods not started come last."""
+    return -pod.priority, start_of(pod)
+
+
+def start_of(pod: PodInfo) -> datetime:
+    """The pod's start time; the latest possible time if it has not started."""
+    return pod.pod.status.start_time or _LAST
+
+
+def by_protection(
+    pods: Iterable[PodInfo], budgets: Sequence[PodDisruptionBudget]
+) -> tuple[list[PodInfo], list[PodInfo]]:
+    """The pods whose eviction, after that of the earlier ones, would violate a budget; and all others."""
+    allowed = [budget.status.disruptions_allowed for budget in budgets]
+    protected: list[PodInfo] = []
+    others: list[PodInfo] = []
+    for pod in pods:
+        violated = False
+        for index in _budgets_of(pod, budgets):
+            allowed[index] -= 1
+            violated |= allowed[index] < 0
+        (protected if violated else others).append(pod)
+    return protected, others
+
+
+def _budgets_of(pod: PodInfo, budgets: Sequence[PodDisruptionBudget]) -> list[int]:
+    """The indices of the budgets that the pod's eviction counts against, without those that list it as disrupted
+    already."""
+    metadata = pod.pod.metadata
+    if not metadata.labels:
+        return []
+    return [
+        index
+        for index, budget in enumerate(budgets)
+        if budget.metadata.namespace == metadata.namespace
+        and metadata.name not in budget.status.disrupted_pods
+        and protects(budget, pod)
+    ]
+
+
+def protects(budget: PodDisruptionBudget, pod: PodInfo) -> bool:
+    """Whether the budget's selector matches the pod; an empty or invalid selector matches nothing."""
+    selector = budget.spec.selector
+    if selector is None or not (selector.match_labels or selector.match_expressions):
+        return False
+    try:
+        return compile_selector(selector).matches(pod.pod.metadata.labels)
+    except ValueError:
+        return False
