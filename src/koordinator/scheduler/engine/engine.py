@@ -91,7 +91,7 @@ class Engine:
             for part in profile.parts
             if isinstance(part, EventHandler) and type(part).on_time is not EventHandler.on_time
         ]
-        self._finder = next((each for each in profile.all(FindOneNodePlugin) if each.finds_nodes), None)
+        self._finder = profile.first(FindOneNodePlugin)
         self._preferring = profile.first(PreferNodesPlugin)
         self._resizing = profile.all(ResizePodPlugin)
         self._forgetting = profile.all(ForgetHandler)
