@@ -30,11 +30,13 @@ def _make(profile: ProfileConfiguration, name: str, plugin: type[Plugin], view: 
     class_name = f"{plugin.__module__}.{plugin.__qualname__}"
     try:
         instance = plugin(args, view)
+        parts = (instance, *instance.parts)
     except KoordinatorError:
         raise
     except Exception as error:
         allowed = f"{class_name} fails with them ({type(error).__name__}: {error})"
         raise ConfigurationError(where, args, allowed) from error
-    if getattr(instance, "view", None) is not view:
-        raise ConfigurationError(where, args, f"__init__ of {class_name} has to call super().__init__(args, view)")
+    for part in (type(each) for each in parts if getattr(each, "view", None) is not view):
+        allowed = f"__init__ of {part.__module__}.{part.__qualname__} has to call super().__init__(args, view)"
+        raise ConfigurationError(where, args, allowed)
     return instance

@@ -213,7 +213,7 @@ class Scheduler:
         metrics.observe_incoming(self.queue.incoming)
         metrics.observe_plugins(profiles)
         self.informers = InformerSet(client, clock=clock, random=random, metrics=metrics.registered)
-        plugins = [plugin for profile in profiles for plugin in profile.plugins.values()]
+        plugins = [plugin for profile in profiles for plugin in profile.parts]
         unreadable_pods = UnreadablePodHandlers(self.state, self.engines[profiles[0].scheduler_name].handle)
         add_informers(
             self.informers, self.event_handlers, unreadable_pods, plugins, metrics.malformed, pod_steps(view.gates)

@@ -38,7 +38,7 @@ async def decide(client: Client, configuration: Path, pod: Pod) -> Decision:
     state = ClusterState(view)
     (profile,) = build_profiles(load_configuration(configuration), BUILT_IN, view)
     state.add_event_handlers(profile.event_handlers)
-    for plugin in profile.plugins.values():
+    for plugin in profile.parts:
         for kind in plugin.watches:
             for obj in (await client.list(kind)).items:
                 state.set_object(kind, obj.metadata.key, obj)

@@ -131,5 +131,50 @@ class Vague(Easy):
     args_type = dict
 
 
+class Composed(Plugin):
+    """Filter and Score are parts, of which one does not register events."""
+
+    name = "Composed"
+
+    class Filtering(ScalarFilterPlugin):
+        name = "Composed"
+
+        def filter_node(self, pod: Pod, node: ScalarNode) -> str | None:
+            return None
+
+    class Scoring(Easy):
+        name = "Composed"
+
+    part_types = (Filtering, Scoring)
+
+
+class Foreign(Plugin):
+    name = "Foreign"
+    part_types = (Easy,)
+
+
+class Halves(Plugin):
+    name = "Halves"
+
+    class Part(Half):
+        name = "Halves"
+
+    part_types = (Part,)
+
+
+class Mixed(Plugin):
+    name = "Mixed"
+    part_types = (NotAPlugin,)  # type: ignore[assignment]
+
+
+class Disowned(Plugin):
+    name = "Disowned"
+
+    class Part(Orphan):
+        name = "Disowned"
+
+    part_types = (Part,)
+
+
 class NodeName(Easy):
     name = "NodeName"

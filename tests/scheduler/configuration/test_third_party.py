@@ -70,6 +70,14 @@ def test_pre_score_is_implemented_where_it_is_written(install: Install) -> None:
     assert order.score[-1] == ("Easy", 4)
 
 
+def test_a_plugin_implements_the_points_of_its_parts(install: Install) -> None:
+    configuration = parse(install(**offered("Composed")), multi_point("Composed"))
+    order = configuration.profiles[0].order
+    assert [point for point in order.__slots__ if "Composed" in getattr(order, point)] == ["filter", "pre_score"]
+    assert order.score[-1] == ("Composed", 4)
+    assert configuration.warnings == ()
+
+
 def test_a_single_point_can_be_chosen(install: Install) -> None:
     order = parse(install(**offered("Picky")), "score: {enabled: [{name: Picky}]}", ZONE).profiles[0].order
     assert order.score[-1] == ("Picky", 1)
@@ -131,6 +139,12 @@ def test_a_plugin_that_does_not_call_its_base_is_named(install: Install) -> None
         build_profiles(configuration, BUILT_IN, ClusterView(NodeColumns()))
 
 
+def test_a_part_that_does_not_call_its_base_is_named(install: Install) -> None:
+    configuration = parse(install(**offered("Disowned")), multi_point("Disowned"))
+    with pytest.raises(ConfigurationError, match=r"args of Disowned: .*Disowned\.Part has to call super\(\)"):
+        build_profiles(configuration, BUILT_IN, ClusterView(NodeColumns()))
+
+
 def test_a_plugin_that_cannot_be_made_is_named(install: Install) -> None:
     configuration = parse(install(**offered("Falling")), multi_point("Falling"), "{name: Falling, args: {to: moon}}")
     with pytest.raises(
@@ -159,6 +173,9 @@ def test_a_plugin_that_cannot_be_made_is_named(install: Install) -> None:
         ("Idle", f"{OFFERED}:Idle", r"takes part at no extension point"),
         ("Half", f"{OFFERED}:Half", r"is a class without filter, reasons"),
         ("Blind", f"{OFFERED}:Blind", r"has score_reads = \('pods',\); expected is a tuple of Aspect"),
+        ("Foreign", f"{OFFERED}:Foreign", r"has a part Easy with name = 'Easy'; expected is name = 'Foreign'"),
+        ("Halves", f"{OFFERED}:Halves", r"has a part Halves.Part without filter, reasons"),
+        ("Mixed", f"{OFFERED}:Mixed", r"has a part <class .*NotAPlugin'>; expected is a class that derives from koord"),
         ("Vague", f"{OFFERED}:Vague", r"has args_type = <class 'dict'>; expected is a msgspec.Struct, a dataclass, or"),
     ],
 )

@@ -182,17 +182,6 @@ def test_whoever_had_a_part_in_there_being_no_plan_may_wake_the_pod() -> None:
     assert EventKind.POD_DELETE in result.events_to_register
 
 
-class Idle(Planning):
-    @property
-    def finds_nodes(self) -> bool:
-        return False
-
-
-def test_a_planner_that_is_idle_is_not_called() -> None:
-    engine, _, _ = engine_with(Idle)
-    assert node_of(decide(engine, labels={"planned": "none"})) == "a"
-
-
 class Called(Planning, PostFilterPlugin):
     name = "Asked"
 

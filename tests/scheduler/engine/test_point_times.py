@@ -69,7 +69,7 @@ def test_a_point_that_raises_is_measured_as_an_error(point: str) -> None:
 
     def profile(view: ClusterView) -> Profile:
         made = recording(view, preempts=True)
-        for plugin in made.plugins.values():
+        for plugin in made.parts:
             if isinstance(plugin, kind):
                 setattr(plugin, method, broken)
         return made

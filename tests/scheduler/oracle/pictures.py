@@ -58,12 +58,12 @@ def picture(scheduler: Scheduler, now: datetime) -> Document:
         },
         "facts": {
             plugin.name: _plain({name: plugin.node_facts(row) for name, row in rows.items()})
-            for plugin in profile.plugins.values()
+            for plugin in profile.parts
             if isinstance(plugin, Explainer)
         },
         "services": {
             f"{plugin.name}{path}": _answers(serve)
-            for plugin in profile.plugins.values()
+            for plugin in profile.parts
             if isinstance(plugin, ServiceProvider)
             for path, serve in plugin.services().items()
             if (plugin.name, path) not in _ABOUT_THE_PAST

@@ -199,12 +199,12 @@ def picture(fixture: RunningScheduler) -> Document:
         "devices": _devices(profile, rows),
         "facts": {
             plugin.name: {name: plugin.node_facts(row) for name, row in rows.items()}
-            for plugin in profile.plugins.values()
+            for plugin in profile.parts
             if isinstance(plugin, Explainer)
         },
         "services": {
             f"{plugin.name}{path}": _answers(serve, [*rows, "r", "team", "gang"])
-            for plugin in profile.plugins.values()
+            for plugin in profile.parts
             # Of LoadAwareScheduling it says when each pod was first seen.
             if isinstance(plugin, ServiceProvider) and plugin.name != "LoadAwareScheduling"
             for path, serve in plugin.services().items()

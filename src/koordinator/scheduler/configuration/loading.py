@@ -15,7 +15,6 @@ from koordinator.scheduler.configuration.expansion import Expansion, expand
 from koordinator.scheduler.configuration.points import Catalogue
 from koordinator.scheduler.configuration.resolved import ProfileConfiguration, SchedulerConfiguration
 from koordinator.scheduler.configuration.third_party import InstalledPlugins
-from koordinator.scheduler.engine.framework import Plugin
 
 _KIND: Final = "KubeSchedulerConfiguration"
 _CONFIG_MAP_KEY: Final = "koord-scheduler-config"
@@ -77,7 +76,7 @@ def _sleepers(expansion: Expansion, path: str, catalogue: Catalogue) -> Iterator
     """Warnings about plugins that can keep a pod waiting and register no events for it."""
     for name in expansion.plugins:
         found = catalogue.third_party.get(name)
-        if found and found.keeps_pods_waiting and found.plugin.events_to_register is Plugin.events_to_register:
+        if found and found.registers_no_events:
             yield (
                 f"{path}: plugin {name} ({found.origin}) registers no events by events_to_register for the "
                 "pods that it keeps waiting; they are retried only after --pod-max-in-unschedulable-pods-duration"

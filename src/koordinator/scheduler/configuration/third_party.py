@@ -71,14 +71,15 @@ def implemented_points(plugin: type[Plugin]) -> frozenset[str]:
     points = {point for point, protocols in _PROTOCOLS.items() if issubclass(plugin, protocols)}
     if issubclass(plugin, ScorePlugin) and plugin.pre_score is not ScorePlugin.pre_score:
         points.add("preScore")
-    return frozenset(points)
+    return frozenset(points).union(*map(implemented_points, plugin.part_types))
 
 
 def has_hooks(plugin: type[Plugin]) -> bool:
-    """Whether the class derives from any extension point at all, hooks included, which are called wherever their plugin
-    is in the profile (see ``framework_hooks``)."""
+    """Whether the class, or a part, derives from any extension point at all, hooks included, which are called wherever
+    their plugin is in the profile (see ``framework_hooks``)."""
     protocols = (base for base in plugin.__mro__ if issubclass(base, Plugin) and base is not Plugin)
-    return any(base.__module__.startswith(f"{_ENGINE}.") for base in protocols)
+    own = any(base.__module__.startswith(f"{_ENGINE}.") for base in protocols)
+    return own or any(map(has_hooks, plugin.part_types))
 
 
 GROUP: Final = "koordinator.scheduler.plugins"
@@ -96,9 +97,11 @@ class ThirdPartyPlugin:
     """The distribution and its version."""
 
     @property
-    def keeps_pods_waiting(self) -> bool:
-        """Whether the plugin can end an attempt, or keep a pod out of the queue."""
-        return not self.points.isdisjoint(("preEnqueue", "preFilter", "filter", "permit"))
+    def registers_no_events(self) -> bool:
+        """Whether the plugin can end an attempt, or keep a pod out of the queue, and never says what may help."""
+        parts = (self.plugin, *self.plugin.part_types)
+        registers = any(part.events_to_register is not Plugin.events_to_register for part in parts)
+        return not registers and not self.points.isdisjoint(("preEnqueue", "preFilter", "filter", "permit"))
 
     def make_arguments(self, document: Mapping[str, Any], path: str) -> Any:
         """The arguments decoded as ``args_type``, without the type meta, or, for a plugin without one, as they are in
@@ -161,24 +164,26 @@ def _load(entry: EntryPoint, where: str) -> ThirdPartyPlugin:
         plugin = entry.load()
     except Exception as error:
         refuse(entry, where, f"cannot be imported ({type(error).__name__}: {error})", _EXPECTED, error)
-    if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
-        refuse(entry, where, f"is {plugin!r}", _EXPECTED)
     _check_class(entry, plugin, where)
     return ThirdPartyPlugin(plugin, implemented_points(plugin), origin(entry))
 
 
-def _check_class(entry: EntryPoint, plugin: type[Plugin], where: str) -> None:
-    own = getattr(plugin, "name", None)
-    if own != entry.name:
-        refuse(entry, where, f"is a class with name = {own!r}", f"expected is name = {entry.name!r}")
-    if inspect.isabstract(plugin):
-        missing = ", ".join(sorted(plugin.__abstractmethods__))
-        refuse(entry, where, f"is a class without {missing}", "expected is a class that defines them")
+def _check_class(entry: EntryPoint, plugin: Any, where: str) -> None:
+    for part in (plugin, *getattr(plugin, "part_types", ())):
+        if not (isinstance(part, type) and issubclass(part, Plugin)):
+            refuse(entry, where, f"is {part!r}" if part is plugin else f"has a part {part!r}", _EXPECTED)
+        subject = "is a class" if part is plugin else f"has a part {part.__qualname__}"
+        own = getattr(part, "name", None)
+        if own != entry.name:
+            refuse(entry, where, f"{subject} with name = {own!r}", f"expected is name = {entry.name!r}")
+        if inspect.isabstract(part):
+            missing = ", ".join(sorted(part.__abstractmethods__))
+            refuse(entry, where, f"{subject} without {missing}", "expected is a class that defines them")
+        for base, attribute in ((FilterPlugin, "reads"), (ScorePlugin, "score_reads")):
+            if issubclass(part, base) and not _are_aspects(value := getattr(part, attribute, None)):
+                refuse(entry, where, f"has {attribute} = {value!r}", "expected is a tuple of Aspect or NamedAspect")
     if not implemented_points(plugin) and not has_hooks(plugin):
         refuse(entry, where, "takes part at no extension point", "expected is a class such as a FilterPlugin")
-    for base, attribute in ((FilterPlugin, "reads"), (ScorePlugin, "score_reads")):
-        if issubclass(plugin, base) and not _are_aspects(value := getattr(plugin, attribute, None)):
-            refuse(entry, where, f"has {attribute} = {value!r}", "expected is a tuple of Aspect or NamedAspect")
     if plugin.args_type is not None and not _is_record(plugin.args_type):
         expected = "expected is a msgspec.Struct, a dataclass, or None"
         refuse(entry, where, f"has args_type = {plugin.args_type!r}", expected)

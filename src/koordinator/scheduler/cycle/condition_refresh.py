@@ -73,10 +73,9 @@ class ConditionRefresh:
     def _present_refusal(self, entry: QueuedPod) -> str:
         """What the plugin would say now; empty if it would admit the pod, or cannot say."""
         engine = self._engines.get(entry.pod.pod.spec.scheduler_name)
-        plugins = engine.profile.plugins if engine is not None else {}
         for name in entry.plugins:
-            plugin = plugins.get(name)
-            if isinstance(plugin, CyclePreFilterPlugin):
+            plugin = engine.profile.part(name, CyclePreFilterPlugin) if engine is not None else None
+            if plugin is not None:
                 try:
                     refusal = plugin.refusal_if_tried(entry.pod)
                 except Exception as error:

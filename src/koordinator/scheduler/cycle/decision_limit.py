@@ -94,7 +94,7 @@ class DecisionLimit:
 
 def packages_of(profiles: Iterable[Profile]) -> frozenset[str]:
     """The top-level packages of all plugins that are not part of this package."""
-    plugins = [plugin for profile in profiles for plugin in profile.plugins.values() if not is_built_in(plugin)]
+    plugins = [plugin for profile in profiles for plugin in profile.parts if not is_built_in(plugin)]
     packages = {base.__module__.partition(".")[0] for plugin in plugins for base in type(plugin).__mro__}
     return frozenset(packages - {_OURS} - sys.stdlib_module_names)
 

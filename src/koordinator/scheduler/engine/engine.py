@@ -87,19 +87,19 @@ class Engine:
         """The sum of the widths of all classes."""
         self._numbers = itertools.count(1)
         self._timed = [
-            (name, plugin)
-            for name, plugin in profile.plugins.items()
-            if isinstance(plugin, EventHandler) and type(plugin).on_time is not EventHandler.on_time
+            (part.name, part)
+            for part in profile.parts
+            if isinstance(part, EventHandler) and type(part).on_time is not EventHandler.on_time
         ]
-        self._finder = next((each for each in profile.all(FindOneNodePlugin) if each.finds_nodes), None)
+        self._finder = profile.first(FindOneNodePlugin)
         self._preferring = profile.first(PreferNodesPlugin)
         self._resizing = profile.all(ResizePodPlugin)
         self._forgetting = profile.all(ForgetHandler)
         self._allocators = Allocators(profile)
         self._reserving = tuple(each for each in profile.reserve if isinstance(each, ReservePlugin))
         self.handle = Handle(profile, state, lambda: self.check_time(), self._current)
-        for plugin in profile.plugins.values():
-            plugin.handle = self.handle
+        for part in profile.parts:
+            part.handle = self.handle
 
     def decide(self, pod: PodInfo, now: datetime) -> Placement | Rejection:
         """Evaluate all nodes for ``pod`` and choose among the best at random. Changes nothing that another decision
@@ -337,8 +337,8 @@ class Engine:
     def _waits_as(self, plugin_name: str, pod: PodInfo) -> Hashable:
         """The key shared by pods that wait for the same events as this one, which the plugin rejected in this attempt;
         None if the pod waits alone."""
-        plugin = self.profile.plugins[plugin_name]
-        key = plugin.waits_as(pod) if isinstance(plugin, CyclePreFilterPlugin) else None
+        plugin = self.profile.part(plugin_name, CyclePreFilterPlugin)
+        key = plugin.waits_as(pod) if plugin is not None else None
         return (plugin_name, key) if key is not None else None
 
     def _placement(self, state: CycleState, evaluation: Evaluation, row: int) -> Placement:

@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
@@ -73,6 +74,10 @@ class Plugin(ABC):
     """The type that the ``args`` of a plugin of another package are decoded into, a msgspec.Struct or a dataclass;
     without it they are the mapping from the configuration file. Those of built-in plugins are in the configuration's
     own table."""
+    part_types: ClassVar[tuple[type[Plugin], ...]] = ()
+    """The classes of the plugin's parts. Each derives from the protocols of points that belong together, has the
+    plugin's name, and is called where the profile lists the plugin, as if the plugin implemented these points itself.
+    Only one of them, or the plugin, implements a point."""
 
     handle: ScoreReports
     """The plugin's access to the scheduler and to the other plugins of its profile (upstream: framework.Handle). Set
@@ -82,6 +87,12 @@ class Plugin(ABC):
     def __init__(self, args: Any, view: ClusterView) -> None:
         self.args = args
         self.view = view
+
+    @cached_property
+    def parts(self) -> tuple[Plugin, ...]:
+        """An instance of each of ``part_types``. A plugin whose parts share more than the arguments and the view, or
+        whose arguments leave out some of them, sets this in ``__init__``."""
+        return tuple(part(self.args, self.view) for part in self.part_types)
 
     @property
     def watched_kinds(self) -> tuple[Kind[Any], ...]:
@@ -107,14 +118,20 @@ class Plugin(ABC):
         decision, so it must be quick."""
         return None
 
+    @cached_property
+    def _registering(self) -> list[Plugin]:
+        return [part for part in self.parts if type(part).events_to_register is not Plugin.events_to_register]
+
     def events_to_register(self) -> frozenset[str]:
-        """The event kinds that may make a node pass that this plugin rejected."""
-        return frozenset()
+        """The event kinds that may make a node pass that this plugin rejected; the default: those of its parts."""
+        return frozenset[str]().union(*[part.events_to_register() for part in self._registering])
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether ``event``, of a kind that ``events_to_register`` names, may make a node pass for ``pod`` that this
-        plugin rejected (upstream: a QueueingHint). If uncertain, True. Identical pods share the result."""
-        return True
+        plugin rejected (upstream: a QueueingHint). If uncertain, True. Identical pods share the result. The default is
+        True, unless the parts that register such events say no."""
+        registered = [part for part in self._registering if event.kind in part.events_to_register()]
+        return not registered or any(part.queueing_hint(pod, event) for part in registered)
 
 
 class EventHandler:

@@ -76,11 +76,6 @@ class PostFilterTransformer(Plugin):
 
 
 class FindOneNodePlugin(Plugin):
-    @property
-    def finds_nodes(self) -> bool:
-        """Whether this instance, with its arguments, takes part at all."""
-        return True
-
     @abstractmethod
     def find_one_node(self, pod: PodInfo) -> str | Reason | None:
         """The only node that may be considered, a reason why the pod has to wait, or None to consider all. Only the

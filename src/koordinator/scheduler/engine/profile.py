@@ -118,8 +118,8 @@ class Profile:
     @cached_property
     def pre_filter(self) -> tuple[PreFilterPlugin, ...]:
         """The listed plugins, then the filters that implement PreFilter without being listed there."""
-        plugins = (*self._named(self.order.pre_filter), *self.filter)
-        return tuple(dict.fromkeys(plugin for plugin in plugins if isinstance(plugin, PreFilterPlugin)))
+        filters = [name for name in self.order.filter if self.part(name, FilterPlugin) is not None]
+        return self._at(dict.fromkeys((*self.order.pre_filter, *filters)), PreFilterPlugin)
 
     @cached_property
     def pre_filter_cycle(self) -> tuple[CyclePreFilterPlugin, ...]:
@@ -129,11 +129,7 @@ class Profile:
 
     @cached_property
     def score(self) -> tuple[tuple[ScorePlugin, int], ...]:
-        return tuple(
-            (plugin, weight)
-            for name, weight in self.order.score
-            if isinstance(plugin := self.plugins.get(name), ScorePlugin)
-        )
+        return tuple((plugin, weight) for name, weight in self.order.score for plugin in self._at((name,), ScorePlugin))
 
     @cached_property
     def score_type(self) -> ScoreType:
@@ -218,9 +214,18 @@ class Profile:
         """The first of them, for points where one is enough."""
         return next(iter(self.all(point)), None)
 
+    def part(self, name: str, point: type[P]) -> P | None:
+        """The plugin of that name, or its part, that implements ``point``; None if there is none."""
+        return next(iter(self._at((name,), point)), None)
+
+    @cached_property
+    def parts(self) -> tuple[Plugin, ...]:
+        """Each plugin, followed by its parts."""
+        return tuple(self._named(self.plugins))
+
     @cached_property
     def event_handlers(self) -> tuple[EventHandler, ...]:
-        return tuple(plugin for plugin in self.plugins.values() if isinstance(plugin, EventHandler))
+        return tuple(part for part in self.parts if isinstance(part, EventHandler))
 
     @cached_property
     def _deciding(self) -> tuple[Plugin, ...]:
@@ -266,4 +271,5 @@ class Profile:
         return tuple(plugin for plugin in self._named(names) if isinstance(plugin, point))
 
     def _named(self, names: Iterable[str]) -> Iterator[Plugin]:
-        return (self.plugins[name] for name in names if name in self.plugins)
+        plugins = (self.plugins[name] for name in names if name in self.plugins)
+        return (part for plugin in plugins for part in (plugin, *plugin.parts))

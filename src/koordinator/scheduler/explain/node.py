@@ -110,7 +110,7 @@ def _pods(view: ClusterView, row: int) -> dict[str, int]:
 def _facts(sources: Sources, row: int) -> dict[str, Any]:
     """Facts of plugins; if several profiles have a plugin, those of the first instance."""
     facts: dict[str, Any] = {}
-    of_profiles = [profile.plugins.values() for profile in sources.profiles.values()]
+    of_profiles = [profile.parts for profile in sources.profiles.values()]
     for plugins in (sources.view.engine_filters, *of_profiles):
         for plugin in plugins:
             if isinstance(plugin, Explainer) and plugin.name not in facts:

@@ -231,7 +231,7 @@ def test_a_thousand_members_are_bound_together() -> None:
         await fixture.until_idle(1)
         plugin = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Coscheduling"]
         assert isinstance(plugin, Coscheduling)
-        assert len(plugin.cache.gangs["default/g"].by_state[MemberState.BOUND]) == MANY
+        assert len(plugin.gangs.cache.gangs["default/g"].by_state[MemberState.BOUND]) == MANY
 
     assert len(run(story, MANY).api.placed()) == MANY
 

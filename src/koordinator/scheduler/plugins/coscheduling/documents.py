@@ -1,15 +1,21 @@
-"""Gangs and the results of job preemption as JSON documents, with the original's fields."""
+"""Gangs and the results of job preemption as JSON documents, with the original's fields, and the services that return
+them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from koordinator.api.timestamps import format_time
+from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.coscheduling.declaration import ONCE_SATISFIED, STRICT
+from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState
+from koordinator.scheduler.plugins.coscheduling.gangs import GangPart
 from koordinator.scheduler.plugins.coscheduling.job_preemption import JobPlan
+from koordinator.scheduler.plugins.coscheduling.network_topology.explanation import explain_network
+from koordinator.scheduler.services.provider import ServiceProvider
 
 _NEVER: Final = "0001-01-01T00:00:00Z"
 """Go's time of nothing."""
@@ -83,3 +89,33 @@ def preemption_document(trigger: PodInfo, job: str, plan: JobPlan) -> dict[str, 
     if victims:
         document["victims"] = [{"nodeName": node, "possibleVictims": victims[node]} for node in sorted(victims)]
     return document
+
+
+class GangServices(GangPart, ServiceProvider):
+    """Serves the gangs as documents, and the explanation of one for ``koord explain gang``."""
+
+    def services(self) -> Mapping[str, Service]:
+        return {
+            "/gang/:namespace/:name/explanation": self._explanation,
+            "/gang/:namespace/:name": lambda parameters: gang_document(self._gang(parameters)),
+            "/gangs": lambda parameters: {id_: gang_document(gang) for id_, gang in self.cache.gangs.items()},
+        }
+
+    def _explanation(self, parameters: Mapping[str, str]) -> Any:
+        def node_of(member: Member) -> str:
+            waiting = self.view.waiting.get(member.uid)
+            return waiting.node_name if waiting is not None else ""
+
+        gang = self._gang(parameters)
+        network: dict[str, Any] | None = None
+        if gang.declaration is not None and gang.declaration.network_topology is not None:
+            plan = gang.group.plan if gang.group is not None else None
+            network = explain_network(self.gangs.topology, plan, heeded=self.args.aware_network_topology)
+        return explain_gang(self.cache, gang, node_of, self.gangs.finished.of(gang.id).values(), network)
+
+    def _gang(self, parameters: Mapping[str, str]) -> Gang:
+        gang_id = f"{parameters['namespace']}/{parameters['name']}"
+        gang = self.cache.gangs.get(gang_id)
+        if gang is None:
+            raise ServiceError(404, f"cannot find gang {gang_id}")
+        return gang

@@ -1,10 +1,11 @@
-"""The event handlers of Coscheduling: they pass events to the gang cache and carry out its instructions."""
+"""The gangs that the parts of Coscheduling share: events are passed to the gang cache, and its instructions carried
+out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 from koordinator.api.cluster_network_topology import DEFAULT_NAME, ClusterNetworkTopology
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, POD_GROUPS, Kind
@@ -12,9 +13,10 @@ from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup
-from koordinator.scheduler.engine.framework import EventHandler
-from koordinator.scheduler.engine.handle import HandledPlugin
+from koordinator.scheduler.engine.framework import EventHandler, Plugin
+from koordinator.scheduler.engine.handle import Handle, HandledPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of, gang_of
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, MemberState, Wave
 from koordinator.scheduler.plugins.coscheduling.gang_cache import ALL_ATTEMPTED, SUCCEEDED, GangCache
@@ -37,8 +39,6 @@ def _shortened(note: str) -> str:
 
 class Gangs(EventHandler):
     """The gangs of the cluster. All profiles share them, since the members of a gang may use different profiles."""
-
-    name = "Coscheduling"
 
     def __init__(self, cache: GangCache, plugin: HandledPlugin) -> None:
         """``plugin`` is the first profile's; its handle acts on the queue that all profiles share."""
@@ -206,3 +206,16 @@ class Gangs(EventHandler):
         about = failed.key if failed is not None else "a member"
         note = f"no node for {about}, {len(gang.by_state[MemberState.PENDING])} members wait: {wave.group.failure}"
         handle.object_event(POD_GROUPS, pod_group, "Warning", "FailedScheduling", "Scheduling", _shortened(note))
+
+
+class GangPart(Plugin):
+    """A part of the plugin Coscheduling; all parts, of all profiles, have the same gangs."""
+
+    name = "Coscheduling"
+    watches: ClassVar[tuple[Kind[Any], ...]] = ()
+    """Coscheduling itself watches what the gangs are derived from."""
+    handle: Handle
+
+    def __init__(self, args: Any, view: ClusterView, gangs: Gangs) -> None:
+        super().__init__(args, view)
+        self.gangs, self.cache = gangs, gangs.cache

@@ -1,117 +1,56 @@
-"""The Coscheduling plugin: its extension points pass the progress of each pod to the gang cache, and return the cache's
-result to the scheduler."""
+"""The Coscheduling plugin: gangs, whose members get their nodes together or not at all. Its parts pass the progress of
+each pod to the gang cache, and return the cache's result to the scheduler."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
 
 from prometheus_client.registry import Collector
 
-from koordinator.api.annotations import BIND_GANG_KEYS
-from koordinator.api.cluster_network_topology import DEFAULT_NAME, ClusterNetworkTopology
+from koordinator.api.cluster_network_topology import DEFAULT_NAME
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, POD_GROUPS, Kind
 from koordinator.api.pod import Pod
-from koordinator.api.pod_group import PodGroup
-from koordinator.api.reservation import Reservation
-from koordinator.base.services import ServiceError
-from koordinator.scheduler.engine.binding_points import (
-    ClusterWriter,
-    ControllerWriter,
-    PermitPlugin,
-    PodChanges,
-    PostBindPlugin,
-    PreBindPlugin,
-    ReservePlugin,
-    Wait,
-)
-from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
-from koordinator.scheduler.engine.decision import Rejection
-from koordinator.scheduler.engine.events import ClusterEvent
-from koordinator.scheduler.engine.framework import EventHandler, PreEnqueuePlugin, Reason
+from koordinator.scheduler.engine.binding_points import ControllerWriter
+from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.framework_hooks import (
     Controller,
     ControllerProvider,
-    DiagnosisPlugin,
-    FailureHandler,
-    FindOneNodePlugin,
     FinishedPodHandler,
     MetricsProvider,
-    NextPodPlugin,
-    PostFilterTransformer,
-    QuestionedJob,
-    ReservationPreBindPlugin,
 )
 from koordinator.scheduler.engine.handle import Handle
-from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.coscheduling.declaration import Defaults, gang_id_of, gang_of
-from koordinator.scheduler.plugins.coscheduling.documents import gang_document, preemption_document
-from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
-from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState
+from koordinator.scheduler.plugins.coscheduling.cycle import GangBinding, GangCycle, GangQueueing
+from koordinator.scheduler.plugins.coscheduling.declaration import Defaults, gang_id_of
+from koordinator.scheduler.plugins.coscheduling.documents import GangServices
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from koordinator.scheduler.plugins.coscheduling.gang_faults import GangFaultController
-from koordinator.scheduler.plugins.coscheduling.gangs import Gangs
-from koordinator.scheduler.plugins.coscheduling.job_preemption import SUCCESS, Job, JobPlan, JobPreemption
+from koordinator.scheduler.plugins.coscheduling.gangs import GangPart, Gangs
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
-from koordinator.scheduler.plugins.coscheduling.network_topology.explanation import explain_network
-from koordinator.scheduler.plugins.coscheduling.network_topology.gang_placement import EVENTS, GangPlacement
+from koordinator.scheduler.plugins.coscheduling.network_topology.gang_placement import GangPlacement
 from koordinator.scheduler.plugins.coscheduling.network_topology.scoring import NetworkScore
 from koordinator.scheduler.plugins.coscheduling.network_topology.status import TopologyStatusController
 from koordinator.scheduler.plugins.coscheduling.pod_group_status import PodGroupController
-from koordinator.scheduler.services.provider import Service, ServiceProvider
-
-_ALREADY_TRIED: Final = "preemption already attempted"
-_SHARED: Final = "coscheduling"
 
 
-class Coscheduling(
-    PreEnqueuePlugin,
-    CyclePreFilterPlugin,
-    PostFilterPlugin,
-    PostFilterTransformer,
-    ReservePlugin,
-    PermitPlugin,
-    PreBindPlugin,
-    ReservationPreBindPlugin,
-    PostBindPlugin,
-    NextPodPlugin,
-    FindOneNodePlugin,
-    NetworkScore,
-    FailureHandler,
-    EventHandler,
-    DiagnosisPlugin,
-    FinishedPodHandler,
-    ControllerProvider,
-    MetricsProvider,
-    ServiceProvider,
-):
-    name = "Coscheduling"
+class Coscheduling(EventHandler, FinishedPodHandler, ControllerProvider, MetricsProvider):
+    name = GangPart.name
     handle: Handle
     watches: ClassVar[tuple[Kind[Any], ...]] = (POD_GROUPS, CLUSTER_NETWORK_TOPOLOGIES)
-    sees_all_attempts = True
+    part_types = (GangQueueing, GangCycle, GangPlacement, NetworkScore, GangBinding, GangServices)
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         defaults = Defaults(args.default_timeout.total_seconds(), args.default_match_policy)
-        self.gangs: Gangs = view.shared.setdefault(_SHARED, Gangs(GangCache(defaults), self))
-        self.cache: GangCache = self.gangs.cache
+        self.gangs: Gangs = view.shared.setdefault("coscheduling", Gangs(GangCache(defaults), self))
         if view.network_topology and self.gangs.topology is None:
             self.gangs.topology = ClusterTopology()
-        self._placement: GangPlacement | None = None
-        """None unless the profile respects the network topology requirements of gangs."""
-        if args.aware_network_topology:
-            self._placement = GangPlacement(view, self.cache, self.gangs.topology, self.gangs.pending.get)
-        self._preemption: JobPreemption | None = None
-        if args.enable_preemption:
-            self._preemption = JobPreemption(
-                self.name, view, self._refusal, lambda failed: self.handle.simulate(failed)
-            )
-        self._last_preemption: tuple[str, dict[str, Any]] = "", {}
-        """The uid of the last pod that PostFilter was called for, and the document of its preemption; else empty."""
+        shared = args, view, self.gangs
+        placement = GangPlacement(*shared) if args.aware_network_topology else None
+        always = GangQueueing(*shared), GangCycle(*shared, placement), NetworkScore(*shared), GangBinding(*shared)
+        self.parts = (*always, GangServices(*shared), *((placement,) if placement is not None else ()))
 
     @property
     def watched_kinds(self) -> tuple[Kind[Any], ...]:
@@ -133,235 +72,17 @@ class Coscheduling(
     def on_finished_gone(self, pod: Pod) -> None:
         self.gangs.on_finished_gone(pod)
 
-    @property
-    def network(self) -> ClusterTopology | None:
-        return self.gangs.topology
-
-    def pre_enqueue(self, pod: Pod) -> Reason | None:
-        self.gangs.schedulers.add(pod.spec.scheduler_name)
-        error = self.cache.admission_error(pod)
-        return Reason(error, unresolvable=True) if error else None
-
-    def next_pod(self) -> str | None:
-        if self.cache.wave is None:
-            return None
-        return self.gangs.tell(self.cache.next_pod)
-
-    def keeps_back_off(self, pod: PodInfo) -> bool:
-        """True for members of gangs: the nodes that members release when their gang fails look like free capacity for
-        the member that failed, so that without back-off the gang would be tried over and over."""
-        return bool(gang_of(pod))
-
-    def not_freed_by(self, pod: PodInfo) -> Collection[str]:
-        return self.cache.not_freed_by(pod.uid) if gang_of(pod) else ()
-
-    def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
-        self._last_preemption = "", {}
-        if not gang_of(pod):
-            return None
-        if self._placement is not None and (refusal := self._placement.refusal(pod)) is not None:
-            return refusal
-        error = self.gangs.tell(self.cache.begin_attempt, pod.uid)
-        self.gangs.attempt_begun()
-        if self._placement is not None:
-            self._placement.begun(pod)
-        return Reason(error, unresolvable=True) if error else None
-
-    @property
-    def finds_nodes(self) -> bool:
-        return self._placement is not None
-
-    def find_one_node(self, pod: PodInfo) -> str | Reason | None:
-        return self._placement.node_of(pod, self.handle.slots) if self._placement is not None else None
-
-    def rejected_by(self, pod: PodInfo) -> Collection[str]:
-        return self._placement.rejected_by(pod) if self._placement is not None else ()
-
-    def events_to_register(self) -> frozenset[str]:
-        return EVENTS if self._placement is not None else frozenset()
-
-    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        return self._placement is not None and self._placement.may_help(pod, event)
-
-    def result_key(self, pod: PodInfo) -> Hashable:
-        # Without preemption the result is the same for all pods.
-        return None if self._preemption is not None else ()
-
-    def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
-        """With ``enablePreemption``, preempt for all pending members of the pod's group at once, or for the pod alone
-        if it is in no gang. This is tried once in each attempt of a group."""
-        if self._preemption is None:
-            return NO_PLAN
-        began = self.handle.monotonic()
-        job, plan = self._preempted(self._preemption, pod, attempt)
-        self.gangs.metrics.preemption_ended(job, plan.outcome, began, self.handle.monotonic())
-        self._last_preemption = pod.uid, preemption_document(pod, job, plan)
-        return plan.result
-
-    def _preempted(self, preemption: JobPreemption, pod: PodInfo, attempt: FailedAttempt) -> tuple[str, JobPlan]:
-        """The metric label of the job, empty if preemption was not tried again for it, and the plan."""
-        member = self.cache.member(pod.uid)
-        group = member.gang.group if member is not None and not member.gang.is_released else None
-        wave = self.cache.wave
-        if group is None or wave is None or wave.group is not group:
-            return pod.key, preemption.plan(Job(pod, (pod,), {}, pod.key), attempt)
-        if wave.preemption:
-            return "", preemption.unchanged(pod, _ALREADY_TRIED, wave.preemption)
-        job = self._job(pod, group)
-        if self._placement is not None:
-            job = self._placement.job(job, wave)
-        plan = preemption.plan(job, attempt)
-        wave.preemption = f"{_ALREADY_TRIED} by {pod.key} with message {plan.message}"
-        wave.regain = plan.message if plan.outcome == SUCCESS else ""
-        return group.id, plan
-
-    def _refusal(self, pod: PodInfo) -> Reason | None:
-        """Why PreFilter of a plugin would reject the pod now, also in the state of a simulation; None if none does."""
-        refusals = (plugin.refusal_if_tried(pod) for plugin in self.handle.profile.pre_filter_cycle)
-        return next((refusal for refusal in refusals if refusal is not None), None)
-
-    def _job(self, pod: PodInfo, group: Group) -> Job:
-        found = {each.uid: each for each in group.members(MemberState.PENDING) if each.is_schedulable}
-        others = [self.gangs.pending[uid] for uid in found if uid != pod.uid and uid in self.gangs.pending]
-        waiting = {}
-        for each in group.members(MemberState.WAITING):
-            if (held := self.view.waiting.get(each.uid)) is not None:
-                waiting[each.uid] = (self.gangs.pending.get(each.uid, held.pod), held.node_name)
-        return Job(pod, (pod, *others), waiting, group.id)
-
-    def after_post_filter(self, pod: PodInfo, rejection: Rejection) -> None:
-        """The first member for which there is no node ends the attempt of a Strict gang."""
-        after = rejection.after.message
-        self._failed(pod, rejection.message.removesuffix(f" {after}") if after else rejection.message)
-
-    def after_failure(self, pod: PodInfo, message: str) -> None:
-        """Any other failure of a member, such as the error of a plugin, ends the attempt of a Strict gang, too."""
-        self._failed(pod, message)
-
-    def _failed(self, pod: PodInfo, message: str) -> None:
-        if gang_of(pod):
-            wave = self.cache.wave
-            if wave is not None and not wave.failure and wave.group.is_strict:
-                # Record the members' nodes before they are released.
-                wave.held = self._held(wave.group)
-            self.gangs.tell(self.cache.attempt_failed, pod.uid, message)
-
-    def _held(self, group: Group) -> Counter[str]:
-        """Node -> how many members of the group are assumed on it and wait at Permit."""
-        members = (uid for gang in group.gangs.values() for uid in gang.by_state[MemberState.WAITING])
-        waiting = (self.view.waiting.get(uid) for uid in members)
-        return Counter(held.node_name for held in waiting if held is not None)
-
-    def questioned_job(self, pod: PodInfo) -> QuestionedJob | None:
-        member, wave = self.cache.member(pod.uid), self.cache.wave
-        group = member.gang.group if member is not None and not member.gang.is_released else None
-        about, found = self._last_preemption
-        preemption = found if about == pod.uid else None
-        if group is None:
-            return QuestionedJob(pod.key, {}, "", preemption) if preemption is not None else None
-        if wave is None or wave.group is not group:
-            return QuestionedJob(group.id, {}, "", preemption)
-        cause = wave.failure if group.failed_member != pod.uid else ""
-        plan = wave.plan.diagnosis if wave.plan is not None else None
-        return QuestionedJob(group.id, wave.held or self._held(group), cause, preemption, plan)
-
-    def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
-        return None
-
-    def unreserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
-        if gang_of(pod):
-            self.gangs.tell(self.cache.unreserve, pod.uid)
-
-    def permit(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | Wait | None:
-        if not gang_of(pod):
-            return None
-        try:
-            seconds = self.gangs.tell(self.cache.permit, pod.uid)
-        except LookupError as error:
-            return Reason(str(error))
-        return Wait(seconds) if seconds is not None else None
-
-    def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
-        return bool(self._binding_changes(pod.uid, pod.pod.metadata.annotations))
-
-    async def pre_bind(
-        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
-    ) -> None:
-        changes.annotations.update(self._binding_changes(pod.uid, pod.pod.metadata.annotations))
-
-    async def pre_bind_reservation(
-        self,
-        state: CycleState,
-        reservation: Reservation,
-        node: NodeReference,
-        changes: PodChanges,
-        writer: ClusterWriter,
-    ) -> None:
-        metadata = reservation.metadata
-        changes.annotations.update(self._binding_changes(metadata.uid, metadata.annotations))
-
-    def _binding_changes(self, uid: str, present: Mapping[str, str]) -> Mapping[str, str | None]:
-        """Annotations by which node agents recognise pods that are bound together; None removes those of an earlier
-        attempt."""
-        member = self.cache.member(uid)
-        if member is not None and member.bound_with > 1 and member.gang.group is not None:
-            group_id, count = member.gang.group.id, str(member.bound_with)
-            return dict(zip(BIND_GANG_KEYS, (group_id, count) * 2, strict=True))
-        return dict.fromkeys(key for key in BIND_GANG_KEYS if key in present)
-
     def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
-        def pod_groups() -> Mapping[str, PodGroup]:
-            return self.view.objects_of(POD_GROUPS)
-
-        def topologies() -> Mapping[str, ClusterNetworkTopology]:
-            return self.view.objects_of(CLUSTER_NETWORK_TOPOLOGIES)
-
-        gangs = self.gangs
+        gangs, view = self.gangs, self.view
+        pod_groups = partial(view.objects_of, POD_GROUPS)
         found: list[Controller] = [
-            PodGroupController(
-                writer, pod_groups, self.cache.gangs, gangs.finished, gangs.changed, lambda: self.view.now
-            ),
-            GangFaultController(self.cache, writer, gangs),
+            PodGroupController(writer, pod_groups, gangs.cache.gangs, gangs.finished, gangs.changed, lambda: view.now),
+            GangFaultController(gangs.cache, writer, gangs),
         ]
         if gangs.topology is not None:
+            topologies = partial(view.objects_of, CLUSTER_NETWORK_TOPOLOGIES)
             found.append(TopologyStatusController(writer, gangs.topology, topologies))
         return found
 
     def collectors(self) -> Sequence[Collector]:
         return (self.gangs.metrics,)
-
-    def services(self) -> Mapping[str, Service]:
-        return {
-            "/gang/:namespace/:name/explanation": self._explanation,
-            "/gang/:namespace/:name": self._one,
-            "/gangs": self._all,
-        }
-
-    def _explanation(self, parameters: Mapping[str, str]) -> Any:
-        def node_of(member: Member) -> str:
-            waiting = self.view.waiting.get(member.uid)
-            return waiting.node_name if waiting is not None else ""
-
-        gang = self._gang(parameters)
-        network: dict[str, Any] | None = None
-        if gang.declaration is not None and gang.declaration.network_topology is not None:
-            plan = gang.group.plan if gang.group is not None else None
-            network = explain_network(self.gangs.topology, plan, heeded=self._placement is not None)
-        return explain_gang(self.cache, gang, node_of, self.gangs.finished.of(gang.id).values(), network)
-
-    def _one(self, parameters: Mapping[str, str]) -> Any:
-        return gang_document(self._gang(parameters))
-
-    def _gang(self, parameters: Mapping[str, str]) -> Gang:
-        gang_id = f"{parameters['namespace']}/{parameters['name']}"
-        gang = self.cache.gangs.get(gang_id)
-        if gang is None:
-            raise ServiceError(404, f"cannot find gang {gang_id}")
-        return gang
-
-    def _all(self, parameters: Mapping[str, str]) -> Any:
-        return {gang_id: gang_document(gang) for gang_id, gang in self.cache.gangs.items()}
-
-    def post_bind(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
-        if gang_of(pod):
-            self.gangs.tell(self.cache.bound, pod.uid)

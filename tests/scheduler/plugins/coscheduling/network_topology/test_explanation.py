@@ -8,7 +8,7 @@ import pytest
 
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES
 from koordinator.api.pod import Pod
-from koordinator.scheduler.plugins.coscheduling.plugin import Coscheduling
+from koordinator.scheduler.services.provider import ServiceProvider
 from tests.scheduler.plugins.coscheduling.gang_fakes import member
 from tests.scheduler.plugins.coscheduling.network_topology.networks import SPEC, cluster_network_topology
 from tests.scheduler.plugins.coscheduling.network_topology.topology_stories import (
@@ -35,9 +35,9 @@ def explained(pods: list[Pod], api: SchedulerApi, later: Any = None, **options: 
         await fixture.until_idle(5)
 
     fixture = play(story, api, profile(**options))
-    plugin = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Coscheduling"]
-    assert isinstance(plugin, Coscheduling)
-    explain = plugin.services()["/gang/:namespace/:name/explanation"]
+    provider = fixture.scheduler.engines["koord-scheduler"].profile.first(ServiceProvider)
+    assert provider is not None
+    explain = provider.services()["/gang/:namespace/:name/explanation"]
     found: dict[str, Any] | None = explain({"namespace": "default", "name": "g"})["network"]
     return found
 

@@ -9,6 +9,7 @@ from koordinator.scheduler.debug_output.output import diagnosis
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.framework_hooks import DiagnosisPlugin
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.plugin import Coscheduling
 from tests.scheduler.fakes import make_node, make_pod
@@ -262,7 +263,9 @@ def test_a_diagnosis_has_the_slots_of_each_node() -> None:
         engine = fixture.scheduler.engines["koord-scheduler"]
         pod = plugin.gangs.pending["uid-g-0"]
         assert isinstance(engine.decide(pod, fixture.clock.now()), Rejection)
-        job = plugin.questioned_job(pod)
+        asked = engine.profile.first(DiagnosisPlugin)
+        assert asked is not None
+        job = asked.questioned_job(pod)
         evaluation = Evaluation(engine.profile, fixture.scheduler.state.view, pod)
         evaluation.refresh()
         found = diagnosis(pod, evaluation, fixture.scheduler.state.view.columns, fixture.clock.now(), job)

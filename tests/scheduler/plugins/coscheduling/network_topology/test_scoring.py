@@ -41,9 +41,9 @@ class Cluster:
         self.state.add_event_handlers(profile.event_handlers)
         for name, where in places.items():
             self.state.set_node(make_node(name, cpu="9", memory="99Gi", labels=place(where)))
-        assert self.plugin.network is not None
+        assert self.plugin.gangs.topology is not None
         if known:
-            self.plugin.network.set_object(cluster_network_topology())
+            self.plugin.gangs.topology.set_object(cluster_network_topology())
         self.engine = Engine(profile, self.state, FirstChoice())
         self._number = 0
 

@@ -6,7 +6,6 @@ in the solver, each with one slot, and the scores go down from 100 in equal step
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -18,7 +17,7 @@ from koordinator.api.annotations import NETWORK_TOPOLOGY_SELECTOR
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
 from koordinator.scheduler.engine.framework import SKIP_SCORE, ScorePlugin, default_normalize
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
+from koordinator.scheduler.plugins.coscheduling.gangs import GangPart
 from koordinator.scheduler.plugins.coscheduling.network_topology.planner import existing_pods
 from koordinator.scheduler.plugins.coscheduling.network_topology.tree import Tree
 
@@ -32,26 +31,21 @@ class _Kind:
     existing: dict[int, int]
 
 
-class NetworkScore(ScorePlugin):
+class NetworkScore(GangPart, ScorePlugin):
     """Scores depend only on the pods of the kind and on which nodes are feasible, so ``normalize`` computes them."""
 
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS)
 
-    @property
-    @abstractmethod
-    def network(self) -> ClusterTopology | None:
-        """The network topology; None if the scheduler does not watch it."""
-
     def class_key(self, pod: PodInfo) -> Hashable:
-        return _kind_of(pod) if self.network is not None else None
+        return _kind_of(pod) if self.gangs.topology is not None else None
 
     def context_key(self, pod: PodInfo) -> Hashable:
         """The version of the network, since the scores depend on it."""
-        network = self.network
+        network = self.gangs.topology
         return network.version if network is not None and _kind_of(pod) else None
 
     def pre_score(self, pod: PodInfo) -> Any:
-        kind, network = _kind_of(pod), self.network
+        kind, network = _kind_of(pod), self.gangs.topology
         tree = network.tree if network is not None and kind else None
         if tree is None:
             return SKIP_SCORE

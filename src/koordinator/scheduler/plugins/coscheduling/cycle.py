@@ -1,0 +1,223 @@
+"""The stages of a gang: which pods are tried, in which order, what becomes of an attempt, and which pods are bound."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping
+from typing import Any, Final
+
+from koordinator.api.annotations import BIND_GANG_KEYS
+from koordinator.api.pod import Pod
+from koordinator.api.reservation import Reservation
+from koordinator.scheduler.engine.binding_points import (
+    ClusterWriter,
+    PermitPlugin,
+    PodChanges,
+    PostBindPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+    Wait,
+)
+from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
+from koordinator.scheduler.engine.decision import Rejection
+from koordinator.scheduler.engine.framework import PreEnqueuePlugin, Reason
+from koordinator.scheduler.engine.framework_hooks import (
+    DiagnosisPlugin,
+    FailureHandler,
+    NextPodPlugin,
+    PostFilterTransformer,
+    QuestionedJob,
+    ReservationPreBindPlugin,
+)
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.coscheduling.declaration import gang_of
+from koordinator.scheduler.plugins.coscheduling.documents import preemption_document
+from koordinator.scheduler.plugins.coscheduling.gang import Group, MemberState
+from koordinator.scheduler.plugins.coscheduling.gangs import GangPart, Gangs
+from koordinator.scheduler.plugins.coscheduling.job_preemption import SUCCESS, Job, JobPlan, JobPreemption
+from koordinator.scheduler.plugins.coscheduling.network_topology.gang_placement import GangPlacement
+
+_ALREADY_TRIED: Final = "preemption already attempted"
+
+
+class GangQueueing(GangPart, PreEnqueuePlugin, NextPodPlugin):
+    """Admits complete gangs to the queue, and has the members of a gang tried right after each other."""
+
+    def pre_enqueue(self, pod: Pod) -> Reason | None:
+        self.gangs.schedulers.add(pod.spec.scheduler_name)
+        error = self.cache.admission_error(pod)
+        return Reason(error, unresolvable=True) if error else None
+
+    def next_pod(self) -> str | None:
+        return self.gangs.tell(self.cache.next_pod) if self.cache.wave is not None else None
+
+    def keeps_back_off(self, pod: PodInfo) -> bool:
+        """True for members of gangs: the nodes that members release when their gang fails look like free capacity for
+        the member that failed, so that without back-off the gang would be tried over and over."""
+        return bool(gang_of(pod))
+
+    def not_freed_by(self, pod: PodInfo) -> Collection[str]:
+        return self.cache.not_freed_by(pod.uid) if gang_of(pod) else ()
+
+
+class GangCycle(
+    GangPart, CyclePreFilterPlugin, PostFilterPlugin, PostFilterTransformer, FailureHandler, DiagnosisPlugin
+):
+    """An attempt of a gang: it begins with the first member that is tried, and the first one without a node ends it."""
+
+    sees_all_attempts = True
+
+    def __init__(self, args: Any, view: ClusterView, gangs: Gangs, placement: GangPlacement | None) -> None:
+        """``placement`` is None unless the profile respects the network topology requirements of gangs."""
+        super().__init__(args, view, gangs)
+        self._placement = placement
+        preemption = JobPreemption(self.name, view, self._refusal, lambda failed: self.handle.simulate(failed))
+        self._preemption = preemption if args.enable_preemption else None
+        self._last_preemption: tuple[str, dict[str, Any]] = "", {}
+        """The uid of the last pod that PostFilter was called for, and the document of its preemption; else empty."""
+
+    def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
+        self._last_preemption = "", {}
+        if not gang_of(pod):
+            return None
+        if self._placement is not None and (refusal := self._placement.refusal(pod)) is not None:
+            return refusal
+        error = self.gangs.tell(self.cache.begin_attempt, pod.uid)
+        self.gangs.attempt_begun()
+        if self._placement is not None:
+            self._placement.begun(pod)
+        return Reason(error, unresolvable=True) if error else None
+
+    def result_key(self, pod: PodInfo) -> Hashable:
+        # Without preemption the result is the same for all pods.
+        return None if self._preemption is not None else ()
+
+    def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
+        """With ``enablePreemption``, preempt for all pending members of the pod's group at once, or for the pod alone
+        if it is in no gang. This is tried once in each attempt of a group."""
+        if self._preemption is None:
+            return NO_PLAN
+        began = self.handle.monotonic()
+        job, plan = self._preempted(self._preemption, pod, attempt)
+        self.gangs.metrics.preemption_ended(job, plan.outcome, began, self.handle.monotonic())
+        self._last_preemption = pod.uid, preemption_document(pod, job, plan)
+        return plan.result
+
+    def _preempted(self, preemption: JobPreemption, pod: PodInfo, attempt: FailedAttempt) -> tuple[str, JobPlan]:
+        """The metric label of the job, empty if preemption was not tried again for it, and the plan."""
+        member = self.cache.member(pod.uid)
+        group = member.gang.group if member is not None and not member.gang.is_released else None
+        wave = self.cache.wave
+        if group is None or wave is None or wave.group is not group:
+            return pod.key, preemption.plan(Job(pod, (pod,), {}, pod.key), attempt)
+        if wave.preemption:
+            return "", preemption.unchanged(pod, _ALREADY_TRIED, wave.preemption)
+        job = self._job(pod, group)
+        if self._placement is not None:
+            job = self._placement.job(job, wave)
+        plan = preemption.plan(job, attempt)
+        wave.preemption = f"{_ALREADY_TRIED} by {pod.key} with message {plan.message}"
+        wave.regain = plan.message if plan.outcome == SUCCESS else ""
+        return group.id, plan
+
+    def _refusal(self, pod: PodInfo) -> Reason | None:
+        """Why PreFilter of a plugin would reject the pod now, also in the state of a simulation; None if none does."""
+        refusals = (plugin.refusal_if_tried(pod) for plugin in self.handle.profile.pre_filter_cycle)
+        return next((refusal for refusal in refusals if refusal is not None), None)
+
+    def _job(self, pod: PodInfo, group: Group) -> Job:
+        found = {each.uid: each for each in group.members(MemberState.PENDING) if each.is_schedulable}
+        others = [self.gangs.pending[uid] for uid in found if uid != pod.uid and uid in self.gangs.pending]
+        waiting = {}
+        for each in group.members(MemberState.WAITING):
+            if (held := self.view.waiting.get(each.uid)) is not None:
+                waiting[each.uid] = (self.gangs.pending.get(each.uid, held.pod), held.node_name)
+        return Job(pod, (pod, *others), waiting, group.id)
+
+    def after_post_filter(self, pod: PodInfo, rejection: Rejection) -> None:
+        """The first member for which there is no node ends the attempt of a Strict gang."""
+        after = rejection.after.message
+        self.after_failure(pod, rejection.message.removesuffix(f" {after}") if after else rejection.message)
+
+    def after_failure(self, pod: PodInfo, message: str) -> None:
+        """Any other failure of a member, such as the error of a plugin, ends the attempt of a Strict gang, too."""
+        if gang_of(pod):
+            wave = self.cache.wave
+            if wave is not None and not wave.failure and wave.group.is_strict:
+                # Record the members' nodes before they are released.
+                wave.held = self._held(wave.group)
+            self.gangs.tell(self.cache.attempt_failed, pod.uid, message)
+
+    def _held(self, group: Group) -> Counter[str]:
+        """Node -> how many members of the group are assumed on it and wait at Permit."""
+        members = (uid for gang in group.gangs.values() for uid in gang.by_state[MemberState.WAITING])
+        waiting = (self.view.waiting.get(uid) for uid in members)
+        return Counter(held.node_name for held in waiting if held is not None)
+
+    def questioned_job(self, pod: PodInfo) -> QuestionedJob | None:
+        member, wave = self.cache.member(pod.uid), self.cache.wave
+        group = member.gang.group if member is not None and not member.gang.is_released else None
+        about, found = self._last_preemption
+        preemption = found if about == pod.uid else None
+        if group is None:
+            return QuestionedJob(pod.key, {}, "", preemption) if preemption is not None else None
+        if wave is None or wave.group is not group:
+            return QuestionedJob(group.id, {}, "", preemption)
+        cause = wave.failure if group.failed_member != pod.uid else ""
+        plan = wave.plan.diagnosis if wave.plan is not None else None
+        return QuestionedJob(group.id, wave.held or self._held(group), cause, preemption, plan)
+
+
+class GangBinding(GangPart, ReservePlugin, PermitPlugin, PreBindPlugin, ReservationPreBindPlugin, PostBindPlugin):
+    """Holds members that have a node at Permit until enough of them have one."""
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
+        if gang_of(pod):
+            self.gangs.tell(self.cache.unreserve, pod.uid)
+
+    def permit(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | Wait | None:
+        if not gang_of(pod):
+            return None
+        try:
+            seconds = self.gangs.tell(self.cache.permit, pod.uid)
+        except LookupError as error:
+            return Reason(str(error))
+        return Wait(seconds) if seconds is not None else None
+
+    def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
+        return bool(self._binding_changes(pod.uid, pod.pod.metadata.annotations))
+
+    async def pre_bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
+    ) -> None:
+        changes.annotations.update(self._binding_changes(pod.uid, pod.pod.metadata.annotations))
+
+    async def pre_bind_reservation(
+        self,
+        state: CycleState,
+        reservation: Reservation,
+        node: NodeReference,
+        changes: PodChanges,
+        writer: ClusterWriter,
+    ) -> None:
+        metadata = reservation.metadata
+        changes.annotations.update(self._binding_changes(metadata.uid, metadata.annotations))
+
+    def _binding_changes(self, uid: str, present: Mapping[str, str]) -> Mapping[str, str | None]:
+        """Annotations by which node agents recognise pods that are bound together; None removes those of an earlier
+        attempt."""
+        member = self.cache.member(uid)
+        if member is not None and member.bound_with > 1 and member.gang.group is not None:
+            group_id, count = member.gang.group.id, str(member.bound_with)
+            return dict(zip(BIND_GANG_KEYS, (group_id, count) * 2, strict=True))
+        return dict.fromkeys(key for key in BIND_GANG_KEYS if key in present)
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
+        if gang_of(pod):
+            self.gangs.tell(self.cache.bound, pod.uid)
