@@ -216,7 +216,7 @@ class GangBinding(GangPart, ReservePlugin, PermitPlugin, PreBindPlugin, Reservat
         if member is not None and member.bound_with > 1 and member.gang.group is not None:
             group_id, count = member.gang.group.id, str(member.bound_with)
             return dict(zip(BIND_GANG_KEYS, (group_id, count) * 2, strict=True))
-        return dict.fromkeys(key for key in BIND_GANG_KEYS if key in present)
+        return {key: None for key in BIND_GANG_KEYS if key in present}
 
     def post_bind(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
         if gang_of(pod):
