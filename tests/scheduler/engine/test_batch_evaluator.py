@@ -288,3 +288,24 @@ def test_the_cluster_grows_beyond_what_there_was_capacity_for(far: int) -> None:
             bench.fixture.take(f"on-{name}")
         for number in (1, 2, 3):
             bench.check(number)
+
+
+def test_a_class_that_is_alone_leaves_the_batch_and_joins_it_again_with_others() -> None:
+    bench = Bench(far=2)
+    bench.check(0)
+    for name in NODES[:3]:
+        fill(bench, name)
+    bench.check(0)
+    found = [bench.following[0].number]
+    for _ in range(150):
+        fill(bench, NODES[5])
+        bench.check(0)
+        bench.fixture.take(f"on-{NODES[5]}")
+        bench.check(0)
+    found.append(bench.following[0].number)
+    for name in NODES[:4]:
+        bench.fixture.report(report(name, 100), name)
+    tick(bench.fixture, NOW)
+    bench.check(0)
+    found.append(bench.following[0].number)
+    assert found == [0, None, 0]

@@ -157,8 +157,14 @@ class BatchEvaluator:
     def advance(self, member: ClassState) -> None:
         """Refresh all members if so much has changed that it pays, and advance ``member`` to the version that holds for
         it. Raises what plugins raise, with all members dismissed."""
-        if self.is_far(member.version) or self._columns.version - self.version > self._old:
+        if self.is_far(member.version):
             self.refresh()
+        elif (distance := self._columns.version - self.version) > self._old:
+            if len(self._class_states) > 1:
+                self.refresh()
+            elif distance > _FEW_CHANGES:
+                # It is alone and refreshes itself all the time.
+                self.dissolve()
         if member.number is not None and member.number not in self._behind:
             member.adopt(self.version)
 
