@@ -157,7 +157,7 @@ class BatchEvaluator:
     def advance(self, member: ClassState) -> None:
         """Refresh all members if so much has changed that it pays, and advance ``member`` to the version that holds for
         it. Raises what plugins raise, with all members dismissed."""
-        if self.is_far(member.version) or self._columns.version - self.version > self._old:
+        if self.is_far(member.version) or self._columns.count_since(self.version) > self._old:
             self.refresh()
         if member.number is not None and member.number not in self._behind:
             member.adopt(self.version)
@@ -218,7 +218,7 @@ class BatchEvaluator:
 
     def is_far(self, version: int) -> bool:
         """Whether so much has changed since ``version`` that refreshing in a batch pays."""
-        return self._columns.version - version > self._far
+        return self._columns.count_since(version) > self._far
 
     def refresh(self) -> None:
         """Refresh the members, if they are far behind. Raises what plugins raise, with all of them dismissed."""
