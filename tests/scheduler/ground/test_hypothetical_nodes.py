@@ -105,7 +105,7 @@ class Asking:
             [[each.requested, each.counted, each.unused, dict(each.unoffered)] for each in columns.numbers],
             [pod.uid for pods in view.pods_on.values() for pod in pods.values()],
             dict(view.restored),
-            columns.is_simulating,
+            list(columns.simulations),
         )
 
     def run(self, journal: Journal, steps: Sequence[tuple[Any, ...]]) -> None:
@@ -136,7 +136,8 @@ class Asking:
                 case "remember", row:
                     self.row_cache.results("key", real.view.columns)
                 case "undo", back:
-                    journal.undo(max(journal.mark - back, 0))
+                    calls, requests = journal.mark
+                    journal.undo((max(calls - back, 0), max(requests - back, 0)))
                 case ("nested",):
                     with real.view.simulate() as inner:
                         self.run(inner, steps[number + 1 :])

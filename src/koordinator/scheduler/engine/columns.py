@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -71,14 +71,6 @@ class NodeReference(msgspec.Struct, frozen=True):
     generation: int
 
 
-class _BeforeSimulation(NamedTuple):
-    """The versions at the beginning of a simulation: of each aspect; and by row and aspect, if touched since, of that
-    aspect of the row and of the row."""
-
-    latest: list[int]
-    touched: dict[tuple[int, int], tuple[int, int]]
-
-
 def at(column: NDArray[Item], rows: Rows) -> NDArray[Item]:
     """``column[rows]``, to be read only: for all rows a view, several times as fast as a copy. ``rows`` ascend."""
     count = rows.shape[0]
@@ -134,8 +126,9 @@ class NodeColumns:
         self.static_aspects = 1 << Aspect.NODE
         """Bit mask (``1 << aspect``) of those that do not change as pods come and go."""
         self._generations: list[int] = []
-        self._simulations: list[_BeforeSimulation] = []
-        """The simulations in progress, the outermost first."""
+        self.simulations: list[dict[tuple[int, int], tuple[int, int, int]]] = []
+        """Those in progress, the outermost first: nothing that is computed meanwhile may be kept for longer. By row and
+        aspect that were touched, the versions before, of that aspect of the row, of the row and of the aspect."""
         self._versions: Ints = np.zeros((len(Aspect), 0), dtype=np.int64)
         self._row_versions: Ints = np.zeros(0, dtype=np.int64)
         """The latest of ``_versions`` of each row."""
@@ -204,7 +197,7 @@ class NodeColumns:
         changed: dict[int, int] = {}
         for row, aspect in self._changes[bisect_right(self._changed_at, version) :]:
             changed[row] = changed.get(row, 0) | aspect
-        for row, number in [touched for before in self._simulations for touched in before.touched]:
+        for row, number in [touched for simulation in self.simulations for touched in simulation]:
             if self._versions[number, row] > version:
                 changed[row] = changed.get(row, 0) | 1 << number
         return changed
@@ -255,10 +248,10 @@ class NodeColumns:
     def touch(self, row: int, aspect: int) -> None:
         """Record that ``aspect`` of ``row`` has changed."""
         self._clock += 1
-        if self._simulations:
-            touched = self._simulations[-1].touched
-            if (row, aspect) not in touched:
-                touched[row, aspect] = self._versions.item(aspect, row), self._row_versions.item(row)
+        if self.simulations:
+            before, key = self.simulations[-1], (row, aspect)
+            if key not in before:
+                before[key] = self._versions.item(aspect, row), self._row_versions.item(row), self._latest[aspect]
         else:
             self._changes.append((row, 1 << aspect))
             self._changed_at.append(self._clock)
@@ -268,25 +261,16 @@ class NodeColumns:
                 del self._changes[:half], self._changed_at[:half]
         self._versions[aspect, row] = self._row_versions[row] = self._latest[aspect] = self._clock
 
-    @property
-    def is_simulating(self) -> bool:
-        """Whether rows may be other than they are: what is computed now must not be cached beyond the simulation."""
-        return bool(self._simulations)
-
     def begin_simulation(self) -> None:
         """Begin a block whose changes are all undone before ``end_simulation``."""
-        self._simulations.append(_BeforeSimulation(list(self._latest), {}))
+        self.simulations.append({})
 
     def end_simulation(self) -> None:
         """End the block; all changes since ``begin_simulation`` have been undone, so that caches that were not
         refreshed meanwhile need not recompute these rows. ``version`` is not reset, so that what was computed meanwhile
         cannot pass for current."""
-        before = self._simulations.pop()
-        for (row, aspect), (version, row_version) in reversed(before.touched.items()):
-            self._versions[aspect, row] = version
-            self._row_versions[row] = row_version
-        # A plugin may have registered an aspect meanwhile.
-        self._latest = [*before.latest, *[0] * (len(self._latest) - len(before.latest))]
+        for (row, aspect), (version, row_version, latest) in reversed(self.simulations.pop().items()):
+            self._versions[aspect, row], self._row_versions[row], self._latest[aspect] = version, row_version, latest
         self._touched.clear()
 
     def set_node(self, node: Node) -> int:
@@ -327,6 +311,7 @@ class NodeColumns:
         """Count so many pods more on ``row`` (negative: fewer). ``request`` includes the pod itself."""
         column_of, numbers = self.resources.column_of, self.numbers[row]
         requested, counted, unused = numbers.requested, numbers.counted, numbers.unused
+        all_requested, all_unused = self.requested, self._unused
         for name, amount in request.items():
             column, more = column_of[name], times * amount
             if column == UNOFFERED:
@@ -336,7 +321,7 @@ class NodeColumns:
             unused[column] -= more
             if column >= WITH_DEFAULTS:
                 counted[column] += more
-            self.requested[row, column], self._unused[row, column] = requested[column], unused[column]
+            all_requested[row, column], all_unused[row, column] = requested[column], unused[column]
         counted[0] += times * non_zero[0]
         counted[1] += times * non_zero[1]
         self.non_zero_requested[row, 0], self.non_zero_requested[row, 1] = counted[0], counted[1]

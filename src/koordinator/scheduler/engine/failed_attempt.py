@@ -128,7 +128,7 @@ class Attempt:
 
     def simulate(self) -> Simulation:
         """See ``Handle.simulate``."""
-        if self._view.columns.is_simulating:
+        if self._view.columns.simulations:
             return Simulation(self._profile, self._state, self._check_time)
         self._evaluation.refresh()
         return Simulation(self._profile, self._state, self._check_time, ((self._key, self._evaluation),))
@@ -200,32 +200,30 @@ class Attempt:
         added: Sequence[PodInfo],
         filters: Sequence[CachedFilterResults],
     ) -> list[PodInfo] | None:
+        pod = self._evaluation.pod
         with self._view.simulate() as journal:
             journal.add_request(row, *_difference(candidates, added))
-            if not self._passes(filters, row):
+            if any(entry.plugin.filter_one(pod, entry.state, row) for entry in filters):
                 return None
             victims: list[PodInfo] = []
-            for pod in candidates:
-                mark = journal.mark
-                journal.add_request(row, pod.request.counted, pod.request.non_zero)
-                if not self._passes(filters, row):
-                    journal.undo(mark)
-                    victims.append(pod)
+            for request, candidate in [(candidate.request, candidate) for candidate in candidates]:
+                journal.add_request(row, request.counted, request.non_zero)
+                for entry in filters:
+                    if entry.plugin.filter_one(pod, entry.state, row):
+                        journal.undo_request()
+                        victims.append(candidate)
+                        break
         return victims
-
-    def _passes(self, filters: Sequence[CachedFilterResults], row: int) -> bool:
-        # A list, since a generator costs as much as the rest.
-        codes = [entry.plugin.filter_one(self._evaluation.pod, entry.state, row) for entry in filters]
-        return not any(codes)
 
     def remember(self, key: Hashable, compute: Callable[[int], T]) -> Callable[[int], T]:
         """See FailedAttempt. Does not cache if the result for a node depends on other nodes, too."""
         if not self._evaluation.is_local:
             return compute
+        simulations = self._view.columns.simulations
         known: dict[int, tuple[tuple[str, ...], T]] = self._row_cache.results(key, self._view.columns)
 
         def recalled(row: int) -> T:
-            if self._view.columns.is_simulating:
+            if simulations:
                 return compute(row)
             nominated = tuple([pod.uid for pod in nominated_before(self._view, self._pod, row)])
             found = known.get(row)
@@ -240,5 +238,5 @@ class Attempt:
 
 def _difference(removed: Iterable[PodInfo], added: Iterable[PodInfo]) -> Request:
     """What is requested more (negative: less) when the pods ``removed`` leave a node and the pods ``added`` come."""
-    gone = [(pod.request.counted, pod.request.non_zero, -1) for pod in removed]
+    gone = [(request.counted, request.non_zero, -1) for request in [pod.request for pod in removed]]
     return total([*gone, *[(pod.request.counted, pod.request.non_zero, 1) for pod in added]])

@@ -8,6 +8,7 @@ caches of something computed from these rows stay valid. Nothing that is compute
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
@@ -37,14 +38,18 @@ Request = tuple[Mapping[str, int], tuple[int, int], int]
 
 def total(requests: Iterable[Request]) -> Request:
     """All of them as one."""
-    amounts: dict[str, int] = {}
+    amounts: dict[str, int] = defaultdict(int)
     cpu = memory = 0
     for each, non_zero, times in requests:
         for name, amount in each.items():
-            amounts[name] = amounts.get(name, 0) + times * amount
+            amounts[name] += times * amount
         cpu += times * non_zero[0]
         memory += times * non_zero[1]
     return amounts, (cpu, memory), 1
+
+
+Mark = tuple[int, int]
+"""A position in a journal."""
 
 
 class CrossNodeResults(Hashable, Protocol):
@@ -62,8 +67,8 @@ class Journal:
     """
 
     __slots__ = (
-        *("_allocations", "_columns", "_informed", "_open", "_pods_now", "_pods_on", "_removed", "_rows", "_state"),
-        *("_undo", "count", "has_added"),
+        *("_allocations", "_columns", "_informed", "_open", "_pods_now", "_pods_on", "_removed", "_requests", "_rows"),
+        *("_state", "_undo", "count", "has_added"),
     )
 
     def __init__(
@@ -81,9 +86,10 @@ class Journal:
         self._allocations = allocations
         self._pods_now = pods_on
         self._open = open_
-        self._undo: list[Callable[[], object] | tuple[int, Request]] = []
-        """Undoes each change: a call, or a row with the request that was added. What may fail in the middle is in the
-        list before it begins."""
+        self._undo: list[Callable[[], object]] = []
+        """Undoes each change but ``_requests``. Each is in the list before the change, which may fail, begins."""
+        self._requests: list[tuple[int, Request]] = []
+        """What was added to rows."""
         self._pods_on: dict[int, dict[str, PodInfo]] = {}
         """For each row whose pods were changed, its pods in their original order."""
         self._rows: set[int] = set()
@@ -106,7 +112,7 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            self.undo(0)
+            self.undo((0, 0))
         finally:
             self._pods_now.update(self._pods_on)
             try:
@@ -121,27 +127,28 @@ class Journal:
                     self._open[-1]._informed.update(dict.fromkeys(self._informed, -1))
 
     @property
-    def mark(self) -> int:
+    def mark(self) -> Mark:
         """The present position, to ``undo`` all later changes."""
-        return len(self._undo)
+        return len(self._undo), len(self._requests)
 
-    def undo(self, mark: int) -> None:
+    def undo(self, mark: Mark) -> None:
         """Undo the changes since ``mark``, the last first. The first error of an event handler is raised when all is
         done."""
         failed: Exception | None = None
-        requests: dict[int, list[Request]] = {}
-        while len(self._undo) > mark:
+        while len(self._undo) > mark[0]:
             self.count += 1
-            undo = self._undo.pop()
-            if isinstance(undo, tuple):
-                requests.setdefault(undo[0], []).append(undo[1])
-                continue
             try:
-                undo()
+                self._undo.pop()()
             except Exception as error:
                 failed = failed or error
-        for row, added in requests.items():
-            amounts, non_zero, times = added[0] if len(added) == 1 else total(added)
+        # In whatever order, so all of one row at once.
+        added: dict[int, list[Request]] = {}
+        while len(self._requests) > mark[1]:
+            self.count += 1
+            row, request = self._requests.pop()
+            added.setdefault(row, []).append(request)
+        for row, requests in added.items():
+            amounts, non_zero, times = requests[0] if len(requests) == 1 else total(requests)
             self._columns.add_request(row, amounts, non_zero, -times)
         if failed is not None:
             raise failed
@@ -198,13 +205,19 @@ class Journal:
         self._allocations.take(row, pod, plugin, allocation)
 
     def add_request(self, row: int, amounts: Mapping[str, int], non_zero: tuple[int, int], times: int = 1) -> None:
-        """Count a request on ``row`` so many times more (negative: less), see NodeColumns, without any pod. Only
-        plugins that go by the columns alone see it, at a tenth of what it costs to place a pod."""
+        """Count a request on ``row`` so many times more (negative: less), see NodeColumns, without any pod. It
+        costs much less than to place one, but only plugins that go by the columns alone see it."""
         self._rows.add(row)
         self.count += 1
         self.has_added = True
         self._columns.add_request(row, amounts, non_zero, times)
-        self._undo.append((row, (amounts, non_zero, times)))
+        self._requests.append((row, (amounts, non_zero, times)))
+
+    def undo_request(self) -> None:
+        """Undo the last change, which was ``add_request``; faster than ``undo``."""
+        row, (amounts, non_zero, times) = self._requests.pop()
+        self.count += 1
+        self._columns.add_request(row, amounts, non_zero, -times)
 
     def adjust(self, row: int, adjustment: Adjustment) -> None:
         """Apply all parts of an adjustment."""

@@ -23,7 +23,7 @@ from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.fit_error import restricted_text
 from koordinator.scheduler.engine.framework import Reason
-from koordinator.scheduler.engine.journal import Journal
+from koordinator.scheduler.engine.journal import Journal, Mark
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt
 from koordinator.scheduler.engine.profile import Profile
@@ -94,11 +94,11 @@ class Simulation:
         self._predicates.append(predicate)
 
     @property
-    def mark(self) -> int:
+    def mark(self) -> Mark:
         """The present position, to ``undo`` all later changes."""
         return self._journal.mark
 
-    def undo(self, mark: int) -> None:
+    def undo(self, mark: Mark) -> None:
         """Undo the changes since ``mark``."""
         self._journal.undo(mark)
 

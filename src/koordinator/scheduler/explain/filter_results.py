@@ -58,8 +58,10 @@ class FilterResults:
         row, found = int(self.rows[index]), dict[int, Objection]()
         for nominated in (False, True):
             meant = (self.codes[:, index] != FEASIBLE) & (self.by_nominated[:, index] == nominated)
+            if not (numbers := np.flatnonzero(meant).tolist()):
+                continue
             with self._as_filters_see(row, nominated=nominated):
-                for number in np.flatnonzero(meant).tolist():
+                for number in numbers:
                     code = int(self.codes[number, index])
                     found[number] = _objection(self.plan.filters[number], self.pod, code, row)
         return tuple(found[number] for number in sorted(found))
@@ -74,9 +76,10 @@ class FilterResults:
         for row in nominated & index_of.keys():
             if nominated_before(self.view, self.pod, row):
                 with self._as_filters_see(row, nominated=True):
-                    codes = np.array([entry.plugin.filter_one(self.pod, entry.state, row) for entry in filters])
-                self.by_nominated[:, index_of[row]] = codes != FEASIBLE
-                np.copyto(self.codes[:, index_of[row]], codes, where=codes != FEASIBLE)
+                    codes = [entry.plugin.filter_one(self.pod, entry.state, row) for entry in filters]
+                for number, code in enumerate(codes):
+                    if code != FEASIBLE:
+                        self.codes[number, index_of[row]], self.by_nominated[number, index_of[row]] = code, True
 
     @contextmanager
     def _as_filters_see(self, row: int, *, nominated: bool) -> Iterator[None]:
