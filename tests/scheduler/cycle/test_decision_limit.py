@@ -40,7 +40,7 @@ from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod, ma
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CHANGING = {
     *("columns", "row_numbers", "row_amounts", "cluster_state", "label_groups", "adjustment", "cached results"),
-    *("load_columns", "node_load", "failed_attempt", "contextlib", "fakes", Path(__file__).stem),
+    *("load_columns", "node_load", "failed_attempt", "journal", "contextlib", "fakes", Path(__file__).stem),
 }
 """The modules that change what all decisions share, or call and are called by those in the middle of it."""
 NODES = 3

@@ -29,7 +29,7 @@ def nodes(draw: st.DrawFn, name: str) -> Node:
 
 
 @st.composite
-def scenes(draw: st.DrawFn) -> Scene:
+def scenes(draw: st.DrawFn, *, nominations: bool = False) -> Scene:
     count = draw(st.integers(0, 6))
     scene = Scene(*(draw(nodes(f"n{number}")) for number in range(count)))
     for number in range(count):
@@ -37,6 +37,9 @@ def scenes(draw: st.DrawFn) -> Scene:
             scene.report(f"n{number}", cpu=draw(CPU), memory="1Gi", age=draw(st.sampled_from([1.0, 1e6])))
         if draw(st.booleans()):
             scene.place(make_pod(f"on-{number}", cpu=draw(CPU), node=f"n{number}", priority=9))
+        if nominations and draw(st.booleans()):
+            nominated = make_pod(f"nominated-{number}", cpu=draw(CPU), priority=draw(st.sampled_from([-1, 9])))
+            scene.view.nominations.set(scene.info(nominated), f"n{number}")
     return scene
 
 
@@ -51,7 +54,7 @@ def pods(draw: st.DrawFn) -> Pod:
 
 
 @settings(max_examples=examples(30))
-@given(scenes(), pods())
+@given(scenes(nominations=True), pods())
 def test_a_node_fits_by_explanation_if_and_only_if_a_decision_may_take_it(scene: Scene, pod: Pod) -> None:
     filter_results = filter_nodes(scene.profile, scene.view, scene.info(pod))
     fits = fitting(filter_results, scene.view.columns)

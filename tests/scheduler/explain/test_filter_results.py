@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
+from koordinator.api.meta import LabelSelector
+from koordinator.api.pod import Affinity, ContainerPort, Pod, PodAffinity, PodAffinityTerm
 from koordinator.api.resource_names import CPU
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.class_plan import plan_class
 from koordinator.scheduler.engine.columns import Rows
+from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.framework_hooks import FilterTransformer
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
@@ -81,6 +85,46 @@ def test_capacity_of_a_pod_that_has_come_is_not_counted_twice() -> None:
     scene.place(make_pod("come", cpu="2", node="a", priority=9))
     scene.add(make_pod("p", cpu="2"))
     assert scene.pod("p")["fittingNow"]["nodes"] == 1
+
+
+def test_a_nominated_pod_that_has_gone_to_another_node_takes_nothing_of_this_one() -> None:
+    scene = Scene(make_node("a", cpu="4"), make_node("b", cpu="4"))
+    come = scene.info(make_pod("come", cpu="3", priority=9))
+    scene.view.nominations.set(come, "a")
+    scene.state.assume(come, "b")
+    scene.add(make_pod("p", cpu="2"))
+    assert scene.pod("p")["fittingNow"] == {"nodes": 1, "examples": ["a"]}
+
+
+def with_port(pod: Pod, port: int = 80) -> Pod:
+    container = replace(pod.spec.containers[0], ports=[ContainerPort(container_port=port, host_port=port)])
+    return replace(pod, spec=replace(pod.spec, containers=[container]))
+
+
+def test_a_nominated_pod_takes_more_than_resources() -> None:
+    scene = Scene(make_node("a"), make_node("b"))
+    scene.view.nominations.set(scene.info(with_port(make_pod("important", priority=9))), "a")
+    filter_results = filter_nodes(scene.profile, scene.view, scene.info(with_port(make_pod("p"))))
+    assert [each.plugin for each in filter_results.objections(0)] == ["NodePorts"]
+    assert filter_results.objections(1) == ()
+    scene.state.remove_node("b")
+    assert isinstance(scene.try_pod(with_port(make_pod("p"))), Rejection)
+
+
+def test_a_nominated_pod_that_may_never_come_meets_no_affinity() -> None:
+    """As in decisions: a pod must not go to where it may be only if a nominated one comes."""
+    scene = Scene(make_node("a", labels={"kubernetes.io/hostname": "a"}))
+    leader = scene.info(make_pod("leader", cpu="4", priority=9, labels={"app": "leader"}))
+    scene.view.nominations.set(leader, "a")
+    follower = make_pod("follower", cpu="2")
+    term = PodAffinityTerm(
+        label_selector=LabelSelector(match_labels={"app": "leader"}), topology_key="kubernetes.io/hostname"
+    )
+    rule = PodAffinity(required_during_scheduling_ignored_during_execution=[term])
+    follower = replace(follower, spec=replace(follower.spec, affinity=Affinity(pod_affinity=rule)))
+    filter_results = filter_nodes(scene.profile, scene.view, scene.info(follower))
+    assert [each.plugin for each in filter_results.objections(0)] == ["NodeResourcesFit", "InterPodAffinity"]
+    assert isinstance(scene.try_pod(follower), Rejection)
 
 
 def test_an_equal_pod_of_another_scheduler_has_no_precedence() -> None:

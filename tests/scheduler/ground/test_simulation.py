@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import msgspec
@@ -18,28 +19,32 @@ from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.framework import FilterPlugin, PluginError, Reason
+from koordinator.scheduler.engine.framework import FilterPlugin, Plugin, PluginError, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
+from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
 from tests.examples import examples
 from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod
-from tests.scheduler.ground.clusters import NOW, Cluster
+from tests.scheduler.ground.clusters import NOW, Cluster, listed
 
 NODES = ("a", "b", "c", "d")
 _CONFIGURATION = default_configuration()
 
 
 class Real:
-    """The default profile, with all its plugins, on four nodes in two zones."""
+    """The default profile, with all its plugins and ``more``, on four nodes in two zones."""
 
-    def __init__(self) -> None:
+    def __init__(self, *more: type[Plugin]) -> None:
         view = ClusterView(NodeColumns())
         view.now = NOW
         self.view = view
         self.state = ClusterState(view)
-        self.profile = build_profiles(_CONFIGURATION, BUILT_IN, view)[0]
+        profile = build_profiles(_CONFIGURATION, BUILT_IN, view)[0]
+        order = reduce(listed, more, profile.order)
+        plugins = {**profile.plugins, **{kind.name: kind(None, view) for kind in more}}
+        self.profile = Profile(profile.scheduler_name, plugins, order)
         self.state.add_event_handlers(self.profile.event_handlers)
         self.engine = Engine(self.profile, self.state, FirstChoice())
         for number, name in enumerate(NODES):

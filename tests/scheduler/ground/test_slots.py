@@ -79,7 +79,7 @@ def reported(found: Slots) -> tuple[list[int], set[tuple[str, str, tuple[int, ..
 
 def one_by_one(cluster: Loaded, pods: list[Pod]) -> Slots:
     before = slots_module._without_placing
-    slots_module._without_placing = lambda state, evaluation, rows, pod: rows[:0]
+    slots_module._without_placing = lambda view, evaluation, rows, pod: rows[:0]
     try:
         return cluster.slots(pods)
     finally:

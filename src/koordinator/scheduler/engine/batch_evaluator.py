@@ -159,7 +159,7 @@ class BatchEvaluator:
         it. Raises what plugins raise, with all members dismissed."""
         if self.is_far(member.version):
             self.refresh()
-        elif (distance := self._columns.version - self.version) > self._old:
+        elif (distance := self._columns.count_since(self.version)) > self._old:
             if len(self._class_states) > 1:
                 self.refresh()
             elif distance > _FEW_CHANGES:
@@ -224,7 +224,7 @@ class BatchEvaluator:
 
     def is_far(self, version: int) -> bool:
         """Whether so much has changed since ``version`` that refreshing in a batch pays."""
-        return self._columns.version - version > self._far
+        return self._columns.count_since(version) > self._far
 
     def refresh(self) -> None:
         """Refresh the members, if they are far behind. Raises what plugins raise, with all of them dismissed."""

@@ -71,4 +71,4 @@ class Chooser:
         return None
 
     def _has_capacity(self, pod: PodInfo, row: int, attempt: Attempt) -> bool:
-        return not nominated_before(self._state, pod, row) or attempt.fits(row, ())
+        return not nominated_before(self._state.view, pod, row) or attempt.fits(row, ())

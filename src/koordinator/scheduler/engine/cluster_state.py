@@ -55,7 +55,8 @@ class ClusterState:
 
     def __init__(self, view: ClusterView, on_error: OnError | None = None) -> None:
         self.view = view
-        view.simulate = partial(Journal, self, view.columns, view.allocations, view.pods_on)
+        view.simulate = partial(Journal, self, view.columns, view.allocations, view.pods_on, [])
+        view.node_of = self.node_of
         self._columns = view.columns
         self._allocations = view.allocations
         self._event_handlers = EventDispatcher(on_error)

@@ -6,10 +6,11 @@ version up to which it is current and recomputes only the rows that have changed
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from koordinator.api.kinds import Kind
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.resource_index import UNOFFERED, ResourceIndex, whole_amounts
-from koordinator.scheduler.engine.row_amounts import WITH_DEFAULTS, Machines, RowAmounts, RowIntegers
+from koordinator.scheduler.engine.row_amounts import WITH_DEFAULTS, Item, Machines, RowAmounts, RowIntegers, grown
 
 Rows = NDArray[np.intp]
 Ints = NDArray[np.int64]
@@ -70,23 +71,8 @@ class NodeReference(msgspec.Struct, frozen=True):
     generation: int
 
 
-class _BeforeSimulation:
-    """The versions, at the beginning of a simulation, of the rows that were touched since."""
-
-    __slots__ = ("began_at", "latest", "of_rows")
-
-    def __init__(self, began_at: int, latest: list[int]) -> None:
-        self.began_at = began_at
-        self.latest = latest
-        self.of_rows: dict[int, tuple[Ints, int]] = {}
-
-
-Item = TypeVar("Item", bound=np.generic)
-
-
 def at(column: NDArray[Item], rows: Rows) -> NDArray[Item]:
-    """``column[rows]``, to be read only: for all rows this is a view, several times as fast as a copy. ``rows``
-    ascend."""
+    """``column[rows]``, to be read only: for all rows a view, several times as fast as a copy. ``rows`` ascend."""
     count = rows.shape[0]
     return column[:count] if count and rows[-1] == count - 1 else column.take(rows)
 
@@ -140,8 +126,9 @@ class NodeColumns:
         self.static_aspects = 1 << Aspect.NODE
         """Bit mask (``1 << aspect``) of those that do not change as pods come and go."""
         self._generations: list[int] = []
-        self._simulations: list[_BeforeSimulation] = []
-        """The simulations in progress, the outermost first."""
+        self.simulations: list[dict[tuple[int, int], tuple[int, int, int]]] = []
+        """Those in progress, the outermost first: nothing that is computed meanwhile may be kept for longer. By row and
+        aspect that were touched, the versions before, of that aspect of the row, of the row and of the aspect."""
         self._versions: Ints = np.zeros((len(Aspect), 0), dtype=np.int64)
         self._row_versions: Ints = np.zeros(0, dtype=np.int64)
         """The latest of ``_versions`` of each row."""
@@ -151,8 +138,10 @@ class NodeColumns:
         self._touched: dict[int, Touched] = {}
         self._touched_at = -1
         self._changes: list[tuple[int, int]] = []
+        """The last changes, without those of simulations: row and bit mask of aspects."""
+        self._changed_at: list[int] = []  # The versions of ``_changes``.
         self._changes_after = 0
-        """The version before the first of ``_changes``; versions count changes one by one."""
+        """All changes after this version are among ``_changes``."""
 
     @property
     def aspects(self) -> range:
@@ -167,8 +156,7 @@ class NodeColumns:
         if number is None:
             number = self._aspects[aspect.name] = len(self._latest)
             self._latest.append(0)
-            more = np.zeros((1, self._versions.shape[1]), dtype=np.int64)
-            self._versions = np.concatenate([self._versions, more])
+            self._versions = np.pad(self._versions, ((0, 1), (0, 0)))
             if aspect.is_static:
                 self.static_aspects |= 1 << number
         return number
@@ -204,14 +192,19 @@ class NodeColumns:
     def changes_since(self, version: int, at_most: int) -> dict[int, int] | None:
         """Row -> bit mask (``1 << aspect``) of what changed after ``version``; None when that is too long ago or more
         than ``at_most`` changes, for which ``touched_since`` is faster."""
-        first = version - self._changes_after
-        if first < 0 or self._clock - version > at_most:
+        if version < self._changes_after or self.count_since(version) > at_most:
             return None
         changed: dict[int, int] = {}
-        for row, aspect in self._changes[first:]:
-            if aspect:
-                changed[row] = changed.get(row, 0) | aspect
+        for row, aspect in self._changes[bisect_right(self._changed_at, version) :]:
+            changed[row] = changed.get(row, 0) | aspect
+        for row, number in [touched for simulation in self.simulations for touched in simulation]:
+            if self._versions[number, row] > version:
+                changed[row] = changed.get(row, 0) | 1 << number
         return changed
+
+    def count_since(self, version: int) -> int:
+        """The number of changes after ``version``, as far as they are known, without those of simulations."""
+        return len(self._changed_at) - bisect_right(self._changed_at, version)
 
     def has_changed(self, aspects: Sequence[int], version: int) -> bool:
         """Whether any of these aspects of any row changed after ``version``."""
@@ -254,32 +247,30 @@ class NodeColumns:
 
     def touch(self, row: int, aspect: int) -> None:
         """Record that ``aspect`` of ``row`` has changed."""
-        if self._simulations:
-            self._simulations[-1].of_rows.setdefault(row, (self._versions[:, row].copy(), int(self._row_versions[row])))
         self._clock += 1
+        if self.simulations:
+            before, key = self.simulations[-1], (row, aspect)
+            if key not in before:
+                before[key] = self._versions.item(aspect, row), self._row_versions.item(row), self._latest[aspect]
+        else:
+            self._changes.append((row, 1 << aspect))
+            self._changed_at.append(self._clock)
+            if len(self._changes) > _CHANGES_KEPT:
+                half = len(self._changes) // 2
+                self._changes_after = self._changed_at[half - 1]
+                del self._changes[:half], self._changed_at[:half]
         self._versions[aspect, row] = self._row_versions[row] = self._latest[aspect] = self._clock
-        self._changes.append((row, 1 << aspect))
-        if len(self._changes) > _CHANGES_KEPT:
-            half = len(self._changes) // 2
-            del self._changes[:half]
-            self._changes_after += half
 
     def begin_simulation(self) -> None:
         """Begin a block whose changes are all undone before ``end_simulation``."""
-        self._simulations.append(_BeforeSimulation(self._clock, list(self._latest)))
+        self.simulations.append({})
 
     def end_simulation(self) -> None:
         """End the block; all changes since ``begin_simulation`` have been undone, so that caches that were not
         refreshed meanwhile need not recompute these rows. ``version`` is not reset, so that what was computed meanwhile
         cannot pass for current."""
-        before = self._simulations.pop()
-        for row, (versions, row_version) in before.of_rows.items():
-            # A plugin may have registered an aspect meanwhile.
-            self._versions[: versions.shape[0], row] = versions
-            self._row_versions[row] = row_version
-        self._latest[: len(before.latest)] = before.latest
-        first = max(before.began_at - self._changes_after, 0)
-        self._changes[first:] = [(row, 0) for row, _ in self._changes[first:]]
+        for (row, aspect), (version, row_version, latest) in reversed(self.simulations.pop().items()):
+            self._versions[aspect, row], self._row_versions[row], self._latest[aspect] = version, row_version, latest
         self._touched.clear()
 
     def set_node(self, node: Node) -> int:
@@ -293,8 +284,7 @@ class NodeColumns:
         amounts = {column(name): amount for name, amount in whole_amounts(node.status.allocatable).items()}
         numbers = self.numbers[row]
         numbers.set_allocatable(amounts)
-        self.allocatable[row] = numbers.allocatable
-        self._unused[row] = numbers.unused
+        self.allocatable[row], self._unused[row] = numbers.allocatable, numbers.unused
         self._machines.write(row, self.allocatable[row], self.requested[row], self.non_zero_requested[row])
         self.largest_amount = max(self.largest_amount, *amounts.values(), 0)
         self.touch(row, Aspect.NODE)
@@ -308,9 +298,7 @@ class NodeColumns:
         self.nodes[row] = None
         self.alive[row] = False
         self.discounts.pop(row, None)
-        self.allocatable[row] = 0
-        self.requested[row] = self._unused[row] = 0
-        self.non_zero_requested[row] = 0
+        self.allocatable[row] = self.requested[row] = self._unused[row] = self.non_zero_requested[row] = 0
         self.numbers[row] = RowIntegers(self.resources)
         self._machines.write(row, self.allocatable[row], self.requested[row], self.non_zero_requested[row])
         self._alive_rows = None
@@ -319,9 +307,27 @@ class NodeColumns:
         self._free.append(row)
         return row
 
-    def add_request(self, row: int, request: Mapping[str, int], non_zero: tuple[int, int], sign: int = 1) -> None:
-        """Count a pod on ``row`` (``sign`` 1) or remove it again (-1). ``request`` includes the pod itself."""
-        self.shift(row, request, non_zero, sign)
+    def add_request(self, row: int, request: Mapping[str, int], non_zero: tuple[int, int], times: int = 1) -> None:
+        """Count so many pods more on ``row`` (negative: fewer). ``request`` includes the pod itself."""
+        column_of, numbers = self.resources.column_of, self.numbers[row]
+        requested, counted, unused = numbers.requested, numbers.counted, numbers.unused
+        all_requested, all_unused = self.requested, self._unused
+        for name, amount in request.items():
+            column, more = column_of[name], times * amount
+            if column == UNOFFERED:
+                numbers.shift_unoffered(name, more)
+                continue
+            requested[column] += more
+            unused[column] -= more
+            if column >= WITH_DEFAULTS:
+                counted[column] += more
+            all_requested[row, column], all_unused[row, column] = requested[column], unused[column]
+        counted[0] += times * non_zero[0]
+        counted[1] += times * non_zero[1]
+        self.non_zero_requested[row, 0], self.non_zero_requested[row, 1] = counted[0], counted[1]
+        machines = self._machines
+        machines.requested[0, row], machines.requested[1, row] = requested[0], requested[1]
+        machines.non_zero_requested[0, row], machines.non_zero_requested[1, row] = counted[0], counted[1]
         self.touch(row, Aspect.PODS)
 
     def discount(self, row: int, amounts: Mapping[str, int], non_zero: tuple[int, int], sign: int = 1) -> None:
@@ -330,26 +336,6 @@ class NodeColumns:
         if count:
             self.discounts[row] = count
         self.add_request(row, amounts, non_zero, -sign)
-
-    def shift(self, row: int, request: Mapping[str, int], non_zero: tuple[int, int], sign: int) -> None:
-        """As add_request, but without touching the row: for a simulation that undoes it at once."""
-        column_of, numbers = self.resources.column_of, self.numbers[row]
-        requested, unused = self.requested[row], self._unused[row]
-        for name, amount in request.items():
-            column = column_of[name]
-            if column == UNOFFERED:
-                numbers.shift_unoffered(name, sign * amount)
-                continue
-            numbers.requested[column] += sign * amount
-            numbers.unused[column] -= sign * amount
-            if column >= WITH_DEFAULTS:
-                numbers.counted[column] += sign * amount
-            requested[column], unused[column] = numbers.requested[column], numbers.unused[column]
-        numbers.counted[0] += sign * non_zero[0]
-        numbers.counted[1] += sign * non_zero[1]
-        self.non_zero_requested[row] = numbers.counted[:2]
-        self._machines.write_requested(row, numbers.requested, numbers.counted)
-        self._gathered = None
 
     def _allocate(self, name: str) -> int:
         if self._free:
@@ -375,30 +361,24 @@ class NodeColumns:
         if self.size <= self._capacity:
             return
         self._capacity = max(64, self._capacity * 2, self.size)
-        self.alive = _grown(self.alive, (self._capacity,))
-        self.unschedulable = _grown(self.unschedulable, (self._capacity,))
+        self.alive = grown(self.alive, (self._capacity,))
+        self.unschedulable = grown(self.unschedulable, (self._capacity,))
         width = self.allocatable.shape[1]
-        self.allocatable = _grown(self.allocatable, (self._capacity, width))
-        self.requested = _grown(self.requested, (self._capacity, width))
-        self._unused = _grown(self._unused, (self._capacity, width))
-        self.non_zero_requested = _grown(self.non_zero_requested, (self._capacity, 2))
+        self.allocatable = grown(self.allocatable, (self._capacity, width))
+        self.requested = grown(self.requested, (self._capacity, width))
+        self._unused = grown(self._unused, (self._capacity, width))
+        self.non_zero_requested = grown(self.non_zero_requested, (self._capacity, 2))
         self._machines.grow(self._capacity)
-        self._versions = np.ascontiguousarray(_grown(self._versions, (len(self._latest), self._capacity)))
-        self._row_versions = _grown(self._row_versions, (self._capacity,))
+        self._versions = grown(self._versions, (len(self._latest), self._capacity), "C")
+        self._row_versions = grown(self._row_versions, (self._capacity,))
 
     def _add_resource(self, name: str) -> None:
         """Give a resource the last column, with what pods on nodes request of it already."""
         shape = self._capacity, self.resources.width
-        self.allocatable = _grown(self.allocatable, shape)
-        self.requested = _grown(self.requested, shape)
-        self._unused = _grown(self._unused, shape)
+        self.allocatable = grown(self.allocatable, shape)
+        self.requested = grown(self.requested, shape)
+        self._unused = grown(self._unused, shape)
         self._gathered = None
         for row, numbers in enumerate(self.numbers):
             numbers.widen(name)
             self.requested[row, -1], self._unused[row, -1] = numbers.requested[-1], numbers.unused[-1]
-
-
-def _grown(array: NDArray[Item], shape: tuple[int, ...]) -> NDArray[Item]:
-    larger = np.zeros(shape, dtype=array.dtype, order="F")
-    larger[tuple(slice(0, length) for length in array.shape)] = array
-    return larger

@@ -265,6 +265,11 @@ class Engine:
     def _current(self, pod: PodInfo) -> tuple[Hashable, Evaluation]:
         """The key of the pod's class and its current evaluation, for plugins that plan."""
         key = self.profile.class_key(pod)
+        if self._state.view.columns.simulations:
+            # It holds as long as the simulation.
+            evaluation = Evaluation(self.profile, self._state.view, pod)
+            evaluation.refresh()
+            return key, evaluation
         pod_class = self._class_of(key, pod)
         pod_class.evaluation.incoming = pod
         try:

@@ -9,7 +9,6 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from koordinator.scheduler.engine.adjustment import adjusted, difference, shift
 from koordinator.scheduler.engine.binding_points import AllocatorPlugin
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure
 from koordinator.scheduler.engine.cluster_state import ClusterState
@@ -17,6 +16,7 @@ from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.journal import Request, total
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.engine.profile import Profile
@@ -87,6 +87,7 @@ class Attempt:
         """The plugin that ends the attempt although nodes may pass, and its reason."""
         self._profile = profile
         self._state = state
+        self._view = state.view
         self._evaluation = evaluation
         self._pod = cycle.pod
         self._key = key
@@ -100,7 +101,7 @@ class Attempt:
     @cached_property
     def statuses(self) -> Sequence[NodeStatus]:
         """See FailedAttempt."""
-        rejection, rows_of = self.refusal or self._evaluation.plan.rejection, self._state.view.columns.row_of
+        rejection, rows_of = self.refusal or self._evaluation.plan.rejection, self._view.columns.row_of
         if rejection is not None:
             plugin, reason = rejection
             return (NodeStatus(plugin, (reason,), np.array(list(rows_of.values()), dtype=np.intp)),)
@@ -120,28 +121,29 @@ class Attempt:
         return NodeStatus(first.plugin.name, reasons, np.concatenate([each.rows for each in members]))
 
     def _failure_with_nominated(self, row: int) -> Failure:
-        added = nominated_before(self._state, self._pod, row)
+        added = nominated_before(self._view, self._pod, row)
         failure = self._failure(row, (), added, self._evaluation.filters_to_run(row, added=True))
         assert isinstance(failure, Failure), "a filter has just rejected the row"
         return failure
 
     def simulate(self) -> Simulation:
         """See ``Handle.simulate``."""
+        if self._view.columns.simulations:
+            return Simulation(self._profile, self._state, self._check_time)
         self._evaluation.refresh()
-        known = ((self._key, self._evaluation),)
-        return Simulation(self._profile, self._state, self._check_time, known)
+        return Simulation(self._profile, self._state, self._check_time, ((self._key, self._evaluation),))
 
     def fits(self, row: int, without: Sequence[PodInfo]) -> bool:
         """See FailedAttempt."""
         self._check_time()
-        added = nominated_before(self._state, self._pod, row)
+        added = nominated_before(self._view, self._pod, row)
         filters = self._evaluation.filters_to_run(row, added=bool(added))
         return filters is not None and self._failure(row, without, added, filters) is None
 
     def reprieve(self, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
         """See FailedAttempt."""
         self._check_time()
-        added = nominated_before(self._state, self._pod, row)
+        added = nominated_before(self._view, self._pod, row)
         filters = self._evaluation.filters_to_run(row, added=bool(added))
         if filters is None:
             return None
@@ -153,7 +155,7 @@ class Attempt:
     def reasons(self, row: int, without: Sequence[PodInfo]) -> Sequence[Reason]:
         """See FailedAttempt."""
         self._check_time()
-        added = nominated_before(self._state, self._pod, row)
+        added = nominated_before(self._view, self._pod, row)
         filters = self._evaluation.filters_to_run(row, added=bool(added))
         failure = self._failure(row, without, added, filters)
         if isinstance(failure, Failure):
@@ -174,7 +176,8 @@ class Attempt:
                 for pod in without:
                     simulation.remove(pod)
                 return simulation.failure(self._pod, row)
-        with adjusted(self._state.view.columns, {row: difference(without, added)}):
+        with self._view.simulate() as journal:
+            journal.add_request(row, *_difference(without, added))
             for entry in filters:
                 code = entry.plugin.filter_one(self._evaluation.pod, entry.state, row)
                 if code:
@@ -182,11 +185,11 @@ class Attempt:
         return None
 
     def _goes_by_columns(self, row: int, added: Iterable[PodInfo], filters: Sequence[CachedFilterResults]) -> bool:
-        """Whether it is enough to shift columns by the requests of pods to run these filters on the hypothetical
-        node."""
-        if not self._evaluation.has_no_overlays or row in self._state.view.columns.discounts:
+        """Whether it is enough to count other requests, instead of removing and placing pods, to run these filters on
+        the hypothetical node."""
+        if not self._evaluation.has_no_overlays or row in self._view.columns.discounts:
             return False
-        if any(nominated_allocations(self._allocators, self._state, pod) for pod in added):
+        if any(nominated_allocations(self._allocators, self._view, pod) for pod in added):
             return False
         return all(entry.plugin.from_columns for entry in filters)
 
@@ -197,35 +200,32 @@ class Attempt:
         added: Sequence[PodInfo],
         filters: Sequence[CachedFilterResults],
     ) -> list[PodInfo] | None:
-        columns = self._state.view.columns
-        with adjusted(columns, {row: difference(candidates, added)}):
-            if not self._passes(filters, row):
+        pod = self._evaluation.pod
+        with self._view.simulate() as journal:
+            journal.add_request(row, *_difference(candidates, added))
+            if any(entry.plugin.filter_one(pod, entry.state, row) for entry in filters):
                 return None
-            back: list[PodInfo] = []
-            gone: list[PodInfo] = []
-            try:
-                for pod in candidates:
-                    back.append(pod)
-                    shift(columns, row, pod, 1)
-                    if not self._passes(filters, row):
-                        shift(columns, row, back.pop(), -1)
-                        gone.append(pod)
-            finally:
-                for pod in back:
-                    shift(columns, row, pod, -1)
-        return gone
-
-    def _passes(self, filters: Sequence[CachedFilterResults], row: int) -> bool:
-        return not any(entry.plugin.filter_one(self._evaluation.pod, entry.state, row) for entry in filters)
+            victims: list[PodInfo] = []
+            for request, candidate in [(candidate.request, candidate) for candidate in candidates]:
+                journal.add_request(row, request.counted, request.non_zero)
+                for entry in filters:
+                    if entry.plugin.filter_one(pod, entry.state, row):
+                        journal.undo_request()
+                        victims.append(candidate)
+                        break
+        return victims
 
     def remember(self, key: Hashable, compute: Callable[[int], T]) -> Callable[[int], T]:
         """See FailedAttempt. Does not cache if the result for a node depends on other nodes, too."""
         if not self._evaluation.is_local:
             return compute
-        known: dict[int, tuple[tuple[str, ...], T]] = self._row_cache.results(key, self._state.view.columns)
+        simulations = self._view.columns.simulations
+        known: dict[int, tuple[tuple[str, ...], T]] = self._row_cache.results(key, self._view.columns)
 
         def recalled(row: int) -> T:
-            nominated = tuple([pod.uid for pod in nominated_before(self._state, self._pod, row)])
+            if simulations:
+                return compute(row)
+            nominated = tuple([pod.uid for pod in nominated_before(self._view, self._pod, row)])
             found = known.get(row)
             if found is not None and found[0] == nominated:
                 return found[1]
@@ -234,3 +234,9 @@ class Attempt:
             return result
 
         return recalled
+
+
+def _difference(removed: Iterable[PodInfo], added: Iterable[PodInfo]) -> Request:
+    """What is requested more (negative: less) when the pods ``removed`` leave a node and the pods ``added`` come."""
+    gone = [(request.counted, request.non_zero, -1) for request in [pod.request for pod in removed]]
+    return total([*gone, *[(pod.request.counted, pod.request.non_zero, 1) for pod in added]])

@@ -131,7 +131,7 @@ class Handle:
             return None
         simulation = Simulation(self.profile, self._state, self._check_time, ((key, evaluation),))
         alike = all(self.profile.class_key(pod) == key for pod in pods[1:])
-        return count_slots(self._state, evaluation, simulation, pods, alike=alike)
+        return count_slots(self._state.view, evaluation, simulation, pods, alike=alike)
 
     def monotonic(self) -> float:
         """A monotonic clock, in seconds, to measure the run time of the plugin's own work; decisions do not depend on

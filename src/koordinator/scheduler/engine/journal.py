@@ -1,17 +1,22 @@
-"""Changes of the cluster state that are all undone: a simulation in which some pods are removed and others are placed.
+"""A node that looks other than it is: changes of the cluster state that are all undone at the end of a block.
 
-Every event handler is notified, so that each plugin can be called for hypothetical nodes; allocations are attached and
-detached with their pods. At the end everything is as before, the order of pods and the versions of rows included,
-whatever was raised in between: caches of something computed from these rows stay valid.
+Pods are removed and placed in it, or requests are counted that no pod has made. Every event handler is notified of
+pods, so that each plugin can be called for hypothetical nodes; allocations are attached and detached with their pods.
+At the end everything is as before, the order of pods and the versions of rows included, whatever was raised in between:
+caches of something computed from these rows stay valid. Nothing that is computed in the block may be cached for longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
-from koordinator.scheduler.engine.adjustment import Adjustment, Change
+import numpy as np
+
+from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.allocations import Allocation, AllocationLedger
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import PlacedPod, PodInfo
@@ -27,72 +32,32 @@ class Placements(Protocol):
     def forget(self, uid: str) -> bool: ...
 
 
-class _Removal:
-    def __init__(self, state: Placements, placed: PlacedPod) -> None:
-        self._state = state
-        self.placed = placed
-
-    def apply(self) -> None:
-        self._state.take_off(self.placed)
-
-    def revert(self) -> None:
-        self._state.put_back(self.placed)
+Request = tuple[Mapping[str, int], tuple[int, int], int]
+"""The arguments of ``NodeColumns.add_request`` for some row."""
 
 
-class _Return:
-    def __init__(self, removal: _Removal) -> None:
-        self._removal = removal
-
-    def apply(self) -> None:
-        self._removal.revert()
-
-    def revert(self) -> None:
-        self._removal.apply()
-
-
-class _Arrival:
-    def __init__(self, state: Placements, pod: PodInfo, node_name: str) -> None:
-        self._state = state
-        self._pod = pod
-        self._node_name = node_name
-
-    def apply(self) -> None:
-        self._state.assume(self._pod, self._node_name)
-
-    def revert(self) -> None:
-        self._state.forget(self._pod.uid)
+def total(requests: Iterable[Request]) -> Request:
+    """All of them as one."""
+    amounts: dict[str, int] = defaultdict(int)
+    cpu = memory = 0
+    for each, non_zero, times in requests:
+        for name, amount in each.items():
+            amounts[name] += times * amount
+        cpu += times * non_zero[0]
+        memory += times * non_zero[1]
+    return amounts, (cpu, memory), 1
 
 
-class _Allocating:
-    def __init__(self, ledger: AllocationLedger, row: int, pod: PodInfo, plugin: str, allocation: Allocation) -> None:
-        self._ledger = ledger
-        self._row = row
-        self._pod = pod
-        self._plugin = plugin
-        self._allocation = allocation
-
-    def apply(self) -> None:
-        self._ledger.take(self._row, self._pod, self._plugin, self._allocation)
-
-    def revert(self) -> None:
-        self._ledger.release(self._row, self._pod, self._plugin)
+Mark = tuple[int, int]
+"""A position in a journal."""
 
 
-class _Shift:
-    def __init__(self, columns: NodeColumns, row: int, adjustment: Adjustment) -> None:
-        self._columns = columns
-        self._row = row
-        self._adjustment = adjustment
-        self._is_applied = False
+class CrossNodeResults(Hashable, Protocol):
+    """CachedFilterResults whose values depend on other rows, too. That module is above this one."""
 
-    def apply(self) -> None:
-        self._columns.add_request(self._row, self._adjustment.amounts, self._adjustment.non_zero, 1)
-        self._is_applied = True
-
-    def revert(self) -> None:
-        if self._is_applied:
-            self._columns.add_request(self._row, self._adjustment.amounts, self._adjustment.non_zero, -1)
-            self._is_applied = False
+    plugin: Any
+    pod: PodInfo
+    state: Any
 
 
 class Journal:
@@ -101,21 +66,38 @@ class Journal:
     Not a generator: a plugin that uses it may be interrupted at any place, and a generator would not be resumed then.
     """
 
+    __slots__ = (
+        *("_allocations", "_columns", "_informed", "_open", "_pods_now", "_pods_on", "_removed", "_requests", "_rows"),
+        *("_state", "_undo", "count", "has_added"),
+    )
+
     def __init__(
         self,
         state: Placements,
         columns: NodeColumns,
         allocations: AllocationLedger,
         pods_on: dict[int, dict[str, PodInfo]],
+        open_: list[Journal],
     ) -> None:
-        """``columns``, ``allocations`` and ``pods_on`` are those of the view."""
+        """``columns``, ``allocations`` and ``pods_on`` are those of the view. ``open_`` has the journals whose blocks
+        have not ended, the outermost first."""
         self._state = state
         self._columns = columns
         self._allocations = allocations
         self._pods_now = pods_on
-        self._changes: list[Change] = []
+        self._open = open_
+        self._undo: list[Callable[[], object]] = []
+        """Undoes each change but ``_requests``. Each is in the list before the change, which may fail, begins."""
+        self._requests: list[tuple[int, Request]] = []
+        """What was added to rows."""
         self._pods_on: dict[int, dict[str, PodInfo]] = {}
-        """For each changed row, its pods in their original order."""
+        """For each row whose pods were changed, its pods in their original order."""
+        self._rows: set[int] = set()
+        """The rows that have been changed, those of undone changes included."""
+        self._removed: dict[str, PlacedPod] = {}
+        """The pods that have been removed, by uid, with those that are back again."""
+        self._informed: dict[CrossNodeResults, int] = {}
+        """The filters that have been used, with ``count`` when they were notified last."""
         self.count = 0
         """Grows with every change, and with every one that is undone."""
         self.has_added = False
@@ -123,35 +105,64 @@ class Journal:
 
     def __enter__(self) -> Self:
         self._columns.begin_simulation()
+        self._open.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            self.undo(0)
+            self.undo((0, 0))
         finally:
             self._pods_now.update(self._pods_on)
-            self._columns.end_simulation()
+            try:
+                if self._informed:
+                    # Before the end: after it, no row has changed since the beginning.
+                    self.inform(tuple(self._informed))
+            finally:
+                self._columns.end_simulation()
+                self._open.pop()
+                if self._informed and self._open:
+                    # They have seen the changes of the block around this one, too.
+                    self._open[-1]._informed.update(dict.fromkeys(self._informed, -1))
 
     @property
-    def rows(self) -> Iterable[int]:
-        """The rows that have been changed, those of undone changes included."""
-        return self._pods_on.keys()
-
-    @property
-    def mark(self) -> int:
+    def mark(self) -> Mark:
         """The present position, to ``undo`` all later changes."""
-        return len(self._changes)
+        return len(self._undo), len(self._requests)
 
-    def undo(self, mark: int) -> None:
+    def undo(self, mark: Mark) -> None:
         """Undo the changes since ``mark``, the last first. The first error of an event handler is raised when all is
         done."""
         failed: Exception | None = None
-        while len(self._changes) > mark:
+        while len(self._undo) > mark[0]:
             self.count += 1
             try:
-                self._changes.pop().revert()
+                self._undo.pop()()
+            except Exception as error:
+                failed = failed or error
+        # In whatever order, so all of one row at once.
+        added: dict[int, list[Request]] = {}
+        while len(self._requests) > mark[1]:
+            self.count += 1
+            row, request = self._requests.pop()
+            added.setdefault(row, []).append(request)
+        for row, requests in added.items():
+            amounts, non_zero, times = requests[0] if len(requests) == 1 else total(requests)
+            self._columns.add_request(row, amounts, non_zero, -times)
+        if failed is not None:
+            raise failed
+
+    def inform(self, filters: Iterable[CrossNodeResults]) -> None:
+        """Before these filters, whose result for a node depends on others, are used: notify them of the changes since
+        the last call for them. They are notified again when all is undone. Raises the first error of a plugin when all
+        have been notified."""
+        behind = [entry for entry in filters if self._informed.setdefault(entry, 0) != self.count]
+        rows, failed = np.array(sorted(self._rows) if behind else (), dtype=np.intp), None
+        for entry in behind:
+            self._informed[entry] = self.count
+            try:
+                entry.plugin.apply_delta(entry.pod, entry.state, rows)
             except Exception as error:
                 failed = failed or error
         if failed is not None:
@@ -162,47 +173,70 @@ class Journal:
         placed = self._state.placed(uid)
         if placed is None or placed.row < 0:
             return False
-        self._do(placed.row, _Removal(self._state, placed))
+        self._removed[uid] = placed
+        self._begin(placed.row)
+        self._undo.append(partial(self._state.put_back, placed))
+        self._state.take_off(placed)
         return True
 
     def put_back(self, uid: str) -> bool:
         """Put a removed pod back, with all that it held; False if it was not removed."""
-        if self._state.placed(uid) is not None:
+        placed = self._removed.get(uid)
+        if placed is None or self._state.placed(uid) is not None:
             return False
-        for change in reversed(self._changes):
-            if isinstance(change, _Removal) and change.placed.pod.uid == uid:
-                self._do(change.placed.row, _Return(change))
-                return True
-        return False
+        self._begin(placed.row, added=True)
+        self._undo.append(partial(self._state.take_off, placed))
+        self._state.put_back(placed)
+        return True
 
     def place(self, pod: PodInfo, row: int) -> bool:
         """Put the pod on the node of ``row``; False if it is on a node already."""
         if self._state.placed(pod.uid) is not None:
             return False
-        self._do(row, _Arrival(self._state, pod, self._columns.names[row]))
+        self._begin(row, added=True)
+        self._undo.append(partial(self._state.forget, pod.uid))
+        self._state.assume(pod, self._columns.names[row])
         return True
 
     def allocate(self, row: int, pod: PodInfo, plugin: str, allocation: Allocation) -> None:
         """Give a pod that was placed on ``row`` the allocation."""
-        self._do(row, _Allocating(self._allocations, row, pod, plugin, allocation))
+        self._begin(row, added=True)
+        self._undo.append(partial(self._allocations.release, row, pod, plugin))
+        self._allocations.take(row, pod, plugin, allocation)
+
+    def add_request(self, row: int, amounts: Mapping[str, int], non_zero: tuple[int, int], times: int = 1) -> None:
+        """Count a request on ``row`` so many times more (negative: less), see NodeColumns, without any pod. It
+        costs much less than to place one, but only plugins that go by the columns alone see it."""
+        self._rows.add(row)
+        self.count += 1
+        self.has_added = True
+        self._columns.add_request(row, amounts, non_zero, times)
+        self._requests.append((row, (amounts, non_zero, times)))
+
+    def undo_request(self) -> None:
+        """Undo the last change, which was ``add_request``; faster than ``undo``."""
+        row, (amounts, non_zero, times) = self._requests.pop()
+        self.count += 1
+        self._columns.add_request(row, amounts, non_zero, -times)
 
     def adjust(self, row: int, adjustment: Adjustment) -> None:
         """Apply all parts of an adjustment."""
         for change in adjustment.changes:
-            self._do(row, change)
+            self._begin(row, added=True)
+            self._undo.append(change.revert)
+            change.apply()
         for pod in adjustment.removed:
             self.remove(pod.uid)
         for pod in adjustment.added:
             self.place(pod, row)
         if adjustment.amounts or any(adjustment.non_zero):
-            self._do(row, _Shift(self._columns, row, adjustment))
+            self.add_request(row, adjustment.amounts, adjustment.non_zero)
 
-    def _do(self, row: int, change: Change) -> None:
-        pods_on = self._pods_now
+    def _begin(self, row: int, *, added: bool = False) -> None:
+        """A change of the pods on the row begins."""
+        self._rows.add(row)
         if row not in self._pods_on:
-            self._pods_on[row] = pods_on[row]
-            pods_on[row] = dict(pods_on[row])
+            pods = self._pods_on[row] = self._pods_now[row]
+            self._pods_now[row] = dict(pods)
         self.count += 1
-        self.has_added |= not isinstance(change, _Removal)
-        self._changes.append(change)
-        change.apply()
+        self.has_added |= added

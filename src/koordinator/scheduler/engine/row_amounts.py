@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,17 @@ from koordinator.scheduler.engine.resource_index import UNOFFERED, ResourceIndex
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
-Number = TypeVar("Number", bound=np.generic)
+Item = TypeVar("Item", bound=np.generic)
 
 _CPU_AND_MEMORY: Final = 2
 """The first two of all resources."""
+
+
+def grown(array: NDArray[Item], shape: tuple[int, ...], order: Literal["C", "F"] = "F") -> NDArray[Item]:
+    """A copy of the array in a larger one, with zeros."""
+    larger = np.zeros(shape, dtype=array.dtype, order=order)
+    larger[tuple(slice(0, length) for length in array.shape)] = array
+    return larger
 
 
 class Machines:
@@ -29,20 +36,15 @@ class Machines:
         self.non_zero_requested: Floats = np.zeros((_CPU_AND_MEMORY, 0))
 
     def grow(self, rows: int) -> None:
-        self.allocatable = _wider(self.allocatable, rows)
-        self.requested = _wider(self.requested, rows)
-        self.non_zero_requested = _wider(self.non_zero_requested, rows)
+        self.allocatable = grown(self.allocatable, (_CPU_AND_MEMORY, rows), "C")
+        self.requested = grown(self.requested, (_CPU_AND_MEMORY, rows), "C")
+        self.non_zero_requested = grown(self.non_zero_requested, (_CPU_AND_MEMORY, rows), "C")
 
     def write(self, row: int, allocatable: Ints, requested: Ints, non_zero_requested: Ints) -> None:
         """Store a row of NodeColumns, in the order of its resources."""
         self.allocatable[:, row] = allocatable[:_CPU_AND_MEMORY]
-        self.write_requested(row, requested, non_zero_requested)
-
-    def write_requested(
-        self, row: int, requested: Sequence[int] | Ints, non_zero_requested: Sequence[int] | Ints
-    ) -> None:
-        self.requested[0, row], self.requested[1, row] = requested[0], requested[1]
-        self.non_zero_requested[0, row], self.non_zero_requested[1, row] = non_zero_requested[0], non_zero_requested[1]
+        self.requested[:, row] = requested[:_CPU_AND_MEMORY]
+        self.non_zero_requested[:, row] = non_zero_requested
 
 
 class RowAmounts:
@@ -97,18 +99,12 @@ class RowAmounts:
             self._complete = bool(np.count_nonzero(self.allocatable) == self.allocatable.size)
         return self._complete
 
-    def _at(self, matrix: NDArray[Number]) -> NDArray[Number]:
+    def _at(self, matrix: NDArray[Item]) -> NDArray[Item]:
         count = self._rows.shape[0]
         if count and self._rows[-1] == count - 1:
             # All rows: a view, which costs nothing.
             return matrix[:, :count]
         return matrix.take(self._rows, axis=1)
-
-
-def _wider(matrix: Floats, rows: int) -> Floats:
-    larger = np.zeros((matrix.shape[0], rows))
-    larger[:, : matrix.shape[1]] = matrix
-    return larger
 
 
 WITH_DEFAULTS: Final = 2

@@ -87,20 +87,16 @@ class RowOverlays:
         scores: Sequence[CachedScores],
     ) -> OverlaidNode:
         first = (*self._before_filter, *self._before_score)[0]
-        cross_node = [entry for entry in filters if entry.is_cross_node]
-        try:
-            with first.view.simulate() as journal:
-                for adjustment in for_filters:
-                    journal.adjust(row, adjustment)
-                _inform(cross_node, row)
-                # The class's own pod: the plugin treats it like the one that results are shared with, but its
-                # Reservations are its own.
-                codes = tuple([entry.plugin.filter_one(self._pod, entry.state, row) for entry in filters])
-                for adjustment in for_scores:
-                    journal.adjust(row, adjustment)
-                return OverlaidNode(codes, tuple([score.score_of(self._pod, row) for score in scores]))
-        finally:
-            _inform(cross_node, row)
+        with first.view.simulate() as journal:
+            for adjustment in for_filters:
+                journal.adjust(row, adjustment)
+            journal.inform([entry for entry in filters if entry.is_cross_node])
+            # The class's own pod: the plugin treats it like the one that results are shared with, but its Reservations
+            # are its own.
+            codes = tuple([entry.plugin.filter_one(self._pod, entry.state, row) for entry in filters])
+            for adjustment in for_scores:
+                journal.adjust(row, adjustment)
+            return OverlaidNode(codes, tuple([score.score_of(self._pod, row) for score in scores]))
 
     def _of_filter(self, transformer: FilterTransformer, rows: Rows) -> Mapping[int, Adjustment]:
         return _checked(transformer.view.columns, transformer.before_filter(self._pod, rows), transformer.name)
@@ -110,8 +106,8 @@ class RowOverlays:
 
 
 def _checked(columns: NodeColumns, adjustments: Mapping[int, Adjustment], plugin: str) -> Mapping[int, Adjustment]:
-    """Return the ``adjustments`` of a plugin if the columns can be shifted by them; raises PluginError otherwise. An
-    error that showed only in the middle of the shift would leave the columns half shifted for all decisions."""
+    """Return the ``adjustments`` of a plugin if they can be made; raises PluginError otherwise. An error that showed
+    only in the middle of one would leave the columns half changed for all decisions."""
     for row, adjustment in adjustments.items():
         amounts = adjustment.amounts
         if not 0 <= row < columns.size:
@@ -126,9 +122,3 @@ def _checked(columns: NodeColumns, adjustments: Mapping[int, Adjustment], plugin
             if not isinstance(pod, PodInfo):
                 raise PluginError(f"plugin {plugin} adjusts the pods of row {row} by {pod!r}: expected is a PodInfo")
     return adjustments
-
-
-def _inform(cross_node: Iterable[CachedFilterResults], row: int) -> None:
-    """Notify filters whose result for a node depends on others that something has changed on ``row``."""
-    for entry in cross_node:
-        entry.plugin.apply_delta(entry.pod, entry.state, np.array((row,), dtype=np.intp))

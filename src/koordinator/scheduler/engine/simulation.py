@@ -23,11 +23,12 @@ from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.fit_error import restricted_text
 from koordinator.scheduler.engine.framework import Reason
-from koordinator.scheduler.engine.journal import Journal
+from koordinator.scheduler.engine.journal import Journal, Mark
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_overlays import RowOverlays
+from koordinator.scheduler.engine.view import ClusterView
 
 Predicate = Callable[[PodInfo, int], Reason | None]
 """Returns why the pod must not go to the row in the simulated state, although all filters pass."""
@@ -41,16 +42,7 @@ class _Planned:
         self.pod = plan.pod or pod
         self.overlays = RowOverlays(profile, self.pod)
         self._evaluation = evaluation
-        self._far_reaching = [entry for entry in plan.filters if entry.is_cross_node]
-        self._informed_of = 0
-
-    def inform(self, journal: Journal) -> None:
-        """Notify the filters whose result for a node depends on others of the changes since the last call."""
-        if self._far_reaching and self._informed_of != journal.count:
-            self._informed_of = journal.count
-            rows = np.array(sorted(journal.rows), dtype=np.intp)
-            for entry in self._far_reaching:
-                entry.plugin.apply_delta(self.pod, entry.state, rows)
+        self.far_reaching = [entry for entry in plan.filters if entry.is_cross_node]
 
     def failure(self, row: int, *, added: bool) -> Failure | None:
         """The first filter that rejects the row."""
@@ -88,28 +80,25 @@ class Simulation:
 
     def __enter__(self) -> Self:
         self._journal.__enter__()
+        for planned in self._planned.values():
+            self._journal.inform(planned.far_reaching)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        try:
-            self._journal.undo(0)
-            for planned in self._planned.values():
-                planned.inform(self._journal)
-        finally:
-            self._journal.__exit__(kind, error, traceback)
+        self._journal.__exit__(kind, error, traceback)
 
     def require(self, predicate: Predicate) -> None:
         """Call ``predicate`` for each pod that passes all filters, from now on."""
         self._predicates.append(predicate)
 
     @property
-    def mark(self) -> int:
+    def mark(self) -> Mark:
         """The present position, to ``undo`` all later changes."""
         return self._journal.mark
 
-    def undo(self, mark: int) -> None:
+    def undo(self, mark: Mark) -> None:
         """Undo the changes since ``mark``."""
         self._journal.undo(mark)
 
@@ -163,12 +152,11 @@ class Simulation:
             return Reason(restricted_text(planned.plan.restricted_by), unresolvable=True)
         mark = self.mark
         try:
-            for other in nominated_before(self._state, pod, row):
-                if other.uid not in ignoring:
-                    self._place_nominated(other, row)
+            place_nominated(self._journal, self._allocators.plugins, self._state.view, pod, row, ignoring)
             if planned.overlays:
                 planned.overlays.show(self._journal, np.array((row,), dtype=np.intp))
-            planned.inform(self._journal)
+            if planned.far_reaching:
+                self._journal.inform(planned.far_reaching)
             found: Failure | Reason | None = planned.failure(row, added=self._journal.has_added)
         finally:
             self.undo(mark)
@@ -199,11 +187,6 @@ class Simulation:
             if not is_reprieved:
                 victims.append(candidate)
         return victims
-
-    def _place_nominated(self, pod: PodInfo, row: int) -> None:
-        if self._journal.place(pod, row):
-            for plugin, allocation in nominated_allocations(self._allocators.plugins, self._state, pod):
-                self._journal.allocate(row, pod, plugin, allocation)
 
     def _predicted(self, pod: PodInfo, row: int) -> Reason | None:
         for predicate in self._predicates:
@@ -270,19 +253,34 @@ def allocators(profile: Profile) -> list[AllocatorPlugin]:
     return [each for each in profile.reserve if isinstance(each, AllocatorPlugin)]
 
 
+def place_nominated(
+    journal: Journal,
+    plugins: Collection[AllocatorPlugin],
+    view: ClusterView,
+    pod: PodInfo,
+    row: int,
+    ignoring: Collection[str] = (),
+) -> None:
+    """Place the pods of ``nominated_before``, except those whose uid is in ``ignoring``, with what they are expected to
+    get: whatever is asked about the row for ``pod``, they count as being there."""
+    for other in nominated_before(view, pod, row):
+        if other.uid not in ignoring and journal.place(other, row):
+            for plugin, allocation in nominated_allocations(plugins, view, other):
+                journal.allocate(row, other, plugin, allocation)
+
+
 def nominated_allocations(
-    plugins: Iterable[AllocatorPlugin], state: ClusterState, pod: PodInfo
+    plugins: Iterable[AllocatorPlugin], view: ClusterView, pod: PodInfo
 ) -> list[tuple[str, Allocation]]:
     """The expected allocations of the pod on the node that it is nominated to, by name of the plugin."""
-    node_name = state.view.nominations.node_of(pod.uid)
+    node_name = view.nominations.node_of(pod.uid)
     found = [(each.name, each.nominated_allocation(pod, node_name)) for each in plugins]
     return [(name, allocation) for name, allocation in found if allocation is not None]
 
 
-def nominated_before(state: ClusterState, pod: PodInfo, row: int) -> list[PodInfo]:
+def nominated_before(view: ClusterView, pod: PodInfo, row: int) -> list[PodInfo]:
     """The pods nominated to ``row`` that keep ``pod`` from taking its resources: not on a node yet, and of higher
     priority, or of equal priority and nominated earlier."""
-    view = state.view
     nominated = view.nominations.on(view.columns.names[row])
     if not nominated:
         return []
@@ -295,6 +293,6 @@ def nominated_before(state: ClusterState, pod: PodInfo, row: int) -> list[PodInf
             continue
         # Another scheduler does not know of our nominations: if equals counted, we would wait for each other, too.
         counts_equals = not seen and not view.nominations.is_foreign(other.uid)
-        if other.priority + counts_equals > pod.priority and state.node_of(other.uid) is None:
+        if other.priority + counts_equals > pod.priority and view.node_of(other.uid) is None:
             found.append(other)
     return found

@@ -12,16 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from koordinator.api.resource_names import PODS
-from koordinator.scheduler.engine.adjustment import Adjustment, adjusted
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure
-from koordinator.scheduler.engine.cluster_state import ClusterState
-from koordinator.scheduler.engine.columns import Ints, NodeColumns, Rows
+from koordinator.scheduler.engine.columns import Ints, Rows
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.framework import FilterPlugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.engine.simulation import Simulation, nominated_before
+from koordinator.scheduler.engine.view import ClusterView
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class Slots:
 
 
 def count_slots(
-    state: ClusterState, evaluation: Evaluation, simulation: Simulation, pods: Sequence[PodInfo], *, alike: bool
+    view: ClusterView, evaluation: Evaluation, simulation: Simulation, pods: Sequence[PodInfo], *, alike: bool
 ) -> Slots:
     """``evaluation`` is that of the first of ``pods``, and current. With ``alike``, all pods are of its class."""
     rows = evaluation.rows
@@ -49,9 +47,9 @@ def count_slots(
     infeasible = evaluation.failures()
     candidates = rows[evaluation.feasible[rows]]
     uids = {pod.uid for pod in pods}
-    quick = _without_placing(state, evaluation, candidates, pods[0]) if alike else candidates[:0]
+    quick = _without_placing(view, evaluation, candidates, pods[0]) if alike else candidates[:0]
     if quick.shape[0]:
-        counts[quick], failed = _bisect(state.view.columns, evaluation, quick, pods[0], len(pods))
+        counts[quick], failed = _bisect(view, evaluation, quick, pods[0], len(pods))
         infeasible += failed
     with simulation:
         for row in np.setdiff1d(candidates, quick, assume_unique=True).tolist():
@@ -98,13 +96,12 @@ def statuses_of(
     )
 
 
-def _without_placing(state: ClusterState, evaluation: Evaluation, rows: Rows, pod: PodInfo) -> Rows:
+def _without_placing(view: ClusterView, evaluation: Evaluation, rows: Rows, pod: PodInfo) -> Rows:
     """Those of ``rows`` for which all filters can compute directly how many more pods like this one fit."""
     if not evaluation.has_no_overlays or not all(map(_counts_directly, _pod_dependent(evaluation))):
         return rows[:0]
-    view = state.view
     others = {row for name in view.nominations.nodes if (row := view.columns.row_of.get(name)) is not None}
-    others = {row for row in others if nominated_before(state, pod, row)} | view.columns.discounts.keys()
+    others = {row for row in others if nominated_before(view, pod, row)} | view.columns.discounts.keys()
     return rows[~np.isin(rows, list(others))] if others else rows
 
 
@@ -117,51 +114,42 @@ def _counts_directly(entry: CachedFilterResults) -> bool:
 
 
 def _bisect(
-    columns: NodeColumns, evaluation: Evaluation, rows: Rows, pod: PodInfo, count: int
+    view: ClusterView, evaluation: Evaluation, rows: Rows, pod: PodInfo, count: int
 ) -> tuple[Ints, list[Failure]]:
     """How many pods like this one, up to ``count``, fit on each of ``rows``; one does. More pods never make a row pass,
     so that each round is a step of a binary search."""
-    filters = _pod_dependent(evaluation)
+    filters, failures = _pod_dependent(evaluation), list[Failure]()
     fits, above = np.ones(rows.shape[0], dtype=np.int64), np.full(rows.shape[0], count + 1, dtype=np.int64)
-    failures: list[Failure] = []
-    while (open_ := np.flatnonzero(above - fits > 1)).shape[0]:
-        numbers = (fits[open_] + above[open_]) // 2
-        passes = ~np.any(_codes(columns, filters, rows[open_], numbers, pod, evaluation), axis=0)
-        fits[open_] = np.where(passes, numbers, fits[open_])
-        above[open_] = np.where(passes, above[open_], numbers)
-    full = np.flatnonzero(fits < count)
-    if full.shape[0]:
-        codes = _codes(columns, filters, rows[full], above[full], pod, evaluation)
-        first = (codes != 0).argmax(axis=0)
-        for index, entry in enumerate(filters):
-            for code in np.unique(codes[index][first == index]).tolist():
-                meant = (first == index) & (codes[index] == code)
-                failures.append(Failure(entry.plugin, entry.state, code, rows[full][meant]))
+    there = np.zeros(rows.shape[0], dtype=np.int64)
+    with view.simulate() as journal:
+
+        def codes_of_last(which: Rows, numbers: Ints) -> Ints:
+            """The code of each filter for the last of ``numbers`` pods on each of ``rows[which]``; shape (filters,
+            which)."""
+            for row, more in zip(rows[which].tolist(), (numbers - 1 - there[which]).tolist(), strict=True):
+                journal.add_request(row, pod.request.counted, pod.request.non_zero, more)
+            there[which] = numbers - 1
+            found = [_codes(entry, evaluation.pod, rows[which], numbers) for entry in filters]
+            return np.array(found, dtype=np.int64).reshape(len(filters), which.shape[0])
+
+        while (open_ := np.flatnonzero(above - fits > 1)).shape[0]:
+            numbers = (fits[open_] + above[open_]) // 2
+            passes = ~np.any(codes_of_last(open_, numbers), axis=0)
+            fits[open_] = np.where(passes, numbers, fits[open_])
+            above[open_] = np.where(passes, above[open_], numbers)
+        full = np.flatnonzero(fits < count)
+        if not full.shape[0]:
+            return fits, failures
+        codes = codes_of_last(full, above[full])
+    first = (codes != 0).argmax(axis=0)
+    for index, entry in enumerate(filters):
+        for code in np.unique(codes[index][first == index]).tolist():
+            meant = (first == index) & (codes[index] == code)
+            failures.append(Failure(entry.plugin, entry.state, code, rows[full][meant]))
     return fits, failures
 
 
-def _codes(
-    columns: NodeColumns,
-    filters: Sequence[CachedFilterResults],
-    rows: Rows,
-    numbers: Ints,
-    pod: PodInfo,
-    evaluation: Evaluation,
-) -> Ints:
-    """The result code of each of ``filters`` for the last of ``numbers`` pods on each of ``rows``; shape (filters,
-    rows)."""
-    request = pod.request
-    adjustments = {}
-    for row, number in zip(rows.tolist(), (numbers - 1).tolist(), strict=True):
-        amounts = {name: amount * number for name, amount in request.amounts.items()}
-        amounts[PODS] = amounts.get(PODS, 0) + number
-        non_zero = request.non_zero[0] * number, request.non_zero[1] * number
-        adjustments[row] = Adjustment(amounts, non_zero)
-    found = []
-    with adjusted(columns, adjustments):
-        for entry in filters:
-            if entry.plugin.from_columns:
-                found.append(entry.plugin.filter(evaluation.pod, entry.state, rows))
-            else:
-                found.append(entry.plugin.filter_last(evaluation.pod, entry.state, rows, numbers))
-    return np.array(found, dtype=np.int64).reshape(len(filters), rows.shape[0])
+def _codes(entry: CachedFilterResults, pod: PodInfo, rows: Rows, numbers: Ints) -> Ints:
+    if entry.plugin.from_columns:
+        return entry.plugin.filter(pod, entry.state, rows)
+    return entry.plugin.filter_last(pod, entry.state, rows, numbers)

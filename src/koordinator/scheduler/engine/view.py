@@ -160,6 +160,8 @@ class ClusterView:
     """What plugins derive from all this for every profile at once, by keys that they choose."""
     simulate: Callable[[], Journal] = field(init=False)
     """Opens a block of changes that are all undone at its end. Set by the cluster state."""
+    node_of: Callable[[str], str | None] = field(init=False)
+    """The name of the node that the pod of a uid is on, or is assumed on; None if there is none. Set likewise."""
     gates: frozenset[str] = frozenset()
     """The feature gates that are on, of those that plugins and informers read."""
     network_topology: bool = False

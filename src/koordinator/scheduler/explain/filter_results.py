@@ -1,14 +1,16 @@
-"""The present results of all Filter plugins on nodes for one pod. Decisions need only the first plugin that rejects."""
+"""The present results of all Filter plugins on nodes for one pod. Decisions need only the first plugin that rejects.
+
+As in decisions, a node has to pass as it is and with the pods that are nominated to it and come before the pod.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
-from koordinator.scheduler.engine.adjustment import Adjustment, adjusted, difference
 from koordinator.scheduler.engine.cached_results import CachedFilterResults
 from koordinator.scheduler.engine.class_plan import ClassPlan, plan_class
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows
@@ -16,6 +18,7 @@ from koordinator.scheduler.engine.framework import FEASIBLE, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_overlays import RowOverlays
+from koordinator.scheduler.engine.simulation import allocators, nominated_before, place_nominated
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 
@@ -31,7 +34,7 @@ class Objection:
 
 @dataclass(frozen=True, slots=True)
 class FilterResults:
-    """``codes`` has the shape (filters, rows)."""
+    """``codes`` has the shape (filters, rows), as ``by_nominated``."""
 
     profile: Profile
     view: ClusterView
@@ -39,6 +42,8 @@ class FilterResults:
     pod: PodInfo
     rows: Rows
     codes: Ints
+    by_nominated: Mask
+    """The codes that are returned while nominated pods count as being on the node."""
 
     def against(self, plugin: str) -> Mask:
         """A mask of the rows that the plugin rejects."""
@@ -50,13 +55,41 @@ class FilterResults:
 
     def objections(self, index: int) -> tuple[Objection, ...]:
         """The rejections of ``rows[index]`` by every plugin, in the order of the profile."""
-        row = int(self.rows[index])
-        with _as_filters_see(self.profile, self.view, self.pod, self.rows[index : index + 1]):
-            return tuple(
-                _objection(entry, self.pod, code, row)
-                for entry, code in zip(self.plan.filters, self.codes[:, index].tolist(), strict=True)
-                if code != FEASIBLE
-            )
+        row, found = int(self.rows[index]), dict[int, Objection]()
+        for nominated in (False, True):
+            meant = (self.codes[:, index] != FEASIBLE) & (self.by_nominated[:, index] == nominated)
+            if not (numbers := np.flatnonzero(meant).tolist()):
+                continue
+            with self._as_filters_see(row, nominated=nominated):
+                for number in numbers:
+                    code = int(self.codes[number, index])
+                    found[number] = _objection(self.plan.filters[number], self.pod, code, row)
+        return tuple(found[number] for number in sorted(found))
+
+    def _evaluate(self) -> None:
+        filters, index_of = self.plan.filters, {row: index for index, row in enumerate(self.rows.tolist())}
+        for number, entry in enumerate(filters):
+            self.codes[number] = entry.plugin.filter(self.pod, entry.state, self.rows)
+        for row, seen in RowOverlays(self.profile, self.pod).rows(self.rows, filters, ()).items():
+            self.codes[:, index_of[row]] = seen.codes
+        nominated = {self.view.columns.row_of.get(name, -1) for name in self.view.nominations.nodes}
+        for row in nominated & index_of.keys():
+            if nominated_before(self.view, self.pod, row):
+                with self._as_filters_see(row, nominated=True):
+                    codes = [entry.plugin.filter_one(self.pod, entry.state, row) for entry in filters]
+                for number, code in enumerate(codes):
+                    if code != FEASIBLE:
+                        self.codes[number, index_of[row]], self.by_nominated[number, index_of[row]] = code, True
+
+    @contextmanager
+    def _as_filters_see(self, row: int, *, nominated: bool) -> Iterator[None]:
+        """A block in which the row is as Filter plugins see it for this pod."""
+        with self.view.simulate() as journal:
+            if nominated:
+                place_nominated(journal, allocators(self.profile), self.view, self.pod, row)
+            RowOverlays(self.profile, self.pod).show(journal, np.array((row,), dtype=np.intp))
+            journal.inform([entry for entry in self.plan.filters if entry.is_cross_node])
+            yield
 
 
 def filter_nodes(profile: Profile, view: ClusterView, pod: PodInfo, rows: Sequence[int] | None = None) -> FilterResults:
@@ -68,41 +101,11 @@ def filter_nodes(profile: Profile, view: ClusterView, pod: PodInfo, rows: Sequen
         names = view.columns.row_of if plan.restricted_to is None else plan.restricted_to & view.columns.row_of.keys()
         rows = sorted(view.columns.row_of[name] for name in names)
     array = np.array(rows if plan.rejection is None else (), dtype=np.intp)
-    codes = np.zeros((len(plan.filters), array.shape[0]), dtype=np.int64)
+    shape = len(plan.filters), array.shape[0]
+    results = FilterResults(profile, view, plan, evaluated, array, np.zeros(shape, np.int64), np.zeros(shape, np.bool_))
     if array.shape[0]:
-        with _as_filters_see(profile, view, evaluated, array):
-            for index, entry in enumerate(plan.filters):
-                codes[index] = entry.plugin.filter(evaluated, entry.state, array)
-    return FilterResults(profile, view, plan, evaluated, array, codes)
-
-
-@contextmanager
-def _as_filters_see(profile: Profile, view: ClusterView, pod: PodInfo, rows: Rows) -> Iterator[None]:
-    """A block in which the columns are as Filter plugins see them for this pod."""
-    with ExitStack() as seen:
-        seen.enter_context(adjusted(view.columns, _nominated(view, pod)))
-        overlays = RowOverlays(profile, pod)
-        if overlays:
-            overlays.show(seen.enter_context(view.simulate()), rows)
-        yield
-
-
-def _nominated(view: ClusterView, pod: PodInfo) -> dict[int, Adjustment]:
-    """The requests of nominated pods, by row. Their affinities are not considered."""
-    rows = {name: row for name in view.nominations.nodes if (row := view.columns.row_of.get(name)) is not None}
-    return {row: difference((), before) for name, row in rows.items() if (before := _before(view, pod, name, row))}
-
-
-def _before(view: ClusterView, pod: PodInfo, node_name: str, row: int) -> list[PodInfo]:
-    """The pods nominated to the node that take precedence over the pod: as engine.simulation.nominated_before."""
-    found, seen = [], False
-    for other in view.nominations.on(node_name):
-        seen = seen or other.uid == pod.uid
-        equals_count = not seen and not view.nominations.is_foreign(other.uid)
-        waits = other.uid != pod.uid and other.uid not in view.pods_on.get(row, {})
-        if waits and other.priority + equals_count > pod.priority:
-            found.append(other)
-    return found
+        results._evaluate()
+    return results
 
 
 def _objection(entry: CachedFilterResults, pod: PodInfo, code: int, row: int) -> Objection:

@@ -6,18 +6,16 @@ cleared: waking all other pods for it, each time that a pod leaves, would be use
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable
 
 from koordinator.api.node import Node
 from koordinator.base.clock import Clock
-from koordinator.scheduler.engine.adjustment import adjusted, difference
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import EventHandler, Plugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.simulation import nominated_before
+from koordinator.scheduler.engine.simulation import allocators, nominated_before, place_nominated
 from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 
@@ -36,9 +34,20 @@ class QueueingHints:
         profile = self._profile_of(entry.pod.pod.spec.scheduler_name)
         if not entry.plugins or not all(name in profile.plugins for name in entry.plugins):
             return True
+        view, pod = self._state.view, entry.pod
         transformers = [each.name for each in profile.filter_transformers if each.name not in entry.plugins]
-        with self._with_nominated(entry.pod, event):
-            return any(self._hint(profile.plugins[name], entry.pod, event) for name in (*entry.plugins, *transformers))
+        plugins = [profile.plugins[name] for name in (*entry.plugins, *transformers)]
+        row = view.columns.row_of.get(_node_name(event)) if len(view.nominations) else None
+        if row is None or not nominated_before(view, pod, row):
+            return any(self._hint(plugin, pod, event) for plugin in plugins)
+        try:
+            with view.simulate() as journal:
+                place_nominated(journal, allocators(profile), view, pod, row)
+                return any(self._hint(plugin, pod, event) for plugin in plugins)
+        except Exception as error:
+            # Hints do not raise: a plugin does not know what a nominated pod is going to get.
+            self._errors.of_plugin("", "nominated_allocation", error)
+            return True
 
     def _hint(self, plugin: Plugin, pod: PodInfo, event: ClusterEvent) -> bool:
         try:
@@ -51,17 +60,6 @@ class QueueingHints:
         """The uids of the pods that are nominated to the node that the event is about."""
         nominations = self._state.view.nominations
         return [pod.uid for pod in nominations.on(_node_name(event))] if len(nominations) else ()
-
-    @contextmanager
-    def _with_nominated(self, pod: PodInfo, event: ClusterEvent) -> Iterator[None]:
-        view = self._state.view
-        row = view.columns.row_of.get(_node_name(event)) if len(view.nominations) else None
-        nominated = nominated_before(self._state, pod, row) if row is not None else []
-        if not nominated or row is None:
-            yield
-            return
-        with adjusted(view.columns, {row: difference((), nominated)}):
-            yield
 
 
 def _node_name(event: ClusterEvent) -> str:
