@@ -31,6 +31,7 @@ from tests.scheduler.running_scheduler import RunningScheduler
 _BOUNDED: Final = {
     "ActivePods._heaps",
     "Expirations._heap",
+    "NodeColumns._changed_at",
     "NodeColumns._changes",
     "PodFacts._by_identical_spec",
     "Tombstones._versions",

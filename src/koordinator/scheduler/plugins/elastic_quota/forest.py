@@ -148,7 +148,8 @@ class Forest:
         """Every quota but the roots, by name."""
         self.roots: dict[str, QuotaNode] = {}
         """The roots by tree id; "" is the default tree."""
-        self._available: Mapping[str, int] = NOTHING
+        self.available: Mapping[str, int] = NOTHING
+        """The summed allocatable of all nodes."""
         self._guaranteed: dict[str, Amounts] = {}
         self._allocated: dict[str, Amounts] = {}
         self._is_guarantee_stale = True
@@ -285,15 +286,6 @@ class Forest:
 
     # Shares.
 
-    @property
-    def available(self) -> Mapping[str, int]:
-        """The summed allocatable of all nodes."""
-        return self._available
-
-    @available.setter
-    def available(self, amounts: Mapping[str, int]) -> None:
-        self._available = amounts
-
     def total_of(self, tree: str) -> Amounts:
         """What the quotas of a tree share: for the default tree the cluster's allocatable minus the totals of other
         trees, and minus what the default and the system quota use."""
@@ -302,7 +294,7 @@ class Forest:
                 dict(node.specification.tree_total or {}) for node in self._tree_roots() if self._is_of(node, tree)
             ]
             return totals[0] if totals else {}
-        total = dict(self._available)
+        total = dict(self.available)
         if self._by_tree:
             for node in self._tree_roots():
                 if node.specification.tree and node.specification.takes_from_default:
