@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -14,7 +14,6 @@ from koordinator.scheduler.engine.batch_kernel import BatchKernel, Slots
 from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, NodeColumns, Rows, at
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import CPU, MEMORY
-from koordinator.scheduler.engine.row_amounts import Floats
 
 CPU_AND_MEMORY: Final = (CPU, MEMORY)
 """What is scored for most pods; also the columns of ``non_zero_requested``."""
@@ -66,7 +65,7 @@ class Allocation:
     """Whether requests with defaults count for CPU and memory instead of the plain ones."""
     items: tuple[tuple[int, int, int], ...]
     """``columns`` with ``added`` and their integer weights."""
-    added_to_rows: NDArray[np.float64]
+    added_to_rows: Ints
     """``added`` in the shape (resources, 1)."""
     float_weights: NDArray[np.float64]
     """The weights as an array: numpy multiplies matrices of floats far faster than of integers."""
@@ -104,47 +103,49 @@ class AllocationScorer:
             added=added,
             with_defaults=non_zero,
             items=tuple(zip(columns, added, weights, strict=True)),
-            added_to_rows=np.array(added, dtype=np.float64).reshape(-1, 1),
+            added_to_rows=np.array(added, dtype=np.int64).reshape(-1, 1),
             float_weights=np.array(weights, dtype=np.float64),
             total_weight=sum(weights),
         )
 
     def score(self, allocation: Allocation, rows: Rows) -> Ints:
         """One score for each of ``rows``."""
-        if not allocation.columns:
-            return np.zeros(rows.shape[0], dtype=np.int64)
-        return self._scorer(self._fill(allocation, rows))
+        return self.score_many(allocation, allocation.added_to_rows, rows)
 
-    def score_many(self, like: Allocation, added: Floats, rows: Rows) -> Ints | None:
-        """Scores of shape (rows, kinds) for pods that add ``added`` (2, kinds) to CPU and memory, which are scored for
-        ``like``, with the same weights. None where each kind has to be scored by itself."""
-        columns, kinds = self._columns, added.shape[1]
-        amounts = columns.amounts(rows)
-        if columns.largest_amount >= EXACT_BELOW or not amounts.have_cpu_and_memory:
-            return None
-        taken = amounts.non_zero_requested if like.with_defaults else amounts.requested
-        # As if each row were there once for each kind.
-        requested = (taken[:, :, np.newaxis] + added[:, np.newaxis, :]).reshape(len(CPU_AND_MEMORY), -1)
-        allocatable = amounts.allocatable.repeat(kinds, axis=1)
-        scores = self._scorer(Fill(requested, allocatable, like.float_weights, like.total_weight, True))
-        return scores.reshape(rows.shape[0], kinds)
+    def score_many(self, like: Allocation, added: Ints, rows: Rows) -> Ints:
+        """Scores for pods that add ``added`` (resources, kinds) to the resources that are scored for ``like``, with the
+        same weights; as if each row were there once for each kind."""
+        if not like.columns:
+            return np.zeros(rows.shape[0] * added.shape[1], dtype=np.int64)
+        return self._scorer(self._fill(like, added, rows))
 
-    def _fill(self, allocation: Allocation, rows: Rows) -> Fill:
+    def _fill(self, like: Allocation, added: Ints, rows: Rows) -> Fill:
         columns = self._columns
-        if allocation.columns == CPU_AND_MEMORY and columns.largest_amount < EXACT_BELOW:
+        exact, complete = columns.largest_amount < EXACT_BELOW, False
+        requested: Any
+        allocatable: Any
+        if exact and like.columns == CPU_AND_MEMORY:
             amounts = columns.amounts(rows)
-            if amounts.have_cpu_and_memory:
-                requested = amounts.non_zero_requested if allocation.with_defaults else amounts.requested
-                requested = requested + allocation.added_to_rows
-                return Fill(requested, amounts.allocatable, allocation.float_weights, allocation.total_weight, True)
-        defaulted = CPU_AND_MEMORY if allocation.with_defaults else ()
-        taken = [
-            at((columns.non_zero_requested if column in defaulted else columns.requested)[:, column], rows) + added
-            for column, added, _ in allocation.items
-        ]
-        allocatable = [at(columns.allocatable[:, column], rows) for column in allocation.columns]
-        weights, total_weight = allocation.float_weights, allocation.total_weight
-        return Fill(np.stack(taken), np.stack(allocatable), weights, total_weight, False)
+            complete = amounts.have_cpu_and_memory
+            requested = amounts.non_zero_requested if like.with_defaults else amounts.requested
+            allocatable = amounts.allocatable
+        if not complete:
+            defaulted = CPU_AND_MEMORY if like.with_defaults else ()
+            taken = [
+                at((columns.non_zero_requested if column in defaulted else columns.requested)[:, column], rows)
+                for column in like.columns
+            ]
+            requested = np.array(taken)
+            allocatable = np.array([at(columns.allocatable[:, column], rows) for column in like.columns])
+            if exact and allocatable.all():
+                complete, requested, allocatable = True, requested.astype(float), allocatable.astype(float)
+        kinds = added.shape[1]
+        if kinds == 1:
+            requested = requested + added
+        else:
+            requested = (requested[:, :, np.newaxis] + added[:, np.newaxis, :]).reshape(len(like.columns), -1)
+            allocatable = allocatable.repeat(kinds, axis=1)
+        return Fill(requested, allocatable, like.float_weights, like.total_weight, complete)
 
     def score_one(self, allocation: Allocation, row: int) -> int:
         """The score of a single row."""
@@ -168,32 +169,36 @@ def is_scalar(name: str) -> bool:
     return "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
 
 
+@dataclass(slots=True)
+class _Kinds:
+    """Those for which the same resources are scored, with the weights of ``like``."""
+
+    like: Allocation
+    added: Slots
+    slots: list[int] = field(default_factory=list)
+
+
 class BatchAllocation(BatchKernel):
-    """Scores all kinds for which CPU and memory are scored together, others one after the other."""
+    """Scores all kinds together for which the same resources are scored."""
 
     def __init__(self, scorer: AllocationScorer) -> None:
         self._scorer = scorer
-        self._kinds: list[Allocation] = []
-        self._usual: Allocation | None = None
-        """The allocation of one of the kinds for which CPU and memory are scored: all these have the same weights."""
-        self._others: list[int] = []
-        """The slots of the other kinds."""
-        self._added = Slots(added=np.zeros((len(CPU_AND_MEMORY), 0)))
+        self._by_columns: dict[tuple[int, ...], _Kinds] = {}
+        self._count = 0
 
     def put(self, slot: int, pod: PodInfo, state: Any) -> None:
         allocation: Allocation = state
-        self._kinds.append(allocation)
-        if allocation.columns == CPU_AND_MEMORY:
-            self._usual = allocation
-            self._added.put(added=allocation.added)
-        else:
-            self._others.append(slot)
-            self._added.put(added=0)
+        kinds = self._by_columns.get(allocation.columns)
+        if kinds is None:
+            added = Slots(added=np.zeros((len(allocation.columns), 0), dtype=np.int64))
+            kinds = self._by_columns[allocation.columns] = _Kinds(allocation, added)
+        kinds.added.put(added=allocation.added)
+        kinds.slots.append(slot)
+        self._count += 1
 
     def evaluate(self, rows: Rows) -> Ints:
-        scores = self._scorer.score_many(self._usual, self._added["added"], rows) if self._usual is not None else None
-        if scores is None:
-            return np.stack([self._scorer.score(allocation, rows) for allocation in self._kinds], axis=1)
-        for slot in self._others:
-            scores[:, slot] = self._scorer.score(self._kinds[slot], rows)
+        scores = np.empty((rows.shape[0], self._count), dtype=np.int64)
+        for kinds in self._by_columns.values():
+            found = self._scorer.score_many(kinds.like, kinds.added["added"], rows)
+            scores[:, kinds.slots] = found.reshape(rows.shape[0], len(kinds.slots))
         return scores
