@@ -314,5 +314,11 @@ async def relay(faults: Faults, kubeconfig: Path, certificates: Path, folder: Pa
             path.write_text(json.dumps(document))
             yield path
         finally:
+            transports = [each.transport for each in server.connections]
             with suppress(OSError):
                 await runner.cleanup()
+            # Python's TLS never closes a connection whose peer has gone while nobody was reading.
+            for transport in transports:
+                if transport is not None:
+                    transport.abort()
+            await asyncio.sleep(0)
