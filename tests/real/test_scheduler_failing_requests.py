@@ -28,6 +28,9 @@ from tests.real.side_by_side import BOTH, Who
 from tests.real.test_scheduler import SLOTS, connected, pod, populate, together
 from tests.real_world.faulty_api_server import FAULTS, Faults, Rule, bindings, relay
 
+# The relay in this process breaks TLS connections, some of which Python leaves to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 NODES, POISONED, GOOD = 40, 100, 200
 FULL_NODE: Final = "node-000"
 VICTIMS: Final = 8

@@ -37,6 +37,9 @@ from tests.real.test_scheduler import SLOTS, connected, pod, populate, together
 from tests.real.watched import Watched, watching
 from tests.real_world.faulty_api_server import FAULTS, Fault, Faults, Rule, bindings, relay
 
+# The relay in this process breaks TLS connections, some of which Python leaves to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 NODE_COUNT: Final = 60
 GOOD: Final = 100
 PODS_OF_A_CELL: Final = 2
