@@ -24,14 +24,19 @@ CONTAINER = f"{POD}/cri-containerd-4b3c.scope"
 class Watched:
     """A version 2 hierarchy, and a count of the refreshes."""
 
-    def __init__(self, root: Path, make_watcher: Callable[[], FolderWatcher] = FolderWatcher) -> None:
+    def __init__(
+        self,
+        root: Path,
+        make_watcher: Callable[[], FolderWatcher] = FolderWatcher,
+        driver: CgroupDriver = CgroupDriver.SYSTEMD,
+    ) -> None:
         self.root = root
         self.clock = ManualClock()
         self.refreshes = 0
-        self.looks = 0
+        self.looks: list[str | None] = []
         self.fails = False
         self._refreshed = asyncio.Event()
-        layout = CgroupLayout(str(root), CgroupVersion.V2, CgroupDriver.SYSTEMD)
+        layout = CgroupLayout(str(root), CgroupVersion.V2, driver)
         self._events = PodLifecycleEvents(
             layout, self.clock, LoopMetrics(self.clock, Metrics()), self._refresh, self._look_again, make_watcher
         )
@@ -66,8 +71,8 @@ class Watched:
             await self.clock.advance(0)
         assert not self._refreshed.is_set()
 
-    def _look_again(self) -> None:
-        self.looks += 1
+    def _look_again(self, folder: str | None) -> None:
+        self.looks.append(folder)
         self._refreshed.set()
 
     async def _refresh(self) -> None:
@@ -118,10 +123,19 @@ def test_a_new_container_is_requested_again_since_its_id_takes_some_seconds(watc
     watched.play(story)
 
 
-def test_when_the_weight_of_a_class_is_written_everything_is_looked_at_once(watched: Watched) -> None:
-    """As systemd and the kubelet do it, with what was there before."""
+@pytest.mark.parametrize(
+    ("written", "looks"),
+    [
+        pytest.param([BURSTABLE], [BURSTABLE], id="as the kubelet for each pod that comes"),
+        pytest.param([BURSTABLE, "kubepods.slice"], [None], id="as systemd that loads its configuration"),
+    ],
+)
+def test_when_a_weight_is_written_what_systemd_has_written_with_it_is_looked_at_once(
+    written: list[str], looks: list[str | None], watched: Watched
+) -> None:
+    """As it does it, with what was there before."""
     watched.make(BURSTABLE)
-    weights = [watched.root / folder / "cpu.weight" for folder in (BURSTABLE, "kubepods.slice")]
+    weights = [watched.root / folder / "cpu.weight" for folder in written]
     for weight in weights:
         weight.write_text("79\n")
 
@@ -135,7 +149,23 @@ def test_when_the_weight_of_a_class_is_written_everything_is_looked_at_once(watc
         await watched.clock.advance(60)
 
     watched.play(story)
-    assert (watched.looks, watched.refreshes) == (1, 0)
+    assert (watched.looks, watched.refreshes) == (looks, 0)
+
+
+def test_without_systemd_a_weight_that_is_written_says_nothing(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, driver=CgroupDriver.CGROUPFS)
+    watched.make("kubepods/burstable")
+    weight = tmp_path / "kubepods/burstable/cpu.weight"
+    weight.write_text("79\n")
+
+    async def story(watched: Watched) -> None:
+        with weight.open("r+") as file:
+            file.write("79\n")
+        await watched.is_quiet()
+        await watched.clock.advance(60)
+
+    watched.play(story)
+    assert watched.looks == []
 
 
 def test_a_refresh_that_fails_is_not_the_last(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,8 +8,10 @@ times. Where the kernel cannot report cgroups, the kubelet is queried every ten 
 
 systemd knows nothing of what others write into the files of its slices and scopes. When its configuration is loaded
 anew, as each installation of a package does it, it writes its own values into all of them; and when the kubelet writes
-those of a QoS class, as it does once a minute, into those of that class. A CPU weight of a QoS class is always among
-them, and koordlet writes none: when one was written, what koordlet has written is looked at.
+those of a QoS class, as it does once a minute and for each pod that comes or goes, into those of that class. The CPU
+weight of the class is always among them, and koordlet writes none: when one was written, what koordlet has written into
+that class is looked at. The weight of the folder of all pods is no such class's, and the kubelet writes it at its start
+alone: then everything is looked at. Without systemd, nobody writes what is another's.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Final
 from koordinator.api.qos import KubernetesQoS
 from koordinator.base.clock import Clock
 from koordinator.base.loops import LoopMetrics
-from koordinator.node.cgroup_layout import CgroupLayout, CgroupVersion, UnknownCgroupError
+from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, UnknownCgroupError
 from koordinator.node.errors import FileError
 from koordinator.node.host import list_subfolders
 from koordinator.node.inotify import Created, FolderEvent, FolderWatcher, InotifyError, Overflow, Written
@@ -45,7 +47,7 @@ _REWRITE_SECONDS: Final = 1.0
 
 class PodLifecycleEvents:
     """Calls ``refresh`` when the pods or containers of the node are not what they were, and ``look_again`` when others
-    may have written any file of theirs."""
+    may have written the files of a relative folder, or any file of pods: None."""
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class PodLifecycleEvents:
         clock: Clock,
         loops: LoopMetrics,
         refresh: Callable[[], Awaitable[None]],
-        look_again: Callable[[], object],
+        look_again: Callable[[str | None], object],
         make_watcher: Callable[[], FolderWatcher] = FolderWatcher,
     ) -> None:
         self._layout = layout
@@ -62,11 +64,13 @@ class PodLifecycleEvents:
         self._refresh = refresh
         self._look_again = look_again
         self._make_watcher = make_watcher
-        qos_folders = {layout.folder("cpu", layout.qos(qos)) for qos in KubernetesQoS}
-        self._qos_folders: Final = sorted(qos_folders)
+        self._qos_folders: Final = {layout.folder("cpu", layout.qos(qos)): layout.qos(qos) for qos in KubernetesQoS}
+        """The relative folders of the classes by their paths."""
         self._pod_appeared = asyncio.Event()
         self._container_appeared = asyncio.Event()
-        self._rewritten = asyncio.Event()
+        self._rewriting = asyncio.Event()
+        self._rewritten: set[str] = set()
+        """The relative folders of classes whose weight was written."""
         is_v1 = layout.version is CgroupVersion.V1
         self._weight: Final = CPU_SHARES.v1 if is_v1 else CPU_SHARES.v2
         self._is_exhausted = False
@@ -98,16 +102,23 @@ class PodLifecycleEvents:
             for folder in self._qos_folders:
                 # To watch a folder again that is watched changes nothing, and finds one that was made anew.
                 if self._watch(watcher.watch, folder):
-                    self._watch(watcher.watch_file, f"{folder}/{self._weight}")
+                    if self._layout.driver is CgroupDriver.SYSTEMD:
+                        self._watch(watcher.watch_file, f"{folder}/{self._weight}")
                     self._watch_pods(watcher, folder)
             await self._clock.sleep(_FOLDER_SECONDS)
 
     async def _look_again_after_writes(self) -> None:
         while True:
-            await self._rewritten.wait()
+            await self._rewriting.wait()
             await self._clock.sleep(_REWRITE_SECONDS)
-            self._rewritten.clear()
-            self._look_again()
+            self._rewriting.clear()
+            rewritten, self._rewritten = self._rewritten, set()
+            for folder in [None] if self._layout.kubepods in rewritten else sorted(rewritten):
+                self._look_again(folder)
+
+    def _note_rewrite(self, folder: str) -> None:
+        self._rewritten.add(folder)
+        self._rewriting.set()
 
     async def _refresh_after(self, appeared: asyncio.Event, delays: Sequence[float]) -> None:
         pause, paused_at = _FIRST_PAUSE, self._clock.monotonic()
@@ -136,9 +147,9 @@ class PodLifecycleEvents:
     def _on_event(self, watcher: FolderWatcher, event: FolderEvent) -> None:
         if isinstance(event, Overflow):
             self._pod_appeared.set()
-            self._rewritten.set()
+            self._note_rewrite(self._layout.kubepods)
         elif isinstance(event, Written):
-            self._rewritten.set()
+            self._note_rewrite(self._qos_folders[event.path.removesuffix(f"/{self._weight}")])
         elif isinstance(event, Created) and event.folder in self._qos_folders:
             if self._is_pod(event.name):
                 self._pod_appeared.set()
