@@ -78,6 +78,31 @@ def test_what_is_written_already_is_not_read_again_for_a_minute(kernel: FakeKern
     assert kernel.value(QUOTA) == 50_000
 
 
+def test_another_reason_for_the_same_value_is_told_and_nothing_is_read_for_it(
+    kernel: FakeKernel, clock: ManualClock
+) -> None:
+    """As of a strategy that says how much it has measured."""
+    executor = kernel.executor(clock)
+    want(executor, (QUOTA, 50_000))
+    executor.apply()
+    kernel.contents[kernel.codec.path(QUOTA) or ""] = "-1\n"
+    executor.submit("a", [DesiredSetting("a", QUOTA, 50_000, "another reason")])
+    assert executor.apply().written == ()
+    explanation = executor.explain(QUOTA)
+    assert explanation is not None
+    assert (explanation.setting.winner.reason, explanation.outcome) == ("another reason", Outcome.WRITTEN)
+
+
+def test_the_same_value_with_another_priority_is_decided_anew(kernel: FakeKernel, clock: ManualClock) -> None:
+    executor = kernel.executor(clock)
+    want(executor, (QUOTA, 50_000))
+    want(executor, (QUOTA, 70_000), owner="b")
+    executor.apply()
+    executor.submit("b", [DesiredSetting("b", QUOTA, 70_000, "a reason", Priority.POD)])
+    executor.apply()
+    assert kernel.value(QUOTA) == 70_000
+
+
 def test_it_is_read_again_at_once_when_any_cgroup_may_have_been_written(kernel: FakeKernel, clock: ManualClock) -> None:
     executor = kernel.executor(clock)
     want(executor, (QUOTA, 50_000))

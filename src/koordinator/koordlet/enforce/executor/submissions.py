@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
+from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.executor.target_records import TargetRecords
 from koordinator.node.kernel_file_codec import InvalidValueError, KernelFileCodec
-from koordinator.node.kernel_files import CONTAINER_LIMITS, Target
+from koordinator.node.kernel_files import CONTAINER_LIMITS, Target, Value
 
 logger = logging.getLogger(__name__)
 
 
 class Submissions:
-    """What is new, or is withdrawn, makes its target due. ``inner`` has, by the folder of a container, the one below in
+    """A value that is new, or is withdrawn, makes its target due; another reason for the same does not. ``inner`` has, by the folder of a container, the one below in
     which its runtime keeps the limits once more: what is desired for the first of them holds for both."""
 
     def __init__(self, records: TargetRecords, codec: KernelFileCodec, forget: Callable[[Target], None]) -> None:
@@ -66,8 +66,10 @@ class Submissions:
                     logger.warning("what %s desires is not possible: %s", owner, error)
                 continue
             valid.append(each if value == each.value else replace(each, value=value))
+        known = record.desired.get(owner)
         record.desired[owner] = tuple(valid)
-        self._records.schedule(record, -inf)
+        if known is None or _values(known) != _values(valid):
+            self._records.schedule(record, -inf)
 
     def _withdraw(self, owner: str, target: Target) -> None:
         record = self._records.make(target)
@@ -85,6 +87,10 @@ class Submissions:
             inner = self.inner.get(each.target.folder)
             if inner is not None and each.target.file in CONTAINER_LIMITS:
                 yield replace(each, target=replace(each.target, folder=inner))
+
+
+def _values(desired: Iterable[DesiredSetting]) -> list[tuple[Value, Priority]]:
+    return [(each.value, each.priority) for each in desired]
 
 
 def _by_target(owner: str, desired: Iterable[DesiredSetting]) -> dict[Target, tuple[DesiredSetting, ...]]:
