@@ -118,6 +118,7 @@ class Enforcement:
         """The enforcing pass, and what waits for others than the kernel."""
 
         async def enforce() -> None:
+            await self._context.table.is_whole.wait()
             for _ in self.enforcing.steps():
                 # Runtimes that start containers come first.
                 await asyncio.sleep(0)

@@ -59,6 +59,7 @@ class Evictions:
     async def _evict(self, resource: str, enabled: Sequence[eviction.Feature], cool_down: float) -> None:
         if self._clock.monotonic() - self._last[resource] < cool_down:
             return
+        await self._sources.usage.table.is_whole.wait()
         snapshot = take_snapshot(self._sources)
         usage, policy = self._sources.usage, self._sources.policy.spec
         inputs = eviction.Inputs(snapshot, best_effort_cpu(usage, policy), node_cpu_average(usage, policy))

@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 _QUIET: Final = 300.0
 """Seconds without a failure after which a file counts as readable again: one that fails now and then is named once."""
 _NAMED: Final = 5
+_CGROUPS_IN_A_STEP: Final = 32
+"""A millisecond or two: container runtimes wait for an answer meanwhile."""
 
 
 class MetricsAdvisor:
@@ -71,28 +73,36 @@ class MetricsAdvisor:
         """How long it took to read."""
 
     def measure(self) -> None:
-        """One round. Raises nothing for what cannot be read: it is left out of the round."""
+        """One round, as ``steps``."""
+        for _ in self.steps():
+            pass
+
+    def steps(self) -> Iterator[None]:
+        """One round, in steps between which others may have their turn; what the round has found is the table's when it
+        ends. Raises nothing for what cannot be read: it is left out of the round."""
         table, wall = self._table, round(self._clock.now().timestamp() * 1000)
-        table.at = now = self._clock.monotonic()
-        table.rounds += 1
+        began = self._clock.monotonic()
         # The loop's rounds are a little early or late.
-        has_memory = now - self._memory_at >= table.memory_interval - table.interval / 2
+        has_memory = began - self._memory_at >= table.memory_interval - table.interval / 2
         if has_memory:
-            self._memory_at = now
+            self._memory_at = began
         self._errors, self._odd_rows = {}, []
         self._update_rows()
+        yield from self._read_cgroups(began, with_memory=has_memory)
         self._read_node(with_numa_memory=has_memory)
-        self._read_cgroups(with_memory=has_memory)
         self._read_best_effort()
-        self.unreadable, self.seconds = len(self._errors), self._clock.monotonic() - now
+        table.at, table.rounds = began, table.rounds + 1
+        self.unreadable, self.seconds = len(self._errors), self._clock.monotonic() - began
         self._report()
         pods = [row.pod for row in table.pods.values()]
         of_gpus = GPUUsage() if self._gpus is None else self._gpus.collect(pods)
-        if table.node.at >= now:
+        if table.node.at >= began:
             system = table.system_samples() if self._states.has_synced_pods else {}
             self._cache.append(wall, table.node_samples() | system | of_gpus.node)
+        yield
         self._cache.append(wall, table.cpu_samples() | of_gpus.pods)
         if has_memory:
+            yield
             self._cache.append(wall, table.memory_samples())
 
     def _update_rows(self) -> None:
@@ -113,7 +123,7 @@ class MetricsAdvisor:
     def _read_node(self, *, with_numa_memory: bool) -> None:
         numa_nodes = self._info.numa_memory or ()
         has_several = len(numa_nodes) > 1
-        node, odd, at = self._table.node, self._odd_rows.append, self._table.at
+        node, odd, at = self._table.node, self._odd_rows.append, self._clock.monotonic()
         with self._noted():
             if has_several and with_numa_memory:
                 # Most machines have no huge pages, and need not be looked through for them.
@@ -126,21 +136,23 @@ class MetricsAdvisor:
             if len(numa_nodes) == 1 and node.at >= at:
                 node.read_only_numa_node(numa_nodes[0].number)
 
-    def _read_cgroups(self, *, with_memory: bool) -> None:
+    def _read_cgroups(self, began: float, *, with_memory: bool) -> Iterator[None]:
         meter, monotonic, lifetime = self._meter, self._clock.monotonic, self._table.lifetime
-        for row in self._table.cgroups:
+        for number, row in enumerate(tuple(self._table.cgroups)):
+            if number and number % _CGROUPS_IN_A_STEP == 0:
+                yield
             try:
                 row.read(meter.cpu(row.cgroup), monotonic(), lifetime)
                 # What is new need not wait for its turn to be known, if not to be kept.
                 if with_memory or row.memory_at == NEVER:
-                    self._read_memory(row)
+                    self._read_memory(row, began)
             except FileError as error:
                 self._errors[error.path] = error
 
-    def _read_memory(self, row: CgroupRow) -> None:
+    def _read_memory(self, row: CgroupRow, began: float) -> None:
         if isinstance(row, HostApplicationRow):
             row.charged = self._meter.memory_usage(row.cgroup)
-        row.memory, row.memory_at = self._meter.memory(row.cgroup), self._table.at
+        row.memory, row.memory_at = self._meter.memory(row.cgroup), began
         if isinstance(row, PodRow) and len(self._table.node.numa) > 1:
             row.numa_memory = self._meter.numa_memory(row.cgroup, self._odd_rows.append)
 

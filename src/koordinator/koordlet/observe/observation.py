@@ -7,6 +7,7 @@ folders may come later.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections import defaultdict
@@ -107,7 +108,13 @@ class Observation:
 
     async def _measure(self) -> None:
         self._context.given.before_scan()
-        self.advisor.measure()
+        is_whole = self._context.table.is_whole
+        is_whole.clear()
+        try:
+            for _ in self.advisor.steps():
+                await asyncio.sleep(0)
+        finally:
+            is_whole.set()
 
     async def _collect_pressure(self) -> None:
         self._pressure.latest = PressureRound()

@@ -9,6 +9,7 @@ begins anew, makes nothing unknown at once.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -196,6 +197,9 @@ class UsageTable:
         """Of reading the CPU, since the start."""
         self.at = math.inf
         """When the last of them began; nothing is as late as that before the first."""
+        self.is_whole = asyncio.Event()
+        """Set but while a round is under way: who decides on what the table shows waits for its end."""
+        self.is_whole.set()
         self.node = NodeRow()
         self.best_effort = BestEffortRow()
         self.pods: dict[str, PodRow] = {}
