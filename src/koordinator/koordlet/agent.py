@@ -219,6 +219,8 @@ class Agent:
                 tasks.create_task(self._loops.run(), name="loops")
                 tasks.create_task(follower.follow(layout), name="kubelet's configuration")
                 tasks.create_task(enforcement.hooks.serve(self._loops.metrics), name="runtime hooks")
+                follow_changes = self._loops.metrics.loop("changed pods").watch(enforcement.follow_changes)
+                tasks.create_task(follow_changes, name="changed pods")
                 if self._options.features.enabled(features.POD_RESOURCES_PROXY):
                     serve = partial(self._serve_pod_resources, kubelet)
                     tasks.create_task(self._loops.metrics.loop("pod resources").watch(serve), name="pod resources")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import cast
 
@@ -31,8 +31,9 @@ class CountedHooks:
         self.submitted = 0
         self.applied = 0
 
-    def submit(self) -> None:
+    def submit(self) -> Iterator[None]:
         self.submitted += 1
+        yield
 
     def after_apply(self) -> None:
         self.applied += 1
@@ -65,6 +66,12 @@ class Bench:
 
     def run_once(self) -> None:
         for _ in self.enforcing.steps():
+            pass
+
+    def wake(self) -> None:
+        """And what follows at once."""
+        self.enforcing.wake()
+        for _ in self.enforcing.woken_steps() if self.enforcing.is_woken.is_set() else ():
             pass
 
     def run(self, seconds: int) -> None:
@@ -133,13 +140,13 @@ def hooks_after(seconds: float, act: Callable[[Bench], None]) -> int:
 
 
 def test_a_change_calls_the_hooks_at_once() -> None:
-    assert hooks_after(5.0, lambda bench: bench.enforcing.wake()) == 1
+    assert hooks_after(5.0, Bench.wake) == 1
 
 
 def test_changes_within_a_second_call_them_once_more_with_the_next_pass() -> None:
     def crash_loop(bench: Bench) -> None:
         for _ in range(20):
-            bench.enforcing.wake()
+            bench.wake()
         bench.run_once()
 
     assert hooks_after(0.5, crash_loop) == 1
@@ -149,8 +156,19 @@ def test_hooks_without_an_interval_are_called_for_changes_alone() -> None:
     bench = Bench(hook_interval=0.0)
     bench.run(30)
     assert bench.hooks.submitted == 1
-    bench.enforcing.wake()
+    bench.wake()
     assert bench.hooks.submitted == 2
+
+
+def test_a_change_while_the_hooks_are_called_calls_them_again_with_the_next_pass() -> None:
+    bench = Bench()
+    bench.run_once()
+    asyncio.run(bench.clock.advance(20.0))
+    for _ in bench.enforcing.steps():
+        bench.enforcing.wake()
+    assert (bench.hooks.submitted, bench.enforcing.is_woken.is_set()) == (2, False)
+    bench.run_once()
+    assert bench.hooks.submitted == 3
 
 
 def test_what_a_pass_has_left_is_written_when_others_have_had_their_turn() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -106,6 +107,8 @@ class Enforcement:
             given.clock,
         )
         """The pass of each second."""
+        self._pass = asyncio.Lock()
+        """Held while one is under way."""
         for follow in (states.on_pods, states.on_node, states.on_node_slo, states.on_topology):
             follow(lambda _: self.enforcing.wake())
 
@@ -119,9 +122,7 @@ class Enforcement:
 
         async def enforce() -> None:
             await self._context.table.is_whole.wait()
-            for _ in self.enforcing.steps():
-                # Runtimes that start containers come first.
-                await asyncio.sleep(0)
+            await self._go_through(self.enforcing.steps)
 
         loops = [Loop("enforce", enforce, self.enforcing.interval, _DEADLINE), *self._evictions.loops()]
         gates, interval = self._context.options.features, self._context.options.enforcement.reconcile_interval
@@ -130,6 +131,18 @@ class Enforcement:
         if gates.enabled(features.BLOCK_IO_RECONCILE) and interval > 0:
             loops.append(Loop("claims of pods' volumes", self._claims.refresh, _CLAIMS_INTERVAL, _DEADLINE))
         return [*loops, *self.hooks.loops()]
+
+    async def follow_changes(self) -> None:
+        """Call the hooks when pods or policies have changed, until cancelled."""
+        while True:
+            await self.enforcing.is_woken.wait()
+            await self._go_through(self.enforcing.woken_steps)
+
+    async def _go_through(self, steps: Callable[[], Iterator[None]]) -> None:
+        async with self._pass:
+            for _ in steps():
+                # Runtimes that start containers come first.
+                await asyncio.sleep(0)
 
     def _accept(self, spec: NodeSLOSpec) -> None:
         for section in self._sources.policy.accept(spec):

@@ -6,9 +6,11 @@ has changed. One that fails is left out for a while that doubles, and keeps no o
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Final, Protocol
 
@@ -35,8 +37,8 @@ _GOES_ON: Final = 20
 class DesiringHooks(Protocol):
     """The runtime hooks, as far as pods that run are concerned."""
 
-    def submit(self) -> None:
-        """What they desire for all pods, to the executor."""
+    def submit(self) -> Iterator[None]:
+        """What they desire for all pods, to the executor, in steps between which others may have their turn."""
         ...
 
     def after_apply(self) -> None:
@@ -56,7 +58,8 @@ class _Row:
 
 
 class EnforcingPass:
-    """Go through ``steps`` every ``interval`` seconds, and call ``wake`` when pods or policies have changed."""
+    """Go through ``steps`` every ``interval`` seconds, call ``wake`` when pods or policies have changed, and go through
+    ``woken_steps`` when ``is_woken``; never through both at a time."""
 
     def __init__(
         self,
@@ -81,6 +84,7 @@ class EnforcingPass:
         ]
         self._hooks_row = _Row(HOOKS, hook_interval or inf, loops.loop(HOOKS))
         self._last_hooks = -inf
+        self.is_woken = asyncio.Event()
         self.interval = min([_LONGEST_INTERVAL, *(row.interval for row in (*self._rows, self._hooks_row))])
         """Seconds."""
 
@@ -90,7 +94,7 @@ class EnforcingPass:
         if due := [row for row in self._rows if row.due <= now]:
             for _ in self._decide(due):
                 yield
-        may_go_on = self._apply(with_hooks=self._hooks_row.due <= now)
+        may_go_on = yield from self._apply(with_hooks=self._hooks_row.due <= now)
         for _ in range(_GOES_ON):
             if not may_go_on:
                 break
@@ -99,22 +103,27 @@ class EnforcingPass:
 
     def run_everything(self) -> None:
         """Whatever is due, without letting anybody have a turn."""
-        for _ in self._decide(self._rows):
+        for _ in (*self._decide(self._rows), *self._apply(with_hooks=True, look_for=inf)):
             pass
-        self._apply(with_hooks=True, look_for=inf)
 
     def wake(self) -> None:
         """The hooks are due: at once, unless they were called in the last second, when the next pass calls them. So a
         container that ends again and again costs no more than one call of them a second."""
         self._hooks_row.due = -inf
         if self._clock.monotonic() - self._last_hooks >= self.interval:
-            self._apply(with_hooks=True)
+            self.is_woken.set()
 
-    def _apply(self, *, with_hooks: bool, look_for: float = _LOOKING_SECONDS) -> bool:
+    def woken_steps(self) -> Iterator[None]:
+        """The hooks, if no pass has called them since they were woken."""
+        self.is_woken.clear()
+        if self._hooks_row.due <= self._clock.monotonic():
+            yield from self._apply(with_hooks=True)
+
+    def _apply(self, *, with_hooks: bool, look_for: float = _LOOKING_SECONDS) -> Generator[None, None, bool]:
         """Whether something was left that may be done at once."""
         if with_hooks:
             self._last_hooks = self._clock.monotonic()
-            self._attempt(self._hooks_row, self._hooks.submit)
+            yield from self._attempt(self._hooks_row, self._hooks.submit)
         applied = self._executor.apply(look_for=look_for)
         if with_hooks:
             self._hooks.after_apply()
@@ -125,22 +134,24 @@ class EnforcingPass:
         snapshot = self._take_snapshot(any(strategy.reads_best_effort for strategy in strategies))
         for row in due:
             if row.strategy is not None:
-                yield
-                strategy = row.strategy
-                self._attempt(row, lambda strategy=strategy: self._submit(strategy, snapshot))  # type: ignore[misc]
+                yield from self._attempt(row, partial(self._submit, row.strategy, snapshot))
         yield
 
-    def _submit(self, strategy: Strategy, snapshot: Snapshot) -> None:
+    def _submit(self, strategy: Strategy, snapshot: Snapshot) -> Iterator[None]:
+        yield
         decision = strategy.decide(snapshot)
         self._report.observe(strategy.name, decision)
         if decision.settings is not None:
             self._executor.submit(strategy.name, decision.settings)
 
-    def _attempt(self, row: _Row, call: Callable[[], None]) -> None:
+    def _attempt(self, row: _Row, steps: Callable[[], Iterator[None]]) -> Iterator[None]:
         now = self._clock.monotonic()
+        # In step with the passes, which are a little more than their interval apart; before the steps, between which
+        # it may be woken again.
+        row.due = now + row.interval - self.interval / 2 if row.interval > self.interval else -inf
         try:
             with row.heartbeat.iteration():
-                call()
+                yield from steps()
         except Exception as error:
             row.failures += 1
             row.due = now + min(max(row.interval, 1.0) * 2 ** min(row.failures, 5), _LONGEST_PAUSE)
@@ -149,5 +160,3 @@ class EnforcingPass:
             logger.warning("%s: %s", row.name, error, exc_info=None if is_known else error)
             return
         row.failures = 0
-        # In step with the passes, which are a little more than their interval apart.
-        row.due = now + row.interval - self.interval / 2 if row.interval > self.interval else -inf

@@ -93,7 +93,8 @@ class HookedNode:
 
     def run_hooks(self) -> None:
         """For all pods, and what follows."""
-        self.reconciler.submit()
+        for _ in self.reconciler.submit():
+            pass
         self.executor.apply()
         self.reconciler.after_apply()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -46,6 +46,8 @@ from koordinator.node.kernel_files import (
 logger = logging.getLogger(__name__)
 
 _STARTING_SECONDS: Final = 60.0
+_DECIDED_IN_A_STEP: Final = 16
+"""Pods: some milliseconds."""
 """For so long a pod is remembered that a runtime starts and that the kubelet does not list."""
 
 Observe = Callable[[str, str, str, float], None]
@@ -85,24 +87,40 @@ class _Decided:
     """By hook and object."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Starting:
+    """A pod that a runtime starts, until the kubelet lists it or the time is over, and what the hooks desire for it."""
+
+    pod: PodContext
+    until: float
+    settings: dict[str, Sequence[DesiredSetting]]
+    """By hook."""
+    errors: dict[tuple[str, str], str]
+
+
 class Reconciler:
-    """Part of each enforcing pass in which it is due; ``start`` is called for a pod that a runtime starts."""
+    """Part of each enforcing pass in which it is due; ``start`` is called for a pod that a runtime starts, also between
+    the steps of a pass."""
 
     def __init__(
         self, hooks: Hooks, sources: ReconcilerSources, observe: Observe, followers: Sequence[Follower] = ()
     ) -> None:
         """``followers`` are called when what the hooks desire was applied."""
-        self._hooks = tuple(hooks.reconciled)
+        # What is of processes comes last, right before it is applied: their numbers mean others a moment later.
+        self._hooks = tuple(sorted(hooks.reconciled, key=lambda hook: hook.is_of_processes))
         self._sources = sources
         self._observe = observe
         self._followers = followers
-        self._starting: dict[str, tuple[PodContext, float]] = {}
+        self._starting: dict[str, _Starting] = {}
+        """By UID, by these rules."""
         self._decided: dict[str, _Decided] = {}
         """By UID, by these rules."""
         self._rules = Rules()
         self._said: dict[tuple[str, str], str] = {}
         """Errors that were reported, by hook and object."""
         self._scores: dict[tuple[str, str, str, str], int] = {}
+        self._new_scores = self._scores
+        """Of the pass that is under way."""
         self._submitted: tuple[Sequence[PodContext], Rules] | None = None
 
     @property
@@ -117,33 +135,39 @@ class Reconciler:
         # Its folder may have been written as soon as it was there, before kubelet wrote what it gives.
         targets = executor.look_again(pod.cgroup)
         if all(each.uid != pod.uid for each in self._sources.pods()):
-            self._starting[pod.uid] = pod, self._sources.clock.monotonic() + _STARTING_SECONDS
-            errors: dict[tuple[str, str], str] = {}
+            until = self._sources.clock.monotonic() + _STARTING_SECONDS
+            self._starting[pod.uid] = decided = _Starting(pod, until, *self._decide(pod, rules))
             for hook in self._hooks:
-                if not hook.is_of_processes:
-                    targets |= executor.add(hook.name, self._of_pod(hook, pod, rules, errors))
-            self._said |= errors
+                if _is_kept(hook):
+                    targets |= executor.add(hook.name, decided.settings.get(hook.name, ()))
+                elif not hook.is_of_processes:
+                    targets |= executor.add(hook.name, self._of_pod(hook, pod, rules, decided.errors))
+            self._said |= decided.errors
         executor.apply(targets)
 
-    def submit(self) -> None:
-        """What the hooks desire now of all pods and of the node, to the executor. What they have decided of a pod holds
-        until the pod, what the kubelet gives it, or a rule is another."""
+    def submit(self) -> Iterator[None]:
+        """What the hooks desire now of all pods and of the node, to the executor, in steps between which others may
+        have their turn. What they have decided of a pod holds until the pod, what the kubelet gives it, or a rule is
+        another."""
         rules = self._sources.rules()
-        listed = self._listed(rules)
-        starting = [(pod, *self._decide(pod, rules)) for pod in self._starting_pods()]
-        pods = [*(each.pod for each in listed), *(pod for pod, _, _ in starting)]
-        found = [*(each.settings for each in listed), *(settings for _, settings, _ in starting)]
+        listed = yield from self._listed(rules)
         errors: dict[tuple[str, str], str] = {}
-        for each in (*(each.errors for each in listed), *(failed for _, _, failed in starting)):
-            errors |= each
-        self._scores = {}
+        found: list[_Decided | _Starting] = [*listed]
+        self._new_scores = {}
         for hook in self._hooks:
-            desired = [each for settings in found for each in settings.get(hook.name, ())]
+            if not hook.is_of_processes:
+                yield
+            # Also those that have begun to start since the last step.
+            found = [*listed, *self._starting.values()]
+            pods = [each.pod for each in found]
+            desired = [setting for each in found for setting in each.settings.get(hook.name, ())]
             if not _is_kept(hook):
                 desired += [each for pod in pods for each in self._of_pod(hook, pod, rules, errors)]
             self._sources.executor.submit(hook.name, [*desired, *self._of_node(hook, pods, rules, errors)])
-        self._said = errors
-        self._submitted = pods, rules
+            self._submitted = pods, rules
+        for one in found:
+            errors |= one.errors
+        self._said, self._scores = errors, self._new_scores
 
     def after_apply(self) -> None:
         """What follows when it was applied."""
@@ -155,30 +179,29 @@ class Reconciler:
             for follow in self._followers:
                 follow(*self._submitted)
 
-    def _listed(self, rules: Rules) -> list[_Decided]:
-        """Of all pods that the kubelet lists and that have not finished."""
+    def _listed(self, rules: Rules) -> Generator[None, None, list[_Decided]]:
+        """Of all pods that the kubelet lists and that have not finished; of those that start, anew by other rules."""
         pods = [pod for pod in self._sources.pods() if not pod.has_finished]
         if rules != self._rules:
             self._decided, self._rules = {}, rules
-        found: dict[str, _Decided] = {}
+            for uid, each in self._starting.items():
+                self._starting[uid] = _Starting(each.pod, each.until, *self._decide(each.pod, rules))
+        found, decided = dict[str, _Decided](), 0
         for pod, bandwidths in zip(pods, self._sources.bandwidths.of_each(pods), strict=True):
             known = self._decided.get(pod.uid)
             if known is None or known.listed is not pod or known.bandwidths is not bandwidths:
                 running = running_pod(pod, bandwidths)
                 known = _Decided(pod, bandwidths, running, *self._decide(running, rules))
+                decided += 1
+                if decided % _DECIDED_IN_A_STEP == 0:
+                    yield
             found[pod.uid] = known
         self._decided = found
-        return list(found.values())
-
-    def _starting_pods(self) -> list[PodContext]:
-        """Those that the kubelet does not list yet."""
         now = self._sources.clock.monotonic()
-        self._starting = {
-            uid: (pod, until)
-            for uid, (pod, until) in self._starting.items()
-            if uid not in self._decided and now < until
-        }
-        return [pod for pod, _ in self._starting.values()]
+        for uid, starting in list(self._starting.items()):
+            if uid in found or now >= starting.until:
+                del self._starting[uid]
+        return list(found.values())
 
     def _decide(
         self, pod: PodContext, rules: Rules
@@ -237,7 +260,7 @@ class Reconciler:
             # Containers end all the time.
             return
         if processes:
-            self._scores[pod.namespace, pod.name, pod.uid, container.name] = change.oom_score_adj
+            self._new_scores[pod.namespace, pod.name, pod.uid, container.name] = change.oom_score_adj
         for process in processes:
             target = Target(OOM_SCORE_ADJ, str(process))
             yield DesiredSetting(hook.name, target, change.oom_score_adj, change.reason, change.priority)
