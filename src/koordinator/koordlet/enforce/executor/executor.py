@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import replace
 from math import inf
 from typing import Final
 
@@ -395,14 +394,7 @@ class Executor:
             self._records.schedule(record, record.next_look(self._reassert))
 
     def _explanation(self, record: TargetRecord) -> Explanation | None:
-        setting = record.setting
-        if setting is None:
-            return None
-        if record.due > -inf:
-            # The reasons may be others than at the last look.
-            setting = replace(elect(record.all), value=setting.value, limited_by=setting.limited_by)
-        path = self._codec.path(record.target) or str(record.target)
-        return Explanation(path, setting, record.outcome or Outcome.NOT_WRITTEN_YET, record.detail, record.failures)
+        return record.explanation(self._codec.path(record.target) or str(record.target))
 
 
 def _why(setting: Setting) -> tuple[str, str]:

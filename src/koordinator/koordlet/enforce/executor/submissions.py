@@ -16,8 +16,9 @@ logger = logging.getLogger(__name__)
 
 
 class Submissions:
-    """A value that is new, or is withdrawn, makes its target due; another reason for the same does not. ``inner`` has, by the folder of a container, the one below in
-    which its runtime keeps the limits once more: what is desired for the first of them holds for both."""
+    """A value that is new, or is withdrawn, makes its target due; another reason for the same does not. ``inner`` has,
+    by the folder of a container, the one below in which its runtime keeps the limits once more: what is desired for the
+    first of them holds for both."""
 
     def __init__(self, records: TargetRecords, codec: KernelFileCodec, forget: Callable[[Target], None]) -> None:
         """``forget`` is called for a target of which nobody desires anything any more."""

@@ -8,14 +8,20 @@ depends on another one in a way that its own next look would not find.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from typing import Final, TypeVar
 
-from koordinator.koordlet.enforce.executor.arbiter import ancestors
-from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Outcome, Priority, Setting
+from koordinator.koordlet.enforce.executor.arbiter import ancestors, elect
+from koordinator.koordlet.enforce.executor.desired_settings import (
+    DesiredSetting,
+    Explanation,
+    Outcome,
+    Priority,
+    Setting,
+)
 from koordinator.node.kernel_files import KUBELET_FILES, Format, Target, Value
 
 K = TypeVar("K")
@@ -69,6 +75,16 @@ class TargetRecord:
     def may_write(self, now: float) -> bool:
         """Not while the kernel has refused the very value a moment ago."""
         return self.setting is None or not self.failures or self.differs(self.setting.value) or now >= self.retry_at
+
+    def explanation(self, path: str) -> Explanation | None:
+        """Why the file has what it has; None while nothing is to be done."""
+        setting = self.setting
+        if setting is None:
+            return None
+        if self.due > -inf:
+            # The reasons may be others than at the last look.
+            setting = replace(elect(self.all), value=setting.value, limited_by=setting.limited_by)
+        return Explanation(path, setting, self.outcome or Outcome.NOT_WRITTEN_YET, self.detail, self.failures)
 
     def settle(self, outcome: Outcome, now: float, detail: str = "", *, is_inherited: bool = False) -> None:
         """What a look has shown."""
