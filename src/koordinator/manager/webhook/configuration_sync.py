@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection
 from random import Random
 from typing import Any, Final
@@ -29,6 +30,7 @@ from koordinator.base.deadline import within
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.loops import LoopMetrics
 from koordinator.base.metrics import Metrics
+from koordinator.base.said_once import SaidOnce
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client, PatchType
@@ -98,7 +100,8 @@ class ConfigurationSync:
         self._authority = b""
         """The authority of the certificate that is being served; empty before there is one."""
         self._change_over_until = float("-inf")
-        self._said: dict[str, tuple[str, ...]] = {}
+        self._said = defaultdict[str, SaidOnce](lambda: SaidOnce(logger))
+        """By configuration."""
         self.tried = asyncio.Event()
         """Set after the first round, however it ended."""
         self.succeeded = asyncio.Event()
@@ -238,10 +241,10 @@ class ConfigurationSync:
 
     def _say(self, name: str, decision: Rewrite) -> None:
         """Log once, not every minute, which installed webhooks have no active handler."""
-        left_out = tuple(decision.left_out)
-        if left_out and self._said.get(name) != left_out:
-            logger.warning("%s: left out, since no handler is active for them: %s", name, ", ".join(left_out))
-        self._said[name] = left_out
+        with self._said[name].round():
+            if decision.left_out:
+                left_out = ", ".join(decision.left_out)
+                self._said[name].say(f"{name}: left out, since no handler is active for them: {left_out}")
 
 
 def _reason(error: Exception) -> str:

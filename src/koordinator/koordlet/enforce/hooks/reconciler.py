@@ -18,6 +18,7 @@ from koordinator.api.host_application import HostApplicationSpec
 from koordinator.api.meta import ObjectReference
 from koordinator.api.qos import KubernetesQoS
 from koordinator.base.clock import Clock
+from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext, running_pod
@@ -75,6 +76,19 @@ class ReconcilerSources:
 
 
 @dataclass(frozen=True, slots=True)
+class _Problem:
+    """What a hook cannot do of what a pod, or a host application, asks for."""
+
+    text: str
+    hook: str
+    error: str
+    pod: PodContext | None = None
+
+
+_Problems = list[_Problem]
+
+
+@dataclass(frozen=True, slots=True)
 class _Decided:
     """What the hooks desire for one pod that the kubelet lists, and what that followed from."""
 
@@ -83,8 +97,7 @@ class _Decided:
     pod: PodContext
     settings: dict[str, Sequence[DesiredSetting]]
     """By hook."""
-    errors: dict[tuple[str, str], str]
-    """By hook and object."""
+    problems: Sequence[_Problem]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +108,7 @@ class _Starting:
     until: float
     settings: dict[str, Sequence[DesiredSetting]]
     """By hook."""
-    errors: dict[tuple[str, str], str]
+    problems: Sequence[_Problem]
 
 
 class Reconciler:
@@ -116,8 +129,7 @@ class Reconciler:
         self._decided: dict[str, _Decided] = {}
         """By UID, by these rules."""
         self._rules = Rules()
-        self._said: dict[tuple[str, str], str] = {}
-        """Errors that were reported, by hook and object."""
+        self._said = SaidOnce(logger)
         self._scores: dict[tuple[str, str, str, str], int] = {}
         self._new_scores = self._scores
         """Of the pass that is under way."""
@@ -141,8 +153,8 @@ class Reconciler:
                 if _is_kept(hook):
                     targets |= executor.add(hook.name, decided.settings.get(hook.name, ()))
                 elif not hook.is_of_processes:
-                    targets |= executor.add(hook.name, self._of_pod(hook, pod, rules, decided.errors))
-            self._said |= decided.errors
+                    # What is wrong with it is said by the next pass.
+                    targets |= executor.add(hook.name, self._of_pod(hook, pod, rules, []))
         executor.apply(targets)
 
     def submit(self) -> Iterator[None]:
@@ -151,7 +163,7 @@ class Reconciler:
         another."""
         rules = self._sources.rules()
         listed = yield from self._listed(rules)
-        errors: dict[tuple[str, str], str] = {}
+        problems = _Problems()
         found: list[_Decided | _Starting] = [*listed]
         self._new_scores = {}
         for hook in self._hooks:
@@ -162,12 +174,13 @@ class Reconciler:
             pods = [each.pod for each in found]
             desired = [setting for each in found for setting in each.settings.get(hook.name, ())]
             if not _is_kept(hook):
-                desired += [each for pod in pods for each in self._of_pod(hook, pod, rules, errors)]
-            self._sources.executor.submit(hook.name, [*desired, *self._of_node(hook, pods, rules, errors)])
+                desired += [each for pod in pods for each in self._of_pod(hook, pod, rules, problems)]
+            self._sources.executor.submit(hook.name, [*desired, *self._of_node(hook, pods, rules, problems)])
             self._submitted = pods, rules
-        for one in found:
-            errors |= one.errors
-        self._said, self._scores = errors, self._new_scores
+        self._scores = self._new_scores
+        with self._said.round():
+            for problem in (*problems, *(each for one in found for each in one.problems)):
+                self._report(problem)
 
     def after_apply(self) -> None:
         """What follows when it was applied."""
@@ -203,18 +216,13 @@ class Reconciler:
                 del self._starting[uid]
         return list(found.values())
 
-    def _decide(
-        self, pod: PodContext, rules: Rules
-    ) -> tuple[dict[str, Sequence[DesiredSetting]], dict[tuple[str, str], str]]:
-        """What the hooks desire for a pod whose decisions are kept, by hook, and their errors."""
-        errors: dict[tuple[str, str], str] = {}
-        hooks = filter(_is_kept, self._hooks)
-        settings = {hook.name: tuple(self._of_pod(hook, pod, rules, errors)) for hook in hooks}
-        return {name: desired for name, desired in settings.items() if desired}, errors
+    def _decide(self, pod: PodContext, rules: Rules) -> tuple[dict[str, Sequence[DesiredSetting]], _Problems]:
+        """What the hooks desire for a pod whose decisions are kept, by hook, and what they cannot do."""
+        problems, hooks = _Problems(), filter(_is_kept, self._hooks)
+        settings = {hook.name: tuple(self._of_pod(hook, pod, rules, problems)) for hook in hooks}
+        return {name: desired for name, desired in settings.items() if desired}, problems
 
-    def _of_pod(
-        self, hook: Hook, pod: PodContext, rules: Rules, errors: dict[tuple[str, str], str]
-    ) -> Iterator[DesiredSetting]:
+    def _of_pod(self, hook: Hook, pod: PodContext, rules: Rules, problems: _Problems) -> Iterator[DesiredSetting]:
         try:
             if hook.pod is not None:
                 change = self._timed("pod", hook, partial(hook.pod, pod, rules))
@@ -230,10 +238,7 @@ class Reconciler:
                 yield from _settings(hook.name, container.cgroup, change)
                 yield from self._oom_scores(hook, pod, container, change)
         except HookError as error:
-            key = hook.name, pod.uid
-            errors[key] = str(error)
-            if self._said.get(key) != str(error):
-                self._report(hook, pod, error)
+            problems.append(_Problem(f"{hook.name}, pod {pod.key}: {error}", hook.name, str(error), pod))
 
     def _of_tasks(self, hook: Hook, pod: PodContext, rules: Rules) -> Iterator[DesiredSetting]:
         group = hook.task_group(pod, rules) if hook.task_group is not None else None
@@ -266,7 +271,7 @@ class Reconciler:
             yield DesiredSetting(hook.name, target, change.oom_score_adj, change.reason, change.priority)
 
     def _of_node(
-        self, hook: Hook, pods: Sequence[PodContext], rules: Rules, errors: dict[tuple[str, str], str]
+        self, hook: Hook, pods: Sequence[PodContext], rules: Rules, problems: _Problems
     ) -> Iterator[DesiredSetting]:
         if hook.node is not None:
             yield from hook.node(rules)
@@ -282,10 +287,10 @@ class Reconciler:
                     yield from _settings(hook.name, other, change)
         if hook.host_application is not None and rules.policy is not None:
             for application in rules.policy.host_applications:
-                yield from self._of_application(hook, application, rules, errors)
+                yield from self._of_application(hook, application, rules, problems)
 
     def _of_application(
-        self, hook: Hook, application: HostApplicationSpec, rules: Rules, errors: dict[tuple[str, str], str]
+        self, hook: Hook, application: HostApplicationSpec, rules: Rules, problems: _Problems
     ) -> Iterator[DesiredSetting]:
         call = hook.host_application
         if call is None:
@@ -293,10 +298,7 @@ class Reconciler:
         try:
             change = self._timed("hostapp", hook, partial(call, application, rules))
         except HookError as error:
-            key = hook.name, f"host application {application.name}"
-            errors[key] = str(error)
-            if self._said.get(key) != str(error):
-                logger.warning("%s: %s", hook.name, error)
+            problems.append(_Problem(f"{hook.name}: {error}", hook.name, str(error)))
             return
         yield from _settings(hook.name, self._sources.layout.host_application(application), change)
 
@@ -324,10 +326,11 @@ class Reconciler:
             self._observe(level, file.key, "success", self._sources.clock.monotonic() - started)
         return change
 
-    def _report(self, hook: Hook, pod: PodContext, error: HookError) -> None:
-        logger.warning("%s, pod %s: %s", hook.name, pod.key, error)
-        regarding = ObjectReference("v1", "Pod", pod.namespace, pod.name, uid=pod.uid)
-        self._sources.events.event(regarding, "Warning", "InvalidAnnotation", hook.name, str(error))
+    def _report(self, problem: _Problem) -> None:
+        pod = problem.pod
+        if self._said.say(problem.text, (problem.text, "" if pod is None else pod.uid)) and pod is not None:
+            regarding = ObjectReference("v1", "Pod", pod.namespace, pod.name, uid=pod.uid)
+            self._sources.events.event(regarding, "Warning", "InvalidAnnotation", problem.hook, problem.error)
 
 
 def _is_kept(hook: Hook) -> bool:
