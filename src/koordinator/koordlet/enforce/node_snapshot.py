@@ -15,7 +15,7 @@ from koordinator.koordlet.enforce.policy import EnforcedPolicy
 from koordinator.koordlet.enforce.strategies import block_io, memory_qos, returned_cpus
 from koordinator.koordlet.enforce.strategies.block_io import Claim, Disks
 from koordinator.koordlet.enforce.strategies.class_resctrl import GROUP_NAMES, Resctrl
-from koordinator.koordlet.enforce.strategies.cpu_burst import is_latency_sensitive
+from koordinator.koordlet.enforce.strategies.cpu_burst import NOT_SHARING
 from koordinator.koordlet.enforce.strategies.eviction import BestEffortCPU
 from koordinator.koordlet.enforce.strategies.returned_cpus import HotPlug
 from koordinator.koordlet.enforce.strategies.snapshot import (
@@ -211,23 +211,29 @@ def shared_cpu_average(usage: RecentUsage, snapshot: Snapshot, interval: float) 
     used = usage.average(kinds.NODE_CPU_USAGE, window)
     if used is None:
         return None
-    others = (each.pod.uid for each in snapshot.pods if not is_latency_sensitive(each.pod.pod))
-    return used - sum(usage.average(kinds.POD_CPU_USAGE, window, pod_uid=uid) or 0.0 for uid in others)
+    others = [each.pod.uid for each in snapshot.pods if each.pod.qos in NOT_SHARING]
+    return used - sum(usage.averages(kinds.POD_CPU_USAGE, window, others))
 
 
 def best_effort_cpu(usage: RecentUsage, policy: NodeSLOSpec | None) -> BestEffortCPU | None:
     """What best-effort pods use, request and may use, in milli-CPU; None where one of the figures is not known."""
     row, window = usage.table.best_effort, _window(usage, policy)
-    averages, counts = [], []
-    for allocation in ("usage", "request", "real-limit"):
-        labels = {"be_resource": "cpu", "be_allocation": allocation}
-        averages.append(usage.average(kinds.NODE_BE, window, **labels))
-        counts.append(usage.count(kinds.NODE_BE, window, **labels))
-    used, requested, limit = averages
-    if used is None or requested is None or limit is None or row.at < usage.present().since:
+    used, requested, limit = found = [
+        usage.samples(kinds.NODE_BE, window, be_resource="cpu", be_allocation=allocation)
+        for allocation in ("usage", "request", "real-limit")
+    ]
+    if not all(found) or row.at < usage.present().since:
         return None
-    is_complete = min(counts) * usage.interval >= window / 3
-    return BestEffortCPU(used, requested, limit, row.usage, row.request, row.real_limit, is_complete)
+    is_complete = min(map(len, found)) * usage.interval >= window / 3
+    return BestEffortCPU(
+        used.average(),
+        requested.average(),
+        limit.average(),
+        row.usage,
+        row.request,
+        row.real_limit,
+        is_complete,
+    )
 
 
 def _window(usage: RecentUsage, policy: NodeSLOSpec | None) -> float:

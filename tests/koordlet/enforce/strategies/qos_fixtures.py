@@ -84,17 +84,18 @@ def pod_usage(
     return PodUsage(made, cpu, memory, containers)
 
 
-def kubelet_bandwidths(*pods: PodUsage, period: int = PERIOD) -> dict[str, Bandwidth]:
-    """What the kubelet gives the folders of pods and of their containers."""
-    given: dict[str, Bandwidth] = {}
+def kubelet_bandwidths(*pods: PodUsage, period: int = PERIOD) -> dict[str, dict[str, Bandwidth]]:
+    """What the kubelet gives the folders of pods and of their containers, by UID."""
+    given: dict[str, dict[str, Bandwidth]] = {}
     for usage in pods:
         pod = usage.pod
         containers = (*pod.containers, *pod.init_containers)
         named = pod.grant.containers
         grants = {each.cgroup: named[each.name] for each in containers if each.name in named}
         grants[pod.cgroup] = pod.grant.pod
-        for folder, grant in grants.items():
-            given[folder] = Bandwidth(quota_of_milli(grant.cpu_limit or 0, period), period)
+        given[pod.uid] = {
+            folder: Bandwidth(quota_of_milli(grant.cpu_limit or 0, period), period) for folder, grant in grants.items()
+        }
     return given
 
 

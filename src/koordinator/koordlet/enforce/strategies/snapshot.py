@@ -21,7 +21,7 @@ from koordinator.api.node import Node
 from koordinator.api.node_reservation import NodeReservation
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
-from koordinator.api.qos import KubernetesQoS, QoSClass
+from koordinator.api.qos import QoSClass
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.cpu_topology import CPUTopology
@@ -57,16 +57,6 @@ class PodUsage:
     memory: float | None = None
     containers: Mapping[str, ContainerUsage] = field(default_factory=dict)
     """By the container's ID."""
-
-    @property
-    def is_terminating(self) -> bool:
-        """Whether its deletion has been requested."""
-        return self.pod.pod.metadata.deletion_timestamp is not None
-
-    @property
-    def is_best_effort(self) -> bool:
-        """Whether CPU suppress counts it among what it holds down."""
-        return self.pod.qos is QoSClass.BE or self.pod.kubernetes_qos == KubernetesQoS.BEST_EFFORT
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from koordinator.api.meta import WireStruct
 from koordinator.api.node import Node
 from koordinator.api.node_reservation import NodeReservation
 from koordinator.api.node_resource_topology import Zone
-from koordinator.api.pod import Pod
 from koordinator.api.resource_names import CPU
 from koordinator.base.errors import KoordinatorError
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.report.node_topology.cpu_pools import CPUShares, share_cpus
 from koordinator.koordlet.report.node_topology.kubelet_cpus import KubeletCPUs
 from koordinator.koordlet.report.node_topology.packed_cpus import take_packed
@@ -50,7 +50,7 @@ class TopologyFacts:
     basic_info: CPUBasicInfo
     memory: Sequence[NUMANodeMemory]
     node: Node
-    pods: Sequence[Pod] = ()
+    pods: Sequence[NodePod] = ()
     kubelet: KubeletCPUs = field(default_factory=KubeletCPUs)
     of_kubelet: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
