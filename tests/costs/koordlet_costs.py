@@ -57,7 +57,11 @@ class BusyNode(NodeUnderTest):
             self.gates = GATES
         for folder in ("", *_FOLDERS, *self._of_pods):
             self._make(folder)
-        amounts = {"cpu": str(_CPUS), "memory": "16Gi", "pods": "110"}
+        limited = [pod for pod in self.pods if "cpu" in pod["spec"]["containers"][0]["resources"]["limits"]]
+        for folder in [folder for pod in limited for folder in _folders(pod)] if shape.enforces_all else ():
+            self.machine.write(f"/sys/fs/cgroup/{folder}/cpu.max", "2000 100000\n")
+        batch = {"kubernetes.io/batch-cpu": "4000", "kubernetes.io/batch-memory": "8Gi"} if shape.enforces_all else {}
+        amounts = {"cpu": str(_CPUS), "memory": "16Gi", "pods": "110", **batch}
         document = self.api.document(NODES, NODE)
         status = {**document["status"], "capacity": amounts, "allocatable": amounts}
         self.api.put(NODES, {**document, "status": status})

@@ -137,8 +137,9 @@ def _best_effort(layout: CgroupLayout, executor: Executor) -> BestEffortCgroups 
     folder = layout.folder("cpu", root)
     if not os.path.isdir(folder):
         return None
-    pods = tuple(f"{root}/{name}" for name in _subfolders(folder))
-    containers = tuple(f"{pod}/{name}" for pod in pods for name in _subfolders(layout.folder("cpu", pod)))
+    files: set[str] = set()
+    pods = tuple([f"{root}/{name}" for name in _subfolders(folder, files)])
+    containers = tuple([f"{pod}/{name}" for pod in pods for name in _subfolders(layout.folder("cpu", pod), files)])
     quota = executor.present(Target(CPU_QUOTA, root))
     reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
     is_v1 = layout.version is CgroupVersion.V1
@@ -190,13 +191,18 @@ def _cpus(reader: CgroupReader, folder: str) -> frozenset[int] | None:
         return None
 
 
-def _subfolders(folder: str) -> list[str]:
+def _subfolders(folder: str, files: set[str]) -> list[str]:
+    """``files`` are the names of files that were met: all cgroups have the same ones, some sixty."""
+    found: list[str] = []
     try:
         with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+            for entry in entries:
+                if (name := entry.name) not in files:
+                    (found.append if entry.is_dir(follow_symlinks=False) else files.add)(name)
     except OSError:
         # It went between two listings, as pods do.
         return []
+    return sorted(found)
 
 
 def node_cpu_average(usage: RecentUsage, policy: NodeSLOSpec | None) -> float | None:

@@ -8,10 +8,10 @@ tokens that fills while the container is below its limit (pkg/koordlet/qosmanage
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import cpu_burst as policies
@@ -23,7 +23,7 @@ from koordinator.koordlet.enforce.hooks.cpu_normalization import normalized
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, PodUsage, Snapshot
 from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
-from koordinator.model.pod_grants import Grant, PodGrant, is_being_resized, requested_grant
+from koordinator.model.pod_grants import Grant, is_being_resized, requested_grant
 from koordinator.node.cgroup_reader import NO_LIMIT
 from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, Target, quota_of_milli
 
@@ -135,17 +135,26 @@ def node_load(snapshot: Snapshot, shared_cpu: float | None, strategy: CPUBurstSt
     return NodeLoad.COOLING if ratio >= threshold * _COOLING else NodeLoad.IDLE
 
 
+class _Limited(NamedTuple):
+    """A container that runs, with what the kubelet gives it; ``base`` is the quota that a burst is added to."""
+
+    container: PodContainer
+    grant: Grant
+    given: Bandwidth
+    base: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Bursting:
-    """What follows from a pod, the policy and what the kubelet gives it: all but how far a quota is raised."""
+    """What follows from a pod, the policy and what the kubelet gives it: all but how far quotas are raised."""
 
     config: CPUBurstConfig
     priority: Priority
     settings: tuple[DesiredSetting, ...]
-    raisable: tuple[tuple[PodContainer, int, int], ...]
-    """Containers whose quotas may be raised: each with its limit in milli-CPU, and the quota that it is raised from."""
+    raisable: tuple[_Limited, ...]
+    """Those whose quotas may be raised."""
     base: int
-    """The same quota of the pod."""
+    """Of the pod."""
 
 
 def _bursting(
@@ -158,24 +167,28 @@ def _bursting(
     """None for a pod that has CPUs of its own, or that has ended."""
     if pod.allocation.cpus or not pod.is_active:
         return None
-    config, priority = _config(pod, strategy)
-    if not is_enabled:
-        config = CPUBurstConfig(policy=policies.NONE)
+    config, priority = (
+        _config(pod, strategy) if is_enabled else (CPUBurstConfig(policy=policies.NONE), Priority.RELEASE)
+    )
     ratio = None if pod.qos is QoSClass.SYSTEM else normalization_ratio
-    bases = {folder: normalized(given.quota, ratio) for folder, given in bandwidths.items()}
-    base = bases.get(pod.cgroup, NO_LIMIT)
-    grants = pod.grant.containers
-    # Those that run, with what the kubelet gives them.
-    containers = [(each, grants[each.name]) for each in pod.containers if each.cgroup in bases and each.name in grants]
-    settings = list(_kernel_burst(pod, config, priority, bandwidths, bases, containers))
-    raisable: list[tuple[PodContainer, int, int]] = []
+    given, grants = bandwidths.get(pod.cgroup, Bandwidth(NO_LIMIT)), pod.grant.containers
+    limited = [
+        _Limited(each, grants[each.name], bandwidths[each.cgroup], normalized(bandwidths[each.cgroup].quota, ratio))
+        for each in pod.containers
+        if each.cgroup in bandwidths and each.name in grants
+    ]
+    base, raisable = normalized(given.quota, ratio), tuple[_Limited, ...]()
+    settings = _kernel_burst(pod, config, priority, given, base, limited) if limited else []
     if config.policy in _WITH_QUOTA_BURST:
-        for container, grant in containers:
-            if bases[container.cgroup] != NO_LIMIT and grant.cpu_limit is not None:
-                raisable.append((container, grant.cpu_limit, bases[container.cgroup]))
+        raisable = tuple(each for each in limited if each.base != NO_LIMIT and each.grant.cpu_limit is not None)
     else:
-        settings += _kubelet_quotas(pod, config, bandwidths, containers)
-    return _Bursting(config, priority, tuple(settings), tuple(raisable), base)
+        reason, folders = f"policy {config.policy}", (*(each.container.cgroup for each in limited), pod.cgroup)
+        settings += [
+            DesiredSetting(OWNER, Target(CPU_QUOTA, folder), bandwidths[folder].quota, reason, Priority.RELEASE)
+            for folder in folders
+            if folder in bandwidths
+        ]
+    return _Bursting(config, priority, tuple(settings), raisable, base)
 
 
 def _config(pod: NodePod, strategy: CPUBurstStrategy) -> tuple[CPUBurstConfig, Priority]:
@@ -200,48 +213,38 @@ def _config(pod: NodePod, strategy: CPUBurstStrategy) -> tuple[CPUBurstConfig, P
 
 
 def _kernel_burst(
-    pod: NodePod,
-    config: CPUBurstConfig,
-    priority: Priority,
-    bandwidths: Mapping[str, Bandwidth],
-    bases: Mapping[str, int],
-    containers: Sequence[tuple[PodContainer, Grant]],
-) -> Iterator[DesiredSetting]:
-    total = 0
+    pod: NodePod, config: CPUBurstConfig, priority: Priority, given: Bandwidth, base: int, limited: Iterable[_Limited]
+) -> list[DesiredSetting]:
     is_on = config.policy in _WITH_KERNEL_BURST
     percent = (config.cpu_burst_percent or 0) if is_on else 0
+    # What the kubelet is about to write where the pod is being resized: no quota below the burst is taken.
+    requested = requested_grant(pod.pod) if is_being_resized(pod.pod) else pod.grant
+    bursts: dict[str, int] = {}
+    for each in limited:
+        # Kernels of kernel.org take no burst above the quota.
+        wanted = math.trunc((each.grant.cpu_limit or 0) / 1000 * percent / 100 * each.given.period)
+        highest = _highest(requested.containers.get(each.container.name), each.given)
+        bursts[each.container.cgroup] = min(wanted, max(each.base, 0), highest)
+    total = sum(bursts.values())
+    bursts[pod.cgroup] = min(total if base == NO_LIMIT else min(total, base), _highest(requested.pod, given))
     priority = priority if is_on else Priority.RELEASE
     reason = f"policy {config.policy}: {percent} percent of the limit"
-    requested = _requested(pod)
-    for container, grant in containers:
-        given = bandwidths[container.cgroup]
-        # Kernels of kernel.org take no burst above the quota.
-        wanted = math.trunc((grant.cpu_limit or 0) / 1000 * percent / 100 * given.period)
-        burst = min(wanted, max(bases[container.cgroup], 0), _highest(requested.containers.get(container.name), given))
-        total += burst
-        yield DesiredSetting(OWNER, Target(CPU_BURST, container.cgroup), burst, reason, priority)
-    if containers:
-        base = bases.get(pod.cgroup, NO_LIMIT)
-        pod_burst = total if base == NO_LIMIT else min(total, base)
-        pod_burst = min(pod_burst, _highest(requested.pod, bandwidths.get(pod.cgroup, Bandwidth(NO_LIMIT))))
-        yield DesiredSetting(OWNER, Target(CPU_BURST, pod.cgroup), pod_burst, reason, priority)
+    return [DesiredSetting(OWNER, Target(CPU_BURST, each), burst, reason, priority) for each, burst in bursts.items()]
 
 
-def _kubelet_quotas(
-    pod: NodePod,
-    config: CPUBurstConfig,
-    bandwidths: Mapping[str, Bandwidth],
-    containers: Sequence[tuple[PodContainer, Grant]],
-) -> Iterator[DesiredSetting]:
-    for folder in (*(container.cgroup for container, _ in containers), pod.cgroup):
-        if (given := bandwidths.get(folder)) is not None:
-            reason = f"policy {config.policy}"
-            yield DesiredSetting(OWNER, Target(CPU_QUOTA, folder), given.quota, reason, Priority.RELEASE)
-
-
-def _requested(pod: NodePod) -> PodGrant:
-    """What the kubelet is about to write where the pod is being resized: no quota below the burst is taken."""
-    return requested_grant(pod.pod) if is_being_resized(pod.pod) else pod.grant
+def _quota_settings(
+    pod: NodePod, bursting: _Bursting, quotas: tuple[tuple[int, str], ...]
+) -> tuple[DesiredSetting, ...]:
+    """``quotas`` of those that may be raised, each with the reason."""
+    settings = [
+        DesiredSetting(OWNER, Target(CPU_QUOTA, each.container.cgroup), quota, reason, bursting.priority)
+        for each, (quota, reason) in zip(bursting.raisable, quotas, strict=True)
+    ]
+    if bursting.base != NO_LIMIT:
+        raised = sum(quota for quota, _ in quotas) - sum(each.base for each in bursting.raisable)
+        reason, target = f"its containers have {raised} us more than their limits", Target(CPU_QUOTA, pod.cgroup)
+        settings.append(DesiredSetting(OWNER, target, bursting.base + raised, reason, bursting.priority))
+    return tuple(settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,27 +258,20 @@ class _Round:
 
     def quota_burst(
         self, state: BurstState, tokens: dict[str, Tokens], quotas: dict[str, RaisedQuota], uniform: Uniform
-    ) -> list[DesiredSetting]:
-        given, raised, settings = self.bursting, 0, list[DesiredSetting]()
-        seconds = given.config.cfs_quota_burst_period_seconds
-        for container, limit, base in given.raisable:
+    ) -> tuple[DesiredSetting, ...]:
+        found: list[tuple[int, str]] = []
+        seconds = self.bursting.config.cfs_quota_burst_period_seconds
+        for container, grant, _, base in self.bursting.raisable:
             allowed = True
-            if seconds is None or seconds >= 0:
-                spent = self._spend(container, limit, state.tokens.get(container.id), uniform)
+            if (seconds is None or seconds >= 0) and grant.cpu_limit is not None:
+                spent = self._spend(container, grant.cpu_limit, state.tokens.get(container.id), uniform)
                 tokens[container.id] = spent
                 allowed = spent.left > 0
-            current = state.quotas.get(container.id, RaisedQuota(base, base)).from_base(base)
-            quota, reason = self._quota(container, base, current, allowed)
+            known = state.quotas.get(container.id)
+            quota, reason = self._quota(container, base, known.from_base(base) if known else base, allowed)
             quotas[container.id] = RaisedQuota(quota, base)
-            raised += quota - base
-            settings.append(DesiredSetting(OWNER, Target(CPU_QUOTA, container.cgroup), quota, reason, given.priority))
-        if given.base != NO_LIMIT:
-            target, reason = (
-                Target(CPU_QUOTA, self.usage.pod.cgroup),
-                f"its containers have {raised} us more than their limits",
-            )
-            settings.append(DesiredSetting(OWNER, target, given.base + raised, reason, given.priority))
-        return settings
+            found.append((quota, reason))
+        return self.usage.pod.derived(_quota_settings, self.bursting, tuple(found))
 
     def _quota(self, container: PodContainer, base: int, current: int, allowed: bool) -> tuple[int, str]:
         percent = self.bursting.config.cfs_quota_burst_percent
