@@ -96,7 +96,7 @@ class NodePod:
 
     @cached_property
     def is_best_effort(self) -> bool:
-        """Whether it is among what CPU suppress holds down: by its label, or below the folder of BestEffort pods."""
+        """Whether CPU suppress counts it among what it holds down: by its label, or by its Kubernetes class."""
         return self.qos is QoSClass.BE or self.kubernetes_qos == KubernetesQoS.BEST_EFFORT
 
     @cached_property
@@ -148,7 +148,8 @@ class NodePod:
 
     def derived(self, make: Callable[[NodePod, *Given], T], *given: *Given) -> T:
         """``make(self, *given)``, worked out anew only when ``given`` is not what it was the last time: for what
-        follows from the pod and from things that seldom change, such as the policy. It ends with this object."""
+        follows from the pod and from things that seldom change, such as the policy. ``make`` is a function of a module:
+        of each, one result is kept, and ends with this object."""
         known = self._derived.get(make)
         if known is not None and known[0] == given:
             return known[1]  # type: ignore[no-any-return]

@@ -15,12 +15,11 @@ from typing import Final, NamedTuple
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import cpu_burst as policies
-from koordinator.api.codec import DecodeError, decode
 from koordinator.api.cpu_burst import CPUBurstConfig, CPUBurstStrategy
 from koordinator.api.qos import QoSClass
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.hooks.cpu_normalization import normalized
-from koordinator.koordlet.enforce.strategies.snapshot import Decision, PodUsage, Snapshot
+from koordinator.koordlet.enforce.strategies.snapshot import Decision, PodUsage, Snapshot, annotation_or_none
 from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
 from koordinator.model.pod_grants import Grant, is_being_resized, requested_grant
@@ -31,6 +30,7 @@ Uniform = Callable[[float, float], float]
 """A random number between two."""
 
 OWNER: Final = "CPUBurst"
+_FIELDS: Final = ("policy", "cpu_burst_percent", "cfs_quota_burst_percent", "cfs_quota_burst_period_seconds")
 _WITH_KERNEL_BURST: Final = (policies.CPU_BURST_ONLY, policies.AUTO)
 _WITH_QUOTA_BURST: Final = (policies.CFS_QUOTA_BURST_ONLY, policies.AUTO)
 NOT_SHARING: Final = (QoSClass.LSE, QoSClass.LSR, QoSClass.BE)
@@ -193,23 +193,12 @@ def _bursting(
 
 def _config(pod: NodePod, strategy: CPUBurstStrategy) -> tuple[CPUBurstConfig, Priority]:
     """The node's strategy with the fields of the pod's annotation before it; bad JSON changes nothing."""
-    config = CPUBurstConfig(
-        policy=strategy.policy,
-        cpu_burst_percent=strategy.cpu_burst_percent,
-        cfs_quota_burst_percent=strategy.cfs_quota_burst_percent,
-        cfs_quota_burst_period_seconds=strategy.cfs_quota_burst_period_seconds,
-    )
-    text = pod.pod.metadata.annotations.get(annotation_keys.CPU_BURST)
-    if not text:
-        return config, Priority.POLICY
-    try:
-        given = decode(text, CPUBurstConfig)
-    except DecodeError:
-        return config, Priority.POLICY
-    names = ("policy", "cpu_burst_percent", "cfs_quota_burst_percent", "cfs_quota_burst_period_seconds")
-    values = {name: getattr(given, name) for name in names}
-    merged = {name: getattr(config, name) if value in (None, "") else value for name, value in values.items()}
-    return CPUBurstConfig(**merged), Priority.POD
+    values = {name: getattr(strategy, name) for name in _FIELDS}
+    given = annotation_or_none(pod.pod.metadata.annotations, annotation_keys.CPU_BURST, CPUBurstConfig)
+    if given is None:
+        return CPUBurstConfig(**values), Priority.POLICY
+    values |= {name: value for name in _FIELDS if (value := getattr(given, name)) not in (None, "")}
+    return CPUBurstConfig(**values), Priority.POD
 
 
 def _kernel_burst(

@@ -16,14 +16,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode
 from koordinator.api.pod import Container
 from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.api.resource_names import BATCH_MEMORY, MEMORY
 from koordinator.api.resource_qos import MemoryQoS, ResourceQoS, ResourceQoSStrategy
 from koordinator.api.struct_fields import struct_fields
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
-from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot
+from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, annotation_or_none
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.slo_configuration.field_ranges import range_errors
 from koordinator.model.slo_configuration.quality_of_service_defaults import NEUTRAL_MEMORY_QOS, RECOMMENDED_MEMORY_QOS
@@ -152,15 +151,9 @@ def _config(pod: NodePod, strategy: ResourceQoSStrategy) -> tuple[MemoryQoS | No
     qos = pod.qos_with_default
     class_ = _class(strategy, qos)
     base: MemoryQoS | None = class_.memory_qos if class_ is not None else None
-    text = pod.pod.metadata.annotations.get(annotation_keys.MEMORY_QOS)
-    if not text:
-        return base, Priority.POLICY
-    try:
-        given = decode(text, _PodMemoryQoS)
-    except DecodeError:
-        return base, Priority.POLICY
-    if range_errors(given, given, ""):
-        # The sums of the classes above are made of these numbers: one pod must not spoil them for others.
+    given = annotation_or_none(pod.pod.metadata.annotations, annotation_keys.MEMORY_QOS, _PodMemoryQoS)
+    # The sums of the classes above are made of these numbers: one pod must not spoil them for others.
+    if given is None or range_errors(given, given, ""):
         return base, Priority.POLICY
     if given.policy == "none":
         return NEUTRAL_MEMORY_QOS, Priority.POD

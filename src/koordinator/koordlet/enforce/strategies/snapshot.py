@@ -16,9 +16,8 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.cpu_list import parse_cpu_list
 from koordinator.api.host_application import KUBEPODS_BEST_EFFORT, HostApplicationSpec
-from koordinator.api.meta import WireStruct
 from koordinator.api.node import Node
-from koordinator.api.node_reservation import NodeReservation
+from koordinator.api.node_reservation import NodeReservation, SystemQoSResource
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
 from koordinator.api.qos import QoSClass
@@ -30,14 +29,6 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 STATIC: Final = "static"
 """The policy of kubelet's CPU manager under which it gives CPUs to containers."""
-
-
-class SystemQoSResource(WireStruct):
-    """The annotation node.koordinator.sh/system-qos-resource: CPUs of the system's own processes."""
-
-    cpuset: str = ""
-    cpuset_exclusive: bool | None = None
-    """Whether pods keep off them; unset is yes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,20 +144,21 @@ def capacity_milli(node: Node) -> int:
 def node_reservation(node: Node) -> NodeReservation:
     """What the node keeps for programs outside Kubernetes; nothing if the annotation cannot be read."""
     return (
-        _annotation(node.metadata.annotations, annotation_keys.NODE_RESERVATION, NodeReservation) or NodeReservation()
+        annotation_or_none(node.metadata.annotations, annotation_keys.NODE_RESERVATION, NodeReservation)
+        or NodeReservation()
     )
 
 
 def system_cpus(node: Node) -> frozenset[int]:
     """The CPUs of the system's own processes; none if the annotation cannot be read."""
-    system = _annotation(node.metadata.annotations, annotation_keys.SYSTEM_QOS_RESOURCE, SystemQoSResource)
+    system = annotation_or_none(node.metadata.annotations, annotation_keys.SYSTEM_QOS_RESOURCE, SystemQoSResource)
     return cpu_list_or_none(system.cpuset) if system is not None else frozenset()
 
 
 def reserved_cpus(node: Node) -> frozenset[int]:
     """CPUs that pods keep off as the annotations name them: the node's reservation, and the exclusive ones of the
     system."""
-    system = _annotation(node.metadata.annotations, annotation_keys.SYSTEM_QOS_RESOURCE, SystemQoSResource)
+    system = annotation_or_none(node.metadata.annotations, annotation_keys.SYSTEM_QOS_RESOURCE, SystemQoSResource)
     exclusive = system.cpuset if system is not None and system.cpuset_exclusive is not False else ""
     return cpu_list_or_none(node_reservation(node).reserved_cpus) | cpu_list_or_none(exclusive)
 
@@ -185,7 +177,8 @@ def is_suppressed_host_application(application: HostApplicationSpec) -> bool:
     return application.qos == QoSClass.BE and path is not None and path.base == KUBEPODS_BEST_EFFORT
 
 
-def _annotation(given: Mapping[str, str], key: str, kind: type[S]) -> S | None:
+def annotation_or_none(given: Mapping[str, str], key: str, kind: type[S]) -> S | None:
+    """The JSON of an annotation; None where there is none, or it is not what it should be."""
     text = given.get(key)
     if not text:
         return None

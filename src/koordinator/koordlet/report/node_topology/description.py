@@ -16,9 +16,8 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode, to_document
 from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
 from koordinator.api.labels import ENABLE_NUMA_RESERVATION
-from koordinator.api.meta import WireStruct
 from koordinator.api.node import Node
-from koordinator.api.node_reservation import NodeReservation
+from koordinator.api.node_reservation import NodeReservation, SystemQoSResource
 from koordinator.api.node_resource_topology import Zone
 from koordinator.api.resource_names import CPU
 from koordinator.base.errors import KoordinatorError
@@ -33,13 +32,6 @@ from koordinator.node.memory import NUMANodeMemory
 
 class NodeTopologyError(KoordinatorError):
     """The topology of the node is not known; what was reported of it before stays."""
-
-
-class SystemQoSResource(WireStruct):
-    """The annotation node.koordinator.sh/system-qos-resource: the CPUs of pods of the class SYSTEM."""
-
-    cpuset: str = ""
-    cpuset_exclusive: bool | None = msgspec.field(default=None, name="cpusetExclusive")
 
 
 @dataclass(frozen=True, slots=True)
