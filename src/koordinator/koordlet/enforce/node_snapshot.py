@@ -58,7 +58,7 @@ class _PodUsages:
         if self._of[0] is not pods or self._of[1] != rounds or self._usage.is_due:
             self._of = pods, rounds
             present = self._usage.present()
-            self._made = tuple(self._pod(pod, present) for pod in pods if not pod.has_finished)
+            self._made = tuple([self._pod(pod, present) for pod in pods if not pod.has_finished])
         return self._made
 
     def _pod(self, pod: NodePod, present: Present) -> PodUsage:

@@ -122,7 +122,7 @@ def cpu_budget(snapshot: Snapshot, strategy: ResourceThresholdStrategy) -> Budge
     capacity = capacity_milli(node)
     others = online_cores(snapshot)
     programs, other_programs = _host_applications(snapshot)
-    used = sum(usage.cpu or 0.0 for usage in snapshot.pods) + programs
+    used = sum([usage.cpu or 0.0 for usage in snapshot.pods]) + programs
     return Budget(
         capacity,
         strategy.cpu_suppress_threshold_percent,
@@ -135,7 +135,7 @@ def cpu_budget(snapshot: Snapshot, strategy: ResourceThresholdStrategy) -> Budge
 
 def online_cores(snapshot: Snapshot) -> float:
     """What the pods that are not held down use."""
-    return sum(usage.cpu or 0.0 for usage in snapshot.pods if not usage.pod.is_best_effort)
+    return sum([usage.cpu or 0.0 for usage in snapshot.pods if not usage.pod.is_best_effort])
 
 
 def _host_applications(snapshot: Snapshot) -> tuple[float, float]:

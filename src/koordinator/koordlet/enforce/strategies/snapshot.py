@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -31,22 +33,20 @@ STATIC: Final = "static"
 """The policy of kubelet's CPU manager under which it gives CPUs to containers."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerUsage:
+class ContainerUsage(NamedTuple):
     """Cores over the last samples, and the share of its periods in which the container was throttled."""
 
     cpu: float | None = None
     throttled: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PodUsage:
+class PodUsage(NamedTuple):
     """A pod and what it uses: cores, and bytes without page cache."""
 
     pod: NodePod
     cpu: float | None = None
     memory: float | None = None
-    containers: Mapping[str, ContainerUsage] = field(default_factory=dict)
+    containers: Mapping[str, ContainerUsage] = MappingProxyType({})
     """By the container's ID."""
 
 
@@ -69,7 +69,7 @@ class BestEffortCgroups:
     has none of its parent's CPUs may use them all."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snapshot:
     """One moment. ``node_cpu`` in cores, ``node_memory`` in bytes, without the pool of ``huge_pages``."""
 
@@ -91,12 +91,12 @@ class Snapshot:
     kubelet_cpus: frozenset[int] = frozenset()
     """CPUs that kubelet's static CPU manager has given to pods: only the containers of other pods keep off these."""
 
-    @property
+    @cached_property
     def cpus(self) -> frozenset[int]:
         """Every CPU that is online."""
-        return frozenset(cpu.cpu for cpu in self.topology.cpus) if self.topology else frozenset()
+        return frozenset([cpu.cpu for cpu in self.topology.cpus]) if self.topology else frozenset()
 
-    @property
+    @cached_property
     def allowed_cpus(self) -> frozenset[int]:
         """Those that pods without CPUs of their own may use, best-effort pods among them."""
         available = self.best_effort.available if self.best_effort else None
