@@ -71,7 +71,7 @@ class _PodUsages:
         return PodUsage(pod, present.cpu(row), present.memory(row), containers)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SnapshotSources:
     """Where the parts of a snapshot are."""
 
@@ -86,14 +86,22 @@ class SnapshotSources:
     normalization_ratio: Callable[[], float | None] = lambda: None
     """How many plain cores a core is worth."""
     _pod_usages: _PodUsages = field(init=False, repr=False)
+    _best_effort: BestEffortCgroups | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_pod_usages", _PodUsages(self.usage))
+        self._pod_usages = _PodUsages(self.usage)
 
     @property
     def pods(self) -> tuple[PodUsage, ...]:
         """Those that have not finished, and what they use."""
         return self._pod_usages.of(self.states.pods)
+
+    def best_effort(self) -> BestEffortCgroups | None:
+        """The same object as the last time while nothing has changed."""
+        found = _best_effort(self.layout, self.executor)
+        if found != self._best_effort:
+            self._best_effort = found
+        return self._best_effort
 
 
 def take_snapshot(sources: SnapshotSources, *, with_best_effort: bool = False) -> Snapshot:
@@ -113,7 +121,7 @@ def take_snapshot(sources: SnapshotSources, *, with_best_effort: bool = False) -
         huge_pages=float(node.memory.huge_pages) if node is not None else 0.0,
         host_applications={name: value for name, value in cores.items() if value is not None},
         topology=sources.topology() if reported is not None or not _is_kubelet_static(sources) else None,
-        best_effort=_best_effort(sources.layout, sources.executor) if with_best_effort else None,
+        best_effort=sources.best_effort() if with_best_effort else None,
         cpu_manager_policy=reported.kubelet.policy if reported is not None else "",
         kept_cpus=reported.kept_cpus if reported is not None else _reserved(sources.states.node),
         kubelet_cpus=reported.kubelet_cpus if reported is not None else frozenset(),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, TypeVar, TypeVarTuple
+from typing import Any, Final, Self, TypeVar, TypeVarTuple
 
 from koordinator.api.pod import ContainerStatus, Pod, is_finished, is_static
 from koordinator.api.priority import PriorityClass, priority_class_with_default, priority_value_with_default
@@ -34,6 +34,26 @@ _INNER: Final = "container"
 """The folder that crun makes in the scope of a container, for its processes and with its limits a second time."""
 
 
+class Picture:
+    """Something that never changes, with what others have worked out of it."""
+
+    def derived(self, make: Callable[[Self, *Given], T], *given: *Given) -> T:
+        """``make(self, *given)``, worked out anew only when ``given`` is not what it was the last time: for what
+        follows from this and from things that seldom change, such as the policy. ``make`` is a function of a module: of
+        each, one result is kept, and ends with this object."""
+        known = self._derived.get(make)
+        if known is not None and known[0] == given:
+            return known[1]  # type: ignore[no-any-return]
+        result = make(self, *given)
+        self._derived[make] = given, result
+        return result
+
+    @cached_property
+    def _derived(self) -> dict[Callable[..., Any], tuple[tuple[Any, ...], Any]]:
+        """By function: what it was given last, and its result."""
+        return {}
+
+
 @dataclass(frozen=True, slots=True)
 class PodContainer:
     """A container that the runtime has made. ``id`` is as the pod's status has it: ``containerd://4b3c…``."""
@@ -47,7 +67,7 @@ class PodContainer:
 
 
 @dataclass(frozen=True)
-class NodePod:
+class NodePod(Picture):
     """A pod of this node. Folders are relative."""
 
     pod: Pod
@@ -145,22 +165,6 @@ class NodePod:
                 unit = 10**6 if name == CPU else 10**9
                 found[name] = found.get(name, 0) + max(-(-amount.nanos // unit), 0)
         return found
-
-    def derived(self, make: Callable[[NodePod, *Given], T], *given: *Given) -> T:
-        """``make(self, *given)``, worked out anew only when ``given`` is not what it was the last time: for what
-        follows from the pod and from things that seldom change, such as the policy. ``make`` is a function of a module:
-        of each, one result is kept, and ends with this object."""
-        known = self._derived.get(make)
-        if known is not None and known[0] == given:
-            return known[1]  # type: ignore[no-any-return]
-        result = make(self, *given)
-        self._derived[make] = given, result
-        return result
-
-    @cached_property
-    def _derived(self) -> dict[Callable[..., Any], tuple[tuple[Any, ...], Any]]:
-        """By function: what it was given last, and its result."""
-        return {}
 
 
 def inner_folders(pods: Iterable[NodePod]) -> dict[str, str]:

@@ -166,14 +166,16 @@ def _by_quota(snapshot: Snapshot, node: Node, cgroups: BestEffortCgroups, budget
         budget, cgroups.quota if cgroups.quota is not None else NO_LIMIT, -(-capacity_milli(node) // 1000)
     )
     settings = [DesiredSetting(OWNER, Target(CPU_QUOTA, cgroups.root), quota, reason)]
-    # Below the root no cgroup has a limit from the kubelet: a pod without CPU limits is what makes it BestEffort.
-    lifted = f"the quota of {cgroups.root} is what limits best-effort pods"
-    settings += [
-        DesiredSetting(OWNER, Target(CPU_QUOTA, folder), NO_LIMIT, lifted)
-        for folder in (*cgroups.pods, *cgroups.containers)
-    ]
+    settings += cgroups.derived(_lifted_quotas)
     settings += _cpuset_release(snapshot, cgroups, "the policy is cfsQuota", frozenset())
     return Decision(tuple(settings), reason, {"online_cores": online_cores(snapshot), "quota": quota})
+
+
+def _lifted_quotas(cgroups: BestEffortCgroups) -> tuple[DesiredSetting, ...]:
+    """Below the root no cgroup has a limit from the kubelet: a pod without CPU limits is what makes it BestEffort."""
+    reason = f"the quota of {cgroups.root} is what limits best-effort pods"
+    folders = (*cgroups.pods, *cgroups.containers)
+    return tuple([DesiredSetting(OWNER, Target(CPU_QUOTA, folder), NO_LIMIT, reason) for folder in folders])
 
 
 def next_quota(budget: int, current: int, cores: int) -> int:
@@ -289,8 +291,7 @@ def _allocated_containers(snapshot: Snapshot) -> frozenset[str]:
 
 
 def _released(snapshot: Snapshot, cgroups: BestEffortCgroups, reason: str, kept: frozenset[str]) -> Decision:
-    settings = _quota_release(cgroups, reason) + _cpuset_release(snapshot, cgroups, reason, kept)
-    return Decision(tuple(settings), reason)
+    return Decision((*_quota_release(cgroups, reason), *_cpuset_release(snapshot, cgroups, reason, kept)), reason)
 
 
 def _quota_release(cgroups: BestEffortCgroups, reason: str) -> list[DesiredSetting]:
@@ -300,13 +301,18 @@ def _quota_release(cgroups: BestEffortCgroups, reason: str) -> list[DesiredSetti
 
 def _cpuset_release(
     snapshot: Snapshot, cgroups: BestEffortCgroups, reason: str, kept: frozenset[str]
-) -> list[DesiredSetting]:
-    cpus = _recovery_set(snapshot)
+) -> tuple[DesiredSetting, ...]:
+    return cgroups.derived(_released_cpusets, _recovery_set(snapshot), snapshot.kubelet_cpus, reason, kept)
+
+
+def _released_cpusets(
+    cgroups: BestEffortCgroups, cpus: frozenset[int], kubelet_cpus: frozenset[int], reason: str, kept: frozenset[str]
+) -> tuple[DesiredSetting, ...]:
     # Folders above containers have to have every CPU that kubelet may give to a container.
     wide = dict.fromkeys((cgroups.root, *cgroups.pods), cpus)
-    of_containers = dict.fromkeys((*cgroups.containers, *cgroups.inner), cpus - snapshot.kubelet_cpus)
-    return [
+    of_containers = dict.fromkeys((*cgroups.containers, *cgroups.inner), cpus - kubelet_cpus)
+    return tuple(
         DesiredSetting(OWNER, Target(CPUSET, folder), given, reason, Priority.RELEASE)
         for folder, given in (wide | of_containers).items()
         if given and folder not in kept
-    ]
+    )

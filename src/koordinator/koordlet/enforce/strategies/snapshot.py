@@ -24,7 +24,7 @@ from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
 from koordinator.api.qos import QoSClass
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
-from koordinator.koordlet.pods.node_pod import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod, Picture
 from koordinator.node.cpu_topology import CPUTopology
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -50,8 +50,8 @@ class PodUsage(NamedTuple):
     """By the container's ID."""
 
 
-@dataclass(frozen=True, slots=True)
-class BestEffortCgroups:
+@dataclass(frozen=True)
+class BestEffortCgroups(Picture):
     """What the kernel shows of the folders of BestEffort pods. Folders are relative."""
 
     root: str
