@@ -21,6 +21,7 @@ from koordinator.koordlet.enforce.strategies.returned_cpus import HotPlug
 from koordinator.koordlet.enforce.strategies.snapshot import (
     STATIC,
     BestEffortCgroups,
+    BestEffortFolders,
     ContainerUsage,
     PodUsage,
     Snapshot,
@@ -86,7 +87,7 @@ class SnapshotSources:
     normalization_ratio: Callable[[], float | None] = lambda: None
     """How many plain cores a core is worth."""
     _pod_usages: _PodUsages = field(init=False, repr=False)
-    _best_effort: BestEffortCgroups | None = field(init=False, repr=False, default=None)
+    _folders: BestEffortFolders | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         self._pod_usages = _PodUsages(self.usage)
@@ -97,11 +98,11 @@ class SnapshotSources:
         return self._pod_usages.of(self.states.pods)
 
     def best_effort(self) -> BestEffortCgroups | None:
-        """The same object as the last time while nothing has changed."""
-        found = _best_effort(self.layout, self.executor)
-        if found != self._best_effort:
-            self._best_effort = found
-        return self._best_effort
+        """Their folders are the same object as the last time while nothing has changed."""
+        found = _best_effort_folders(self.layout)
+        if found != self._folders:
+            self._folders = found
+        return None if self._folders is None else _best_effort(self.layout, self.executor, self._folders)
 
 
 def take_snapshot(sources: SnapshotSources, *, with_best_effort: bool = False) -> Snapshot:
@@ -139,7 +140,7 @@ def _reserved(node: Node | None) -> frozenset[int]:
     return reserved_cpus(node) if node is not None else frozenset()
 
 
-def _best_effort(layout: CgroupLayout, executor: Executor) -> BestEffortCgroups | None:
+def _best_effort_folders(layout: CgroupLayout) -> BestEffortFolders | None:
     """The folders that exist, whichever program created them: a pod may have its cgroup before the kubelet lists it."""
     root = layout.qos(KubernetesQoS.BEST_EFFORT)
     folder = layout.folder("cpu", root)
@@ -148,17 +149,17 @@ def _best_effort(layout: CgroupLayout, executor: Executor) -> BestEffortCgroups 
     files: set[str] = set()
     pods = tuple([f"{root}/{name}" for name in _subfolders(folder, files)])
     containers = tuple([f"{pod}/{name}" for pod in pods for name in _subfolders(layout.folder("cpu", pod), files)])
-    quota = executor.present(Target(CPU_QUOTA, root))
-    reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
-    is_v1 = layout.version is CgroupVersion.V1
+    reader, is_v1 = CgroupReader(layout, os.sysconf("SC_PAGESIZE")), layout.version is CgroupVersion.V1
     inner = [below for each in containers for below in reader.folders_below(each, "cpuset")] if is_v1 else []
+    return BestEffortFolders(root, pods, containers, tuple(inner))
+
+
+def _best_effort(layout: CgroupLayout, executor: Executor, folders: BestEffortFolders) -> BestEffortCgroups:
+    quota, reader = executor.present(Target(CPU_QUOTA, folders.root)), CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
     return BestEffortCgroups(
-        root=root,
-        pods=pods,
-        containers=containers,
-        inner=tuple(inner),
+        folders,
         quota=quota if isinstance(quota, int) else None,
-        cpuset=_cpus(reader, root),
+        cpuset=_cpus(reader, folders.root),
         available=_cpus(reader, layout.kubepods),
     )
 

@@ -51,8 +51,8 @@ class PodUsage(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BestEffortCgroups(Picture):
-    """What the kernel shows of the folders of BestEffort pods. Folders are relative."""
+class BestEffortFolders(Picture):
+    """Of BestEffort pods, relative."""
 
     root: str
     pods: tuple[str, ...] = ()
@@ -60,6 +60,13 @@ class BestEffortCgroups(Picture):
     inner: tuple[str, ...] = ()
     """Below the containers: those that have CPUs of their own by the kernel's rules, which keeps a parent from having
     less than its children (version 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BestEffortCgroups:
+    """What the kernel shows of the folders of BestEffort pods."""
+
+    folders: BestEffortFolders
     quota: int | None = None
     """Microseconds in a period of the root, -1 for none."""
     cpuset: frozenset[int] | None = None
