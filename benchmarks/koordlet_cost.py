@@ -36,6 +36,8 @@ import koordinator
 from benchmarks.kernel_file_floor import FilesRead, figures, files_read_by, floor_percent
 from benchmarks.process_usage import OtherLoad, usage_of
 from tests.free_ports import free_ports
+from tests.koordlet import all_strategies
+from tests.koordlet.all_strategies import BATCH_MEBIBYTES, BATCH_MILLI, LIMIT, node_slo_spec, qos_of, resources_of
 from tests.real.control_plane import ControlPlane
 from tests.real.node_pods import offer_batch, pod_document
 from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
@@ -44,7 +46,6 @@ from tests.real.real_node import EnforcedNode, real_node
 NODE: Final = "koordlet-cost"
 NAMESPACE: Final = "koordlet-cost"
 WARM_UP_SECONDS: Final = 20.0
-_LIMIT: Final = "20m"
 _PODS_SECONDS: Final = 240.0
 _STOP_SECONDS: Final = 60.0
 """With hundreds of programs beside it that end, too."""
@@ -54,27 +55,12 @@ _TRACED_SECONDS: Final = 30
 _RESTARTS_AT_ONCE: Final = "crashLoopBackOff: {maxContainerRestartPeriod: 1s}"
 _CRASH_LOOP_SECONDS: Final = 10.0
 """Until it is what it stays."""
-_STRATEGIES: Final = (
-    *("BECPUSuppress", "CPUBurst", "RdtResctrl", "CgroupReconcile", "SystemConfig"),
-    *("BECPUEvict", "CPUEvict", "CPUAllocatableEvict", "BEMemoryEvict", "MemoryEvict", "MemoryAllocatableEvict"),
-    *("GroupIdentity", "CPUSetAllocator", "BatchResource", "CPUNormalization", "OOMScoreAdj"),
-)
-GATES: Final = f"--feature-gates={','.join(f'{name}=true' for name in _STRATEGIES)}"
+GATES: Final = f"--feature-gates={','.join(f'{name}=true' for name in all_strategies.GATES)}"
 """Those that are open with ``--enforce``."""
-BATCH_MILLI: Final = 20
-BATCH_MEBIBYTES: Final = 8
 CPU_RATIO: Final = 1.2
 """How many plain cores a core is said to be worth."""
-_BATCH: Final = {"kubernetes.io/batch-cpu": str(BATCH_MILLI), "kubernetes.io/batch-memory": f"{BATCH_MEBIBYTES}Mi"}
-_EXTENDED: Final = {"containers": {"main": {"requests": _BATCH, "limits": _BATCH}}}
-_ANNOTATIONS: Final = {
-    "BE": {"node.koordinator.sh/extended-resource-spec": json.dumps(_EXTENDED)},
-    "LS": {"koordinator.sh/oom-score-adj": "500"},
-    "LSR": {"scheduling.koordinator.sh/resource-status": json.dumps({"cpuset": "1"})},
-}
 _SYSCTLS: Final = ("min_free_kbytes", "watermark_scale_factor")
 """Which the strategy SystemConfig writes: they are this machine's, and get their values back."""
-_MEMORY_QOS: Final = {"minLimitPercent": 30, "lowLimitPercent": 60, "throttlingPercent": 50, "oomKillGroup": 0}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -153,7 +139,7 @@ def prepare(node: EnforcedNode, pods: int, *, enforce: bool, room: int = 0, supp
 
     Batch pods have no CPU quota of their own where suppression goes by quotas, and one where it goes by ``cpuset``.
     """
-    policy = _enforcing(suppress) if enforce else {}
+    policy = node_slo_spec(suppress) if enforce else {}
     for kind, spec in (("NodeMetric", {"metricCollectPolicy": {"reportIntervalSeconds": 60}}), ("NodeSLO", policy)):
         version = "slo.koordinator.sh/v1alpha1"
         node.apply({"apiVersion": version, "kind": kind, "metadata": {"name": NODE}, "spec": spec})
@@ -163,34 +149,6 @@ def prepare(node: EnforcedNode, pods: int, *, enforce: bool, room: int = 0, supp
     make = pod_of_a_class if enforce else _pod
     node.kubectl("apply", "-f", "-", given="\n".join(json.dumps(make(number)) for number in range(pods)))
     until(lambda: len(running(node)) == pods, _PODS_SECONDS)
-
-
-def _enforcing(suppress: str) -> dict[str, Any]:
-    """The NodeSLO that requests everything."""
-    return {
-        "resourceUsedThresholdWithBE": {
-            "enable": True,
-            "cpuSuppressPolicy": suppress,
-            "cpuSuppressThresholdPercent": 65,
-            # Nobody goes: what is used never comes near.
-            "memoryEvictThresholdPercent": 99,
-            "cpuEvictThresholdPercent": 99,
-            "cpuEvictBESatisfactionLowerPercent": 1,
-            "cpuEvictBESatisfactionUpperPercent": 2,
-            "evictEnabledPriorityThreshold": 5999,
-            "allocatableEvictPriorityThreshold": 5999,
-            "cpuAllocatableEvictThresholdPercent": 200,
-            "cpuAllocatableEvictLowerPercent": 190,
-            "memoryAllocatableEvictThresholdPercent": 200,
-            "memoryAllocatableEvictLowerPercent": 190,
-        },
-        "cpuBurstStrategy": {"policy": "auto"},
-        "resourceQOSStrategy": {
-            name: {"memoryQOS": {"enable": True, **_MEMORY_QOS}, "resctrlQOS": {"enable": True}}
-            for name in ("lsrClass", "lsClass", "beClass")
-        },
-        "systemStrategy": {"watermarkScaleFactor": 20},
-    }
 
 
 def running(node: EnforcedNode) -> list[dict[str, Any]]:
@@ -205,23 +163,19 @@ def _pod(number: int) -> dict[str, Any]:
     burns = number % 10 == 0
     container = {
         "command": ["/pause", "burn"] if burns else ["/pause"],
-        "resources": {"requests": {"cpu": "1m"}, "limits": {"cpu": _LIMIT}},
+        "resources": {"requests": {"cpu": "1m"}, "limits": {"cpu": LIMIT}},
     }
     return pod_document(NODE, NAMESPACE, f"p{number}", container)
 
 
 def pod_of_a_class(number: int) -> dict[str, Any]:
     """Every third pod is BE, LS or LSR; of the first two classes some burn CPU."""
-    qos = ("BE", "LS", "LSR")[number % 3]
-    if qos == "BE":
-        resources = {"requests": _BATCH, "limits": _BATCH}
-    else:
-        limits = {"cpu": _LIMIT, "memory": "16Mi"}
-        resources = {"requests": limits if qos == "LSR" else {"cpu": "1m", "memory": "8Mi"}, "limits": limits}
+    qos = qos_of(number)
+    resources, annotations = resources_of(qos, "main")
     burns = number % 10 == 0 and qos != "LSR"
     container = {"command": ["/pause", "burn"] if burns else ["/pause"], "resources": resources}
     document = pod_document(NODE, NAMESPACE, f"p{number}", container, {"koordinator.sh/qosClass": qos})
-    document["metadata"]["annotations"] = _ANNOTATIONS[qos]
+    document["metadata"]["annotations"] = annotations
     return document
 
 

@@ -28,8 +28,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.koordlet_cost import (
-    BATCH_MEBIBYTES,
-    BATCH_MILLI,
     CPU_RATIO,
     GATES,
     NAMESPACE,
@@ -46,6 +44,7 @@ from benchmarks.koordlet_cost import (
 from benchmarks.nri_relay import Call, NRIRelay
 from benchmarks.process_usage import usage_of, waited_seconds
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
+from tests.koordlet.all_strategies import BATCH_MEBIBYTES, BATCH_MILLI
 from tests.real.nri_containerd import containerd_with_nri, put_before_path
 from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
 from tests.real.real_node import EnforcedNode

@@ -17,7 +17,11 @@ from koordinator.api.codec import convert
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
 from koordinator.koordlet.enforce.hooks.network_qos import NetworkQoS, NetworkSources
+from koordinator.koordlet.pods.node_pod import node_pods
+from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.netlink_traffic_control import KERNEL, PACKAGE
+
+_LAYOUT = CgroupLayout("/sys/fs/cgroup", CgroupVersion.V2, CgroupDriver.SYSTEMD)
 
 
 class _Log(logging.Handler):
@@ -36,7 +40,7 @@ async def main() -> None:
     logging.getLogger().addHandler(log)
     sources = NetworkSources(
         lambda: convert(given["slo"], NodeSLOSpec),
-        lambda: None if given["pods"] is None else [convert(pod, Pod) for pod in given["pods"]],
+        lambda: None if given["pods"] is None else node_pods([convert(pod, Pod) for pod in given["pods"]], _LAYOUT),
         lambda: False,
     )
     networks = {enabled: NetworkQoS(KERNEL, sources, is_enabled=enabled) for enabled in (True, False)}

@@ -1,4 +1,4 @@
-"""The annotation node.koordinator.sh/reservation: what a node keeps for programs outside Kubernetes."""
+"""The annotations of a Node that keep a part of it for programs outside Kubernetes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ from koordinator.api.pod import ResourceList
 
 
 class NodeReservation(WireStruct):
-    """A list of CPUs goes before an amount of CPU."""
+    """node.koordinator.sh/reservation. A list of CPUs goes before an amount of CPU."""
 
     resources: ResourceList = {}
     reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
     apply_policy: str = ""
     """Empty and ``Default`` take the reservation off what the scheduler sees."""
+
+
+class SystemQoSResource(WireStruct):
+    """node.koordinator.sh/system-qos-resource: CPUs of the system's own processes, and of pods of the class SYSTEM."""
+
+    cpuset: str = ""
+    cpuset_exclusive: bool | None = None
+    """Whether other pods keep off them; unset is yes."""
 
 
 def count_cpus(cpu_list: str) -> int:

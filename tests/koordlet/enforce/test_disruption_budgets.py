@@ -39,7 +39,7 @@ async def create_pod(client: Client, name: str) -> PodUsage:
     await client.patch(PODS, name, {"status": ready}, PatchType.MERGE, NAMESPACE, subresource="status")
     metadata = msgspec.structs.replace(usage.pod.pod.metadata, uid=made.metadata.uid)
     seen = replace(usage.pod, pod=msgspec.structs.replace(usage.pod.pod, metadata=metadata), uid=made.metadata.uid)
-    return replace(usage, pod=seen)
+    return usage._replace(pod=seen)
 
 
 async def protect(client: Client, name: str) -> None:

@@ -117,5 +117,5 @@ def test_averages_are_of_the_last_seconds(measured: Measured) -> None:
     for age in range(5, -1, -1):
         measured.usage._cache.append(at - age * 1000, {series: float(age)})
     assert measured.usage.average(kinds.POD_CPU_USAGE, 2, pod_uid="uid-web") == 1.0
-    assert measured.usage.count(kinds.POD_CPU_USAGE, 2, pod_uid="uid-web") == 3
+    assert len(measured.usage.samples(kinds.POD_CPU_USAGE, 2, pod_uid="uid-web")) == 3
     assert measured.usage.average(kinds.POD_CPU_USAGE, 2, pod_uid="uid-job") is None

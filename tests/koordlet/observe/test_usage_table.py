@@ -18,7 +18,6 @@ from koordinator.koordlet.observe.usage_table import (
     NodeRow,
     RowSeries,
     UsageTable,
-    batch_cpu_request,
 )
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
@@ -230,7 +229,8 @@ def test_sidecars_count_and_other_init_containers_do_not() -> None:
         {"name": "s", "restartPolicy": "Always", "resources": resources},
         {"name": "n", "restartPolicy": "Always", "resources": {"requests": {"kubernetes.io/batch-cpu": "-100"}}},
     ]
-    assert batch_cpu_request(batch_pod({"kubernetes.io/batch-cpu": "1k"}, initContainers=init).pod) == 1200
+    pod = batch_pod({"kubernetes.io/batch-cpu": "1k"}, initContainers=init)
+    assert pod.containers_request == {"kubernetes.io/batch-cpu": 1200}
 
 
 def test_of_several_host_applications_with_one_name_the_first_counts() -> None:

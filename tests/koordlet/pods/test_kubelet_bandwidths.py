@@ -101,8 +101,8 @@ def test_where_the_kubelet_gives_no_quota_there_is_none_whatever_is_known_of_it(
     """Its configuration may not be queried, and its static CPU manager lifts the quotas of some pods."""
     node = KubeletNode(tmp_path, enforces=False)
     node.kubelet_configuration = None
-    found = KubeletBandwidths(node.executor, node).of(node.pods)
     web = next(pod for pod in node.pods if pod.uid == "uid-sidecar")
+    (found,) = KubeletBandwidths(node.executor, node).of_each([web])
     assert found[web.cgroup] == Bandwidth(-1)
 
 

@@ -89,7 +89,7 @@ class Enforcement:
             self._accept(spec)
         given = context.given
         self._claims = ClaimVolumes(
-            given.client, lambda: block_io.claims(pod.pod for pod in states.pods if not pod.has_finished)
+            given.client, lambda: block_io.claims(pod for pod in states.pods if not pod.has_finished)
         )
         self._table = StrategyTable(
             options, self._sources, given.clock, given.random, self._claims, monitor, given.plugins.strategies

@@ -60,9 +60,12 @@ class Evictions:
         if self._clock.monotonic() - self._last[resource] < cool_down:
             return
         await self._sources.usage.table.is_whole.wait()
-        snapshot = take_snapshot(self._sources)
-        usage, policy = self._sources.usage, self._sources.policy.spec
-        inputs = eviction.Inputs(snapshot, best_effort_cpu(usage, policy), node_cpu_average(usage, policy))
+        usage, snapshot = self._sources.usage, take_snapshot(self._sources)
+        inputs = eviction.Inputs(
+            snapshot,
+            best_effort_cpu(usage, snapshot.policy) if eviction.Feature.BE_CPU in enabled else None,
+            node_cpu_average(usage, snapshot.policy) if eviction.Feature.CPU in enabled else None,
+        )
         plan = eviction.plan(inputs, enabled)
         self._say(f"evictions for {resource}", "; ".join(plan.problems) or "settings are valid")
         try:

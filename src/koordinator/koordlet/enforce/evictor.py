@@ -103,7 +103,7 @@ class Evictor:
     def _prospects(self, plan: EvictionPlan) -> Prospects:
         now = self._given.clock.monotonic()
         for usage in (usage for task in plan.tasks for usage in task.candidates):
-            if usage.is_terminating:
+            if usage.pod.is_terminating:
                 self._going_since.setdefault(usage.pod.uid, now)
                 self._unanswered_at.pop(usage.pod.uid, None)
         going = {uid for uid, at in self._going_since.items() if now - at < _GOING}

@@ -15,12 +15,13 @@ from koordinator.koordlet.enforce.policy import EnforcedPolicy
 from koordinator.koordlet.enforce.strategies import block_io, memory_qos, returned_cpus
 from koordinator.koordlet.enforce.strategies.block_io import Claim, Disks
 from koordinator.koordlet.enforce.strategies.class_resctrl import GROUP_NAMES, Resctrl
-from koordinator.koordlet.enforce.strategies.cpu_burst import is_latency_sensitive
+from koordinator.koordlet.enforce.strategies.cpu_burst import NOT_SHARING
 from koordinator.koordlet.enforce.strategies.eviction import BestEffortCPU
 from koordinator.koordlet.enforce.strategies.returned_cpus import HotPlug
 from koordinator.koordlet.enforce.strategies.snapshot import (
     STATIC,
     BestEffortCgroups,
+    BestEffortFolders,
     ContainerUsage,
     PodUsage,
     Snapshot,
@@ -58,7 +59,7 @@ class _PodUsages:
         if self._of[0] is not pods or self._of[1] != rounds or self._usage.is_due:
             self._of = pods, rounds
             present = self._usage.present()
-            self._made = tuple(self._pod(pod, present) for pod in pods if not pod.has_finished)
+            self._made = tuple([self._pod(pod, present) for pod in pods if not pod.has_finished])
         return self._made
 
     def _pod(self, pod: NodePod, present: Present) -> PodUsage:
@@ -71,7 +72,7 @@ class _PodUsages:
         return PodUsage(pod, present.cpu(row), present.memory(row), containers)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SnapshotSources:
     """Where the parts of a snapshot are."""
 
@@ -86,14 +87,22 @@ class SnapshotSources:
     normalization_ratio: Callable[[], float | None] = lambda: None
     """How many plain cores a core is worth."""
     _pod_usages: _PodUsages = field(init=False, repr=False)
+    _folders: BestEffortFolders | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_pod_usages", _PodUsages(self.usage))
+        self._pod_usages = _PodUsages(self.usage)
 
     @property
     def pods(self) -> tuple[PodUsage, ...]:
         """Those that have not finished, and what they use."""
         return self._pod_usages.of(self.states.pods)
+
+    def best_effort(self) -> BestEffortCgroups | None:
+        """Their folders are the same object as the last time while nothing has changed."""
+        found = _best_effort_folders(self.layout)
+        if found != self._folders:
+            self._folders = found
+        return None if self._folders is None else _best_effort(self.layout, self.executor, self._folders)
 
 
 def take_snapshot(sources: SnapshotSources, *, with_best_effort: bool = False) -> Snapshot:
@@ -113,7 +122,7 @@ def take_snapshot(sources: SnapshotSources, *, with_best_effort: bool = False) -
         huge_pages=float(node.memory.huge_pages) if node is not None else 0.0,
         host_applications={name: value for name, value in cores.items() if value is not None},
         topology=sources.topology() if reported is not None or not _is_kubelet_static(sources) else None,
-        best_effort=_best_effort(sources.layout, sources.executor) if with_best_effort else None,
+        best_effort=sources.best_effort() if with_best_effort else None,
         cpu_manager_policy=reported.kubelet.policy if reported is not None else "",
         kept_cpus=reported.kept_cpus if reported is not None else _reserved(sources.states.node),
         kubelet_cpus=reported.kubelet_cpus if reported is not None else frozenset(),
@@ -131,25 +140,26 @@ def _reserved(node: Node | None) -> frozenset[int]:
     return reserved_cpus(node) if node is not None else frozenset()
 
 
-def _best_effort(layout: CgroupLayout, executor: Executor) -> BestEffortCgroups | None:
+def _best_effort_folders(layout: CgroupLayout) -> BestEffortFolders | None:
     """The folders that exist, whichever program created them: a pod may have its cgroup before the kubelet lists it."""
     root = layout.qos(KubernetesQoS.BEST_EFFORT)
     folder = layout.folder("cpu", root)
     if not os.path.isdir(folder):
         return None
-    pods = tuple(f"{root}/{name}" for name in _subfolders(folder))
-    containers = tuple(f"{pod}/{name}" for pod in pods for name in _subfolders(layout.folder("cpu", pod)))
-    quota = executor.present(Target(CPU_QUOTA, root))
-    reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
-    is_v1 = layout.version is CgroupVersion.V1
+    files: set[str] = set()
+    pods = tuple([f"{root}/{name}" for name in _subfolders(folder, files)])
+    containers = tuple([f"{pod}/{name}" for pod in pods for name in _subfolders(layout.folder("cpu", pod), files)])
+    reader, is_v1 = CgroupReader(layout, os.sysconf("SC_PAGESIZE")), layout.version is CgroupVersion.V1
     inner = [below for each in containers for below in reader.folders_below(each, "cpuset")] if is_v1 else []
+    return BestEffortFolders(root, pods, containers, tuple(inner))
+
+
+def _best_effort(layout: CgroupLayout, executor: Executor, folders: BestEffortFolders) -> BestEffortCgroups:
+    quota, reader = executor.present(Target(CPU_QUOTA, folders.root)), CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
     return BestEffortCgroups(
-        root=root,
-        pods=pods,
-        containers=containers,
-        inner=tuple(inner),
+        folders,
         quota=quota if isinstance(quota, int) else None,
-        cpuset=_cpus(reader, root),
+        cpuset=_cpus(reader, folders.root),
         available=_cpus(reader, layout.kubepods),
     )
 
@@ -190,13 +200,18 @@ def _cpus(reader: CgroupReader, folder: str) -> frozenset[int] | None:
         return None
 
 
-def _subfolders(folder: str) -> list[str]:
+def _subfolders(folder: str, files: set[str]) -> list[str]:
+    """``files`` are the names of files that were met: all cgroups have the same ones, some sixty."""
+    found: list[str] = []
     try:
         with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+            for entry in entries:
+                if (name := entry.name) not in files:
+                    (found.append if entry.is_dir(follow_symlinks=False) else files.add)(name)
     except OSError:
         # It went between two listings, as pods do.
         return []
+    return sorted(found)
 
 
 def node_cpu_average(usage: RecentUsage, policy: NodeSLOSpec | None) -> float | None:
@@ -211,23 +226,29 @@ def shared_cpu_average(usage: RecentUsage, snapshot: Snapshot, interval: float) 
     used = usage.average(kinds.NODE_CPU_USAGE, window)
     if used is None:
         return None
-    others = (each.pod.uid for each in snapshot.pods if not is_latency_sensitive(each.pod.pod))
-    return used - sum(usage.average(kinds.POD_CPU_USAGE, window, pod_uid=uid) or 0.0 for uid in others)
+    others = [each.pod.uid for each in snapshot.pods if each.pod.qos in NOT_SHARING]
+    return used - sum(usage.averages(kinds.POD_CPU_USAGE, window, others))
 
 
 def best_effort_cpu(usage: RecentUsage, policy: NodeSLOSpec | None) -> BestEffortCPU | None:
     """What best-effort pods use, request and may use, in milli-CPU; None where one of the figures is not known."""
     row, window = usage.table.best_effort, _window(usage, policy)
-    averages, counts = [], []
-    for allocation in ("usage", "request", "real-limit"):
-        labels = {"be_resource": "cpu", "be_allocation": allocation}
-        averages.append(usage.average(kinds.NODE_BE, window, **labels))
-        counts.append(usage.count(kinds.NODE_BE, window, **labels))
-    used, requested, limit = averages
-    if used is None or requested is None or limit is None or row.at < usage.present().since:
+    used, requested, limit = found = [
+        usage.samples(kinds.NODE_BE, window, be_resource="cpu", be_allocation=allocation)
+        for allocation in ("usage", "request", "real-limit")
+    ]
+    if not all(found) or row.at < usage.present().since:
         return None
-    is_complete = min(counts) * usage.interval >= window / 3
-    return BestEffortCPU(used, requested, limit, row.usage, row.request, row.real_limit, is_complete)
+    is_complete = min(map(len, found)) * usage.interval >= window / 3
+    return BestEffortCPU(
+        used.average(),
+        requested.average(),
+        limit.average(),
+        row.usage,
+        row.request,
+        row.real_limit,
+        is_complete,
+    )
 
 
 def _window(usage: RecentUsage, policy: NodeSLOSpec | None) -> float:

@@ -100,21 +100,26 @@ class StrategyTable:
         return decision
 
     def _bursts(self, snapshot: Snapshot) -> Decision:
+        is_enabled, interval = (
+            self._options.features.enabled(features.CPU_BURST),
+            self._options.enforcement.reconcile_interval,
+        )
         decision, self._burst = cpu_burst.decide(
             snapshot,
             self._bandwidths(snapshot),
-            shared_cpu_average(self._sources.usage, snapshot, self._options.enforcement.reconcile_interval),
+            shared_cpu_average(self._sources.usage, snapshot, interval) if is_enabled else None,
             self._burst,
             self._clock.monotonic(),
             self._random.uniform,
-            is_enabled=self._options.features.enabled(features.CPU_BURST),
+            is_enabled=is_enabled,
             normalization_ratio=self._sources.normalization_ratio(),
         )
         return decision
 
     def _class_resctrl(self, snapshot: Snapshot) -> Decision:
-        found = read_resctrl(self._options.host, self._sources.layout, snapshot)
-        return class_resctrl.decide(snapshot, found, is_enabled=self._options.features.enabled(features.RDT_RESCTRL))
+        is_enabled = self._options.features.enabled(features.RDT_RESCTRL)
+        found = read_resctrl(self._options.host, self._sources.layout, snapshot if is_enabled else Snapshot())
+        return class_resctrl.decide(snapshot, found, is_enabled=is_enabled)
 
     def _returned_cpus(self, snapshot: Snapshot) -> Decision:
         layout = self._sources.layout
@@ -125,7 +130,7 @@ class StrategyTable:
 
     def _memory(self, snapshot: Snapshot) -> Decision:
         layout, executor = self._sources.layout, self._sources.executor
-        absent = [file for file in memory_qos.FILES if executor.lacks(Target(file, layout.kubepods))]
+        absent = tuple(file for file in memory_qos.FILES if executor.lacks(Target(file, layout.kubepods)))
         return memory_qos.decide(snapshot, layout, read_kubelet_memory(self._sources, snapshot), absent)
 
     def _block_io(self, snapshot: Snapshot) -> Decision:
@@ -143,5 +148,7 @@ class StrategyTable:
         )
         return decision
 
-    def _bandwidths(self, snapshot: Snapshot) -> Mapping[str, Bandwidth]:
-        return self._sources.bandwidths.of([usage.pod for usage in snapshot.pods])
+    def _bandwidths(self, snapshot: Snapshot) -> Mapping[str, Mapping[str, Bandwidth]]:
+        pods = [usage.pod for usage in snapshot.pods]
+        found = self._sources.bandwidths.of_each(pods)
+        return {pod.uid: bandwidths for pod, bandwidths in zip(pods, found, strict=True)}

@@ -3,11 +3,12 @@ the metric cache."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from koordinator.base.clock import Clock
 from koordinator.koordlet.observe.metric_cache.kinds import MetricKind
-from koordinator.koordlet.observe.metric_cache.samples import MetricCache, NoSamplesError, Samples
+from koordinator.koordlet.observe.metric_cache.samples import MetricCache, Samples
 from koordinator.koordlet.observe.usage_table import LATEST_INTERVALS, CgroupRow, UsageTable
 
 
@@ -55,15 +56,20 @@ class RecentUsage:
 
     def average(self, kind: MetricKind, seconds: float, **labels: str) -> float | None:
         """The mean over the last seconds."""
-        try:
-            return self._select(kind, seconds, labels).average()
-        except NoSamplesError:
-            return None
+        samples = self.samples(kind, seconds, **labels)
+        return samples.average() if samples else None
 
-    def count(self, kind: MetricKind, seconds: float, **labels: str) -> int:
-        """How many samples of the last seconds there are."""
-        return len(self._select(kind, seconds, labels))
+    def averages(self, kind: MetricKind, seconds: float, values: Iterable[str]) -> list[float]:
+        """The means over the last seconds of those with each of the values of the kind's one label; those without
+        samples are left out."""
+        start, end = self._window(seconds)
+        return self._cache.averages(kind, start, end, values)
 
-    def _select(self, kind: MetricKind, seconds: float, labels: dict[str, str]) -> Samples:
+    def samples(self, kind: MetricKind, seconds: float, **labels: str) -> Samples:
+        """Those of the last seconds."""
+        start, end = self._window(seconds)
+        return self._cache.select(kind, start, end, **labels)
+
+    def _window(self, seconds: float) -> tuple[int, int]:
         now = round(self._clock.now().timestamp() * 1000)
-        return self._cache.select(kind, now - round(seconds * 1000), now, **labels)
+        return now - round(seconds * 1000), now

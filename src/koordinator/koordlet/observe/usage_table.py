@@ -18,7 +18,6 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from koordinator.api.host_application import HostApplicationSpec
-from koordinator.api.pod import Pod
 from koordinator.api.qos import QoSClass
 from koordinator.api.resource_names import BATCH_CPU
 from koordinator.koordlet.observe.metric_cache import kinds
@@ -220,7 +219,8 @@ class UsageTable:
             row.pod = pod
             rows[pod.uid] = row
         self.pods = rows
-        self.best_effort.request = sum(batch_cpu_request(pod.pod) for pod in pods if pod.qos is QoSClass.BE)
+        of_class = [pod.containers_request.get(BATCH_CPU, 0) for pod in pods if pod.qos is QoSClass.BE]
+        self.best_effort.request = sum(of_class)
         self._list_cgroups()
 
     def _container(self, row: PodRow, container: PodContainer) -> CgroupRow:
@@ -352,13 +352,6 @@ _OF_HOST_APPLICATION: Final = (
     kinds.HOST_APPLICATION_MEMORY_USAGE,
     kinds.HOST_APPLICATION_MEMORY_USAGE_WITH_PAGE_CACHE,
 )
-
-
-def batch_cpu_request(pod: Pod) -> int:
-    """Milli-CPU that the containers and sidecars of a pod request; a negative amount counts as none."""
-    sidecars = (container for container in pod.spec.init_containers if container.restart_policy == "Always")
-    requests = (container.resources.requests.get(BATCH_CPU) for container in (*pod.spec.containers, *sidecars))
-    return sum(max(request.value, 0) for request in requests if request is not None)
 
 
 def _series(of: Sequence[MetricKind], label: str, *, with_page_cache: bool) -> RowSeries:

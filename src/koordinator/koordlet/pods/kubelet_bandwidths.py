@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from koordinator.api.annotations import RESOURCE_STATUS
-from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.pod_grants import Grant
@@ -54,12 +53,9 @@ class KubeletBandwidths:
         self._source = source
         self._found: dict[str, _Found] = {}
 
-    def of(self, pods: Sequence[NodePod]) -> dict[str, Bandwidth]:
-        """By folder of a pod and of its containers that run; folders that are not there are left out."""
-        return {folder: given for of_pod in self.of_each(pods) for folder, given in of_pod.items()}
-
     def of_each(self, pods: Sequence[NodePod]) -> list[Mapping[str, Bandwidth]]:
-        """The same of each pod for itself: the same mapping as before while nothing has changed."""
+        """By folder of a pod and of its containers that run; folders that are not there are left out. Each pod has the
+        same mapping as before while nothing has changed."""
         configuration = self._source.kubelet_configuration
         enforces_limits = configuration is None or configuration.enforces_cpu_limits
         found: dict[str, _Found] = {}
@@ -97,9 +93,7 @@ class KubeletBandwidths:
 
 def _may_be_lifted(pod: NodePod) -> bool:
     """Whether it is one of those of which we lift quotas: they have CPUs of their own, or their class has a quota."""
-    if RESOURCE_STATUS in pod.pod.metadata.annotations:
-        return True
-    return pod.qos is QoSClass.BE or pod.kubernetes_qos == KubernetesQoS.BEST_EFFORT
+    return pod.is_best_effort or RESOURCE_STATUS in pod.pod.metadata.annotations
 
 
 def _grants(pod: NodePod) -> dict[str, Grant]:

@@ -1,24 +1,30 @@
-"""A pod as the agent sees it: the kubelet's object, what was granted to it, and where the kernel has its cgroups.
+"""A pod as the agent sees it: the kubelet's object, what follows from it, and where the kernel has its cgroups.
 
-Nothing else works out any of these. The folders are those that are there, as far as they were found: runtimes name them
+Nothing else works out any of these, and each is worked out once: the object is made anew when the pod has changed. The
+folders are those that are there, as far as they were found: runtimes name them
 differently, and some put what runs in a container one level deeper. Where nothing was found yet, they are those that
 the kubelet and the runtime are expected to make.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, Self, TypeVar, TypeVarTuple
 
-from koordinator.api.pod import ContainerStatus, Pod, is_finished
-from koordinator.api.qos import QoSClass, kubernetes_qos, qos_class_raw
+from koordinator.api.pod import ContainerStatus, Pod, is_finished, is_static
+from koordinator.api.priority import PriorityClass, priority_class_with_default, priority_value_with_default
+from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_raw, qos_class_with_default
+from koordinator.api.resource_names import CPU
 from koordinator.koordlet.pods.cpu_allocation import NOTHING as NO_CPUS
 from koordinator.koordlet.pods.cpu_allocation import CPUAllocation, cpu_allocation
 from koordinator.model.pod_grants import NOTHING, PodGrant, pod_grant
+from koordinator.model.pod_requests import Amounts, pod_limits, pod_requests
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, ContainerIDError, parse_container_id
 
+T = TypeVar("T")
+Given = TypeVarTuple("Given")
 Look = Callable[[str], Sequence[str] | None]
 """The names of the folders in a relative folder; None if it is not there."""
 
@@ -26,6 +32,26 @@ _MONITOR: Final = "conmon"
 """CRI-O has a monitor beside each container, in a cgroup of its own whose name has the container's ID in it."""
 _INNER: Final = "container"
 """The folder that crun makes in the scope of a container, for its processes and with its limits a second time."""
+
+
+class Picture:
+    """Something that never changes, with what others have worked out of it."""
+
+    def derived(self, make: Callable[[Self, *Given], T], *given: *Given) -> T:
+        """``make(self, *given)``, worked out anew only when ``given`` is not what it was the last time: for what
+        follows from this and from things that seldom change, such as the policy. ``make`` is a function of a module: of
+        each, one result is kept, and ends with this object."""
+        known = self._derived.get(make)
+        if known is not None and known[0] == given:
+            return known[1]  # type: ignore[no-any-return]
+        result = make(self, *given)
+        self._derived[make] = given, result
+        return result
+
+    @cached_property
+    def _derived(self) -> dict[Callable[..., Any], tuple[tuple[Any, ...], Any]]:
+        """By function: what it was given last, and its result."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +67,7 @@ class PodContainer:
 
 
 @dataclass(frozen=True)
-class NodePod:
+class NodePod(Picture):
     """A pod of this node. Folders are relative."""
 
     pod: Pod
@@ -80,8 +106,65 @@ class NodePod:
         return qos_class_raw(self.pod)
 
     @cached_property
+    def qos_with_default(self) -> QoSClass:
+        """As its label says, else what its Kubernetes class stands for."""
+        return qos_class_with_default(self.pod)
+
+    @cached_property
     def kubernetes_qos(self) -> str:
         return kubernetes_qos(self.pod)
+
+    @cached_property
+    def is_best_effort(self) -> bool:
+        """Whether CPU suppress counts it among what it holds down: by its label, or by its Kubernetes class."""
+        return self.qos is QoSClass.BE or self.kubernetes_qos == KubernetesQoS.BEST_EFFORT
+
+    @cached_property
+    def priority_class(self) -> PriorityClass:
+        """Its own, else the one that goes with its quality of service."""
+        return priority_class_with_default(self.pod)
+
+    @cached_property
+    def priority(self) -> int:
+        """Its own, else the default of its class."""
+        return priority_value_with_default(self.pod)
+
+    @cached_property
+    def is_static(self) -> bool:
+        """Whether the kubelet has it from elsewhere than the API server."""
+        return is_static(self.pod)
+
+    @property
+    def is_terminating(self) -> bool:
+        """Whether its deletion has been requested."""
+        return self.pod.metadata.deletion_timestamp is not None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs or is about to, as the kubelet says."""
+        return self.pod.status.phase in ("Pending", "Running")
+
+    @cached_property
+    def requests(self) -> Amounts:
+        """Of the whole pod, as ``pod_requests`` has them: exact."""
+        return pod_requests(self.pod)
+
+    @cached_property
+    def limits(self) -> Amounts:
+        """Of the whole pod, as ``pod_limits`` has them: exact."""
+        return pod_limits(self.pod)
+
+    @cached_property
+    def containers_request(self) -> Mapping[str, int]:
+        """What containers and sidecars request by resource: milli-CPU, else whole units. A negative amount counts as
+        none."""
+        sidecars = (container for container in self.pod.spec.init_containers if container.restart_policy == "Always")
+        found: dict[str, int] = {}
+        for container in (*self.pod.spec.containers, *sidecars):
+            for name, amount in container.resources.requests.items():
+                unit = 10**6 if name == CPU else 10**9
+                found[name] = found.get(name, 0) + max(-(-amount.nanos // unit), 0)
+        return found
 
 
 def inner_folders(pods: Iterable[NodePod]) -> dict[str, str]:

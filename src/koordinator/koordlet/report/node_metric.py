@@ -17,8 +17,6 @@ from koordinator.api.nodemetric import (
     USAGE_WITH_HOT_PAGE_CACHE,
     USAGE_WITH_PAGE_CACHE,
 )
-from koordinator.api.priority import priority_class_with_default
-from koordinator.api.qos import qos_class_with_default
 from koordinator.api.quantity import Format, Quantity
 from koordinator.api.resource_names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koordinator.api.timestamps import format_time
@@ -259,8 +257,8 @@ def _pods(window: _Window, given: NodeMetricInput, memory: MetricKind) -> list[D
             "name": pod.metadata.name,
             "namespace": pod.metadata.namespace,
             "podUsage": _with_gpus(usage, window, given.gpus, _POD_GPU, pod_uid=node_pod.uid),
-            "priority": priority_class_with_default(pod).value,
-            "qos": qos_class_with_default(pod).value,
+            "priority": node_pod.priority_class.value,
+            "qos": node_pod.qos_with_default.value,
         }
         if node_pod.uid in given.extensions:
             report["extensions"] = dict(given.extensions[node_pod.uid])

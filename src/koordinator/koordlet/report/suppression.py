@@ -54,10 +54,10 @@ class SuppressionReport:
         if decision.settings is None:
             # What was desired before stays in force.
             return
-        pods = [usage for usage in snapshot.pods if usage.is_best_effort]
+        pods = [usage for usage in snapshot.pods if usage.pod.is_best_effort]
         self._pods = [usage.pod.uid for usage in pods]
         limit = _limiting(decision)
-        if limit is not None and sum(usage.cpu or 0.0 for usage in pods) >= _TIGHT * _cores(limit.value):
+        if limit is not None and sum([usage.cpu or 0.0 for usage in pods]) >= _TIGHT * _cores(limit.value):
             self._tight_at = self._clock.monotonic()
         if limit is None:
             self._held = None

@@ -71,7 +71,7 @@ def node_pod(
 def running(name: str = "web", qos: str = "LS", **given: Any) -> PodContext:
     """As the reconciler sees it."""
     pod = node_pod(name, qos, **given)
-    return running_pod(pod, kubelet_bandwidths(PodUsage(pod)))
+    return running_pod(pod, kubelet_bandwidths(PodUsage(pod))[pod.uid])
 
 
 def starting(qos: str = "LS", cgroup: str = "/kubepods/burstable/podweb", **annotations: str) -> PodContext:

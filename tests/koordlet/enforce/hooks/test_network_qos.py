@@ -16,6 +16,7 @@ from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
 from koordinator.koordlet.enforce.hooks.network_classes import _MINORS, QDISC, assign
 from koordinator.koordlet.enforce.hooks.network_qos import NetworkQoS, NetworkSources
+from koordinator.koordlet.pods.node_pod import NodePod, node_pods
 from koordinator.node.errors import Unavailable
 from koordinator.node.traffic_control import (
     AddressSet,
@@ -26,6 +27,7 @@ from koordinator.node.traffic_control import (
     SourceFilter,
     TrafficControlError,
 )
+from tests.koordlet.enforce.hooks.hook_fixtures import LAYOUT
 from tests.node.traffic_control_kernel import TrafficControlKernel
 
 MB = 1_000_000
@@ -47,7 +49,7 @@ def slo(total: str = "800M", policy: str | None = None, **classes: Any) -> NodeS
     return convert({"systemStrategy": {"totalNetworkBandwidth": total}, "resourceQOSStrategy": strategy}, NodeSLOSpec)
 
 
-def pod(name: str, address: str, qos: str = "LS", cap: str | None = None, *, host_network: bool = False) -> Pod:
+def pod(name: str, address: str, qos: str = "LS", cap: str | None = None, *, host_network: bool = False) -> NodePod:
     annotations = {} if cap is None else {"koordinator.sh/networkQOS": json.dumps({"egressLimit": cap})}
     labels = {"koordinator.sh/qosClass": qos} if qos else {}
     document = {
@@ -55,7 +57,8 @@ def pod(name: str, address: str, qos: str = "LS", cap: str | None = None, *, hos
         "spec": {"hostNetwork": host_network},
         "status": {"podIP": address},
     }
-    return convert(document, Pod)
+    (made,) = node_pods([convert(document, Pod)], LAYOUT)
+    return made
 
 
 class ShapedNode:
@@ -64,7 +67,7 @@ class ShapedNode:
     def __init__(self, *devices: str) -> None:
         self.kernel = TrafficControlKernel(*devices)
         self.policy: NodeSLOSpec | None = slo()
-        self.pods: list[Pod] | None = []
+        self.pods: list[NodePod] | None = []
         self.has_net_cls = False
         self.records: list[str] = []
         self.network = self.start()

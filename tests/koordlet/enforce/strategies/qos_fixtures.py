@@ -8,7 +8,13 @@ from koordinator.api.codec import convert
 from koordinator.api.node import Node
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
-from koordinator.koordlet.enforce.strategies.snapshot import BestEffortCgroups, ContainerUsage, PodUsage, Snapshot
+from koordinator.koordlet.enforce.strategies.snapshot import (
+    BestEffortCgroups,
+    BestEffortFolders,
+    ContainerUsage,
+    PodUsage,
+    Snapshot,
+)
 from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.pods.node_pod import node_pods
 from koordinator.model.slo_configuration.complete_node_slo import complete_node_slo_spec
@@ -84,26 +90,25 @@ def pod_usage(
     return PodUsage(made, cpu, memory, containers)
 
 
-def kubelet_bandwidths(*pods: PodUsage, period: int = PERIOD) -> dict[str, Bandwidth]:
-    """What the kubelet gives the folders of pods and of their containers."""
-    given: dict[str, Bandwidth] = {}
+def kubelet_bandwidths(*pods: PodUsage, period: int = PERIOD) -> dict[str, dict[str, Bandwidth]]:
+    """What the kubelet gives the folders of pods and of their containers, by UID."""
+    given: dict[str, dict[str, Bandwidth]] = {}
     for usage in pods:
         pod = usage.pod
         containers = (*pod.containers, *pod.init_containers)
         named = pod.grant.containers
         grants = {each.cgroup: named[each.name] for each in containers if each.name in named}
         grants[pod.cgroup] = pod.grant.pod
-        for folder, grant in grants.items():
-            given[folder] = Bandwidth(quota_of_milli(grant.cpu_limit or 0, period), period)
+        given[pod.uid] = {
+            folder: Bandwidth(quota_of_milli(grant.cpu_limit or 0, period), period) for folder, grant in grants.items()
+        }
     return given
 
 
 def best_effort(quota: int = -1, cpus: int = 8, pods: int = 1) -> BestEffortCgroups:
     folders = tuple(f"{BEST_EFFORT}/pod{number}" for number in range(pods))
     return BestEffortCgroups(
-        root=BEST_EFFORT,
-        pods=folders,
-        containers=tuple(f"{folder}/c" for folder in folders),
+        BestEffortFolders(BEST_EFFORT, folders, tuple(f"{folder}/c" for folder in folders)),
         quota=quota,
         cpuset=frozenset(range(cpus)),
     )

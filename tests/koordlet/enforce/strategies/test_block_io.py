@@ -274,7 +274,7 @@ def test_classes_that_cannot_be_limited_are_named() -> None:
 
 def test_the_claims_that_annotations_name() -> None:
     blocks = [block(name, "podvolume") for name in ("data", "cache", "scratch")]
-    assert claims([database(*blocks).pod.pod]) == {("shop", "data"), ("shop", "db-cache")}
+    assert claims([database(*blocks).pod]) == {("shop", "data"), ("shop", "db-cache")}
 
 
 LIMITS = st.fixed_dictionaries(

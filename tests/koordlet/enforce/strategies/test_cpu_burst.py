@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 from typing import Any, cast
 
@@ -219,9 +220,15 @@ class MeanUsage:
         self.node, self.pods = node, pods
         self.windows: set[float] = set()
 
-    def average(self, kind: MetricKind, seconds: float, pod_uid: str = "") -> float | None:
+    def average(self, kind: MetricKind, seconds: float) -> float | None:
+        assert kind is kinds.NODE_CPU_USAGE
         self.windows.add(seconds)
-        return self.node if kind is kinds.NODE_CPU_USAGE else self.pods.get(pod_uid.removeprefix("uid-"))
+        return self.node
+
+    def averages(self, kind: MetricKind, seconds: float, values: Iterable[str]) -> list[float]:
+        assert kind is kinds.POD_CPU_USAGE
+        self.windows.add(seconds)
+        return [self.pods[uid.removeprefix("uid-")] for uid in values]
 
 
 def test_the_load_is_the_mean_of_five_rounds_and_ten_seconds_at_most_without_pods_that_do_not_share() -> None:

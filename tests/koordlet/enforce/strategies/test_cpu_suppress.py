@@ -135,7 +135,8 @@ def test_the_cpuset_policy_lifts_the_quota_also_where_it_cannot_choose_cpus(miss
 def test_cgroups_that_containers_have_made_are_narrowed_with_them() -> None:
     inner = f"{BEST_EFFORT}/pod0/c/docker/4b3c"
     for settings in (suppression(cpuSuppressThresholdPercent=65), suppression(enable=False)):
-        decision = decide(snapshot(policy=settings, best_effort=replace(best_effort(), inner=(inner,))))
+        cgroups = replace(best_effort(), folders=replace(best_effort().folders, inner=(inner,)))
+        decision = decide(snapshot(policy=settings, best_effort=cgroups))
         assert value(decision, CPUSET, inner) == value(decision, CPUSET, f"{BEST_EFFORT}/pod0/c")
 
 

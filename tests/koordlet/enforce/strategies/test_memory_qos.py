@@ -70,7 +70,7 @@ def test_a_container_that_has_ended_gets_nothing() -> None:
     """Its cgroup is gone: one that crash-loops must not be on the list of what is missing for ever."""
     web = pod()
     (container,) = web.pod.containers
-    ended = replace(web, pod=replace(web.pod, containers=(replace(container, has_ended=True),)))
+    ended = web._replace(pod=replace(web.pod, containers=(replace(container, has_ended=True),)))
     found = settings(ended, minLimitPercent=50)
     assert of(found, MEMORY_MIN, ended) == ([GIB // 2], [])
 

@@ -22,9 +22,12 @@ from koordinator.koordlet.observe.prediction.forecast import (
     forecast_prod,
 )
 from koordinator.koordlet.observe.prediction.models import Peak
+from koordinator.koordlet.pods.node_pod import NodePod, node_pods
+from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MIB = 1 << 20
+LAYOUT = CgroupLayout("/sys/fs/cgroup", CgroupVersion.V2, CgroupDriver.SYSTEMD)
 RULES = ForecastRules(timedelta(hours=1), 10)
 PARTS = {
     "__node-sys__": Peak(300, 512 * MIB),
@@ -38,17 +41,16 @@ def amount(milli: int, size: int) -> Amount:
     return Amount(milli * 10**6, size * 10**9)
 
 
-def make_pod(uid: str, cpu: str = "1", memory: str = "1Gi", *, age_minutes: int = 120, **more: Any) -> Pod:
+def make_pod(uid: str, cpu: str = "1", memory: str = "1Gi", *, age_minutes: int = 120, **more: Any) -> NodePod:
     created = (NOW - timedelta(minutes=age_minutes)).isoformat()
     requests = {"cpu": cpu, "memory": memory}
-    return convert(
-        {
-            "metadata": {"name": uid, "uid": uid, "creationTimestamp": created, **more.pop("metadata", {})},
-            "spec": {"priority": 9000, "containers": [{"name": "c", "resources": {"requests": requests}}], **more},
-            "status": {"phase": more.pop("phase", "Running")},
-        },
-        Pod,
-    )
+    document = {
+        "metadata": {"name": uid, "uid": uid, "creationTimestamp": created, **more.pop("metadata", {})},
+        "spec": {"priority": 9000, "containers": [{"name": "c", "resources": {"requests": requests}}], **more},
+        "status": {"phase": more.pop("phase", "Running")},
+    }
+    (made,) = node_pods([convert(document, Pod)], LAYOUT)
+    return made
 
 
 def make_node(cpu: str = "3", memory: str = "3Gi", **metadata: Any) -> Node:
@@ -56,7 +58,7 @@ def make_node(cpu: str = "3", memory: str = "3Gi", **metadata: Any) -> Node:
     return convert({"metadata": {"name": "n", **metadata}, "status": {"allocatable": allocatable}}, Node)
 
 
-def forecast(pods: list[Pod], node: Node | None = None, rules: ForecastRules = RULES, **peaks: Peak) -> Forecast:
+def forecast(pods: list[NodePod], node: Node | None = None, rules: ForecastRules = RULES, **peaks: Peak) -> Forecast:
     return forecast_prod(pods, node or make_node(), {**PARTS, **peaks}.get, rules, NOW)
 
 

@@ -7,11 +7,9 @@ import pytest
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.observe.prediction.observations import NODE_MODELS, Usage, observe
-from koordinator.koordlet.pods.node_pod import NodePod, node_pods
-from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
+from koordinator.koordlet.pods.node_pod import NodePod
 from tests.koordlet.observe.prediction.test_forecast import make_pod
 
-LAYOUT = CgroupLayout("/sys/fs/cgroup", CgroupVersion.V2, CgroupDriver.SYSTEMD)
 MINUTE = range(1000, 61_000, 1000)
 
 
@@ -32,7 +30,7 @@ def add_pods(cache: RingMetricCache, usages: dict[str, Usage]) -> None:
 
 
 def pods(**priorities: int) -> tuple[NodePod, ...]:
-    return node_pods([make_pod(uid, priority=priority) for uid, priority in priorities.items()], LAYOUT)
+    return tuple(make_pod(uid, priority=priority) for uid, priority in priorities.items())
 
 
 def test_pods_add_up_by_class_and_the_system_is_what_is_left(cache: RingMetricCache) -> None:

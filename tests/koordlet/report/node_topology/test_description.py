@@ -13,6 +13,7 @@ from koordinator.api.codec import convert
 from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
+from koordinator.koordlet.pods.node_pod import NodePod, node_pods
 from koordinator.koordlet.report.node_topology.cpu_pools import CPUPool
 from koordinator.koordlet.report.node_topology.description import (
     NodeTopology,
@@ -21,23 +22,26 @@ from koordinator.koordlet.report.node_topology.description import (
     describe,
 )
 from koordinator.koordlet.report.node_topology.kubelet_cpus import KubeletCPUs
+from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cpu_topology import CPUBasicInfo
 from koordinator.node.memory import NUMANodeMemory
 from tests.koordlet.report.node_topology.machines import GIB, machine, memory
 
 TWO_NUMA_NODES = machine(1, 2, 2, 2)
 """CPUs 0, 1, 4 and 5 are of NUMA node 0, the others of NUMA node 1."""
+LAYOUT = CgroupLayout("/sys/fs/cgroup", CgroupVersion.V2, CgroupDriver.SYSTEMD)
 RESERVATION = "node.koordinator.sh/reservation"
 SYSTEM_QOS = "node.koordinator.sh/system-qos-resource"
 
 
-def make_pod(uid: str, qos: str = "", cpus: str = "", phase: str = "Running") -> Pod:
+def make_pod(uid: str, qos: str = "", cpus: str = "", phase: str = "Running") -> NodePod:
     metadata: dict[str, Any] = {"name": f"name-of-{uid}", "namespace": "shop", "uid": uid}
     if qos:
         metadata["labels"] = {"koordinator.sh/qosClass": qos}
     if cpus:
         metadata["annotations"] = {"scheduling.koordinator.sh/resource-status": json.dumps({"cpuset": cpus})}
-    return convert({"metadata": metadata, "status": {"phase": phase}}, Pod)
+    (made,) = node_pods([convert({"metadata": metadata, "status": {"phase": phase}}, Pod)], LAYOUT)
+    return made
 
 
 def make_node(annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None) -> Node:
@@ -53,7 +57,7 @@ def make_node(annotations: dict[str, str] | None = None, labels: dict[str, str] 
     )
 
 
-def reported(*pods: Pod, **facts: Any) -> NodeTopology:
+def reported(*pods: NodePod, **facts: Any) -> NodeTopology:
     return describe(
         TopologyFacts(
             cpus=facts.pop("cpus", TWO_NUMA_NODES),

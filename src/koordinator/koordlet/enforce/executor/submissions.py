@@ -34,7 +34,9 @@ class Submissions:
     def submit(self, owner: str, desired: Iterable[DesiredSetting]) -> None:
         """These are all the settings that the owner desires from now on. ValueError for those of another owner."""
         given = tuple(desired if not self.inner else self._with_inner(desired))
-        if self._submitted.get(owner) == given:
+        known, self._submitted[owner] = self._submitted.get(owner), given
+        if known == given:
+            # Those given now are the ones that a strategy keeps, and are the same objects the next time.
             return
         by_target, before = _by_target(owner, given), self._desired.get(owner, {})
         for target in before.keys() - by_target.keys():
@@ -42,7 +44,7 @@ class Submissions:
         for target, settings in by_target.items():
             if before.get(target) != settings:
                 self._desire(owner, target, settings)
-        self._submitted[owner], self._desired[owner] = given, by_target
+        self._desired[owner] = by_target
 
     def add(self, owner: str, desired: Iterable[DesiredSetting]) -> set[Target]:
         """These beside what the owner has submitted, or instead of those for the same targets, which are returned."""

@@ -18,12 +18,12 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
 from koordinator.api.nodeslo import NodeSLOSpec
-from koordinator.api.pod import Pod
-from koordinator.api.qos import QoSClass, qos_class_raw
+from koordinator.api.qos import QoSClass
 from koordinator.api.resource_qos import NETWORK_POLICY_TC, ResourceQoS
 from koordinator.koordlet.enforce.hooks.contexts import Change, HookError, PodContext
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.koordlet.enforce.strategies.network_bandwidth import BITS, bits, class_config, pod_limits
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.traffic_control import (
     MAJOR,
     ROOT,
@@ -104,7 +104,7 @@ def net_class(pod: PodContext, rules: Rules) -> Change | None:
 
 def want(
     policy: NodeSLOSpec,
-    pods: Sequence[Pod],
+    pods: Sequence[NodePod],
     known: Mapping[str, int],
     *,
     knows_pods: bool = True,
@@ -118,20 +118,20 @@ def want(
     classes = _node_classes(policy, total, problems)
     members: dict[str, set[str]] = {name: set() for name in SETS}
     filters: set[SourceFilter | CgroupFilter] = {CgroupFilter()} if has_net_cls else set()
-    caps = {pod.metadata.uid: limit for pod in pods if _class_of(pod) is not None and (limit := _cap(pod))}
+    caps = {pod.uid: limit for pod in pods if pod.qos in _CLASSES and (limit := _cap(pod))}
     minors = assign(caps, known)
     by_minor = {minor: name for name, minor in SETS.items()}
-    for pod in sorted(pods, key=lambda pod: pod.metadata.uid):
-        class_, uid = _class_of(pod), pod.metadata.uid
+    for pod in sorted(pods, key=lambda pod: pod.uid):
+        class_, uid = _CLASSES.get(pod.qos), pod.uid
         if class_ is None:
             continue
         if uid in minors:
             rate = max(min(caps[uid], total) // BITS, LOWEST_RATE)
             classes[minors[uid]] = TrafficClass(minors[uid], WHOLE, rate, rate, _PRIORITIES[class_])
-        if pod.spec.host_network:
+        if pod.pod.spec.host_network:
             # The address is that of the node, and so of everything on it.
             continue
-        address = pod.status.pod_ip
+        address = pod.pod.status.pod_ip
         if not _is_ipv4(address):
             # It has none yet, or one of version 6, which neither the sets nor the filters hold.
             continue
@@ -278,13 +278,9 @@ def _bounds(name: str, class_: ResourceQoS | None, total: int, problems: list[st
     return min(request, limit), limit
 
 
-def _class_of(pod: Pod) -> int | None:
-    return _CLASSES.get(qos_class_raw(pod))
-
-
-def _cap(pod: Pod) -> int:
+def _cap(pod: NodePod) -> int:
     """Bits per second that it may send at most, 0 for no limit of its own."""
-    limits = pod_limits(pod.metadata.annotations)
+    limits = pod_limits(pod.pod.metadata.annotations)
     # The hook of net_cls.classid reports it to the author of the pod.
     return 0 if limits.problems else limits.egress
 

@@ -16,9 +16,9 @@ from functools import partial
 from typing import Final
 
 from koordinator.api.nodeslo import NodeSLOSpec
-from koordinator.api.pod import Pod
 from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.enforce.hooks.network_classes import OWNER, SETS, conflict, is_enabled, plan, removal, want
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.errors import Unavailable
 from koordinator.node.traffic_control import (
     AddressSet,
@@ -43,7 +43,7 @@ class NetworkSources:
     """What a round goes by."""
 
     policy: Callable[[], NodeSLOSpec | None]
-    pods: Callable[[], Sequence[Pod] | None]
+    pods: Callable[[], Sequence[NodePod] | None]
     """Those that have not finished; None while the kubelet has not listed them."""
     has_net_cls: Callable[[], bool]
     """Whether cgroups have net_cls.classid."""
@@ -100,11 +100,11 @@ class NetworkQoS:
         self._is_clear = self._is_enabled and not self._device and not self._access.has_tree()
         return self._is_clear
 
-    def _work(self, policy: NodeSLOSpec | None, pods: Sequence[Pod] | None, has_net_cls: bool) -> None:
+    def _work(self, policy: NodeSLOSpec | None, pods: Sequence[NodePod] | None, has_net_cls: bool) -> None:
         with self._said.round():
             self._round(policy, pods, has_net_cls)
 
-    def _round(self, policy: NodeSLOSpec | None, pods: Sequence[Pod] | None, has_net_cls: bool) -> None:
+    def _round(self, policy: NodeSLOSpec | None, pods: Sequence[NodePod] | None, has_net_cls: bool) -> None:
         opened = self._access.open()
         if isinstance(opened, Unavailable):
             self._is_clear = policy is None
@@ -118,7 +118,7 @@ class NetworkQoS:
                     self._shape(control, policy, pods, has_net_cls)
 
     def _shape(
-        self, control: TrafficControl, policy: NodeSLOSpec, pods: Sequence[Pod] | None, has_net_cls: bool
+        self, control: TrafficControl, policy: NodeSLOSpec, pods: Sequence[NodePod] | None, has_net_cls: bool
     ) -> None:
         self._is_clear = False
         device = control.default_device()

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from koordinator.api.meta import ObjectReference
-from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.loops import Loop, LoopMetrics
 from koordinator.base.metrics import exponential_buckets
@@ -39,6 +38,7 @@ from koordinator.koordlet.enforce.policy import EnforcedPolicy
 from koordinator.koordlet.enforce.strategies.snapshot import system_cpus
 from koordinator.koordlet.options import Options
 from koordinator.koordlet.pods.kubelet_bandwidths import KubeletBandwidths
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.pods.states import StatesInformer
 from koordinator.koordlet.report.audit.log import AuditEvent, AuditLog
 from koordinator.koordlet.report.node_topology.description import NodeTopology
@@ -299,8 +299,8 @@ class RuntimeHooks:
             return None
         states = sources.states
 
-        def pods() -> list[Pod] | None:
-            return [pod.pod for pod in states.pods if not pod.has_finished] if states.has_synced_pods else None
+        def pods() -> list[NodePod] | None:
+            return [pod for pod in states.pods if not pod.has_finished] if states.has_synced_pods else None
 
         return NetworkQoS(
             sources.traffic_control,

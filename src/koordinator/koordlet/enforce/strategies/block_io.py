@@ -15,7 +15,7 @@ from typing import Final
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.pod import Pod, Volume
-from koordinator.api.qos import KubernetesQoS, QoSClass, qos_class_raw
+from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.api.resource_qos import (
     BLOCK_DEVICE,
     BLOCK_POD_VOLUME,
@@ -28,6 +28,7 @@ from koordinator.api.resource_qos import (
 )
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Problem, Snapshot
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.slo_configuration.field_ranges import range_errors
 from koordinator.node.block_devices import BlockDevices
 from koordinator.node.cgroup_layout import CgroupLayout
@@ -104,21 +105,20 @@ def files_of(folder: str) -> tuple[KernelFile, ...]:
 
 def folders(snapshot: Snapshot, layout: CgroupLayout, limited: frozenset[str] | None) -> list[str]:
     """The cgroups of which ``decide`` has to be shown the files."""
-    pods = [pod.cgroup for pod in (usage.pod for usage in snapshot.pods) if _is_concerned(pod.pod, limited)]
+    pods = [pod.cgroup for pod in (usage.pod for usage in snapshot.pods) if _is_concerned(pod, limited)]
     return [ROOT, layout.qos(KubernetesQoS.BEST_EFFORT), *pods]
 
 
-def claims(pods: Iterable[Pod]) -> frozenset[Claim]:
+def claims(pods: Iterable[NodePod]) -> frozenset[Claim]:
     """The claims of which the volumes have to be known, since an annotation names them."""
-    found = set()
-    for pod in filter(_is_annotated, pods):
-        try:
-            blocks = _annotated_blocks(pod)
-        except _UnusableBlockError:
-            continue
-        names = {block.name for block in blocks if block.type == BLOCK_POD_VOLUME}
-        found |= {claim for volume in pod.spec.volumes if volume.name in names and (claim := _claim(pod, volume))}
-    return frozenset(found)
+    return frozenset().union(*(pod.derived(_claims) for pod in pods))
+
+
+def _claims(pod: NodePod) -> frozenset[Claim]:
+    blocks = pod.derived(_annotated_blocks)
+    names = {block.name for block in blocks if block.type == BLOCK_POD_VOLUME} if not isinstance(blocks, str) else ()
+    claims = (_claim(pod.pod, volume) for volume in pod.pod.spec.volumes if volume.name in names)
+    return frozenset(claim for claim in claims if claim is not None)
 
 
 def decide(
@@ -144,13 +144,14 @@ def decide(
         if (config := _config(class_)) is not None:
             scopes.append(_Scope(folder, _blocks(config), f"resourceQOSStrategy.{name}.blkioQOS", neutral))
     remaining = set()
-    for pod in (usage.pod for usage in snapshot.pods if _is_concerned(usage.pod.pod, limited)):
-        if _is_annotated(pod.pod) or _left(pod.cgroup, _NEUTRAL, disks, set()):
+    for pod in (usage.pod for usage in snapshot.pods if _is_concerned(usage.pod, limited)):
+        if _is_annotated(pod) or _left(pod.cgroup, _NEUTRAL, disks, set()):
             remaining.add(pod.uid)
-        try:
-            scopes.append(_Scope(pod.cgroup, _annotated_blocks(pod.pod), _ANNOTATION, _NEUTRAL, pod.pod))
-        except _UnusableBlockError as error:
-            problems.append(Problem(str(error), pod.pod))
+        blocks = pod.derived(_annotated_blocks)
+        if isinstance(blocks, str):
+            problems.append(Problem(blocks, pod.pod))
+        else:
+            scopes.append(_Scope(pod.cgroup, blocks, _ANNOTATION, _NEUTRAL, pod.pod))
     settings: list[DesiredSetting] = []
     for scope in scopes:
         settings += _scope_settings(scope, disks, disks.devices, problems)
@@ -170,26 +171,27 @@ def _blocks(config: BlkioQoSConfig | None) -> tuple[BlockConfig, ...]:
     return tuple(config.blocks) if config is not None and config.enable else ()
 
 
-def _is_concerned(pod: Pod, limited: frozenset[str] | None) -> bool:
-    if pod.status.phase != "Running" or qos_class_raw(pod) is QoSClass.NONE:
+def _is_concerned(pod: NodePod, limited: frozenset[str] | None) -> bool:
+    if not pod.is_running or pod.qos is QoSClass.NONE:
         return False
-    return limited is None or pod.metadata.uid in limited or _is_annotated(pod)
+    return limited is None or pod.uid in limited or _is_annotated(pod)
 
 
-def _is_annotated(pod: Pod) -> bool:
-    return annotation_keys.BLKIO_QOS in pod.metadata.annotations
+def _is_annotated(pod: NodePod) -> bool:
+    return annotation_keys.BLKIO_QOS in pod.pod.metadata.annotations
 
 
-def _annotated_blocks(pod: Pod) -> tuple[BlockConfig, ...]:
-    text = pod.metadata.annotations.get(annotation_keys.BLKIO_QOS)
+def _annotated_blocks(pod: NodePod) -> tuple[BlockConfig, ...] | str:
+    """A text says why the annotation cannot be used."""
+    text = pod.pod.metadata.annotations.get(annotation_keys.BLKIO_QOS)
     if not text:
         return ()
     try:
         given = decode(text, BlkioQoS)
     except DecodeError as error:
-        raise _UnusableBlockError(f"{_ANNOTATION}: {error}") from None
+        return f"{_ANNOTATION}: {error}"
     if errors := range_errors(given, given, _ANNOTATION):
-        raise _UnusableBlockError("; ".join(f"{path}: {what}" for path, what in sorted(errors.items())))
+        return "; ".join(f"{path}: {what}" for path, what in sorted(errors.items()))
     return tuple(given.blocks)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.qos import QoSClass, qos_class_with_default
+from koordinator.api.qos import QoSClass
 from koordinator.api.resource_qos import ResctrlQoS
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot
@@ -67,7 +67,7 @@ def decide(snapshot: Snapshot, resctrl: Resctrl | None, *, is_enabled: bool = Tr
         tasks = frozenset(
             task
             for usage in snapshot.pods
-            if _GROUPS.get(qos_class_with_default(usage.pod.pod)) == group
+            if _GROUPS.get(usage.pod.qos_with_default) == group
             and annotation_keys.RESCTRL not in usage.pod.pod.metadata.annotations
             for task in resctrl.tasks.get(usage.pod.uid, ())
         )

@@ -8,24 +8,21 @@ tokens that fills while the container is below its limit (pkg/koordlet/qosmanage
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import cpu_burst as policies
-from koordinator.api.codec import DecodeError, decode
 from koordinator.api.cpu_burst import CPUBurstConfig, CPUBurstStrategy
-from koordinator.api.pod import Pod
-from koordinator.api.qos import QoSClass, qos_class_raw
+from koordinator.api.qos import QoSClass
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.hooks.cpu_normalization import normalized
-from koordinator.koordlet.enforce.strategies.snapshot import Decision, PodUsage, Snapshot
+from koordinator.koordlet.enforce.strategies.snapshot import Decision, PodUsage, Snapshot, annotation_or_none
 from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
-from koordinator.koordlet.pods.node_pod import PodContainer
-from koordinator.model.pod_grants import Grant, PodGrant, is_being_resized, requested_grant
-from koordinator.model.pod_requests import pod_requests
+from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
+from koordinator.model.pod_grants import Grant, is_being_resized, requested_grant
 from koordinator.node.cgroup_reader import NO_LIMIT
 from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, Target, quota_of_milli
 
@@ -33,9 +30,11 @@ Uniform = Callable[[float, float], float]
 """A random number between two."""
 
 OWNER: Final = "CPUBurst"
+_FIELDS: Final = ("policy", "cpu_burst_percent", "cfs_quota_burst_percent", "cfs_quota_burst_period_seconds")
 _WITH_KERNEL_BURST: Final = (policies.CPU_BURST_ONLY, policies.AUTO)
 _WITH_QUOTA_BURST: Final = (policies.CFS_QUOTA_BURST_ONLY, policies.AUTO)
-_OF_OTHERS: Final = (QoSClass.LSE, QoSClass.LSR, QoSClass.BE)
+NOT_SHARING: Final = (QoSClass.LSE, QoSClass.LSR, QoSClass.BE)
+"""All others run on the CPUs that are shared, with a claim to them."""
 _UP: Final = 1.2
 _DOWN: Final = 0.8
 _COOLING: Final = 0.9
@@ -85,7 +84,7 @@ class BurstState:
 
 def decide(
     snapshot: Snapshot,
-    bandwidths: Mapping[str, Bandwidth],
+    bandwidths: Mapping[str, Mapping[str, Bandwidth]],
     shared_cpu: float | None,
     state: BurstState,
     now: float,
@@ -96,9 +95,9 @@ def decide(
 ) -> tuple[Decision, BurstState]:
     """Bursts and quotas of all containers that may burst; the second is the state for the next round.
 
-    ``bandwidths`` are what the kubelet gives each folder: what a burst is added to. ``shared_cpu`` as ``node_load``
-    takes it, ``now`` in monotonic seconds. Where the gate is off nothing bursts: bursts are 0 and quotas the kubelet's.
-    ``normalization_ratio`` divides quotas where CPUs are worth more than plain ones.
+    ``bandwidths`` are what the kubelet gives each folder, by the UID of its pod: what a burst is added to.
+    ``shared_cpu`` as ``node_load`` takes it, ``now`` in monotonic seconds. Where the gate is off nothing bursts: bursts
+    are 0 and quotas the kubelet's. ``normalization_ratio`` divides quotas where CPUs are worth more than plain ones.
     """
     if snapshot.policy is None or snapshot.policy.cpu_burst_strategy is None:
         return Decision(None, "the node has no NodeSLO"), state
@@ -108,44 +107,17 @@ def decide(
     tokens: dict[str, Tokens] = {}
     quotas: dict[str, RaisedQuota] = {}
     for usage in snapshot.pods:
-        pod = usage.pod.pod
-        if not is_latency_sensitive(pod) or usage.pod.allocation.cpus or pod.status.phase not in ("Pending", "Running"):
+        if usage.pod.qos in NOT_SHARING:
             continue
-        config, priority = pod_config(pod, strategy)
-        if not is_enabled:
-            config = CPUBurstConfig(policy=policies.NONE)
-        ratio = None if qos_class_raw(pod) is QoSClass.SYSTEM else normalization_ratio
-        round_ = _PodRound(usage, bandwidths, config, priority, load, now, ratio)
-        settings += round_.kernel_burst()
-        settings += round_.quota_burst(state, tokens, quotas, uniform)
+        given = bandwidths.get(usage.pod.uid, {})
+        bursting = usage.pod.derived(_bursting, given, strategy, is_enabled, normalization_ratio)
+        if bursting is not None:
+            settings += bursting.settings
+            if bursting.raisable:
+                round_ = _Round(usage, bursting, load, now)
+                settings += round_.quota_burst(state, tokens, quotas, uniform)
     reason = "the gate CPUBurst is off" if not is_enabled else f"the node is {load.value}"
     return Decision(tuple(settings), reason), BurstState(tokens, quotas)
-
-
-def pod_config(pod: Pod, strategy: CPUBurstStrategy) -> tuple[CPUBurstConfig, Priority]:
-    """The node's strategy with the fields of the pod's annotation before it; bad JSON changes nothing."""
-    config = CPUBurstConfig(
-        policy=strategy.policy,
-        cpu_burst_percent=strategy.cpu_burst_percent,
-        cfs_quota_burst_percent=strategy.cfs_quota_burst_percent,
-        cfs_quota_burst_period_seconds=strategy.cfs_quota_burst_period_seconds,
-    )
-    text = pod.metadata.annotations.get(annotation_keys.CPU_BURST)
-    if not text:
-        return config, Priority.POLICY
-    try:
-        given = decode(text, CPUBurstConfig)
-    except DecodeError:
-        return config, Priority.POLICY
-    names = ("policy", "cpu_burst_percent", "cfs_quota_burst_percent", "cfs_quota_burst_period_seconds")
-    values = {name: getattr(given, name) for name in names}
-    merged = {name: getattr(config, name) if value in (None, "") else value for name, value in values.items()}
-    return CPUBurstConfig(**merged), Priority.POD
-
-
-def is_latency_sensitive(pod: Pod) -> bool:
-    """Whether it runs on the CPUs that are shared, with a claim to them."""
-    return qos_class_raw(pod) not in _OF_OTHERS
 
 
 def node_load(snapshot: Snapshot, shared_cpu: float | None, strategy: CPUBurstStrategy) -> NodeLoad:
@@ -155,87 +127,143 @@ def node_load(snapshot: Snapshot, shared_cpu: float | None, strategy: CPUBurstSt
         return NodeLoad.UNKNOWN
     total = float(len(snapshot.cpus))
     for usage in snapshot.pods:
-        if qos_class_raw(usage.pod.pod) in (QoSClass.LSE, QoSClass.LSR):
-            total -= pod_requests(usage.pod.pod).get("cpu", 0) / 1e9
+        if usage.pod.qos in (QoSClass.LSE, QoSClass.LSR):
+            total -= usage.pod.requests.get("cpu", 0) / 1e9
     ratio, threshold = (shared_cpu / total if total > 0 else 1.0), strategy.share_pool_threshold_percent / 100
     if ratio >= threshold:
         return NodeLoad.OVERLOAD
     return NodeLoad.COOLING if ratio >= threshold * _COOLING else NodeLoad.IDLE
 
 
-@dataclass(frozen=True, slots=True)
-class _PodRound:
-    """One pod in one round."""
+class _Limited(NamedTuple):
+    """A container that runs, with what the kubelet gives it; ``base`` is the quota that a burst is added to."""
 
-    usage: PodUsage
-    bandwidths: Mapping[str, Bandwidth]
+    container: PodContainer
+    grant: Grant
+    given: Bandwidth
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Bursting:
+    """What follows from a pod, the policy and what the kubelet gives it: all but how far quotas are raised."""
+
     config: CPUBurstConfig
     priority: Priority
+    settings: tuple[DesiredSetting, ...]
+    raisable: tuple[_Limited, ...]
+    """Those whose quotas may be raised."""
+    base: int
+    """Of the pod."""
+
+
+def _bursting(
+    pod: NodePod,
+    bandwidths: Mapping[str, Bandwidth],
+    strategy: CPUBurstStrategy,
+    is_enabled: bool,
+    normalization_ratio: float | None,
+) -> _Bursting | None:
+    """None for a pod that has CPUs of its own, or that has ended."""
+    if pod.allocation.cpus or not pod.is_active:
+        return None
+    config, priority = (
+        _config(pod, strategy) if is_enabled else (CPUBurstConfig(policy=policies.NONE), Priority.RELEASE)
+    )
+    ratio = None if pod.qos is QoSClass.SYSTEM else normalization_ratio
+    given, grants = bandwidths.get(pod.cgroup, Bandwidth(NO_LIMIT)), pod.grant.containers
+    limited = [
+        _Limited(each, grants[each.name], bandwidths[each.cgroup], normalized(bandwidths[each.cgroup].quota, ratio))
+        for each in pod.containers
+        if each.cgroup in bandwidths and each.name in grants
+    ]
+    base, raisable = normalized(given.quota, ratio), tuple[_Limited, ...]()
+    settings = _kernel_burst(pod, config, priority, given, base, limited) if limited else []
+    if config.policy in _WITH_QUOTA_BURST:
+        raisable = tuple(each for each in limited if each.base != NO_LIMIT and each.grant.cpu_limit is not None)
+    else:
+        reason, folders = f"policy {config.policy}", (*(each.container.cgroup for each in limited), pod.cgroup)
+        settings += [
+            DesiredSetting(OWNER, Target(CPU_QUOTA, folder), bandwidths[folder].quota, reason, Priority.RELEASE)
+            for folder in folders
+            if folder in bandwidths
+        ]
+    return _Bursting(config, priority, tuple(settings), raisable, base)
+
+
+def _config(pod: NodePod, strategy: CPUBurstStrategy) -> tuple[CPUBurstConfig, Priority]:
+    """The node's strategy with the fields of the pod's annotation before it; bad JSON changes nothing."""
+    values = {name: getattr(strategy, name) for name in _FIELDS}
+    given = annotation_or_none(pod.pod.metadata.annotations, annotation_keys.CPU_BURST, CPUBurstConfig)
+    if given is None:
+        return CPUBurstConfig(**values), Priority.POLICY
+    values |= {name: value for name in _FIELDS if (value := getattr(given, name)) not in (None, "")}
+    return CPUBurstConfig(**values), Priority.POD
+
+
+def _kernel_burst(
+    pod: NodePod, config: CPUBurstConfig, priority: Priority, given: Bandwidth, base: int, limited: Iterable[_Limited]
+) -> list[DesiredSetting]:
+    is_on = config.policy in _WITH_KERNEL_BURST
+    percent = (config.cpu_burst_percent or 0) if is_on else 0
+    # What the kubelet is about to write where the pod is being resized: no quota below the burst is taken.
+    requested = requested_grant(pod.pod) if is_being_resized(pod.pod) else pod.grant
+    bursts: dict[str, int] = {}
+    for each in limited:
+        # Kernels of kernel.org take no burst above the quota.
+        wanted = math.trunc((each.grant.cpu_limit or 0) / 1000 * percent / 100 * each.given.period)
+        highest = _highest(requested.containers.get(each.container.name), each.given)
+        bursts[each.container.cgroup] = min(wanted, max(each.base, 0), highest)
+    total = sum(bursts.values())
+    bursts[pod.cgroup] = min(total if base == NO_LIMIT else min(total, base), _highest(requested.pod, given))
+    priority = priority if is_on else Priority.RELEASE
+    reason = f"policy {config.policy}: {percent} percent of the limit"
+    return [DesiredSetting(OWNER, Target(CPU_BURST, each), burst, reason, priority) for each, burst in bursts.items()]
+
+
+def _quota_settings(
+    pod: NodePod, bursting: _Bursting, quotas: tuple[tuple[int, str], ...]
+) -> tuple[DesiredSetting, ...]:
+    """``quotas`` of those that may be raised, each with the reason."""
+    settings = [
+        DesiredSetting(OWNER, Target(CPU_QUOTA, each.container.cgroup), quota, reason, bursting.priority)
+        for each, (quota, reason) in zip(bursting.raisable, quotas, strict=True)
+    ]
+    if bursting.base != NO_LIMIT:
+        raised = sum(quota for quota, _ in quotas) - sum(each.base for each in bursting.raisable)
+        reason, target = f"its containers have {raised} us more than their limits", Target(CPU_QUOTA, pod.cgroup)
+        settings.append(DesiredSetting(OWNER, target, bursting.base + raised, reason, bursting.priority))
+    return tuple(settings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One round of a pod whose quotas may be raised."""
+
+    usage: PodUsage
+    bursting: _Bursting
     load: NodeLoad
     now: float
-    ratio: float | None
-
-    def kernel_burst(self) -> list[DesiredSetting]:
-        total, settings = 0, []
-        is_on = self.config.policy in _WITH_KERNEL_BURST
-        percent = (self.config.cpu_burst_percent or 0) if is_on else 0
-        priority = self.priority if is_on else Priority.RELEASE
-        reason = f"policy {self.config.policy}: {percent} percent of the limit"
-        requested = self._requested()
-        for container, grant in self._containers():
-            given = self.bandwidths[container.cgroup]
-            # Kernels of kernel.org take no burst above the quota.
-            wanted = math.trunc((grant.cpu_limit or 0) / 1000 * percent / 100 * given.period)
-            burst = min(wanted, max(self._base(given), 0), _highest(requested.containers.get(container.name), given))
-            total += burst
-            settings.append(DesiredSetting(OWNER, Target(CPU_BURST, container.cgroup), burst, reason, priority))
-        if settings:
-            base = self._pod_base()
-            pod_burst = total if base == NO_LIMIT else min(total, base)
-            pod_given = self.bandwidths.get(self.usage.pod.cgroup, Bandwidth(NO_LIMIT))
-            pod_burst = min(pod_burst, _highest(requested.pod, pod_given))
-            settings.append(
-                DesiredSetting(OWNER, Target(CPU_BURST, self.usage.pod.cgroup), pod_burst, reason, priority)
-            )
-        return settings
 
     def quota_burst(
         self, state: BurstState, tokens: dict[str, Tokens], quotas: dict[str, RaisedQuota], uniform: Uniform
-    ) -> list[DesiredSetting]:
-        if self.config.policy not in _WITH_QUOTA_BURST:
-            return list(self._kubelet_quotas())
-        settings: list[DesiredSetting] = []
-        raised = 0
-        for container, grant in self._containers():
-            base = self._base(self.bandwidths[container.cgroup])
-            if base == NO_LIMIT or grant.cpu_limit is None:
-                continue
+    ) -> tuple[DesiredSetting, ...]:
+        found: list[tuple[int, str]] = []
+        seconds = self.bursting.config.cfs_quota_burst_period_seconds
+        for container, grant, _, base in self.bursting.raisable:
             allowed = True
-            if (seconds := self.config.cfs_quota_burst_period_seconds) is None or seconds >= 0:
+            if (seconds is None or seconds >= 0) and grant.cpu_limit is not None:
                 spent = self._spend(container, grant.cpu_limit, state.tokens.get(container.id), uniform)
                 tokens[container.id] = spent
                 allowed = spent.left > 0
-            current = state.quotas.get(container.id, RaisedQuota(base, base)).from_base(base)
-            quota, reason = self._quota(container, base, current, allowed)
+            known = state.quotas.get(container.id)
+            quota, reason = self._quota(container, base, known.from_base(base) if known else base, allowed)
             quotas[container.id] = RaisedQuota(quota, base)
-            raised += quota - base
-            settings.append(DesiredSetting(OWNER, Target(CPU_QUOTA, container.cgroup), quota, reason, self.priority))
-        if settings and (base := self._pod_base()) != NO_LIMIT:
-            reason = f"its containers have {raised} us more than their limits"
-            settings.append(
-                DesiredSetting(OWNER, Target(CPU_QUOTA, self.usage.pod.cgroup), base + raised, reason, self.priority)
-            )
-        return settings
-
-    def _kubelet_quotas(self) -> Iterator[DesiredSetting]:
-        reason = f"policy {self.config.policy}"
-        folders = [container.cgroup for container, _ in self._containers()]
-        for folder in (*folders, self.usage.pod.cgroup):
-            if (given := self.bandwidths.get(folder)) is not None:
-                yield DesiredSetting(OWNER, Target(CPU_QUOTA, folder), given.quota, reason, Priority.RELEASE)
+            found.append((quota, reason))
+        return self.usage.pod.derived(_quota_settings, self.bursting, tuple(found))
 
     def _quota(self, container: PodContainer, base: int, current: int, allowed: bool) -> tuple[int, str]:
-        percent = self.config.cfs_quota_burst_percent
+        percent = self.bursting.config.cfs_quota_burst_percent
         ceiling = max(math.trunc(base * percent / 100), base) if percent is not None else base
         throttled = self.usage.containers[container.id].throttled if container.id in self.usage.containers else None
         if not allowed:
@@ -249,8 +277,8 @@ class _PodRound:
         return min(max(math.trunc(current * factor), base), ceiling), reason
 
     def _spend(self, container: PodContainer, limit: int, before: Tokens | None, uniform: Uniform) -> Tokens:
-        percent = self.config.cfs_quota_burst_percent or 0
-        period = self.config.cfs_quota_burst_period_seconds or 0
+        percent = self.bursting.config.cfs_quota_burst_percent or 0
+        period = self.bursting.config.cfs_quota_burst_period_seconds or 0
         capacity = float(period * max(percent - _FULL, 0))
         if before is None or before.capacity != capacity:
             return Tokens(math.trunc(capacity * uniform(0, 0.5)), capacity, self.now)
@@ -260,24 +288,6 @@ class _PodRound:
         used = 100 if cpu is None else math.trunc(cpu * 1000 / limit * 100)
         change = (_FULL - used) * seconds if used >= _FULL or used < _SAVING else 0.0
         return replace(before, left=max(min(before.left + change, capacity), -capacity), at=self.now)
-
-    def _containers(self) -> list[tuple[PodContainer, Grant]]:
-        """Those that run, with what the kubelet gives them."""
-        grants = self.usage.pod.grant.containers
-        containers = (each for each in self.usage.pod.containers if each.cgroup in self.bandwidths)
-        return [(each, grants[each.name]) for each in containers if each.name in grants]
-
-    def _requested(self) -> PodGrant:
-        """What the kubelet is about to write where the pod is being resized: no quota below the burst is taken."""
-        pod = self.usage.pod
-        return requested_grant(pod.pod) if is_being_resized(pod.pod) else pod.grant
-
-    def _base(self, given: Bandwidth) -> int:
-        return normalized(given.quota, self.ratio)
-
-    def _pod_base(self) -> int:
-        given = self.bandwidths.get(self.usage.pod.cgroup)
-        return NO_LIMIT if given is None else self._base(given)
 
 
 def _highest(grant: Grant | None, given: Bandwidth) -> int:

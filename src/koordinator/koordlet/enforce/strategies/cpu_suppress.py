@@ -22,6 +22,7 @@ from koordinator.koordlet.enforce.executor.desired_settings import DesiredSettin
 from koordinator.koordlet.enforce.strategies.snapshot import (
     STATIC,
     BestEffortCgroups,
+    BestEffortFolders,
     Decision,
     Problem,
     Snapshot,
@@ -122,7 +123,7 @@ def cpu_budget(snapshot: Snapshot, strategy: ResourceThresholdStrategy) -> Budge
     capacity = capacity_milli(node)
     others = online_cores(snapshot)
     programs, other_programs = _host_applications(snapshot)
-    used = sum(usage.cpu or 0.0 for usage in snapshot.pods) + programs
+    used = sum([usage.cpu or 0.0 for usage in snapshot.pods]) + programs
     return Budget(
         capacity,
         strategy.cpu_suppress_threshold_percent,
@@ -135,7 +136,7 @@ def cpu_budget(snapshot: Snapshot, strategy: ResourceThresholdStrategy) -> Budge
 
 def online_cores(snapshot: Snapshot) -> float:
     """What the pods that are not held down use."""
-    return sum(usage.cpu or 0.0 for usage in snapshot.pods if not usage.is_best_effort)
+    return sum([usage.cpu or 0.0 for usage in snapshot.pods if not usage.pod.is_best_effort])
 
 
 def _host_applications(snapshot: Snapshot) -> tuple[float, float]:
@@ -165,15 +166,18 @@ def _by_quota(snapshot: Snapshot, node: Node, cgroups: BestEffortCgroups, budget
     quota = next_quota(
         budget, cgroups.quota if cgroups.quota is not None else NO_LIMIT, -(-capacity_milli(node) // 1000)
     )
-    settings = [DesiredSetting(OWNER, Target(CPU_QUOTA, cgroups.root), quota, reason)]
-    # Below the root no cgroup has a limit from the kubelet: a pod without CPU limits is what makes it BestEffort.
-    lifted = f"the quota of {cgroups.root} is what limits best-effort pods"
-    settings += [
-        DesiredSetting(OWNER, Target(CPU_QUOTA, folder), NO_LIMIT, lifted)
-        for folder in (*cgroups.pods, *cgroups.containers)
-    ]
-    settings += _cpuset_release(snapshot, cgroups, "the policy is cfsQuota", frozenset())
+    folders = cgroups.folders
+    settings = [DesiredSetting(OWNER, Target(CPU_QUOTA, folders.root), quota, reason)]
+    settings += folders.derived(_lifted_quotas)
+    settings += _cpuset_release(snapshot, folders, "the policy is cfsQuota", frozenset())
     return Decision(tuple(settings), reason, {"online_cores": online_cores(snapshot), "quota": quota})
+
+
+def _lifted_quotas(folders: BestEffortFolders) -> tuple[DesiredSetting, ...]:
+    """Below the root no cgroup has a limit from the kubelet: a pod without CPU limits is what makes it BestEffort."""
+    reason = f"the quota of {folders.root} is what limits best-effort pods"
+    below = (*folders.pods, *folders.containers)
+    return tuple([DesiredSetting(OWNER, Target(CPU_QUOTA, folder), NO_LIMIT, reason) for folder in below])
 
 
 def next_quota(budget: int, current: int, cores: int) -> int:
@@ -190,12 +194,13 @@ def next_quota(budget: int, current: int, cores: int) -> int:
 def _by_cpuset(snapshot: Snapshot, cgroups: BestEffortCgroups, budget: int, reason: str) -> Decision:
     if snapshot.topology is None:
         return Decision(None, "the CPUs of the node are not known")
-    settings = _quota_release(cgroups, "the policy is cpuset")
+    folders = cgroups.folders
+    settings = _quota_release(folders, "the policy is cpuset")
     if cgroups.cpuset is None:
         # A kernel without cpuset must not keep the quota of another policy for ever.
         problem = Problem(
             "resourceUsedThresholdWithBE.cpuSuppressPolicy: by cpuset, best-effort pods are not suppressed, since "
-            f"{cgroups.root} shows no CPUs: switch the cgroup controller cpuset on there, or use the policy cfsQuota"
+            f"{folders.root} shows no CPUs: switch the cgroup controller cpuset on there, or use the policy cfsQuota"
         )
         return Decision(tuple(settings), problem.text, problems=(problem,))
     shared, dedicated = _pools(snapshot)
@@ -208,11 +213,11 @@ def _by_cpuset(snapshot: Snapshot, cgroups: BestEffortCgroups, budget: int, reas
     # Under its static policy kubelet itself writes the CPUs of BestEffort and of pods, again and again.
     folders_above = recovered if snapshot.cpu_manager_policy == STATIC else chosen
     settings += [
-        DesiredSetting(OWNER, Target(CPUSET, folder), folders_above, reason) for folder in (cgroups.root, *cgroups.pods)
+        DesiredSetting(OWNER, Target(CPUSET, folder), folders_above, reason) for folder in (folders.root, *folders.pods)
     ]
     settings += [
         DesiredSetting(OWNER, Target(CPUSET, folder), chosen, reason)
-        for folder in (*cgroups.containers, *cgroups.inner)
+        for folder in (*folders.containers, *folders.inner)
     ]
     return Decision(tuple(settings), reason, {"online_cores": online_cores(snapshot), "cpus": len(chosen)})
 
@@ -289,24 +294,29 @@ def _allocated_containers(snapshot: Snapshot) -> frozenset[str]:
 
 
 def _released(snapshot: Snapshot, cgroups: BestEffortCgroups, reason: str, kept: frozenset[str]) -> Decision:
-    settings = _quota_release(cgroups, reason) + _cpuset_release(snapshot, cgroups, reason, kept)
-    return Decision(tuple(settings), reason)
+    settings = (*_quota_release(cgroups.folders, reason), *_cpuset_release(snapshot, cgroups.folders, reason, kept))
+    return Decision(settings, reason)
 
 
-def _quota_release(cgroups: BestEffortCgroups, reason: str) -> list[DesiredSetting]:
+def _quota_release(folders: BestEffortFolders, reason: str) -> list[DesiredSetting]:
     # The kubelet gives this folder no quota, so that one which is there was left by another agent.
-    return [DesiredSetting(OWNER, Target(CPU_QUOTA, cgroups.root), NO_LIMIT, reason, Priority.BASE)]
+    return [DesiredSetting(OWNER, Target(CPU_QUOTA, folders.root), NO_LIMIT, reason, Priority.BASE)]
 
 
 def _cpuset_release(
-    snapshot: Snapshot, cgroups: BestEffortCgroups, reason: str, kept: frozenset[str]
-) -> list[DesiredSetting]:
-    cpus = _recovery_set(snapshot)
+    snapshot: Snapshot, folders: BestEffortFolders, reason: str, kept: frozenset[str]
+) -> tuple[DesiredSetting, ...]:
+    return folders.derived(_released_cpusets, _recovery_set(snapshot), snapshot.kubelet_cpus, reason, kept)
+
+
+def _released_cpusets(
+    folders: BestEffortFolders, cpus: frozenset[int], kubelet_cpus: frozenset[int], reason: str, kept: frozenset[str]
+) -> tuple[DesiredSetting, ...]:
     # Folders above containers have to have every CPU that kubelet may give to a container.
-    wide = dict.fromkeys((cgroups.root, *cgroups.pods), cpus)
-    of_containers = dict.fromkeys((*cgroups.containers, *cgroups.inner), cpus - snapshot.kubelet_cpus)
-    return [
+    wide = dict.fromkeys((folders.root, *folders.pods), cpus)
+    of_containers = dict.fromkeys((*folders.containers, *folders.inner), cpus - kubelet_cpus)
+    return tuple(
         DesiredSetting(OWNER, Target(CPUSET, folder), given, reason, Priority.RELEASE)
         for folder, given in (wide | of_containers).items()
         if given and folder not in kept
-    ]
+    )

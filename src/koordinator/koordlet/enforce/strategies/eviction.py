@@ -18,12 +18,12 @@ import msgspec
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
 from koordinator.api.node import Node
-from koordinator.api.pod import Pod, is_static
-from koordinator.api.priority import PriorityClass, priority_class_with_default, priority_value_with_default
-from koordinator.api.qos import QoSClass, qos_class_raw
+from koordinator.api.priority import PriorityClass
+from koordinator.api.qos import QoSClass
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
 from koordinator.api.resource_threshold import EVICT_BY_ALLOCATABLE, ResourceThresholdStrategy
 from koordinator.koordlet.enforce.strategies.snapshot import PodUsage, Snapshot, capacity_milli
+from koordinator.koordlet.pods.node_pod import NodePod
 
 _HIGHEST_EVICTABLE: Final = 7999
 """Pods of a higher priority are never evicted for what is allocated: they are koord-prod's."""
@@ -119,14 +119,6 @@ def plan(inputs: Inputs, features: Collection[Feature]) -> EvictionPlan:
         if found is not None and any(amount > 0 for amount in found.need.values()):
             tasks.append(found)
     return EvictionPlan(tuple(tasks), tuple(problems))
-
-
-def request(pod: Pod, name: str) -> int:
-    """What containers and sidecars request of a resource: milli-CPU, or bytes; a negative amount counts as none."""
-    sidecars = (container for container in pod.spec.init_containers if container.restart_policy == "Always")
-    found = (container.resources.requests.get(name) for container in (*pod.spec.containers, *sidecars))
-    unit = 10**6 if name == CPU else 10**9
-    return sum(max(-(-amount.nanos // unit), 0) for amount in found if amount is not None)
 
 
 def _best_effort_cpu(inputs: Inputs, node: Node, policy: ResourceThresholdStrategy) -> Task | None:
@@ -227,18 +219,22 @@ def _allocatable(
     if highest is None or highest > _HIGHEST_EVICTABLE:
         raise InvalidThresholdError(f"allocatableEvictPriorityThreshold is {highest}: at most 7999 is expected")
     need = {}
+    evictable = [usage.pod for usage in inputs.snapshot.pods if usage.pod.priority <= highest]
     for resource, class_ in ((batch, PriorityClass.BATCH), (mid, PriorityClass.MID)):
-        pods = [usage.pod.pod for usage in inputs.snapshot.pods if _value(usage) <= highest]
-        total = sum(request(pod, resource) for pod in pods if priority_class_with_default(pod) is class_)
+        total = sum([pod.containers_request.get(resource, 0) for pod in evictable if pod.priority_class is class_])
         amount = node.status.allocatable.get(resource)
         allocatable = 0 if amount is None else amount.value
         if allocatable <= 0:
             need[resource] = total
         elif total / allocatable > threshold / 100:
             need[resource] = math.trunc(total - lower / 100 * allocatable)
-    candidates = _prioritised(
-        inputs.snapshot, feature, highest, lambda usage: float(sum(request(usage.pod.pod, each) for each in need))
-    )
+    if not any(amount > 0 for amount in need.values()):
+        return None
+
+    def size(usage: PodUsage) -> float:
+        return float(sum(usage.pod.containers_request.get(each, 0) for each in need))
+
+    candidates = _prioritised(inputs.snapshot, feature, highest, size)
     reason = "more is requested than the node offers: " + ", ".join(f"{key} {value}" for key, value in need.items())
     return Task(feature, Basis.REQUEST, need, candidates, reason)
 
@@ -264,14 +260,14 @@ def _best_effort_candidates(
     pods = [
         usage
         for usage in snapshot.pods
-        if qos_class_raw(usage.pod.pod) is QoSClass.BE and not is_static(usage.pod.pod) and _permits(usage, feature)
+        if usage.pod.qos is QoSClass.BE and not usage.pod.is_static and _permits(usage, feature)
     ]
     # A pod without a priority counts as one of the lowest: an order that compares some pairs and not others is none.
     return tuple(sorted(pods, key=lambda usage: (usage.pod.pod.spec.priority or 0, -size(usage), *_name(usage))))
 
 
 def _by_cpu_usage(usage: PodUsage) -> float:
-    requested = request(usage.pod.pod, BATCH_CPU)
+    requested = usage.pod.containers_request.get(BATCH_CPU, 0)
     return (usage.cpu or 0.0) * 1000 / requested if requested else 0.0
 
 
@@ -282,25 +278,19 @@ def _prioritised(
     return tuple(
         sorted(
             pods,
-            key=lambda usage: (
-                _integer(usage.pod.pod.metadata.annotations.get(annotation_keys.EVICTION_PRIORITY), 0),
-                _value(usage),
-                _integer(usage.pod.pod.metadata.labels.get(label_keys.PRIORITY), _value(usage)),
-                -size(usage),
-                *_name(usage),
-            ),
+            key=lambda usage: (*_order(usage.pod), -size(usage), *_name(usage)),
         )
     )
 
 
 def _is_evictable(usage: PodUsage, highest: int) -> bool:
-    pod = usage.pod.pod
+    pod = usage.pod
     return (
-        pod.status.phase in ("Pending", "Running")
-        and _value(usage) <= highest
-        and pod.metadata.labels.get(label_keys.EVICTION_ENABLED) == "true"
+        pod.is_active
+        and pod.priority <= highest
+        and pod.pod.metadata.labels.get(label_keys.EVICTION_ENABLED) == "true"
         and (usage.cpu is not None or usage.memory is not None)
-        and not is_static(pod)
+        and not pod.is_static
     )
 
 
@@ -315,8 +305,14 @@ def _permits(usage: PodUsage, feature: Feature) -> bool:
         return False
 
 
-def _value(usage: PodUsage) -> int:
-    return priority_value_with_default(usage.pod.pod)
+def _order(pod: NodePod) -> tuple[int, int, int]:
+    """Its place, lowest first: what its annotation says, its priority, and what its label says within that."""
+    metadata = pod.pod.metadata
+    return (
+        _integer(metadata.annotations.get(annotation_keys.EVICTION_PRIORITY), 0),
+        pod.priority,
+        _integer(metadata.labels.get(label_keys.PRIORITY), pod.priority),
+    )
 
 
 def _integer(text: str | None, default: int) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from koordinator.api.resource_names import CPU, MEMORY
-from koordinator.koordlet.enforce.strategies.eviction import Amounts, Basis, Feature, Task, request
+from koordinator.koordlet.enforce.strategies.eviction import Amounts, Basis, Feature, Task
 from koordinator.koordlet.enforce.strategies.snapshot import PodUsage
 
 _Released = dict[Basis, dict[str, int]]
@@ -66,7 +66,7 @@ class EvictionRound:
                     continue
                 if uid in self._prospects.going:
                     self._count(usage)
-                elif not usage.is_terminating and self._helps(task, usage):
+                elif not usage.pod.is_terminating and self._helps(task, usage):
                     self._tried.add((task.feature, uid))
                     return Victim(usage, task.feature, task.reason)
         return None
@@ -100,4 +100,4 @@ def _contribution(task: Task, usage: PodUsage) -> Amounts:
     if task.basis is Basis.USAGE:
         used = {CPU: math.trunc((usage.cpu or 0.0) * 1000), MEMORY: math.trunc(usage.memory or 0.0)}
         return {name: used[name] for name in task.need}
-    return {name: request(usage.pod.pod, name) for name in task.need}
+    return {name: usage.pod.containers_request.get(name, 0) for name in task.need}

@@ -12,20 +12,18 @@ kubelet's value back where it has nothing to say.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode
-from koordinator.api.pod import Container, Pod
-from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_raw, qos_class_with_default
+from koordinator.api.pod import Container
+from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.api.resource_names import BATCH_MEMORY, MEMORY
 from koordinator.api.resource_qos import MemoryQoS, ResourceQoS, ResourceQoSStrategy
 from koordinator.api.struct_fields import struct_fields
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
-from koordinator.koordlet.enforce.strategies.eviction import request
-from koordinator.koordlet.enforce.strategies.snapshot import Decision, PodUsage, Snapshot
-from koordinator.model.pod_requests import pod_limits, pod_requests
+from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, annotation_or_none
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.slo_configuration.field_ranges import range_errors
 from koordinator.model.slo_configuration.quality_of_service_defaults import NEUTRAL_MEMORY_QOS, RECOMMENDED_MEMORY_QOS
 from koordinator.node.cgroup_layout import CgroupLayout
@@ -64,7 +62,6 @@ FILES: Final = (
     PAGE_CACHE_ENABLE,
 )
 """All that are written. Some are of certain kernels alone, and version 1 of cgroups has few of them elsewhere."""
-_ACTIVE: Final = ("Pending", "Running")
 
 
 class _PodMemoryQoS(MemoryQoS):
@@ -77,7 +74,7 @@ def decide(
     snapshot: Snapshot,
     layout: CgroupLayout,
     of_kubelet: Mapping[Target, int] | None = None,
-    absent: Collection[KernelFile] = (),
+    absent: tuple[KernelFile, ...] = (),
 ) -> Decision:
     """The memory files of QoS classes, pods and containers, without those that are ``absent`` from the kernel.
     ``of_kubelet`` is what ``targets_of_kubelet`` had before koordlet changed them, of QoS classes also of those that it
@@ -89,14 +86,10 @@ def decide(
     settings: list[DesiredSetting] = []
     protected: dict[str, dict[KernelFile, int]] = {}
     for usage in snapshot.pods:
-        if usage.pod.pod.status.phase not in _ACTIVE:
-            continue
-        config, priority = pod_config(usage.pod.pod, strategy)
-        if config is None:
-            continue
-        settings += _pod_settings(usage, config, priority, allocatable.value, absent)
-        sums = protected.setdefault(kubernetes_qos(usage.pod.pod), {})
-        for file, amount in _protection(config, pod_request(usage.pod.pod)):
+        found = usage.pod.derived(_of_pod, strategy, allocatable.value, absent)
+        settings += found.settings
+        sums = protected.setdefault(usage.pod.kubernetes_qos, {})
+        for file, amount in found.protection:
             sums[file] = sums.get(file, 0) + amount
     settings += [each for each in _class_settings(strategy, layout, protected) if each.target.file not in absent]
     if of_kubelet is not None:
@@ -136,20 +129,31 @@ def _beside_kubelet(
         yield setting
 
 
-def pod_config(pod: Pod, strategy: ResourceQoSStrategy) -> tuple[MemoryQoS | None, Priority]:
+@dataclass(frozen=True, slots=True)
+class _OfPod:
+    """The settings of a pod and of its containers, and what it adds to what its QoS class protects."""
+
+    settings: tuple[DesiredSetting, ...] = ()
+    protection: tuple[tuple[KernelFile, int], ...] = ()
+
+
+def _of_pod(pod: NodePod, strategy: ResourceQoSStrategy, allocatable: int, absent: tuple[KernelFile, ...]) -> _OfPod:
+    config, priority = _config(pod, strategy)
+    if config is None or not pod.is_active:
+        return _OfPod()
+    settings = _pod_settings(pod, config, priority, allocatable)
+    protection = tuple(_protection(config, _request(pod)))
+    return _OfPod(tuple(each for each in settings if each.target.file not in absent), protection)
+
+
+def _config(pod: NodePod, strategy: ResourceQoSStrategy) -> tuple[MemoryQoS | None, Priority]:
     """Those of the pod's class, or of its annotation's policy, with the annotation's fields before them."""
-    qos = qos_class_with_default(pod)
+    qos = pod.qos_with_default
     class_ = _class(strategy, qos)
     base: MemoryQoS | None = class_.memory_qos if class_ is not None else None
-    text = pod.metadata.annotations.get(annotation_keys.MEMORY_QOS)
-    if not text:
-        return base, Priority.POLICY
-    try:
-        given = decode(text, _PodMemoryQoS)
-    except DecodeError:
-        return base, Priority.POLICY
-    if range_errors(given, given, ""):
-        # The sums of the classes above are made of these numbers: one pod must not spoil them for others.
+    given = annotation_or_none(pod.pod.metadata.annotations, annotation_keys.MEMORY_QOS, _PodMemoryQoS)
+    # The sums of the classes above are made of these numbers: one pod must not spoil them for others.
+    if given is None or range_errors(given, given, ""):
         return base, Priority.POLICY
     if given.policy == "none":
         return NEUTRAL_MEMORY_QOS, Priority.POD
@@ -171,22 +175,20 @@ def _class(strategy: ResourceQoSStrategy, qos: QoSClass) -> ResourceQoS | None:
     }.get(qos)
 
 
-def pod_request(pod: Pod) -> int:
+def _request(pod: NodePod) -> int:
     """Bytes that a pod requests; a best-effort pod requests batch memory."""
-    if qos_class_raw(pod) is QoSClass.BE:
-        return request(pod, BATCH_MEMORY)
-    return pod_requests(pod).get(MEMORY, 0) // 10**9
+    if pod.qos is QoSClass.BE:
+        return pod.containers_request.get(BATCH_MEMORY, 0)
+    return pod.requests.get(MEMORY, 0) // 10**9
 
 
-def _pod_limit(pod: Pod) -> int:
+def _limit(pod: NodePod) -> int:
     """Bytes; 0 for no limit."""
-    if qos_class_raw(pod) is QoSClass.BE:
-        limits = [_amount(container, BATCH_MEMORY, of_limit=True) for container in pod.spec.containers]
-    elif all(_amount(container, MEMORY, of_limit=True) for container in pod.spec.containers):
-        return pod_limits(pod).get(MEMORY, 0) // 10**9
-    else:
+    is_batch = pod.qos is QoSClass.BE
+    limits = [_amount(each, BATCH_MEMORY if is_batch else MEMORY, of_limit=True) for each in pod.pod.spec.containers]
+    if not all(limits):
         return 0
-    return sum(limits) if all(limits) else 0
+    return sum(limits) if is_batch else pod.limits.get(MEMORY, 0) // 10**9
 
 
 def _amount(container: Container, name: str, *, of_limit: bool) -> int:
@@ -205,33 +207,28 @@ def _protection(config: MemoryQoS, requested: int) -> Iterator[tuple[KernelFile,
         yield MEMORY_LOW, max(low, least or 0) if low > 0 else low
 
 
-def _pod_settings(
-    usage: PodUsage, config: MemoryQoS, priority: Priority, allocatable: int, absent: Collection[KernelFile]
-) -> list[DesiredSetting]:
-    pod = usage.pod.pod
-    reason = (
-        "the pod's annotation memoryQOS" if priority is Priority.POD else f"memoryQOS of {qos_class_with_default(pod)}"
-    )
+def _pod_settings(pod: NodePod, config: MemoryQoS, priority: Priority, allocatable: int) -> Iterator[DesiredSetting]:
+    reason = "the pod's annotation memoryQOS" if priority is Priority.POD else f"memoryQOS of {pod.qos_with_default}"
 
-    def setting(file: KernelFile, folder: str, value: int | None) -> list[DesiredSetting]:
-        if value is None or file in absent:
-            return []
-        return [DesiredSetting(OWNER, Target(file, folder), value, reason, priority)]
+    def settings(folder: str, *values: tuple[KernelFile, int | None]) -> Iterator[DesiredSetting]:
+        for file, value in values:
+            if value is not None:
+                yield DesiredSetting(OWNER, Target(file, folder), value, reason, priority)
 
-    folder = usage.pod.cgroup
-    settings = [each for file, value in _protection(config, pod_request(pod)) for each in setting(file, folder, value)]
-    for file, value in (*_page_cache(config, _pod_limit(pod)), *_settings(config)):
-        settings += setting(file, folder, value)
-    name = BATCH_MEMORY if qos_class_raw(pod) is QoSClass.BE else MEMORY
-    specs = {container.name: container for container in pod.spec.containers}
-    for container in usage.pod.running:
+    protection = _protection(config, _request(pod))
+    yield from settings(pod.cgroup, *protection, *_page_cache(config, _limit(pod)), *_settings(config))
+    name = BATCH_MEMORY if pod.qos is QoSClass.BE else MEMORY
+    specs = {container.name: container for container in pod.pod.spec.containers}
+    for container in pod.running:
         if (spec := specs.get(container.name)) is None:
             continue
         requested, limit = _amount(spec, name, of_limit=False), _amount(spec, name, of_limit=True)
-        for file, value in (*_protection(config, requested), *_settings(config)):
-            settings += setting(file, container.cgroup, value)
-        settings += setting(MEMORY_HIGH, container.cgroup, _high(config, requested, limit or allocatable))
-    return settings
+        yield from settings(
+            container.cgroup,
+            *_protection(config, requested),
+            *_settings(config),
+            (MEMORY_HIGH, _high(config, requested, limit or allocatable)),
+        )
 
 
 def _high(config: MemoryQoS, requested: int, limit: int) -> int | None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,14 +18,13 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.cpu_list import parse_cpu_list
 from koordinator.api.host_application import KUBEPODS_BEST_EFFORT, HostApplicationSpec
-from koordinator.api.meta import WireStruct
 from koordinator.api.node import Node
-from koordinator.api.node_reservation import NodeReservation
+from koordinator.api.node_reservation import NodeReservation, SystemQoSResource
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
-from koordinator.api.qos import KubernetesQoS, QoSClass
+from koordinator.api.qos import QoSClass
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
-from koordinator.koordlet.pods.node_pod import NodePod
+from koordinator.koordlet.pods.node_pod import NodePod, Picture
 from koordinator.node.cpu_topology import CPUTopology
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -32,46 +33,26 @@ STATIC: Final = "static"
 """The policy of kubelet's CPU manager under which it gives CPUs to containers."""
 
 
-class SystemQoSResource(WireStruct):
-    """The annotation node.koordinator.sh/system-qos-resource: CPUs of the system's own processes."""
-
-    cpuset: str = ""
-    cpuset_exclusive: bool | None = None
-    """Whether pods keep off them; unset is yes."""
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerUsage:
+class ContainerUsage(NamedTuple):
     """Cores over the last samples, and the share of its periods in which the container was throttled."""
 
     cpu: float | None = None
     throttled: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PodUsage:
+class PodUsage(NamedTuple):
     """A pod and what it uses: cores, and bytes without page cache."""
 
     pod: NodePod
     cpu: float | None = None
     memory: float | None = None
-    containers: Mapping[str, ContainerUsage] = field(default_factory=dict)
+    containers: Mapping[str, ContainerUsage] = MappingProxyType({})
     """By the container's ID."""
 
-    @property
-    def is_terminating(self) -> bool:
-        """Whether its deletion has been requested."""
-        return self.pod.pod.metadata.deletion_timestamp is not None
 
-    @property
-    def is_best_effort(self) -> bool:
-        """Whether CPU suppress counts it among what it holds down."""
-        return self.pod.qos is QoSClass.BE or self.pod.kubernetes_qos == KubernetesQoS.BEST_EFFORT
-
-
-@dataclass(frozen=True, slots=True)
-class BestEffortCgroups:
-    """What the kernel shows of the folders of BestEffort pods. Folders are relative."""
+@dataclass(frozen=True)
+class BestEffortFolders(Picture):
+    """Of BestEffort pods, relative."""
 
     root: str
     pods: tuple[str, ...] = ()
@@ -79,6 +60,13 @@ class BestEffortCgroups:
     inner: tuple[str, ...] = ()
     """Below the containers: those that have CPUs of their own by the kernel's rules, which keeps a parent from having
     less than its children (version 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BestEffortCgroups:
+    """What the kernel shows of the folders of BestEffort pods."""
+
+    folders: BestEffortFolders
     quota: int | None = None
     """Microseconds in a period of the root, -1 for none."""
     cpuset: frozenset[int] | None = None
@@ -88,7 +76,7 @@ class BestEffortCgroups:
     has none of its parent's CPUs may use them all."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snapshot:
     """One moment. ``node_cpu`` in cores, ``node_memory`` in bytes, without the pool of ``huge_pages``."""
 
@@ -110,12 +98,12 @@ class Snapshot:
     kubelet_cpus: frozenset[int] = frozenset()
     """CPUs that kubelet's static CPU manager has given to pods: only the containers of other pods keep off these."""
 
-    @property
+    @cached_property
     def cpus(self) -> frozenset[int]:
         """Every CPU that is online."""
-        return frozenset(cpu.cpu for cpu in self.topology.cpus) if self.topology else frozenset()
+        return frozenset([cpu.cpu for cpu in self.topology.cpus]) if self.topology else frozenset()
 
-    @property
+    @cached_property
     def allowed_cpus(self) -> frozenset[int]:
         """Those that pods without CPUs of their own may use, best-effort pods among them."""
         available = self.best_effort.available if self.best_effort else None
@@ -163,20 +151,21 @@ def capacity_milli(node: Node) -> int:
 def node_reservation(node: Node) -> NodeReservation:
     """What the node keeps for programs outside Kubernetes; nothing if the annotation cannot be read."""
     return (
-        _annotation(node.metadata.annotations, annotation_keys.NODE_RESERVATION, NodeReservation) or NodeReservation()
+        annotation_or_none(node.metadata.annotations, annotation_keys.NODE_RESERVATION, NodeReservation)
+        or NodeReservation()
     )
 
 
 def system_cpus(node: Node) -> frozenset[int]:
     """The CPUs of the system's own processes; none if the annotation cannot be read."""
-    system = _annotation(node.metadata.annotations, annotation_keys.SYSTEM_QOS_RESOURCE, SystemQoSResource)
+    system = annotation_or_none(node.metadata.annotations, annotation_keys.SYSTEM_QOS_RESOURCE, SystemQoSResource)
     return cpu_list_or_none(system.cpuset) if system is not None else frozenset()
 
 
 def reserved_cpus(node: Node) -> frozenset[int]:
     """CPUs that pods keep off as the annotations name them: the node's reservation, and the exclusive ones of the
     system."""
-    system = _annotation(node.metadata.annotations, annotation_keys.SYSTEM_QOS_RESOURCE, SystemQoSResource)
+    system = annotation_or_none(node.metadata.annotations, annotation_keys.SYSTEM_QOS_RESOURCE, SystemQoSResource)
     exclusive = system.cpuset if system is not None and system.cpuset_exclusive is not False else ""
     return cpu_list_or_none(node_reservation(node).reserved_cpus) | cpu_list_or_none(exclusive)
 
@@ -195,7 +184,8 @@ def is_suppressed_host_application(application: HostApplicationSpec) -> bool:
     return application.qos == QoSClass.BE and path is not None and path.base == KUBEPODS_BEST_EFFORT
 
 
-def _annotation(given: Mapping[str, str], key: str, kind: type[S]) -> S | None:
+def annotation_or_none(given: Mapping[str, str], key: str, kind: type[S]) -> S | None:
+    """The JSON of an annotation; None where there is none, or it is not what it should be."""
     text = given.get(key)
     if not text:
         return None

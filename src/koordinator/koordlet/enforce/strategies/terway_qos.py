@@ -14,11 +14,11 @@ from typing import Final
 import msgspec
 
 from koordinator.api.meta import WireStruct
-from koordinator.api.pod import Pod
-from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_raw
+from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.api.resource_qos import NETWORK_POLICY_TERWAY, ResourceQoS
 from koordinator.koordlet.enforce.strategies.network_bandwidth import BITS, bits, class_config, pod_limits
 from koordinator.koordlet.enforce.strategies.snapshot import Problem, Snapshot
+from koordinator.koordlet.pods.node_pod import NodePod
 
 _NET_CLS: Final = "/sys/fs/cgroup/net_cls"
 """Where the daemon, which has the machine's own folders, looks for cgroups."""
@@ -69,7 +69,7 @@ def decide(snapshot: Snapshot) -> TerwayDecision | None:
     for level, name, class_ in (("l1", "lsClass", strategy.ls_class), ("l2", "beClass", strategy.be_class)):
         lines += _class_lines(level, f"resourceQOSStrategy.{name}.networkQOS", class_, total, problems)
     node = "".join(f"{name} {value}\n" for name, value in lines)
-    pods = {usage.pod.uid: _pod_entry(usage.pod.pod, usage.pod.cgroup, problems) for usage in snapshot.pods}
+    pods = {usage.pod.uid: _pod_entry(usage.pod, problems) for usage in snapshot.pods}
     text = msgspec.json.encode(pods, order="sorted").decode()
     return TerwayDecision(TerwayFiles(node, text), tuple(problems))
 
@@ -92,22 +92,23 @@ def _class_lines(
         yield f"offline_{level}_{direction}_bps_{bound}", amount // BITS
 
 
-def _pod_entry(pod: Pod, cgroup: str, problems: list[Problem]) -> _PodEntry:
-    limits = pod_limits(pod.metadata.annotations)
-    problems += [Problem(text, pod) for text in limits.problems]
+def _pod_entry(pod: NodePod, problems: list[Problem]) -> _PodEntry:
+    metadata = pod.pod.metadata
+    limits = pod_limits(metadata.annotations)
+    problems += [Problem(text, pod.pod) for text in limits.problems]
     return _PodEntry(
-        pod_name=pod.metadata.name,
-        pod_namespace=pod.metadata.namespace,
-        pod_uid=pod.metadata.uid,
+        pod_name=metadata.name,
+        pod_namespace=metadata.namespace,
+        pod_uid=metadata.uid,
         prio=_priority(pod),
-        cgroup_dir=f"{_NET_CLS}/{cgroup}",
+        cgroup_dir=f"{_NET_CLS}/{pod.cgroup}",
         qos_config=_QoSConfig(limits.ingress // BITS, limits.egress // BITS),
     )
 
 
-def _priority(pod: Pod) -> int:
+def _priority(pod: NodePod) -> int:
     """0 goes before 1, and that before 2."""
-    by_label = _PRIORITIES.get(qos_class_raw(pod))
+    by_label = _PRIORITIES.get(pod.qos)
     if by_label is not None:
         return by_label
-    return 2 if kubernetes_qos(pod) == KubernetesQoS.BEST_EFFORT else 1
+    return 2 if pod.kubernetes_qos == KubernetesQoS.BEST_EFFORT else 1

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from koordinator.api.meta import EXTENSIONS_MEMBER, ObjectReference
-from koordinator.api.qos import qos_class_with_default
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import Clock
 from koordinator.base.said_once import SaidOnce
@@ -125,7 +124,7 @@ class InterferenceMonitor:
         unmeasured = [
             pod
             for pod in pods
-            if qos_class_with_default(pod.pod) in LATENCY_SENSITIVE and Indicator.CPU not in indicators.get(pod.uid, {})
+            if pod.qos_with_default in LATENCY_SENSITIVE and Indicator.CPU not in indicators.get(pod.uid, {})
         ]
         for uid, share in self._sources.waits.measure(unmeasured, self._clock.monotonic()).items():
             indicators.setdefault(uid, {})[Indicator.CPU_WAIT] = share
@@ -138,7 +137,7 @@ class InterferenceMonitor:
             uid=pod.uid,
             name=pod.pod.metadata.key,
             workload=_workload(pod),
-            qos=qos_class_with_default(pod.pod),
+            qos=pod.qos_with_default,
             cpu=usage.average(kinds.POD_CPU_USAGE, window, pod_uid=pod.uid),
             memory=usage.present().memory(usage.table.pods.get(pod.uid)),
             io=self._io_rate(pod),

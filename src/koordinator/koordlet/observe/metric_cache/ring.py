@@ -12,7 +12,7 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final, TypeVar
@@ -81,6 +81,9 @@ class RingMetricCache:
         if len(labels) == len(kind.labels):
             return group.samples([kind.series(**labels)], start, end)
         return group.samples(group.matching(kind, labels), start, end)
+
+    def averages(self, kind: MetricKind, start: int, end: int, values: Iterable[str]) -> list[float]:
+        return self._group(kind).averages([Series(kind, (value,)) for value in values], start, end)
 
     def newest(self, kind: MetricKind) -> int | None:
         return self._group(kind).newest
@@ -210,6 +213,21 @@ class _Group:
         if len(all_values) == 1:
             return Samples(all_times[0], all_values[0])
         return Samples(list(chain.from_iterable(all_times)), list(chain.from_iterable(all_values)))
+
+    def averages(self, selected: Iterable[Series], start: int, end: int) -> list[float]:
+        first, beyond = self._first_row_from(start), self._first_row_from(end + 1)
+        found = []
+        for series in selected:
+            if (column := self.columns.get(series)) is None:
+                continue
+            values: Sequence[float] = self._slice(column, first, beyond)
+            total = sum(values)
+            if total != total:
+                values = [value for value in values if value == value]
+                total = sum(values)
+            if values:
+                found.append(total / len(values))
+        return found
 
     def thin_out(self) -> bool:
         """Keep every second row, counted from the newest, in half of the memory; False if few are left already."""

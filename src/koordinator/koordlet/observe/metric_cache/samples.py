@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -88,6 +88,11 @@ class MetricCache(Protocol):
 
         ValueError if the kind does not have one of the labels.
         """
+        ...
+
+    def averages(self, kind: MetricKind, start: int, end: int, values: Iterable[str]) -> list[float]:
+        """The means in the window of many series of a kind with one label, by its values; those without samples are
+        left out."""
         ...
 
     def newest(self, kind: MetricKind) -> int | None:

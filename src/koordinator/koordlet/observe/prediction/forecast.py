@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 from koordinator.api.annotations import RAW_ALLOCATABLE
 from koordinator.api.codec import DecodeError, convert, decode_any
 from koordinator.api.node import Node
-from koordinator.api.pod import Pod, ResourceList, is_finished
-from koordinator.api.priority import PriorityClass, priority_class_with_default
+from koordinator.api.pod import ResourceList
+from koordinator.api.priority import PriorityClass
 from koordinator.api.quantity import Format, Quantity
 from koordinator.koordlet.observe.prediction.models import Peak
 from koordinator.koordlet.observe.prediction.observations import SYSTEM_MODEL, node_item_model
-from koordinator.model.pod_requests import pod_requests
+from koordinator.koordlet.pods.node_pod import NodePod
 
 POD_PREDICTOR: Final = "podReclaimablePredictor"
 PRIORITY_PREDICTOR: Final = "priorityReclaimablePredictor"
@@ -96,7 +96,7 @@ class _Sums:
 
 
 def forecast_prod(
-    pods: Iterable[Pod], node: Node, peak_of: Callable[[str], Peak | None], rules: ForecastRules, now: datetime
+    pods: Iterable[NodePod], node: Node, peak_of: Callable[[str], Peak | None], rules: ForecastRules, now: datetime
 ) -> Forecast:
     """The forecast for the prod pods among ``pods``, of which each is there once.
 
@@ -107,7 +107,8 @@ def forecast_prod(
         return Forecast(problem=problem)
     sums = _Sums()
     for pod in pods:
-        if priority_class_with_default(pod) in _PROD and not _is_ending(pod):
+        # What a pod that ends uses now is no forecast, and what it has requested is about to be free anyway.
+        if pod.priority_class in _PROD and not pod.is_terminating and not pod.has_finished:
             _add_pod(sums, pod, peak_of, rules, now)
     peak = {POD_PREDICTOR: sums.peaks.plus(sums.unpredicted), PRIORITY_PREDICTOR: used}
     peak[MIN_PREDICTOR] = peak[POD_PREDICTOR].most(used)
@@ -122,15 +123,16 @@ def forecast_prod(
     return Forecast(reclaimable, peak)
 
 
-def _add_pod(sums: _Sums, pod: Pod, peak_of: Callable[[str], Peak | None], rules: ForecastRules, now: datetime) -> None:
-    amounts = pod_requests(pod)
-    request = Amount(amounts.get("cpu", 0), amounts.get("memory", 0))
-    created = pod.metadata.creation_timestamp
+def _add_pod(
+    sums: _Sums, pod: NodePod, peak_of: Callable[[str], Peak | None], rules: ForecastRules, now: datetime
+) -> None:
+    request = Amount(pod.requests.get("cpu", 0), pod.requests.get("memory", 0))
+    created = pod.pod.metadata.creation_timestamp
     if created is not None and now - created <= rules.cold_start:
         sums.unpredicted = sums.unpredicted.plus(request)
         sums.requests = sums.requests.plus(request)
         return
-    peak = peak_of(pod.metadata.uid)
+    peak = peak_of(pod.uid)
     if peak is None:
         sums.unpredicted = sums.unpredicted.plus(request)
         return
@@ -138,11 +140,6 @@ def _add_pod(sums: _Sums, pod: Pod, peak_of: Callable[[str], Peak | None], rules
     sums.peaks = sums.peaks.plus(expected)
     sums.unused = sums.unused.plus(_rounded_up(request).above(expected))
     sums.requests = sums.requests.plus(request)
-
-
-def _is_ending(pod: Pod) -> bool:
-    """What such a pod uses now is no forecast, and what it has requested is about to be free anyway."""
-    return pod.metadata.deletion_timestamp is not None or is_finished(pod)
 
 
 def _rounded_up(request: Amount) -> Amount:

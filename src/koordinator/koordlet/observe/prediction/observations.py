@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from koordinator.api.priority import PriorityClass, priority_class_with_default
+from koordinator.api.priority import PriorityClass
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.samples import MetricCache, Samples
 from koordinator.koordlet.pods.node_pod import NodePod
@@ -57,12 +57,11 @@ def observe(cache: MetricCache, pods: Sequence[NodePod], start: int, end: int) -
             cache.select(kinds.POD_CPU_USAGE, start, end, pod_uid=pod.uid),
             cache.select(kinds.POD_MEMORY_USAGE, start, end, pod_uid=pod.uid),
         )
-        priority = priority_class_with_default(pod.pod)
         if usage is None:
-            classes.setdefault(priority, None)
+            classes.setdefault(pod.priority_class, None)
             continue
         learned[pod.uid] = usage
-        classes[priority] = (classes.get(priority) or _NOTHING) + usage
+        classes[pod.priority_class] = (classes.get(pod.priority_class) or _NOTHING) + usage
         all_pods += usage
     for item in PriorityClass:
         of_class = classes.get(item, _NOTHING)

@@ -178,7 +178,7 @@ class PredictionServer:
             forecast = Forecast(problem="the Node has not been seen yet")
         else:
             rules = ForecastRules(self._options.cold_start, self._options.margin_percent)
-            forecast = forecast_prod([pod.pod for pod in pods], node, self._models.peak, rules, self._clock.now())
+            forecast = forecast_prod(pods, node, self._models.peak, rules, self._clock.now())
         if forecast.problem != self._progress.said:
             logger.info("forecast: %s", forecast.problem or "there is one now")
             self._progress.said = forecast.problem

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from koordinator.api.cpu_list import format_cpu_list
-from koordinator.api.pod import Pod, is_finished
-from koordinator.api.qos import QoSClass, qos_class_raw
-from koordinator.koordlet.pods.cpu_allocation import cpu_allocation
+from koordinator.api.qos import QoSClass
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.cpu_topology import CPUTopology
 
 
@@ -61,36 +60,32 @@ class CPUShares:
 
 
 def share_cpus(
-    topology: CPUTopology, pods: Sequence[Pod], of_kubelet: Mapping[str, frozenset[int]], kept: frozenset[int]
+    topology: CPUTopology, pods: Sequence[NodePod], of_kubelet: Mapping[str, frozenset[int]], kept: frozenset[int]
 ) -> CPUShares:
     """Divide the CPUs.
 
     ``of_kubelet`` is what kubelet's checkpoint says, by UID; ``kept`` are CPUs that no pool may have. LSE pods have
     their CPUs for themselves; BE pods share those of LSR pods. A pod that has finished has no CPUs.
     """
-    by_uid = {pod.metadata.uid: pod for pod in pods}
-    own = {uid: cpus for uid, pod in by_uid.items() if not is_finished(pod) and (cpus := _own_cpus(pod))}
+    by_uid = {pod.uid: pod for pod in pods}
+    own = [pod for pod in pods if pod.allocation.cpus and not pod.has_finished]
     allocations = tuple(
-        CPUAllocation(pod.metadata.namespace if pod else "", pod.metadata.name if pod else "", uid, cpus)
+        CPUAllocation(pod.pod.metadata.namespace if pod else "", pod.pod.metadata.name if pod else "", uid, cpus)
         for uid, cpus in sorted(of_kubelet.items())
         if not _is_managed_here(pod := by_uid.get(uid))
     )
     taken = _union(allocation.cpus for allocation in allocations)
-    exclusive = _union(cpus for uid, cpus in own.items() if qos_class_raw(by_uid[uid]) is QoSClass.LSE)
+    exclusive = _union(pod.allocation.cpus for pod in own if pod.qos is QoSClass.LSE)
     return CPUShares(
-        ls_pools=_pools(topology, taken | _union(own.values()), kept),
+        ls_pools=_pools(topology, taken | _union(pod.allocation.cpus for pod in own), kept),
         be_pools=_pools(topology, taken | exclusive, kept),
         allocations=allocations,
     )
 
 
-def _own_cpus(pod: Pod) -> frozenset[int]:
-    return cpu_allocation(pod.metadata.annotations).cpus
-
-
-def _is_managed_here(pod: Pod | None) -> bool:
+def _is_managed_here(pod: NodePod | None) -> bool:
     """Whether what kubelet has given to the pod does not count: koordlet has moved it to other CPUs."""
-    return pod is not None and (qos_class_raw(pod) in (QoSClass.LS, QoSClass.BE) or bool(_own_cpus(pod)))
+    return pod is not None and (pod.qos in (QoSClass.LS, QoSClass.BE) or bool(pod.allocation.cpus))
 
 
 def _pools(topology: CPUTopology, taken: frozenset[int], kept: frozenset[int]) -> tuple[CPUPool, ...]:

@@ -16,13 +16,12 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode, to_document
 from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
 from koordinator.api.labels import ENABLE_NUMA_RESERVATION
-from koordinator.api.meta import WireStruct
 from koordinator.api.node import Node
-from koordinator.api.node_reservation import NodeReservation
+from koordinator.api.node_reservation import NodeReservation, SystemQoSResource
 from koordinator.api.node_resource_topology import Zone
-from koordinator.api.pod import Pod
 from koordinator.api.resource_names import CPU
 from koordinator.base.errors import KoordinatorError
+from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.report.node_topology.cpu_pools import CPUShares, share_cpus
 from koordinator.koordlet.report.node_topology.kubelet_cpus import KubeletCPUs
 from koordinator.koordlet.report.node_topology.packed_cpus import take_packed
@@ -35,13 +34,6 @@ class NodeTopologyError(KoordinatorError):
     """The topology of the node is not known; what was reported of it before stays."""
 
 
-class SystemQoSResource(WireStruct):
-    """The annotation node.koordinator.sh/system-qos-resource: the CPUs of pods of the class SYSTEM."""
-
-    cpuset: str = ""
-    cpuset_exclusive: bool | None = msgspec.field(default=None, name="cpusetExclusive")
-
-
 @dataclass(frozen=True, slots=True)
 class TopologyFacts:
     """What the topology is made of. ``of_kubelet`` is what kubelet's checkpoint says: CPUs by the UIDs of pods."""
@@ -50,7 +42,7 @@ class TopologyFacts:
     basic_info: CPUBasicInfo
     memory: Sequence[NUMANodeMemory]
     node: Node
-    pods: Sequence[Pod] = ()
+    pods: Sequence[NodePod] = ()
     kubelet: KubeletCPUs = field(default_factory=KubeletCPUs)
     of_kubelet: Mapping[str, frozenset[int]] = field(default_factory=dict)
 

@@ -76,7 +76,7 @@ class TopologyReporter:
             basic_info=self._basic_info(cpus),
             memory=memory,
             node=node,
-            pods=[pod.pod for pod in self._states.pods],
+            pods=self._states.pods,
             kubelet=kubelet,
             of_kubelet=self._allocated_by_kubelet() if kubelet.policy == STATIC else {},
         )
