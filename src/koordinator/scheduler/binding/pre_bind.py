@@ -50,15 +50,14 @@ class PreBindStage:
         """Whether any plugin has something to do before the binding, or wants to do the binding itself. Raises
         PluginError."""
         profile, placement = binding.engine.profile, binding.placement
-        for plugin in profile.pre_bind:
+        state, pod, node = placement.state, placement.pod, placement.node
+        for plugin in profile.plugins_for(pod).pre_bind:
             try:
-                if plugin.pre_binds(placement.state, placement.pod, placement.node):
+                if plugin.pre_binds(state, pod, node):
                     return True
             except Exception as error:
                 raise PluginError(f"plugin {plugin.name} failed in pre_binds: {_text(error)}") from error
-        if stands_for_a_reservation(profile, placement.pod):
-            return True
-        return _is_bound_by_plugin(profile, placement.pod)
+        return stands_for_a_reservation(profile, pod) or _is_bound_by_plugin(profile, pod)
 
     def submit(self, binding: Binding) -> None:
         """Run PreBind for the pod soon; its placement has been assumed."""
@@ -142,7 +141,7 @@ class PreBindStage:
         """Write everything but annotations that the Binding can carry."""
         placement, request, changes = binding.placement, binding.request, PodChanges()
         state, pod, node = placement.state, placement.pod, placement.node
-        for plugin in profile.pre_bind:
+        for plugin in profile.plugins_for(pod).pre_bind:
             if plugin.pre_binds(state, pod, node):
                 work = plugin.pre_bind(state, pod, node, changes, self._writer)
                 await self._limited(plugin.name, plugin.time_limit, work)
@@ -193,7 +192,7 @@ class PreBindStage:
 
 
 def _is_bound_by_plugin(profile: Profile, pod: PodInfo) -> bool:
-    return any(plugin.binds(pod) for plugin in profile.bind)
+    return any(plugin.binds(pod) for plugin in profile.plugins_for(pod).bind)
 
 
 def _shows(reservation: Reservation, changes: PodChanges) -> bool:

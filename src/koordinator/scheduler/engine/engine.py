@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, NoReturn, TypeVar
 
 from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
-from koordinator.scheduler.engine.binding_points import ReservePlugin, Wait
+from koordinator.scheduler.engine.binding_points import Wait
 from koordinator.scheduler.engine.cached_results import SharedResults
 from koordinator.scheduler.engine.choice import Chooser, RandomSource
 from koordinator.scheduler.engine.cluster_state import ClusterState
@@ -21,17 +21,13 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.event_dispatch import OnError
 from koordinator.scheduler.engine.failed_attempt import Attempt, RowCache
 from koordinator.scheduler.engine.framework import EventHandler, PluginError, Reason
-from koordinator.scheduler.engine.framework_hooks import (
-    FindOneNodePlugin,
-    ForgetHandler,
-    PreferNodesPlugin,
-    ResizePodPlugin,
-)
+from koordinator.scheduler.engine.framework_hooks import ForgetHandler
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.pod_plugins import PodPlugins
 from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
 from koordinator.scheduler.engine.rejection import no_nodes, refused_on_node, reject
-from koordinator.scheduler.engine.simulation import Allocators
+from koordinator.scheduler.engine.simulation import allocate
 
 T = TypeVar("T")
 _TOP_NODES: Final = 3
@@ -91,12 +87,7 @@ class Engine:
             for part in profile.parts
             if isinstance(part, EventHandler) and type(part).on_time is not EventHandler.on_time
         ]
-        self._finder = profile.first(FindOneNodePlugin)
-        self._preferring = profile.first(PreferNodesPlugin)
-        self._resizing = profile.all(ResizePodPlugin)
         self._forgetting = profile.all(ForgetHandler)
-        self._allocators = Allocators(profile)
-        self._reserving = tuple(each for each in profile.reserve if isinstance(each, ReservePlugin))
         self.handle = Handle(profile, state, lambda: self.check_time(), self._current)
         for part in profile.parts:
             part.handle = self.handle
@@ -116,11 +107,13 @@ class Engine:
         state = CycleState(pod)
         only: str | None = None
         try:
-            refusal = self._pre_filter(state) if self.profile.pre_filter_cycle else None
-            if self._finder is not None and refusal is None:
-                found = self._finder.find_one_node(pod)
+            plugins = self.profile.plugins_for(pod)
+            refusal = _pre_filter(plugins.pre_filter_cycle, state)
+            finder = plugins.finder
+            if finder is not None and refusal is None:
+                found = finder.find_one_node(pod)
                 if isinstance(found, Reason):
-                    refusal = self._finder.name, found
+                    refusal = finder.name, found
                 else:
                     only = found
             key = self.profile.class_key(pod)
@@ -128,7 +121,7 @@ class Engine:
         except Exception as error:
             _raise_as_plugin_error(error)
         try:
-            return self._evaluate(pod_class, key, state, only, refusal)
+            return self._evaluate(pod_class, key, state, plugins, only, refusal)
         except Exception as error:
             # Some of its rows may be half refreshed, so it must not be used again.
             if self._classes.pop(key, None) is not None:
@@ -156,11 +149,12 @@ class Engine:
 
     def _reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> tuple[str, Reason] | None:
         """The plugin that rejects the node and its reason; None if none does."""
-        for name, result in self._allocators.allocate(state, pod, node):
+        plugins = self.profile.plugins_for(pod)
+        for name, result in allocate(self.profile, plugins, state, pod, node):
             if isinstance(result, Reason):
                 return name, result
             self._state.view.allocations.take(node.index, pod, name, result)
-        for plugin in self._reserving:
+        for plugin in plugins.reserve:
             reason = plugin.reserve(state, pod, node)
             if reason is not None:
                 return plugin.name, reason
@@ -170,11 +164,12 @@ class Engine:
         """Run the Permit plugins for an assumed pod. Returns the plugins that delay the binding with their timeouts in
         seconds (none: the pod may be bound), or a rejection. Raises PluginError. The caller has to undo ``assume``."""
         waits: dict[str, float] = {}
-        if not self.profile.permit:
+        plugins = self.profile.plugins_for(placement.pod).permit
+        if not plugins:
             return waits
         begun = self.times.begin()
         try:
-            for plugin in self.profile.permit:
+            for plugin in plugins:
                 result = plugin.permit(placement.state, placement.pod, placement.node)
                 if isinstance(result, Wait):
                     waits[plugin.name] = float(result.seconds)
@@ -190,7 +185,7 @@ class Engine:
     def forget(self, placement: Placement) -> None:
         """Undo ``assume``; only the plugins' reservations if the API has the pod on a node by now. A failing plugin
         does not prevent the rest from being undone."""
-        for plugin in reversed(self._reserving):
+        for plugin in reversed(self.profile.plugins_for(placement.pod).reserve):
             self._notify(plugin.name, plugin.unreserve, placement.state, placement.pod, placement.node)
         self._state.forget(placement.pod.uid)
         for handler in self._forgetting:
@@ -198,9 +193,9 @@ class Engine:
 
     def post_bind(self, placement: Placement) -> None:
         """Run the PostBind plugins after the binding; their errors are reported and change nothing."""
-        if self.profile.post_bind:
+        if plugins := self.profile.plugins_for(placement.pod).post_bind:
             begun = self.times.begin()
-            for plugin in self.profile.post_bind:
+            for plugin in plugins:
                 self._notify(plugin.name, plugin.post_bind, placement.state, placement.pod, placement.node)
             self.times.end("PostBind", begun)
 
@@ -221,41 +216,34 @@ class Engine:
             self.on_error(plugin, method.__name__, error)
             return None
 
-    def _pre_filter(self, state: CycleState) -> tuple[str, Reason] | None:
-        """The plugin that ends this attempt and its reason; None if none does."""
-        for plugin in self.profile.pre_filter_cycle:
-            reason = plugin.pre_filter_cycle(state, state.pod)
-            if reason is not None:
-                return plugin.name, reason
-        return None
-
     def _evaluate(
         self,
         pod_class: _PodClass,
         key: Hashable,
         state: CycleState,
+        plugins: PodPlugins,
         only: str | None,
         refusal: tuple[str, Reason] | None,
     ) -> Placement | Rejection:
-        evaluation, pod = pod_class.evaluation, state.pod
+        evaluation, pod, finder = pod_class.evaluation, state.pod, plugins.finder
         evaluation.incoming = pod
         self.refresh(evaluation)
         attempt = Attempt(self.profile, self._state, evaluation, state, key, pod_class.row_cache, self.check_time)
         if refusal is not None:
             attempt.refusal = refusal
-            if self._finder is not None and refusal[0] == self._finder.name:
-                attempt.involved = self._finder.rejected_by(pod)
+            if finder is not None and refusal[0] == finder.name:
+                attempt.involved = finder.rejected_by(pod)
             return self._reject(pod_class, pod, attempt)
-        if only is not None and self._finder is not None:
-            attempt.only, attempt.chosen_by = only, self._finder.name
+        if only is not None and finder is not None:
+            attempt.only, attempt.chosen_by = only, finder.name
             row = self._chooser.take(evaluation, pod, attempt, only)
         else:
-            preferred = self._preferring.prefer_nodes(pod) if self._preferring is not None else ()
+            preferred = plugins.preferring.prefer_nodes(pod) if plugins.preferring is not None else ()
             row = self._chooser.choose(evaluation, pod, attempt, preferred)
         if row is None:
             return self._reject(pod_class, pod, attempt)
         state.node = node = self._state.view.columns.reference(row)
-        for plugin in self._resizing:
+        for plugin in plugins.resizing:
             resized = plugin.resize_pod(pod, row)
             if isinstance(resized, Reason):
                 return refused_on_node(self.profile, plugin.name, resized, node.name)
@@ -365,6 +353,15 @@ class Engine:
             plugins=evaluation.score_names,
             tied=self._chooser.tied,
         )
+
+
+def _pre_filter(plugins: Iterable[CyclePreFilterPlugin], state: CycleState) -> tuple[str, Reason] | None:
+    """The plugin that ends this attempt and its reason; None if none does."""
+    for plugin in plugins:
+        reason = plugin.pre_filter_cycle(state, state.pod)
+        if reason is not None:
+            return plugin.name, reason
+    return None
 
 
 def _raise(plugin: str, method: str, error: Exception) -> None:

@@ -132,11 +132,14 @@ class Evaluation(ClassState):
             if reached:
                 self._update(aspects, rows, stale=stale, further=self._evaluate_reached(reached))
                 return
-        version = self._columns.version
+        version, only = self._columns.version, next(iter(changed)) if len(changed) == 1 else None
         for cached in self._readers_of(aspects):
             # Earlier changes are included there: this class refreshed it then, or they do not matter to it.
             if cached.version != version:
-                cached.evaluate_few(changed)
+                if only is not None:
+                    cached.evaluate_one(only)
+                else:
+                    cached.evaluate_few(changed)
                 cached.version = version
         if self._overlays is not None:
             stale |= self._look_again(np.array(sorted(changed), dtype=np.intp))

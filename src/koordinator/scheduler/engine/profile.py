@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,6 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 import numpy as np
 
-from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
     BindPlugin,
@@ -35,12 +35,16 @@ from koordinator.scheduler.engine.framework import (
 from koordinator.scheduler.engine.framework_hooks import (
     FailureHandler,
     FilterTransformer,
+    FindOneNodePlugin,
     PostFilterTransformer,
+    PreferNodesPlugin,
     PreFilterTransformer,
     ReservationPreBindPlugin,
+    ResizePodPlugin,
     ScoreTransformer,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.pod_plugins import PodPlugins
 from koordinator.scheduler.engine.post_filter import PostFilterPlugin
 
 
@@ -65,6 +69,7 @@ UNTIMED: Final[PointTimes] = _Untimed()
 
 
 P = TypeVar("P", bound=Plugin)
+_numbers = itertools.count()
 
 
 class _HashedOnce:
@@ -246,20 +251,72 @@ class Profile:
 
     def class_key(self, pod: PodInfo) -> Hashable:
         """Equal for pods that every plugin of this profile treats alike at this moment."""
-        memo = f"class/{self.scheduler_name}"
+        memo = self._memos[0]
         own = pod.memo.get(memo)
         if own is None:
             own = pod.memo[memo] = _HashedOnce(tuple([plugin.class_key(pod) for plugin in self._deciding]))
-        if not self._with_context:
-            return own
-        return own, tuple([plugin.context_key(pod) for plugin in self._with_context])
+        context = self.plugins_for(pod).context
+        return own, tuple([None if plugin is None else plugin.context_key(pod) for plugin in context])
 
-    def gate(self, pod: Pod) -> tuple[str, str] | None:
+    def plugins_for(self, pod: PodInfo) -> PodPlugins:
+        """The plugins that have something to do in an attempt of the pod."""
+        memo = self._memos[1]
+        found: PodPlugins | None = pod.memo.get(memo)
+        if found is None:
+            found = pod.memo[memo] = self._plugins_for(pod)
+        return found
+
+    @cached_property
+    def _memos(self) -> tuple[str, str]:
+        """The keys of a pod's class key and of its plugins. No other profile has them, also none of the same name."""
+        number = next(_numbers)
+        return f"class/{number}", f"plugins/{number}"
+
+    @cached_property
+    def _selective(self) -> tuple[Plugin, ...]:
+        """The plugins that do not concern all pods."""
+        return tuple(part for part in self.parts if type(part).concerns is not Plugin.concerns)
+
+    @cached_property
+    def _known_plugins(self) -> dict[tuple[Plugin, ...], PodPlugins]:
+        """By the plugins that do not concern the pod."""
+        return {}
+
+    def _plugins_for(self, pod: PodInfo) -> PodPlugins:
+        idle = tuple([plugin for plugin in self._selective if not _concerns(plugin, pod)])
+        found = self._known_plugins.get(idle)
+        if found is None:
+            found = self._known_plugins[idle] = self._plugins_but(frozenset(idle))
+        return found
+
+    def _plugins_but(self, idle: frozenset[Plugin]) -> PodPlugins:
+        def others(plugins: Iterable[P]) -> tuple[P, ...]:
+            return tuple(plugin for plugin in plugins if plugin not in idle)
+
+        allocators = others(each for each in self.reserve if isinstance(each, AllocatorPlugin))
+        as_filtered = any(each.allocates_as_filtered for each in allocators)
+        return PodPlugins(
+            context=tuple(None if plugin in idle else plugin for plugin in self._with_context),
+            pre_enqueue=others(self.pre_enqueue),
+            pre_filter_cycle=others(self.pre_filter_cycle),
+            finder=next(iter(others(self.all(FindOneNodePlugin)[:1])), None),
+            preferring=next(iter(others(self.all(PreferNodesPlugin)[:1])), None),
+            resizing=others(self.all(ResizePodPlugin)),
+            allocators=allocators,
+            transformers=others(self.filter_transformers) if as_filtered else (),
+            reserve=others(each for each in self.reserve if isinstance(each, ReservePlugin)),
+            permit=others(self.permit),
+            pre_bind=others(self.pre_bind),
+            bind=others(self.bind),
+            post_bind=others(self.post_bind),
+        )
+
+    def gate(self, pod: PodInfo) -> tuple[str, str] | None:
         """The PreEnqueue plugin that keeps the pod out of the queue, and its reason; None admits the pod. Raises
         PluginError when a plugin fails."""
-        for plugin in self.pre_enqueue:
+        for plugin in self.plugins_for(pod).pre_enqueue:
             try:
-                reason = plugin.pre_enqueue(pod)
+                reason = plugin.pre_enqueue(pod.pod)
                 if reason is not None:
                     return plugin.name, reason.text
             except Exception as error:
@@ -273,3 +330,11 @@ class Profile:
     def _named(self, names: Iterable[str]) -> Iterator[Plugin]:
         plugins = (self.plugins[name] for name in names if name in self.plugins)
         return (part for plugin in plugins for part in (plugin, *plugin.parts))
+
+
+def _concerns(plugin: Plugin, pod: PodInfo) -> bool:
+    try:
+        return plugin.concerns(pod)
+    except Exception:
+        # It is called then, and what fails there ends an attempt.
+        return True

@@ -25,6 +25,7 @@ from koordinator.scheduler.engine.fit_error import restricted_text
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.journal import Journal, Mark
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.pod_plugins import PodPlugins
 from koordinator.scheduler.engine.post_filter import FailedAttempt
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_overlays import RowOverlays
@@ -76,7 +77,7 @@ class Simulation:
         self._journal = state.view.simulate()
         self._planned = {key: _Planned(profile, each.plan, each.pod, each) for key, each in known}
         self._predicates: list[Predicate] = []
-        self._allocators = Allocators(profile)
+        self._allocators = allocators(profile)
 
     def __enter__(self) -> Self:
         self._journal.__enter__()
@@ -119,7 +120,7 @@ class Simulation:
             return Reason(f"the pod is on node {self._state.node_of(pod.uid)} already")
         refusal: Reason | None = None
         try:
-            for name, result in self._allocators.allocate(cycle, pod, node):
+            for name, result in allocate(self._profile, self._profile.plugins_for(pod), cycle, pod, node):
                 if isinstance(result, Reason):
                     refusal = result
                 else:
@@ -152,7 +153,7 @@ class Simulation:
             return Reason(restricted_text(planned.plan.restricted_by), unresolvable=True)
         mark = self.mark
         try:
-            place_nominated(self._journal, self._allocators.plugins, self._state.view, pod, row, ignoring)
+            place_nominated(self._journal, self._allocators, self._state.view, pod, row, ignoring)
             if planned.overlays:
                 planned.overlays.show(self._journal, np.array((row,), dtype=np.intp))
             if planned.far_reaching:
@@ -215,37 +216,29 @@ def reasons_of(failure: Failure | Reason, pod: PodInfo) -> Sequence[Reason]:
     return (failure,)
 
 
-class Allocators:
-    """The profile's plugins that allocate at Reserve."""
+def allocate(
+    profile: Profile, plugins: PodPlugins, state: CycleState, pod: PodInfo, node: NodeReference
+) -> Sequence[tuple[str, Allocation | Reason]]:
+    """The allocation of each of ``plugins`` for the pod on the node, by name; ends with the first reason. All see the
+    same node: nothing is taken from it before all have returned."""
+    for transformer in plugins.transformers:
+        if transformer.transforms(pod):
+            overlays = RowOverlays(profile, pod)
+            return overlays.evaluate(node.index, lambda: _allocate(plugins.allocators, state, pod, node))
+    return _allocate(plugins.allocators, state, pod, node)
 
-    def __init__(self, profile: Profile) -> None:
-        self.plugins = allocators(profile)
-        self._profile = profile
-        as_filtered = any(each.allocates_as_filtered for each in self.plugins)
-        self._transformers = profile.filter_transformers if as_filtered else ()
 
-    def allocate(
-        self, state: CycleState, pod: PodInfo, node: NodeReference
-    ) -> Sequence[tuple[str, Allocation | Reason]]:
-        """Each plugin's allocation for the pod on the node, by name; ends with the first reason. All see the same node:
-        nothing is taken from it before all have returned."""
-        for transformer in self._transformers:
-            if transformer.transforms(pod):
-                overlays = RowOverlays(self._profile, pod)
-                return overlays.evaluate(node.index, lambda: self._allocate(state, pod, node))
-        return self._allocate(state, pod, node)
-
-    def _allocate(
-        self, state: CycleState, pod: PodInfo, node: NodeReference
-    ) -> Sequence[tuple[str, Allocation | Reason]]:
-        results: list[tuple[str, Allocation | Reason]] = []
-        for plugin in self.plugins:
-            result = plugin.allocate(state, pod, node)
-            if result is not None:
-                results.append((plugin.name, result))
+def _allocate(
+    plugins: Iterable[AllocatorPlugin], state: CycleState, pod: PodInfo, node: NodeReference
+) -> Sequence[tuple[str, Allocation | Reason]]:
+    results: list[tuple[str, Allocation | Reason]] = []
+    for plugin in plugins:
+        result = plugin.allocate(state, pod, node)
+        if result is not None:
+            results.append((plugin.name, result))
             if isinstance(result, Reason):
                 break
-        return results
+    return results
 
 
 def allocators(profile: Profile) -> list[AllocatorPlugin]:

@@ -219,3 +219,6 @@ class GangPart(Plugin):
     def __init__(self, args: Any, view: ClusterView, gangs: Gangs) -> None:
         super().__init__(args, view)
         self.gangs, self.cache = gangs, gangs.cache
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return bool(gang_of(pod))

@@ -93,9 +93,12 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
             return None
         return constraints_key(pod.pod, self.constraints(pod))
 
+    def concerns(self, pod: PodInfo) -> bool:
+        return bool(self._defaults) and not pod.pod.spec.topology_spread_constraints
+
     def context_key(self, pod: PodInfo) -> Hashable:
         """The key of the pod's default constraints, which depend on Services and controllers; None if it has none."""
-        if not self._defaults or pod.pod.spec.topology_spread_constraints:
+        if not self.concerns(pod):
             return None
         known: tuple[int, PodConstraints, bytes | None] | None = pod.memo.get(_KEY_MEMO)
         if known is not None and known[0] == self.selectors.changes:
