@@ -38,13 +38,13 @@ class Chooser:
         view = self._state.view
         self.tied = 0
         for name in (view.nominations.node_of(pod.uid), *preferred):
-            row = view.columns.row_of.get(name)
+            row = view.columns.row_of.get(name) if name else None
             if row is not None and evaluation.feasible[row] and self._has_capacity(pod, row, attempt):
                 return row
         passed_over: dict[int, int] = {}
         try:
-            while best := evaluation.best():
-                tied = len(best)
+            while (best := evaluation.best()).size:
+                tied = best.size
                 row = best[self._random.randrange(tied)]
                 if self._has_capacity(pod, row, attempt):
                     self.tied = tied

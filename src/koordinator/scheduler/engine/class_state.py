@@ -169,7 +169,7 @@ class ClassState:
         np.copyto(totals, undecided, where=first != self._first[:size])
         return totals
 
-    def best(self) -> Sequence[int]:
+    def best(self) -> BestNodes:
         """The feasible rows that share the highest total, ascending; empty when there is none. To be read before
         anything changes."""
         best_nodes = self._best_nodes

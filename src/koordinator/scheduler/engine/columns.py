@@ -188,10 +188,11 @@ class NodeColumns:
     def changes_since(self, version: int, at_most: int) -> dict[int, int] | None:
         """Row -> bit mask (``1 << aspect``) of what changed after ``version``; None when that is too long ago or more
         than ``at_most`` changes, for which ``touched_since`` is faster."""
-        if version < self._changes_after or self.count_since(version) > at_most:
+        first = bisect_right(self._changed_at, version)
+        if version < self._changes_after or len(self._changed_at) - first > at_most:
             return None
         changed: dict[int, int] = {}
-        for row, aspect in self._changes[bisect_right(self._changed_at, version) :]:
+        for row, aspect in self._changes[first:]:
             changed[row] = changed.get(row, 0) | aspect
         for row, number in [touched for simulation in self.simulations for touched in simulation]:
             if self._versions[number, row] > version:

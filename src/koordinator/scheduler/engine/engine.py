@@ -116,7 +116,7 @@ class Engine:
                     refusal = finder.name, found
                 else:
                     only = found
-            key = self.profile.class_key(pod)
+            key = self.profile.class_key(pod, plugins)
             pod_class = self._class_of(key, pod)
         except Exception as error:
             _raise_as_plugin_error(error)
@@ -162,7 +162,7 @@ class Engine:
 
     def permit(self, placement: Placement) -> dict[str, float] | Rejection:
         """Run the Permit plugins for an assumed pod. Returns the plugins that delay the binding with their timeouts in
-        seconds (none: the pod may be bound), or a rejection. Raises PluginError. The caller has to undo ``assume``."""
+        seconds (none: the pod may be bound), or a rejection. After that, or a PluginError, ``assume`` is undone."""
         waits: dict[str, float] = {}
         plugins = self.profile.plugins_for(placement.pod).permit
         if not plugins:
@@ -175,9 +175,11 @@ class Engine:
                     waits[plugin.name] = float(result.seconds)
                 elif result is not None:
                     self.times.end("Permit", begun, "Unschedulable")
+                    self.forget(placement)
                     return refused_on_node(self.profile, plugin.name, result, placement.node_name)
         except Exception as error:
             self.times.end("Permit", begun, "Error")
+            self.forget(placement)
             _raise_as_plugin_error(error)
         self.times.end("Permit", begun, "Wait" if waits else "Success")
         return waits

@@ -81,8 +81,9 @@ class Evaluation(ClassState):
             self._batch.advance(self)
             if self.version == columns.version:
                 return
-        if min(self.feasible.shape[0], self.totals.shape[0]) < columns.size:
-            self._grow(columns.size + max(_SPARE_ROWS, columns.size >> 4))
+        size = columns.size
+        if self.feasible.shape[0] < size or self.totals.shape[0] < size:
+            self._grow(size + max(_SPARE_ROWS, size >> 4))
         if self.version < 0:
             self._update(_EVERYTHING, self._present(columns.alive_rows), stale=True)
             self.version = columns.version
@@ -112,10 +113,12 @@ class Evaluation(ClassState):
             self.has_news |= bool(touched.aspects & columns.static_aspects)
             self._apply_rows(touched.aspects, touched.rows, touched.alive)
             return
-        changed = {row: aspects for row, aspects in changed.items() if aspects & self._reads}
+        reads, aspects = self._reads, 0
+        changed = {row: found for row, found in changed.items() if found & reads}
         if not changed:
             return
-        aspects = reduce(or_, changed.values())
+        for found in changed.values():
+            aspects |= found
         if len(changed) <= ONE_BY_ONE and self._is_simple and not aspects & columns.static_aspects:
             self._apply_few(aspects, changed)
             return

@@ -249,13 +249,14 @@ class Profile:
         Known only of the plugins that come with this package."""
         return all(is_built_in(plugin) for plugin in self._deciding)
 
-    def class_key(self, pod: PodInfo) -> Hashable:
-        """Equal for pods that every plugin of this profile treats alike at this moment."""
+    def class_key(self, pod: PodInfo, plugins: PodPlugins | None = None) -> Hashable:
+        """Equal for pods that every plugin of this profile treats alike at this moment. ``plugins`` are those for the
+        pod, where the caller has them."""
         memo = self._memos[0]
         own = pod.memo.get(memo)
         if own is None:
             own = pod.memo[memo] = _HashedOnce(tuple([plugin.class_key(pod) for plugin in self._deciding]))
-        context = self.plugins_for(pod).context
+        context = (plugins or self.plugins_for(pod)).context
         return own, tuple([None if plugin is None else plugin.context_key(pod) for plugin in context])
 
     def plugins_for(self, pod: PodInfo) -> PodPlugins:
