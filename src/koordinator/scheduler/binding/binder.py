@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from enum import Enum
 from functools import partial
 from math import inf
@@ -207,9 +206,11 @@ class Binder:
         request = binding.request
         if not self._cluster.has_node(request.node_name):
             raise UnsentError(f"node {request.node_name} was deleted before the pod was bound to it")
-        # If only the body of the response is malformed, the server has bound the pod.
-        with suppress(MalformedObjectError):
+        try:
             await request.send(self._client)
+        except MalformedObjectError as error:
+            # Only the body of the response is malformed: the server has bound the pod.
+            logger.debug("the response to the binding of %s: %s", request.name, error)
         if self._lack.text:
             self._lack.is_over()
 

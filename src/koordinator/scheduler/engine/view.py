@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
@@ -17,8 +16,6 @@ from koordinator.scheduler.engine.journal import Journal
 from koordinator.scheduler.engine.label_groups import LabelGroups
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.waiting_pods import WaitingPods
-
-_NOBODY: Final[Mapping[str, PodInfo]] = MappingProxyType({})
 
 
 class ReservationInfo(Protocol):
@@ -67,7 +64,8 @@ class Nominations:
 
     def on(self, node_name: str) -> Collection[PodInfo]:
         """The pods nominated to the node, in the order of their nomination."""
-        return self._on_node.get(node_name, _NOBODY).values()
+        found = self._on_node.get(node_name)
+        return found.values() if found is not None else ()
 
     @property
     def nodes(self) -> Iterable[str]:

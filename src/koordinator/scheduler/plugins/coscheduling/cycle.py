@@ -46,11 +46,11 @@ _ALREADY_TRIED: Final = "preemption already attempted"
 class GangQueueing(GangPart, PreEnqueuePlugin, NextPodPlugin):
     """Admits complete gangs to the queue, and has the members of a gang tried right after each other."""
 
-    def concerns(self, pod: PodInfo) -> bool:
-        return True
+    def __init__(self, args: Any, view: ClusterView, gangs: Gangs) -> None:
+        super().__init__(args, view, gangs)
+        gangs.queueing.append(self)
 
     def pre_enqueue(self, pod: Pod) -> Reason | None:
-        self.gangs.schedulers.add(pod.spec.scheduler_name)
         error = self.cache.admission_error(pod)
         return Reason(error, unresolvable=True) if error else None
 

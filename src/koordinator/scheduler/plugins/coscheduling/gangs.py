@@ -45,8 +45,8 @@ class Gangs(EventHandler):
         self.cache = cache
         self.pending: dict[str, PodInfo] = {}
         """Members that are not bound, by uid; some of them are assumed on a node."""
-        self.schedulers: set[str] = set()
-        """The scheduler names of the pods for which PreEnqueue was called."""
+        self.queueing: list[GangPart] = []
+        """The parts of all profiles that have PreEnqueue."""
         self.finished = FinishedMembers()
         self.changed: set[str] = set()
         """The ids of gangs whose PodGroup status may have changed; only of PodGroups that are there, since nothing
@@ -117,7 +117,9 @@ class Gangs(EventHandler):
 
     def not_admitted(self, gang: Gang, pods: Iterable[Pod], why: str) -> None:
         """Record an event on those of the pods that this scheduler schedules, and on the PodGroup."""
-        pods = [pod for pod in pods if pod.spec.scheduler_name in self.schedulers]
+        profiles = [(each, each.handle.profile) for each in self.queueing]
+        ours = {profile.scheduler_name for each, profile in profiles if each in profile.pre_enqueue}
+        pods = [pod for pod in pods if pod.spec.scheduler_name in ours]
         if not pods:
             return
         pod_group = self._plugin.view.objects_of(POD_GROUPS).get(gang.id)

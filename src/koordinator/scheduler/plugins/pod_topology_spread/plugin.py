@@ -98,7 +98,7 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
 
     def context_key(self, pod: PodInfo) -> Hashable:
         """The key of the pod's default constraints, which depend on Services and controllers; None if it has none."""
-        if not self.concerns(pod):
+        if not self._defaults or pod.pod.spec.topology_spread_constraints:
             return None
         known: tuple[int, PodConstraints, bytes | None] | None = pod.memo.get(_KEY_MEMO)
         if known is not None and known[0] == self.selectors.changes:
