@@ -224,7 +224,9 @@ class BatchEvaluator:
 
     def is_far(self, version: int) -> bool:
         """Whether so much has changed since ``version`` that refreshing in a batch pays."""
-        return self._columns.count_since(version) > self._far
+        columns, far = self._columns, self._far
+        # There are at most as many changes as versions.
+        return columns.version - version > far and columns.count_since(version) > far
 
     def refresh(self) -> None:
         """Refresh the members, if they are far behind. Raises what plugins raise, with all of them dismissed."""

@@ -73,6 +73,8 @@ class Engine:
         self.times: PointTimes = UNTIMED
         """Is notified of how long the other extension points take."""
         self._classes: OrderedDict[Hashable, _PodClass] = OrderedDict()
+        self._last: tuple[Hashable, _PodClass] | None = None
+        """The key and the class that were used last: pods of one workload come one after the other."""
         self._engine_filters = state.view.engine_filters
         """Those by which all classes are evaluated."""
         self._resources = state.view.columns.resources.width
@@ -123,9 +125,7 @@ class Engine:
         try:
             return self._evaluate(pod_class, key, state, plugins, only, refusal)
         except Exception as error:
-            # Some of its rows may be half refreshed, so it must not be used again.
-            if self._classes.pop(key, None) is not None:
-                self._width -= pod_class.evaluation.width
+            self._discard(key, pod_class)
             _raise_as_plugin_error(error)
 
     def assume(self, placement: Placement) -> Rejection | None:
@@ -265,23 +265,31 @@ class Engine:
         try:
             self.refresh(pod_class.evaluation)
         except Exception:
-            # Some of its rows may be half refreshed, so it must not be used again.
-            if self._classes.pop(key, None) is not None:
-                self._width -= pod_class.evaluation.width
+            self._discard(key, pod_class)
             raise
         return key, pod_class.evaluation
+
+    def _discard(self, key: Hashable, pod_class: _PodClass) -> None:
+        """Some rows of the class may be half refreshed, so it must not be used again."""
+        self._last = None
+        if self._classes.pop(key, None) is not None:
+            self._width -= pod_class.evaluation.width
 
     def _class_of(self, key: Hashable, pod: PodInfo) -> _PodClass:
         view = self._state.view
         if self._engine_filters is not view.engine_filters or self._resources != view.columns.resources.width:
             self._drop_plans()
+        if self._last is not None and self._last[0] == key:
+            return self._last[1]
         known = self._classes.get(key)
         if known is not None:
             self._classes.move_to_end(key)
+            self._last = key, known
             return known
         evaluation = Evaluation(self.profile, view, pod, self.times, self._shared, self._batch)
         self._evict_classes(evaluation)
         pod_class = self._classes[key] = _PodClass(evaluation, next(self._numbers))
+        self._last = key, pod_class
         return pod_class
 
     def _drop_plans(self) -> None:
@@ -290,6 +298,7 @@ class Engine:
         view = self._state.view
         self._engine_filters, self._resources = view.engine_filters, view.columns.resources.width
         self._classes.clear()
+        self._last = None
         self._width = 0
         if self._batch is not None:
             self._batch.dissolve()

@@ -135,8 +135,10 @@ class Evaluation(ClassState):
             if reached:
                 self._update(aspects, rows, stale=stale, further=self._evaluate_reached(reached))
                 return
-        version, only = self._columns.version, next(iter(changed)) if len(changed) == 1 else None
-        for cached in self._readers_of(aspects):
+        version, only = self._columns.version, None
+        if len(changed) == 1:
+            (only,) = changed
+        for cached in self._readers.get(aspects) or self._readers_of(aspects):
             # Earlier changes are included there: this class refreshed it then, or they do not matter to it.
             if cached.version != version:
                 if only is not None:
@@ -148,14 +150,12 @@ class Evaluation(ClassState):
             stale |= self._look_again(np.array(sorted(changed), dtype=np.intp))
         for row in changed:
             stale |= self._conclude(row)
-        if (stale or self._is_stale()) and self._rescale():
+        if self._scaling and (stale or self._is_stale()) and self._rescale():
             self._add_up()
 
     def _readers_of(self, aspects: int) -> tuple[CachedResults, ...]:
         """The cached results that depend on any of ``aspects``; the others are not affected by these changes."""
-        readers = self._readers.get(aspects)
-        if readers is None:
-            readers = self._readers[aspects] = tuple(each for each in self._cached if each.reads & aspects)
+        readers = self._readers[aspects] = tuple(each for each in self._cached if each.reads & aspects)
         return readers
 
     def _apply_rows(self, aspects: int, rows: Rows, alive: Rows) -> None:
@@ -176,7 +176,7 @@ class Evaluation(ClassState):
     def _update(self, aspects: int, rows: Rows, *, stale: bool, further: Rows | None = None) -> None:
         """``aspects`` of ``rows`` changed. ``stale``: scores that depend on other rows are out of date already.
         ``further``: the rows to combine again, if they are more than ``rows``."""
-        self._evaluate(self._readers_of(aspects), aspects, rows)
+        self._evaluate(self._readers.get(aspects) or self._readers_of(aspects), aspects, rows)
         if self._overlays is not None:
             stale |= self._look_again(rows)
         one_by_one = further is None and rows.shape[0] <= ONE_BY_ONE

@@ -46,7 +46,7 @@ class Gangs(EventHandler):
         self.pending: dict[str, PodInfo] = {}
         """Members that are not bound, by uid; some of them are assumed on a node."""
         self.queueing: list[GangPart] = []
-        """The parts of all profiles that have PreEnqueue."""
+        """The part of each profile that implements PreEnqueue."""
         self.finished = FinishedMembers()
         self.changed: set[str] = set()
         """The ids of gangs whose PodGroup status may have changed; only of PodGroups that are there, since nothing
@@ -117,8 +117,10 @@ class Gangs(EventHandler):
 
     def not_admitted(self, gang: Gang, pods: Iterable[Pod], why: str) -> None:
         """Record an event on those of the pods that this scheduler schedules, and on the PodGroup."""
-        profiles = [(each, each.handle.profile) for each in self.queueing]
-        ours = {profile.scheduler_name for each, profile in profiles if each in profile.pre_enqueue}
+        profiles = [part.handle.profile for part in self.queueing]
+        ours = [
+            each.scheduler_name for each in profiles if GangPart.name in [plugin.name for plugin in each.pre_enqueue]
+        ]
         pods = [pod for pod in pods if pod.spec.scheduler_name in ours]
         if not pods:
             return
