@@ -25,7 +25,6 @@ from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.framework_hooks import PodPatcher
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.pod_plugins import PodPlugins
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.reservation_points import reservation_of, stands_for_a_reservation
 
@@ -50,16 +49,16 @@ class PreBindStage:
     def is_needed(self, binding: Binding) -> bool:
         """Whether any plugin has something to do before the binding, or wants to do the binding itself. Raises
         PluginError."""
-        profile, placement = binding.engine.profile, binding.placement
+        placement = binding.placement
         state, pod, node = placement.state, placement.pod, placement.node
-        plugins = profile.plugins_for(pod)
-        for plugin in plugins.pre_bind:
+        profile = binding.engine.profile.for_pod(pod)
+        for plugin in profile.pre_bind:
             try:
                 if plugin.pre_binds(state, pod, node):
                     return True
             except Exception as error:
                 raise PluginError(f"plugin {plugin.name} failed in pre_binds: {_text(error)}") from error
-        return stands_for_a_reservation(profile, pod) or _binds(plugins, pod)
+        return stands_for_a_reservation(profile, pod) or _is_bound_by_plugin(profile, pod)
 
     def submit(self, binding: Binding) -> None:
         """Run PreBind for the pod soon; its placement has been assumed."""
@@ -126,7 +125,7 @@ class PreBindStage:
         self, profile: Profile, placement: Placement, *, for_reservation: bool
     ) -> BindOutcome | StatusPatch:
         """Whether a plugin has bound the pod, or leaves that to the binder."""
-        if not for_reservation and not _binds(profile.plugins_for(placement.pod), placement.pod):
+        if not for_reservation and not _is_bound_by_plugin(profile.for_pod(placement.pod), placement.pod):
             return BindOutcome.BY_API
         for binder in profile.bind:
             work = binder.bind(placement.state, placement.pod, placement.node, self._writer)
@@ -143,15 +142,15 @@ class PreBindStage:
         """Write everything but annotations that the Binding can carry."""
         placement, request, changes = binding.placement, binding.request, PodChanges()
         state, pod, node = placement.state, placement.pod, placement.node
-        plugins = profile.plugins_for(pod)
-        for plugin in plugins.pre_bind:
+        own = profile.for_pod(pod)
+        for plugin in own.pre_bind:
             if plugin.pre_binds(state, pod, node):
                 work = plugin.pre_bind(state, pod, node, changes, self._writer)
                 await self._limited(plugin.name, plugin.time_limit, work)
         if not changes:
             return
         first = profile.first(PodPatcher)
-        if first is not None and not _binds(plugins, pod):
+        if first is not None and not _is_bound_by_plugin(own, pod):
             annotations = first.binding_annotations(pod, changes)
             if annotations is not None:
                 assert isinstance(request, PodBinding), "it is a pod of the API"
@@ -194,10 +193,9 @@ class PreBindStage:
             raise PluginError(f"plugin {name} did not finish within {seconds:.0f} s") from error
 
 
-def _binds(plugins: PodPlugins, pod: PodInfo) -> bool:
-    """Whether one of the plugins may bind the pod."""
+def _is_bound_by_plugin(profile: Profile, pod: PodInfo) -> bool:
     # Called for every pod: a list costs half of what a generator does.
-    return bool([plugin for plugin in plugins.bind if plugin.binds(pod)])
+    return bool([plugin for plugin in profile.bind if plugin.binds(pod)])
 
 
 def _shows(reservation: Reservation, changes: PodChanges) -> bool:

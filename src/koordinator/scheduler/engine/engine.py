@@ -24,7 +24,6 @@ from koordinator.scheduler.engine.framework import EventHandler, PluginError, Re
 from koordinator.scheduler.engine.framework_hooks import ForgetHandler
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.pod_plugins import PodPlugins
 from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
 from koordinator.scheduler.engine.rejection import no_nodes, refused_on_node, reject
 from koordinator.scheduler.engine.simulation import allocate
@@ -109,21 +108,20 @@ class Engine:
         state = CycleState(pod)
         only: str | None = None
         try:
-            plugins = self.profile.plugins_for(pod)
-            refusal = _pre_filter(plugins.pre_filter_cycle, state)
-            finder = plugins.finder
+            profile = self.profile.for_pod(pod)
+            refusal, finder = _pre_filter(profile.pre_filter_cycle, state), profile.finder
             if finder is not None and refusal is None:
                 found = finder.find_one_node(pod)
                 if isinstance(found, Reason):
                     refusal = finder.name, found
                 else:
                     only = found
-            key = self.profile.class_key(pod, plugins)
+            key = self.profile.class_key(pod)
             pod_class = self._class_of(key, pod)
         except Exception as error:
             _raise_as_plugin_error(error)
         try:
-            return self._evaluate(pod_class, key, state, plugins, only, refusal)
+            return self._evaluate(pod_class, key, state, profile, only, refusal)
         except Exception as error:
             self._discard(key, pod_class)
             _raise_as_plugin_error(error)
@@ -149,12 +147,12 @@ class Engine:
 
     def _reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> tuple[str, Reason] | None:
         """The plugin that rejects the node and its reason; None if none does."""
-        plugins = self.profile.plugins_for(pod)
-        for name, result in allocate(self.profile, plugins, state, pod, node):
+        profile = self.profile.for_pod(pod)
+        for name, result in allocate(profile, state, pod, node):
             if isinstance(result, Reason):
                 return name, result
             self._state.view.allocations.take(node.index, pod, name, result)
-        for plugin in plugins.reserve:
+        for plugin in profile.reserve:
             reason = plugin.reserve(state, pod, node)
             if reason is not None:
                 return plugin.name, reason
@@ -164,7 +162,7 @@ class Engine:
         """Run the Permit plugins for an assumed pod. Returns the plugins that delay the binding with their timeouts in
         seconds (none: the pod may be bound), or a rejection. After that, or a PluginError, ``assume`` is undone."""
         waits: dict[str, float] = {}
-        plugins = self.profile.plugins_for(placement.pod).permit
+        plugins = self.profile.for_pod(placement.pod).permit
         if not plugins:
             return waits
         begun = self.times.begin()
@@ -187,7 +185,7 @@ class Engine:
     def forget(self, placement: Placement) -> None:
         """Undo ``assume``; only the plugins' reservations if the API has the pod on a node by now. A failing plugin
         does not prevent the rest from being undone."""
-        for plugin in reversed(self.profile.plugins_for(placement.pod).reserve):
+        for plugin in reversed(self.profile.for_pod(placement.pod).reserve):
             self._notify(plugin.name, plugin.unreserve, placement.state, placement.pod, placement.node)
         self._state.forget(placement.pod.uid)
         for handler in self._forgetting:
@@ -195,7 +193,7 @@ class Engine:
 
     def post_bind(self, placement: Placement) -> None:
         """Run the PostBind plugins after the binding; their errors are reported and change nothing."""
-        if plugins := self.profile.plugins_for(placement.pod).post_bind:
+        if plugins := self.profile.for_pod(placement.pod).post_bind:
             begun = self.times.begin()
             for plugin in plugins:
                 self._notify(plugin.name, plugin.post_bind, placement.state, placement.pod, placement.node)
@@ -223,11 +221,11 @@ class Engine:
         pod_class: _PodClass,
         key: Hashable,
         state: CycleState,
-        plugins: PodPlugins,
+        profile: Profile,
         only: str | None,
         refusal: tuple[str, Reason] | None,
     ) -> Placement | Rejection:
-        evaluation, pod, finder = pod_class.evaluation, state.pod, plugins.finder
+        evaluation, pod, finder = pod_class.evaluation, state.pod, profile.finder
         evaluation.incoming = pod
         self.refresh(evaluation)
         attempt = Attempt(self.profile, self._state, evaluation, state, key, pod_class.row_cache, self.check_time)
@@ -240,12 +238,12 @@ class Engine:
             attempt.only, attempt.chosen_by = only, finder.name
             row = self._chooser.take(evaluation, pod, attempt, only)
         else:
-            preferred = plugins.preferring.prefer_nodes(pod) if plugins.preferring is not None else ()
+            preferred = profile.preferring.prefer_nodes(pod) if profile.preferring is not None else ()
             row = self._chooser.choose(evaluation, pod, attempt, preferred)
         if row is None:
             return self._reject(pod_class, pod, attempt)
         state.node = node = self._state.view.columns.reference(row)
-        for plugin in plugins.resizing:
+        for plugin in profile.resizing:
             resized = plugin.resize_pod(pod, row)
             if isinstance(resized, Reason):
                 return refused_on_node(self.profile, plugin.name, resized, node.name)

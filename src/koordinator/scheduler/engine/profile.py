@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -44,7 +44,6 @@ from koordinator.scheduler.engine.framework_hooks import (
     ScoreTransformer,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.pod_plugins import PodPlugins
 from koordinator.scheduler.engine.post_filter import PostFilterPlugin
 
 
@@ -115,6 +114,10 @@ class Profile:
     scheduler_name: str
     plugins: Mapping[str, Plugin]
     order: PluginOrder
+    idle: frozenset[Plugin] = frozenset()
+    """The plugins and parts that are left out, see ``for_pod``."""
+    whole: Profile | None = None
+    """The profile that they are left out of."""
 
     @cached_property
     def queue_sort(self) -> QueueSortPlugin | None:
@@ -162,9 +165,30 @@ class Profile:
         return self._at(self.order.post_filter, PostFilterPlugin)
 
     @cached_property
-    def reserve(self) -> tuple[ReservePlugin | AllocatorPlugin, ...]:
-        named = self._named(self.order.reserve)
-        return tuple(plugin for plugin in named if isinstance(plugin, ReservePlugin | AllocatorPlugin))
+    def reserve(self) -> tuple[ReservePlugin, ...]:
+        return self._at(self.order.reserve, ReservePlugin)
+
+    @cached_property
+    def allocators(self) -> tuple[AllocatorPlugin, ...]:
+        """The plugins that allocate at Reserve."""
+        return self._at(self.order.reserve, AllocatorPlugin)
+
+    @cached_property
+    def allocation_transformers(self) -> tuple[FilterTransformer, ...]:
+        """Those that adjust a node as allocators see it."""
+        return self.filter_transformers if any(each.allocates_as_filtered for each in self.allocators) else ()
+
+    @cached_property
+    def finder(self) -> FindOneNodePlugin | None:
+        return self.first(FindOneNodePlugin)
+
+    @cached_property
+    def preferring(self) -> PreferNodesPlugin | None:
+        return self.first(PreferNodesPlugin)
+
+    @cached_property
+    def resizing(self) -> tuple[ResizePodPlugin, ...]:
+        return self.all(ResizePodPlugin)
 
     @cached_property
     def permit(self) -> tuple[PermitPlugin, ...]:
@@ -216,8 +240,9 @@ class Profile:
         return {}
 
     def first(self, point: type[P]) -> P | None:
-        """The first of them, for points where one is enough."""
-        return next(iter(self.all(point)), None)
+        """The first of them, for points where one is enough; None if that one is left out."""
+        found = next(iter((self.whole or self).all(point)), None)
+        return None if found in self.idle else found
 
     def part(self, name: str, point: type[P]) -> P | None:
         """The plugin of that name, or its part, that implements ``point``; None if there is none."""
@@ -240,8 +265,11 @@ class Profile:
         return tuple(dict.fromkeys((*evaluating, *transforming)))
 
     @cached_property
-    def _with_context(self) -> tuple[Plugin, ...]:
-        return tuple(plugin for plugin in self._deciding if type(plugin).context_key is not Plugin.context_key)
+    def _contexts(self) -> tuple[Plugin | None, ...]:
+        """The plugins with a ``context_key``; None in place of one that is left out."""
+        deciding = (self.whole or self)._deciding
+        having = [plugin for plugin in deciding if type(plugin).context_key is not Plugin.context_key]
+        return tuple(None if plugin in self.idle else plugin for plugin in having)
 
     @cached_property
     def treats_equals_alike(self) -> bool:
@@ -249,29 +277,33 @@ class Profile:
         Known only of the plugins that come with this package."""
         return all(is_built_in(plugin) for plugin in self._deciding)
 
-    def class_key(self, pod: PodInfo, plugins: PodPlugins | None = None) -> Hashable:
-        """Equal for pods that every plugin of this profile treats alike at this moment. ``plugins`` are those for the
-        pod, where the caller has them."""
+    def class_key(self, pod: PodInfo) -> Hashable:
+        """Equal for pods that every plugin of this profile treats alike at this moment."""
         memo = self._memos[0]
         own = pod.memo.get(memo)
         if own is None:
             own = pod.memo[memo] = _HashedOnce(tuple([plugin.class_key(pod) for plugin in self._deciding]))
-        context = (plugins or self.plugins_for(pod)).context
-        return own, tuple([None if plugin is None else plugin.context_key(pod) for plugin in context])
+        contexts = self.for_pod(pod)._contexts
+        return own, tuple([None if plugin is None else plugin.context_key(pod) for plugin in contexts])
 
-    def plugins_for(self, pod: PodInfo) -> PodPlugins:
-        """The plugins that have something to do in an attempt of the pod."""
+    def for_pod(self, pod: PodInfo) -> Profile:
+        """The profile without the plugins that do not concern the pod, to run the points of an attempt; nodes are
+        evaluated by the whole. Pods that the same plugins concern share it."""
         memo = self._memos[1]
-        found: PodPlugins | None = pod.memo.get(memo)
+        found: Profile | None = pod.memo.get(memo)
         if found is None:
-            found = pod.memo[memo] = self._plugins_for(pod)
+            idle = frozenset([plugin for plugin in self._selective if not _concerns(plugin, pod)])
+            found = self._for_pods.get(idle)
+            if found is None:
+                found = self._for_pods[idle] = replace(self, idle=idle, whole=self)
+            pod.memo[memo] = found
         return found
 
     @cached_property
     def _memos(self) -> tuple[str, str]:
-        """The keys of a pod's class key and of its plugins. No other profile has them, also none of the same name."""
+        """The keys of a pod's class key and of its profile. No other profile has them, also none of the same name."""
         number = next(_numbers)
-        return f"class/{number}", f"plugins/{number}"
+        return f"class/{number}", f"profile/{number}"
 
     @cached_property
     def _selective(self) -> tuple[Plugin, ...]:
@@ -279,43 +311,14 @@ class Profile:
         return tuple(part for part in self.parts if type(part).concerns is not Plugin.concerns)
 
     @cached_property
-    def _known_plugins(self) -> dict[tuple[Plugin, ...], PodPlugins]:
-        """By the plugins that do not concern the pod."""
+    def _for_pods(self) -> dict[frozenset[Plugin], Profile]:
+        """By the plugins that are left out."""
         return {}
-
-    def _plugins_for(self, pod: PodInfo) -> PodPlugins:
-        idle = tuple([plugin for plugin in self._selective if not _concerns(plugin, pod)])
-        found = self._known_plugins.get(idle)
-        if found is None:
-            found = self._known_plugins[idle] = self._plugins_but(frozenset(idle))
-        return found
-
-    def _plugins_but(self, idle: frozenset[Plugin]) -> PodPlugins:
-        def others(plugins: Iterable[P]) -> tuple[P, ...]:
-            return tuple(plugin for plugin in plugins if plugin not in idle)
-
-        allocators = others(each for each in self.reserve if isinstance(each, AllocatorPlugin))
-        as_filtered = any(each.allocates_as_filtered for each in allocators)
-        return PodPlugins(
-            context=tuple(None if plugin in idle else plugin for plugin in self._with_context),
-            pre_enqueue=others(self.pre_enqueue),
-            pre_filter_cycle=others(self.pre_filter_cycle),
-            finder=next(iter(others(self.all(FindOneNodePlugin)[:1])), None),
-            preferring=next(iter(others(self.all(PreferNodesPlugin)[:1])), None),
-            resizing=others(self.all(ResizePodPlugin)),
-            allocators=allocators,
-            transformers=others(self.filter_transformers) if as_filtered else (),
-            reserve=others(each for each in self.reserve if isinstance(each, ReservePlugin)),
-            permit=others(self.permit),
-            pre_bind=others(self.pre_bind),
-            bind=others(self.bind),
-            post_bind=others(self.post_bind),
-        )
 
     def gate(self, pod: PodInfo) -> tuple[str, str] | None:
         """The PreEnqueue plugin that keeps the pod out of the queue, and its reason; None admits the pod. Raises
         PluginError when a plugin fails."""
-        for plugin in self.plugins_for(pod).pre_enqueue:
+        for plugin in self.for_pod(pod).pre_enqueue:
             try:
                 reason = plugin.pre_enqueue(pod.pod)
                 if reason is not None:
@@ -330,7 +333,7 @@ class Profile:
 
     def _named(self, names: Iterable[str]) -> Iterator[Plugin]:
         plugins = (self.plugins[name] for name in names if name in self.plugins)
-        return (part for plugin in plugins for part in (plugin, *plugin.parts))
+        return (part for plugin in plugins for part in (plugin, *plugin.parts) if part not in self.idle)
 
 
 def _concerns(plugin: Plugin, pod: PodInfo) -> bool:

@@ -25,7 +25,6 @@ from koordinator.scheduler.engine.fit_error import restricted_text
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.journal import Journal, Mark
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.pod_plugins import PodPlugins
 from koordinator.scheduler.engine.post_filter import FailedAttempt
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_overlays import RowOverlays
@@ -77,7 +76,6 @@ class Simulation:
         self._journal = state.view.simulate()
         self._planned = {key: _Planned(profile, each.plan, each.pod, each) for key, each in known}
         self._predicates: list[Predicate] = []
-        self._allocators = allocators(profile)
 
     def __enter__(self) -> Self:
         self._journal.__enter__()
@@ -120,7 +118,7 @@ class Simulation:
             return Reason(f"the pod is on node {self._state.node_of(pod.uid)} already")
         refusal: Reason | None = None
         try:
-            for name, result in allocate(self._profile, self._profile.plugins_for(pod), cycle, pod, node):
+            for name, result in allocate(self._profile.for_pod(pod), cycle, pod, node):
                 if isinstance(result, Reason):
                     refusal = result
                 else:
@@ -153,7 +151,7 @@ class Simulation:
             return Reason(restricted_text(planned.plan.restricted_by), unresolvable=True)
         mark = self.mark
         try:
-            place_nominated(self._journal, self._allocators, self._state.view, pod, row, ignoring)
+            place_nominated(self._journal, self._profile.allocators, self._state.view, pod, row, ignoring)
             if planned.overlays:
                 planned.overlays.show(self._journal, np.array((row,), dtype=np.intp))
             if planned.far_reaching:
@@ -217,15 +215,15 @@ def reasons_of(failure: Failure | Reason, pod: PodInfo) -> Sequence[Reason]:
 
 
 def allocate(
-    profile: Profile, plugins: PodPlugins, state: CycleState, pod: PodInfo, node: NodeReference
+    profile: Profile, state: CycleState, pod: PodInfo, node: NodeReference
 ) -> Sequence[tuple[str, Allocation | Reason]]:
-    """The allocation of each of ``plugins`` for the pod on the node, by name; ends with the first reason. All see the
-    same node: nothing is taken from it before all have returned."""
-    for transformer in plugins.transformers:
+    """The allocation of each plugin of the pod's ``profile`` on the node, by name; ends with the first reason. All see
+    the same node: nothing is taken from it before all have returned."""
+    for transformer in profile.allocation_transformers:
         if transformer.transforms(pod):
-            overlays = RowOverlays(profile, pod)
-            return overlays.evaluate(node.index, lambda: _allocate(plugins.allocators, state, pod, node))
-    return _allocate(plugins.allocators, state, pod, node)
+            overlays = RowOverlays(profile.whole or profile, pod)
+            return overlays.evaluate(node.index, lambda: _allocate(profile.allocators, state, pod, node))
+    return _allocate(profile.allocators, state, pod, node)
 
 
 def _allocate(
@@ -239,11 +237,6 @@ def _allocate(
             if isinstance(result, Reason):
                 break
     return results
-
-
-def allocators(profile: Profile) -> list[AllocatorPlugin]:
-    """The profile's plugins that allocate at Reserve."""
-    return [each for each in profile.reserve if isinstance(each, AllocatorPlugin)]
 
 
 def place_nominated(
