@@ -231,7 +231,10 @@ class SchedulingLoop:
         entry = self._next.pop() if parts.binder.has_capacity else None
         if entry is None:
             return False
-        self._attempt(entry)
+        try:
+            self._decide(entry)
+        except Exception as error:
+            self._unexpected(entry, error)
         return True
 
     async def _pause(self) -> None:
@@ -245,12 +248,6 @@ class SchedulingLoop:
             await within(self._clock, seconds, self._work.wait())
         except TimeoutError:
             return
-
-    def _attempt(self, entry: QueuedPod) -> None:
-        try:
-            self._decide(entry)
-        except Exception as error:
-            self._unexpected(entry, error)
 
     def _decide(self, entry: QueuedPod) -> None:
         pod, started, now = entry.pod, self._clock.monotonic(), self._clock.now()

@@ -37,7 +37,8 @@ class Chooser:
         to other pods."""
         view = self._state.view
         self.tied = 0
-        for name in (view.nominations.node_of(pod.uid), *preferred):
+        nominated = "" if view.nominations.is_empty else view.nominations.node_of(pod.uid)
+        for name in (nominated, *preferred):
             row = view.columns.row_of.get(name) if name else None
             if row is not None and evaluation.feasible[row] and self._has_capacity(pod, row, attempt):
                 return row

@@ -267,9 +267,9 @@ def nominated_allocations(
 def nominated_before(view: ClusterView, pod: PodInfo, row: int) -> list[PodInfo]:
     """The pods nominated to ``row`` that keep ``pod`` from taking its resources: not on a node yet, and of higher
     priority, or of equal priority and nominated earlier."""
-    nominated = view.nominations.on(view.columns.names[row])
-    if not nominated:
+    if view.nominations.is_empty:
         return []
+    nominated = view.nominations.on(view.columns.names[row])
     found: list[PodInfo] = []
     seen = False
     for other in nominated:

@@ -50,6 +50,7 @@ class Nominations:
     pending pod has at most one nominated node."""
 
     def __init__(self) -> None:
+        self.is_empty = True
         self._node_of: dict[str, str] = {}
         self._on_node: dict[str, dict[str, PodInfo]] = {}
         self._with_affinity: dict[str, PodInfo] = {}
@@ -86,7 +87,7 @@ class Nominations:
         if self._node_of.get(pod.uid) != node_name:
             self.remove(pod.uid)
         if node_name:
-            self._node_of[pod.uid] = node_name
+            self._node_of[pod.uid], self.is_empty = node_name, False
             self._on_node.setdefault(node_name, {})[pod.uid] = pod
             if pod.pod.spec.affinity is not None:
                 self._with_affinity[pod.uid] = pod
@@ -100,6 +101,7 @@ class Nominations:
         node_name = self._node_of.pop(uid, "")
         if not node_name:
             return None
+        self.is_empty = not self._node_of
         on_node = self._on_node[node_name]
         pod = on_node.pop(uid)
         if not on_node:

@@ -196,7 +196,7 @@ class Matcher:
 
     def of(self, pod: PodInfo, *, preferences: bool) -> Matches:
         """The terms that match the pod now; without ``preferences`` only those that can reject nodes."""
-        nominated = len(self._nominations)
+        nominated = not self._nominations.is_empty
         if not nominated and not self._existing.live:
             return NO_MATCHES
         labels = self._labels_of(pod, preferences)
