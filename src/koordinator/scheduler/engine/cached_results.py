@@ -62,6 +62,8 @@ class BatchHandle(Protocol):
 
     evaluate: Callable[[Rows], Ints]
     """See BatchKernel.evaluate."""
+    has_rejected: bool
+    """Whether any of them ever has rejected a row."""
 
 
 class CachedResults(ABC):
@@ -219,6 +221,8 @@ class CachedFilterResults(CachedResults):
     def note_news(self) -> None:
         """Record that a value has changed."""
         self.has_rejected = True
+        if self.in_batch is not None:
+            self.in_batch.has_rejected = True
         self.changed_at = self._columns.version
 
 
