@@ -135,16 +135,15 @@ class Evaluation(ClassState):
             if reached:
                 self._update(aspects, rows, stale=stale, further=self._evaluate_reached(reached))
                 return
-        version, only = self._columns.version, None
-        if len(changed) == 1:
-            (only,) = changed
+        version, count = self._columns.version, len(changed)
         for cached in self._readers.get(aspects) or self._readers_of(aspects):
             # Earlier changes are included there: this class refreshed it then, or they do not matter to it.
             if cached.version != version:
-                if only is not None:
-                    cached.evaluate_one(only)
+                if count <= cached.few:
+                    for row in changed:
+                        cached.evaluate_one(row)
                 else:
-                    cached.evaluate_few(changed)
+                    cached.evaluate(np.array(sorted(changed), dtype=np.intp))
                 cached.version = version
         if self._overlays is not None:
             stale |= self._look_again(np.array(sorted(changed), dtype=np.intp))
