@@ -326,7 +326,7 @@ class Scheduler:
 
     def _gate(self, pod: PodInfo) -> str | None:
         try:
-            gated = self.engines[pod.pod.spec.scheduler_name].profile.gate(pod.pod)
+            gated = self.engines[pod.pod.spec.scheduler_name].profile.gate(pod)
         except PluginError as error:
             self._errors.of_pod(pod.key, error)
             if self._is_scheduling:

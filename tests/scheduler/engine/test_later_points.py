@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,6 +84,42 @@ def test_permit_lets_wait_and_refuses() -> None:
 def test_permit_that_raises_is_an_error_of_its_plugin() -> None:
     with pytest.raises(PluginError, match="the gate is broken"):
         permitted("raise")
+
+
+class Selective(Gate):
+    """Concerns pods with a gate; the label ``broken`` makes it fail to say so."""
+
+    def concerns(self, pod: PodInfo) -> bool:
+        if "broken" in pod.pod.metadata.labels:
+            raise RuntimeError("it cannot tell")
+        return "gate" in pod.pod.metadata.labels
+
+
+@pytest.mark.parametrize(
+    ("labels", "is_called"), [({"gate": "wait"}, True), ({}, False), ({"broken": "", "gate": "wait"}, True)]
+)
+def test_a_plugin_is_not_called_in_attempts_of_pods_that_do_not_concern_it(
+    labels: dict[str, str], is_called: bool
+) -> None:
+    engine, _, plugin = engine_with(Selective, point="permit")
+    result = decide(engine, labels=labels)
+    assert isinstance(result, Placement)
+    engine.assume(result)
+    assert engine.permit(result) == ({"Gate": 30} if is_called else {})
+    own = engine.profile.for_pod(result.pod)
+    assert (plugin in own.permit) is is_called
+    assert own is engine.profile.for_pod(describe(make_pod("other", labels=labels))), "such pods share it"
+
+
+def test_a_pod_that_permit_refuses_leaves_its_node() -> None:
+    engine, state, _ = engine_with(Gate, point="permit")
+    for gate in ("refuse", "raise"):
+        result = decide(engine, labels={"gate": gate})
+        assert isinstance(result, Placement)
+        engine.assume(result)
+        with nullcontext() if gate == "refuse" else pytest.raises(PluginError):
+            engine.permit(result)
+        assert state.node_of(result.pod.uid) is None
 
 
 class Reservations(ReservationFilterPlugin, ReservationScorePlugin, Shared):

@@ -131,7 +131,7 @@ class Scene:
         self.state.set_node_object(NODE_METRICS.name, name, metric)
 
     def _gate(self, pod: PodInfo) -> str | None:
-        gated = self.profile.gate(pod.pod)
+        gated = self.profile.gate(pod)
         return f"{gated[0]}: {gated[1]}" if gated else None
 
 

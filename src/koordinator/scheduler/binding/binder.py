@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from enum import Enum
 from functools import partial
 from math import inf
@@ -140,7 +139,10 @@ class Binder:
         self._pausing = 0
         self._unreached = 0
         """The number of bindings whose last request did not reach any API server."""
-        self._full = False
+        self.has_capacity = True
+        """Whether the binder accepts more bindings without a queue building up. Once it is full, this is False until
+        half of the bindings are done: deciding is cheapest for many pods in a row. What is in trouble does not count,
+        unless no server is reached at all."""
         self._lack = Lack("bindings")
         self._idle = asyncio.Event()
         self._idle.set()
@@ -151,13 +153,6 @@ class Binder:
         are sent again."""
         return len(self._begun) - self._pausing
 
-    @property
-    def has_capacity(self) -> bool:
-        """Whether the binder accepts more bindings without a queue building up. Once it is full, this is False until
-        half of the bindings are done: deciding is cheapest for many pods in a row. What is in trouble does not count,
-        unless no server is reached at all."""
-        return not self._full
-
     def submit(self, binding: Binding) -> None:
         """Bind the pod soon; its placement has been assumed."""
         binding.stage, request = Stage.BINDING, binding.request
@@ -166,7 +161,7 @@ class Binder:
         workers = self._workers if request.kind is PODS else self._other_workers
         workers.submit(request.namespace, binding)
         if self._slots.pressing >= 2 * self._concurrency:
-            self._full = True
+            self.has_capacity = False
 
     async def idle(self) -> None:
         """Wait until no binding is under way at the API server; some may wait until they are sent again."""
@@ -207,9 +202,11 @@ class Binder:
         request = binding.request
         if not self._cluster.has_node(request.node_name):
             raise UnsentError(f"node {request.node_name} was deleted before the pod was bound to it")
-        # If only the body of the response is malformed, the server has bound the pod.
-        with suppress(MalformedObjectError):
+        try:
             await request.send(self._client)
+        except MalformedObjectError as error:
+            # Only the body of the response is malformed: the server has bound the pod.
+            logger.debug("the response to the binding of %s: %s", request.name, error)
         if self._lack.text:
             self._lack.is_over()
 
@@ -319,7 +316,7 @@ class Binder:
         self._unreached += unreached
         if self._unreached >= self._concurrency:
             # It is not for a pod, a node or a namespace that there is no answer: to decide about others is of no use.
-            self._full = True
+            self.has_capacity = False
         if not self.unfinished:
             self._idle.set()
         try:
@@ -333,8 +330,12 @@ class Binder:
         return self._shown(binding)
 
     def _check_capacity(self) -> None:
-        if self._full and self._slots.pressing <= self._concurrency and self._unreached <= self._concurrency // 2:
-            self._full = False
+        if (
+            not self.has_capacity
+            and self._slots.pressing <= self._concurrency
+            and self._unreached <= self._concurrency // 2
+        ):
+            self.has_capacity = True
             self._freed()
 
 

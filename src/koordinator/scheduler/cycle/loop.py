@@ -231,7 +231,10 @@ class SchedulingLoop:
         entry = self._next.pop() if parts.binder.has_capacity else None
         if entry is None:
             return False
-        self._attempt(entry)
+        try:
+            self._decide(entry)
+        except Exception as error:
+            self._unexpected(entry, error)
         return True
 
     async def _pause(self) -> None:
@@ -246,12 +249,6 @@ class SchedulingLoop:
         except TimeoutError:
             return
 
-    def _attempt(self, entry: QueuedPod) -> None:
-        try:
-            self._decide(entry)
-        except Exception as error:
-            self._unexpected(entry, error)
-
     def _decide(self, entry: QueuedPod) -> None:
         pod, started, now = entry.pod, self._clock.monotonic(), self._clock.now()
         engine = self._engines[pod.pod.spec.scheduler_name]
@@ -263,7 +260,7 @@ class SchedulingLoop:
                 if self._parts.debug.settings.active:
                     self._parts.debug.decided(pod, engine.profile, result)
                 if isinstance(result, Placement):
-                    waits = engine.assume(result) or self._permit(engine, result)
+                    waits = engine.assume(result) or engine.permit(result)
         except PluginError as error:
             self._errors.of_pod(pod.key, error)
             self._failed(entry, started, "SchedulerError", str(error))
@@ -275,21 +272,11 @@ class SchedulingLoop:
             self._rejected(entry, started, waits)
             return
         self._decisions.add(pod.key, Attempt(now, entry.attempts, placement=result))
-        binding = Binding(entry, result, engine, started, pod_binding(result.pod.pod, result.node_name))
+        binding = Binding(entry, result, engine, started, pod_binding(result.pod.pod, result.node.name))
         if waits:
             self._parts.binding_cycle.wait(binding, waits)
         else:
             self._parts.binding_cycle.proceed(binding)
-
-    def _permit(self, engine: Engine, placement: Placement) -> Mapping[str, float] | Rejection:
-        try:
-            waits = engine.permit(placement)
-        except PluginError:
-            engine.forget(placement)
-            raise
-        if isinstance(waits, Rejection):
-            engine.forget(placement)
-        return waits
 
     def _unexpected(self, entry: QueuedPod, error: Exception) -> None:
         """An unexpected error has ended the attempt, wherever that was: the pod must not be lost with it."""
@@ -335,7 +322,7 @@ class SchedulingLoop:
         self._parts.monitor.completed(pod.pod, now - binding.started)
         for name in placement.rejecting_plugins:
             self._metrics.filtered_by(name)
-        note = f"Successfully assigned {pod.key} to {placement.node_name}"
+        note = f"Successfully assigned {pod.key} to {placement.node.name}"
         if binding.on_bound is not None:
             binding.on_bound()
         elif pod.uid not in self._view.pseudo_pods:

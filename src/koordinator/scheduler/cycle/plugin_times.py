@@ -7,7 +7,7 @@ as they do. The other points are measured whenever they have something to run.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from koordinator.scheduler.engine.cached_results import BatchHandle, CachedFilterResults, CachedScores
 from koordinator.scheduler.engine.evaluation import Evaluation
@@ -26,8 +26,9 @@ class PluginTimes:
         self.begin = monotonic
         self._points: dict[tuple[str, str], Callable[[float], None]] = {}
         """By point and status: looking labels up costs more than counting."""
-        self._stopwatches: dict[tuple[str, int], _Stopwatch] = {}
-        """By point and identity of the plugin."""
+        self._filters: dict[Any, _Stopwatch] = {}
+        """By plugin."""
+        self._scores: dict[Any, _Stopwatch] = {}
         self._decisions = 0
 
     def end(self, point: str, begun: float, status: str = "Success") -> None:
@@ -48,38 +49,40 @@ class PluginTimes:
 
     def _measured(self, evaluation: Evaluation) -> None:
         plan = evaluation.plan
-        filters, scores = self._timed("Filter", plan.filters), self._timed("Score", plan.scores)
+        filters, scores = self._timed(self._filters, plan.filters), self._timed(self._scores, plan.scores)
         try:
             evaluation.refresh()
         finally:
             for entry, stopwatch in (*filters, *scores):
                 entry.plugin = stopwatch.plugin
-                stopwatch.put_back()
+                if stopwatch.in_batch is not None:
+                    stopwatch.put_back()
             self._notify("Filter", [stopwatch for _, stopwatch in filters if stopwatch.calls])
             self._notify("Score", [stopwatch for _, stopwatch in scores if stopwatch.calls])
 
     def _notify(self, point: str, called: list[_Stopwatch]) -> None:
+        seconds, status = 0.0, "Success"
         for stopwatch in called:
             self._metrics.plugin_took(stopwatch.plugin.name, point, stopwatch.seconds, stopwatch.status)
+            seconds += stopwatch.seconds
+            if stopwatch.status == "Error":
+                status = "Error"
+            stopwatch.reset()
         if called:
-            failed = any(stopwatch.status == "Error" for stopwatch in called)
-            notify = self._metrics.point_times(point, self._profile, "Error" if failed else "Success")
-            notify(sum(stopwatch.seconds for stopwatch in called))
+            self._metrics.point_times(point, self._profile, status)(seconds)
 
     def _timed(
-        self, point: str, entries: list[CachedFilterResults] | list[CachedScores]
+        self, stopwatches: dict[Any, _Stopwatch], entries: list[CachedFilterResults] | list[CachedScores]
     ) -> list[tuple[CachedFilterResults | CachedScores, _Stopwatch]]:
-        timed: list[tuple[CachedFilterResults | CachedScores, _Stopwatch]] = []
         for entry in entries:
-            key = point, id(entry.plugin)
-            stopwatch = self._stopwatches.get(key)
-            if stopwatch is None:
-                stopwatch = self._stopwatches[key] = _Stopwatch(entry.plugin, self._monotonic)
-            stopwatch.start()
-            entry.plugin = cast(Any, stopwatch)
+            if entry.plugin not in stopwatches:
+                stopwatches[entry.plugin] = _Stopwatch(entry.plugin, self._monotonic)
+        timed = [(entry, stopwatches[entry.plugin]) for entry in entries]
+        for entry, stopwatch in timed:
+            replacement: Any = stopwatch
+            entry.plugin = replacement
             if entry.in_batch is not None:
                 stopwatch.measure_batch(entry.in_batch)
-            timed.append((entry, stopwatch))
         return timed
 
 
@@ -89,23 +92,23 @@ class _Stopwatch:
     def __init__(self, plugin: Any, monotonic: Callable[[], float]) -> None:
         self.plugin = plugin
         self._monotonic = monotonic
-        self.start()
+        self.in_batch: tuple[BatchHandle, Callable[..., Any]] | None = None
+        self.reset()
 
-    def start(self) -> None:
+    def reset(self) -> None:
         self.seconds = 0.0
         self.calls = 0
         self.status = "Success"
-        self._in_batch: tuple[BatchHandle, Callable[..., Any]] | None = None
 
     def measure_batch(self, in_batch: BatchHandle) -> None:
         """Batch evaluation of the plugin for this class of pods and others counts for this decision, too."""
-        self._in_batch = in_batch, in_batch.evaluate
+        self.in_batch = in_batch, in_batch.evaluate
         in_batch.evaluate = self._measuring(in_batch.evaluate)
 
     def put_back(self) -> None:
-        if self._in_batch is not None:
-            in_batch, evaluate = self._in_batch
-            in_batch.evaluate = evaluate
+        if self.in_batch is not None:
+            self.in_batch[0].evaluate = self.in_batch[1]
+            self.in_batch = None
 
     def __getattr__(self, name: str) -> Any:
         member = getattr(self.plugin, name)

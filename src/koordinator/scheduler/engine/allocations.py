@@ -64,7 +64,10 @@ class AllocationLedger:
 
     def of(self, plugin: str, uid: str) -> Allocation | None:
         """The pod's allocation of the plugin; None if there is none, or if it is unknown."""
-        found = self._of_pod.get(uid, _NOTHING).get(plugin)
+        held = self._of_pod.get(uid)
+        if held is None:
+            return None
+        found = held.get(plugin)
         return None if found.__class__ is Unknown else found
 
     def entry(self, plugin: str, uid: str) -> Allocation | Unknown | None:

@@ -46,7 +46,8 @@ class BatchResults:
         self._slots: NDArray[np.intp] = np.zeros(classes, dtype=np.intp)
         """The slot of each class."""
         self._values: Values = np.zeros((classes + 1, rows), dtype=like.values.dtype)
-        self._has_rejected = False
+        self.has_rejected = False
+        """Whether any member ever has rejected a row, also where it refreshed itself."""
 
     def take_in(self, number: int, cached: CachedResults, refresher: BatchRefresher) -> None:
         """The class ``number`` uses ``cached``, which is current. These results become a member if they are none
@@ -59,6 +60,7 @@ class BatchResults:
             values, size = self._values[slot], self._columns.size
             values[:size] = cached.values[:size]
             cached.values, cached.refresher, cached.in_batch = values, refresher, self
+            self.has_rejected |= isinstance(cached, CachedFilterResults) and cached.has_rejected
         self._slots[number] = slot
 
     def filter(self, rows: Rows, classes: int) -> Mask | None:
@@ -66,7 +68,7 @@ class BatchResults:
         none is."""
         codes = self.evaluate(rows)
         is_any = np.count_nonzero(codes)
-        if not is_any and not self._any_has_rejected():
+        if not is_any and not self.has_rejected:
             return None
         own = self._values[1 : len(self._members) + 1]
         news = codes != own.take(rows, axis=1).T
@@ -80,14 +82,6 @@ class BatchResults:
         rejected = np.zeros(len(self._members) + 1, dtype=np.bool_)
         codes.any(axis=0, out=rejected[1:])
         return rejected[self._slots[:classes]]
-
-    def _any_has_rejected(self) -> bool:
-        """Whether any member ever has rejected a row, also where it refreshed itself."""
-        if not self._has_rejected:
-            self._has_rejected = any(
-                member.has_rejected for member in self._members if isinstance(member, CachedFilterResults)
-            )
-        return self._has_rejected
 
     def score(self, rows: Rows, classes: int) -> Values:
         """Evaluate ``rows``; returns weighted scores of shape (rows, classes)."""
@@ -224,7 +218,9 @@ class BatchEvaluator:
 
     def is_far(self, version: int) -> bool:
         """Whether so much has changed since ``version`` that refreshing in a batch pays."""
-        return self._columns.count_since(version) > self._far
+        columns, far = self._columns, self._far
+        # There are at most as many changes as versions.
+        return columns.version - version > far and columns.count_since(version) > far
 
     def refresh(self) -> None:
         """Refresh the members, if they are far behind. Raises what plugins raise, with all of them dismissed."""

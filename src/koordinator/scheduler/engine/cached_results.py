@@ -10,7 +10,7 @@ then decides what to evaluate and when.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Final, Protocol, TypeVar
@@ -62,6 +62,8 @@ class BatchHandle(Protocol):
 
     evaluate: Callable[[Rows], Ints]
     """See BatchKernel.evaluate."""
+    has_rejected: bool
+    """Whether any of them ever has rejected a row."""
 
 
 class CachedResults(ABC):
@@ -83,7 +85,7 @@ class CachedResults(ABC):
         self.refresher: BatchRefresher | None = None
         self.in_batch: BatchHandle | None = None
         """Set where a batch evaluator refreshes these results."""
-        self._few = 1
+        self.few = 1
         """Up to so many rows are evaluated faster one by one than as arrays."""
         self.values: NDArray[np.signedinteger[Any]] = np.zeros(0, dtype=np.int64)
         self.version = -1
@@ -132,7 +134,7 @@ class CachedResults(ABC):
         if self.values.shape[0] < size:
             self._grow(size + max(_SPARE_ROWS, size >> 4))
         count = rows.shape[0]
-        if count <= self._few:
+        if count <= self.few:
             for row in rows.tolist():
                 self.evaluate_one(row)
         else:
@@ -143,14 +145,6 @@ class CachedResults(ABC):
         larger = np.zeros(capacity, dtype=self.values.dtype)
         larger[: self.values.shape[0]] = self.values
         self.values = larger
-
-    def evaluate_few(self, rows: Collection[int]) -> None:
-        """The same for a few rows in any order, all of which have been evaluated before."""
-        if len(rows) <= self._few:
-            for row in rows:
-                self.evaluate_one(row)
-        else:
-            self.evaluate(np.array(sorted(rows), dtype=np.intp))
 
     @property
     @abstractmethod
@@ -179,7 +173,7 @@ class CachedFilterResults(CachedResults):
     ) -> None:
         super().__init__(columns, pod, state, reads, is_cross_node=is_cross_node)
         self.plugin = plugin
-        self._few = ONE_BY_ONE if type(plugin).filter_one is not FilterPlugin.filter_one else 1
+        self.few = ONE_BY_ONE if type(plugin).filter_one is not FilterPlugin.filter_one else 1
         self.has_rejected = False
         """Whether any row has ever been rejected. Until then there is nothing to compare with, and ``values`` may be an
         array that others use as well."""
@@ -219,6 +213,8 @@ class CachedFilterResults(CachedResults):
     def note_news(self) -> None:
         """Record that a value has changed."""
         self.has_rejected = True
+        if self.in_batch is not None:
+            self.in_batch.has_rejected = True
         self.changed_at = self._columns.version
 
 
@@ -250,7 +246,7 @@ class CachedScores(CachedResults):
         """``score_type`` holds weighted scores."""
         super().__init__(columns, pod, state, reads, is_cross_node=is_cross_node)
         self.plugin = plugin
-        self._few = ONE_BY_ONE if type(plugin).score_one is not ScorePlugin.score_one else 1
+        self.few = ONE_BY_ONE if type(plugin).score_one is not ScorePlugin.score_one else 1
         self.weight = weight
         self.scales = scales
         """Whether the plugin brings its scores to 0..100 by ``normalize``."""

@@ -37,14 +37,15 @@ class Chooser:
         to other pods."""
         view = self._state.view
         self.tied = 0
-        for name in (view.nominations.node_of(pod.uid), *preferred):
-            row = view.columns.row_of.get(name)
+        nominated = "" if view.nominations.is_empty else view.nominations.node_of(pod.uid)
+        for name in (nominated, *preferred):
+            row = view.columns.row_of.get(name) if name else None
             if row is not None and evaluation.feasible[row] and self._has_capacity(pod, row, attempt):
                 return row
         passed_over: dict[int, int] = {}
         try:
-            while best := evaluation.best():
-                tied = len(best)
+            while (best := evaluation.best()).size:
+                tied = best.size
                 row = best[self._random.randrange(tied)]
                 if self._has_capacity(pod, row, attempt):
                     self.tied = tied

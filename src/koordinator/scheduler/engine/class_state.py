@@ -24,15 +24,15 @@ class BestNodes(Sequence[int]):
     ``apply_delta`` and ``forget`` report changes."""
 
     def __init__(self) -> None:
+        self.size = 0
+        """How many there are."""
         self._rows: list[int] | None = None
         self._found: NDArray[np.intp] | None = None
         """In place of ``_rows`` until one changes: most results of ``find`` are never looked at."""
         self._highest = INFEASIBLE
 
     def __len__(self) -> int:
-        if self._found is not None:
-            return len(self._found)
-        return len(self._rows) if self._rows is not None else 0
+        return self.size
 
     @overload
     def __getitem__(self, index: int) -> int: ...
@@ -52,6 +52,7 @@ class BestNodes(Sequence[int]):
             self._highest = highest
             # Without the checks of flatnonzero, which cost as much as the work.
             self._found = (totals == highest).nonzero()[0]
+            self.size = self._found.shape[0]
 
     def apply_delta(self, row: int, total: int) -> None:
         """The total of one row may have changed."""
@@ -61,18 +62,21 @@ class BestNodes(Sequence[int]):
         if rows is None:
             return
         if total > self._highest:
-            self._highest, self._rows = total, [row]
+            self._highest, self._rows, self.size = total, [row], 1
             return
         index = bisect_left(rows, row)
         among = index < len(rows) and rows[index] == row
         if among and total < self._highest:
             del rows[index]
+            self.size -= 1
         elif total == self._highest and not among:
             rows.insert(index, row)
+            self.size += 1
 
     def forget(self) -> None:
         """Totals of many rows may have changed."""
         self._rows = self._found = None
+        self.size = 0
 
 
 Scores = NDArray[np.signedinteger[Any]]
@@ -101,6 +105,8 @@ class ClassState:
         """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
         self._best_nodes = BestNodes()
         """Current between two changes of ``totals``; each change is reported to it."""
+        self._scores_of: dict[int, list[int]] = {}
+        """What ``scores_of`` has returned for rows that have not changed since: the best nodes are mostly the same."""
         self.feasible_count = 0
         """How many nodes are feasible for pods of the class."""
         self._first: NDArray[np.int16] = np.zeros(0, dtype=np.int16)
@@ -148,7 +154,7 @@ class ClassState:
         """Adopt ``version``, for which the batch evaluator has written totals."""
         if version > self.version:
             self.version = version
-            self._best_nodes.forget()
+            self._forget_rows()
 
     def static_totals(self, undecided: int) -> Scores:
         """By row, the part of the total that stays the same while pods come and go; INFEASIBLE where the node itself
@@ -163,19 +169,20 @@ class ClassState:
         np.copyto(totals, undecided, where=first != self._first[:size])
         return totals
 
-    def best(self) -> Sequence[int]:
+    def best(self) -> BestNodes:
         """The feasible rows that share the highest total, ascending; empty when there is none. To be read before
         anything changes."""
         best_nodes = self._best_nodes
-        if not best_nodes:
+        if not best_nodes.size:
             best_nodes.find(self.totals[: self._columns.size])
         return best_nodes
 
     def next_best(self, excluded: Sequence[int], count: int) -> list[int]:
         """Up to ``count`` feasible rows with the highest totals after those of ``excluded``."""
         best_nodes = self._best_nodes
-        if len(best_nodes) >= len(excluded) + count:
-            return [row for row in best_nodes[: len(excluded) + count] if row not in excluded][:count]
+        enough = len(excluded) + count
+        if best_nodes.size >= enough:
+            return [row for row in best_nodes[:enough] if row not in excluded][:count]
         found: list[int] = []
         hidden = [(row, self.hide(row)) for row in excluded]
         while len(found) < count:
@@ -188,7 +195,13 @@ class ClassState:
         return found
 
     def scores_of(self, row: int) -> list[int]:
-        """Weighted scores of the row, in the order of ``score_names``."""
+        """Weighted scores of the row, in the order of ``score_names``; to be read only."""
+        found = self._scores_of.get(row)
+        if found is None:
+            found = self._scores_of[row] = self._read_scores(row)
+        return found
+
+    def _read_scores(self, row: int) -> list[int]:
         if row in self._overlaid:
             own = zip(self._overlaid[row].scores, self._scores_and_scaled, strict=True)
             return [value if scaled is None else scaled.item(row) for value, (_, scaled) in own]
@@ -314,7 +327,7 @@ class ClassState:
             # Several times as fast as assigning by a mask.
             totals += (INFEASIBLE - totals) * ~feasible
         self.totals[where] = totals
-        self._best_nodes.forget()
+        self._forget_rows()
         self._conclude_overlaid()
 
     def _sums(self, where: Any) -> Scores:
@@ -348,7 +361,8 @@ class ClassState:
                 self._first[row] = first
             self.feasible[row] = feasible
             self.feasible_count += feasible - before
-        self.totals[row] = total = sum(self.scores_of(row)) if feasible else INFEASIBLE
+        scores = self._scores_of[row] = self._read_scores(row)
+        self.totals[row] = total = sum(scores) if feasible else INFEASIBLE
         self._best_nodes.apply_delta(row, total)
         return bool(feasible != before)
 
@@ -372,7 +386,12 @@ class ClassState:
         self.feasible[rows] = False
         self.feasible_count = int(np.count_nonzero(self.feasible))
         self.totals[rows] = INFEASIBLE
+        self._forget_rows()
+
+    def _forget_rows(self) -> None:
+        """Totals of many rows may have changed."""
         self._best_nodes.forget()
+        self._scores_of.clear()
 
     def _grow(self, capacity: int) -> None:
         self.feasible = _longer(self.feasible, capacity, fill=False)

@@ -100,7 +100,8 @@ class NodeColumns:
         """Rows in use or freed; every array below has at least this many rows, of which ``[:size]`` are valid."""
         self._free: list[int] = []
         self._capacity = 0
-        self._clock = 0
+        self.version = 0
+        """Grows with every change of any row; only ``touch`` writes it."""
         self.alive: Mask = np.zeros(0, dtype=np.bool_)
         self.unschedulable: Mask = np.zeros(0, dtype=np.bool_)
         self.allocatable: Ints = np.zeros((0, self.resources.width), dtype=np.int64, order="F")
@@ -184,18 +185,14 @@ class NodeColumns:
             self._alive_rows = np.flatnonzero(self.alive[: self.size])
         return self._alive_rows
 
-    @property
-    def version(self) -> int:
-        """Grows with every change of any row."""
-        return self._clock
-
     def changes_since(self, version: int, at_most: int) -> dict[int, int] | None:
         """Row -> bit mask (``1 << aspect``) of what changed after ``version``; None when that is too long ago or more
         than ``at_most`` changes, for which ``touched_since`` is faster."""
-        if version < self._changes_after or self.count_since(version) > at_most:
+        first = bisect_right(self._changed_at, version)
+        if version < self._changes_after or len(self._changed_at) - first > at_most:
             return None
         changed: dict[int, int] = {}
-        for row, aspect in self._changes[bisect_right(self._changed_at, version) :]:
+        for row, aspect in self._changes[first:]:
             changed[row] = changed.get(row, 0) | aspect
         for row, number in [touched for simulation in self.simulations for touched in simulation]:
             if self._versions[number, row] > version:
@@ -212,9 +209,9 @@ class NodeColumns:
 
     def touched_since(self, version: int) -> Touched:
         """The rows that changed after ``version``. Calls with the same version share the arrays."""
-        if self._touched_at != self._clock:
+        if self._touched_at != self.version:
             self._touched.clear()
-            self._touched_at = self._clock
+            self._touched_at = self.version
         found = self._touched.get(version)
         if found is None:
             rows: Rows = (self._row_versions[: self.size] > version).nonzero()[0]
@@ -231,10 +228,10 @@ class NodeColumns:
     def amounts(self, rows: Rows) -> RowAmounts:
         """The resources of ``rows``, which ascend. Plugins that pass the same array share the result."""
         known = self._gathered
-        if known is not None and known[0] is rows and known[1] == self._clock:
+        if known is not None and known[0] is rows and known[1] == self.version:
             return known[2]
         found = RowAmounts(rows, self._machines, self._unused.T)
-        self._gathered = rows, self._clock, found
+        self._gathered = rows, self.version, found
         return found
 
     def row_version(self, row: int) -> int:
@@ -247,19 +244,19 @@ class NodeColumns:
 
     def touch(self, row: int, aspect: int) -> None:
         """Record that ``aspect`` of ``row`` has changed."""
-        self._clock += 1
+        self.version += 1
         if self.simulations:
             before, key = self.simulations[-1], (row, aspect)
             if key not in before:
                 before[key] = self._versions.item(aspect, row), self._row_versions.item(row), self._latest[aspect]
         else:
             self._changes.append((row, 1 << aspect))
-            self._changed_at.append(self._clock)
+            self._changed_at.append(self.version)
             if len(self._changes) > _CHANGES_KEPT:
                 half = len(self._changes) // 2
                 self._changes_after = self._changed_at[half - 1]
                 del self._changes[:half], self._changed_at[:half]
-        self._versions[aspect, row] = self._row_versions[row] = self._latest[aspect] = self._clock
+        self._versions[aspect, row] = self._row_versions[row] = self._latest[aspect] = self.version
 
     def begin_simulation(self) -> None:
         """Begin a block whose changes are all undone before ``end_simulation``."""

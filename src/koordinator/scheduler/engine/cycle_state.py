@@ -11,20 +11,19 @@ from abc import abstractmethod
 from collections.abc import Hashable
 from typing import Any, ClassVar
 
+import msgspec
+
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 
-class CycleState:
+class CycleState(msgspec.Struct, eq=False):
     """``pod`` is the pod of the attempt; ``node`` the node that was chosen, None before Reserve."""
 
-    __slots__ = ("_data", "node", "pod")
-
-    def __init__(self, pod: PodInfo) -> None:
-        self.pod = pod
-        self.node: NodeReference | None = None
-        self._data: dict[Hashable, Any] | None = None
+    pod: PodInfo
+    node: NodeReference | None = None
+    _data: dict[Hashable, Any] | None = None
 
     def write(self, key: Hashable, value: Any) -> None:
         """Store ``value`` for plugins that read ``key`` later in this attempt."""

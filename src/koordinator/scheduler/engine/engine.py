@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, NoReturn, TypeVar
 
 from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
-from koordinator.scheduler.engine.binding_points import ReservePlugin, Wait
+from koordinator.scheduler.engine.binding_points import Wait
 from koordinator.scheduler.engine.cached_results import SharedResults
 from koordinator.scheduler.engine.choice import Chooser, RandomSource
 from koordinator.scheduler.engine.cluster_state import ClusterState
@@ -21,17 +21,12 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.event_dispatch import OnError
 from koordinator.scheduler.engine.failed_attempt import Attempt, RowCache
 from koordinator.scheduler.engine.framework import EventHandler, PluginError, Reason
-from koordinator.scheduler.engine.framework_hooks import (
-    FindOneNodePlugin,
-    ForgetHandler,
-    PreferNodesPlugin,
-    ResizePodPlugin,
-)
+from koordinator.scheduler.engine.framework_hooks import ForgetHandler
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
 from koordinator.scheduler.engine.rejection import no_nodes, refused_on_node, reject
-from koordinator.scheduler.engine.simulation import Allocators
+from koordinator.scheduler.engine.simulation import allocate
 
 T = TypeVar("T")
 _TOP_NODES: Final = 3
@@ -77,6 +72,8 @@ class Engine:
         self.times: PointTimes = UNTIMED
         """Is notified of how long the other extension points take."""
         self._classes: OrderedDict[Hashable, _PodClass] = OrderedDict()
+        self._last: tuple[Hashable, _PodClass] | None = None
+        """The key and the class that were used last: pods of one workload come one after the other."""
         self._engine_filters = state.view.engine_filters
         """Those by which all classes are evaluated."""
         self._resources = state.view.columns.resources.width
@@ -91,12 +88,7 @@ class Engine:
             for part in profile.parts
             if isinstance(part, EventHandler) and type(part).on_time is not EventHandler.on_time
         ]
-        self._finder = profile.first(FindOneNodePlugin)
-        self._preferring = profile.first(PreferNodesPlugin)
-        self._resizing = profile.all(ResizePodPlugin)
         self._forgetting = profile.all(ForgetHandler)
-        self._allocators = Allocators(profile)
-        self._reserving = tuple(each for each in profile.reserve if isinstance(each, ReservePlugin))
         self.handle = Handle(profile, state, lambda: self.check_time(), self._current)
         for part in profile.parts:
             part.handle = self.handle
@@ -116,11 +108,12 @@ class Engine:
         state = CycleState(pod)
         only: str | None = None
         try:
-            refusal = self._pre_filter(state) if self.profile.pre_filter_cycle else None
-            if self._finder is not None and refusal is None:
-                found = self._finder.find_one_node(pod)
+            profile = self.profile.for_pod(pod)
+            refusal, finder = _pre_filter(profile.pre_filter_cycle, state), profile.finder
+            if finder is not None and refusal is None:
+                found = finder.find_one_node(pod)
                 if isinstance(found, Reason):
-                    refusal = self._finder.name, found
+                    refusal = finder.name, found
                 else:
                     only = found
             key = self.profile.class_key(pod)
@@ -128,11 +121,9 @@ class Engine:
         except Exception as error:
             _raise_as_plugin_error(error)
         try:
-            return self._evaluate(pod_class, key, state, only, refusal)
+            return self._evaluate(pod_class, key, state, profile, only, refusal)
         except Exception as error:
-            # Some of its rows may be half refreshed, so it must not be used again.
-            if self._classes.pop(key, None) is not None:
-                self._width -= pod_class.evaluation.width
+            self._discard(key, pod_class)
             _raise_as_plugin_error(error)
 
     def assume(self, placement: Placement) -> Rejection | None:
@@ -156,11 +147,12 @@ class Engine:
 
     def _reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> tuple[str, Reason] | None:
         """The plugin that rejects the node and its reason; None if none does."""
-        for name, result in self._allocators.allocate(state, pod, node):
+        profile = self.profile.for_pod(pod)
+        for name, result in allocate(profile, state, pod, node):
             if isinstance(result, Reason):
                 return name, result
             self._state.view.allocations.take(node.index, pod, name, result)
-        for plugin in self._reserving:
+        for plugin in profile.reserve:
             reason = plugin.reserve(state, pod, node)
             if reason is not None:
                 return plugin.name, reason
@@ -168,21 +160,24 @@ class Engine:
 
     def permit(self, placement: Placement) -> dict[str, float] | Rejection:
         """Run the Permit plugins for an assumed pod. Returns the plugins that delay the binding with their timeouts in
-        seconds (none: the pod may be bound), or a rejection. Raises PluginError. The caller has to undo ``assume``."""
+        seconds (none: the pod may be bound), or a rejection. After that, or a PluginError, ``assume`` is undone."""
         waits: dict[str, float] = {}
-        if not self.profile.permit:
+        plugins = self.profile.for_pod(placement.pod).permit
+        if not plugins:
             return waits
         begun = self.times.begin()
         try:
-            for plugin in self.profile.permit:
+            for plugin in plugins:
                 result = plugin.permit(placement.state, placement.pod, placement.node)
                 if isinstance(result, Wait):
                     waits[plugin.name] = float(result.seconds)
                 elif result is not None:
                     self.times.end("Permit", begun, "Unschedulable")
+                    self.forget(placement)
                     return refused_on_node(self.profile, plugin.name, result, placement.node_name)
         except Exception as error:
             self.times.end("Permit", begun, "Error")
+            self.forget(placement)
             _raise_as_plugin_error(error)
         self.times.end("Permit", begun, "Wait" if waits else "Success")
         return waits
@@ -190,7 +185,7 @@ class Engine:
     def forget(self, placement: Placement) -> None:
         """Undo ``assume``; only the plugins' reservations if the API has the pod on a node by now. A failing plugin
         does not prevent the rest from being undone."""
-        for plugin in reversed(self._reserving):
+        for plugin in reversed(self.profile.for_pod(placement.pod).reserve):
             self._notify(plugin.name, plugin.unreserve, placement.state, placement.pod, placement.node)
         self._state.forget(placement.pod.uid)
         for handler in self._forgetting:
@@ -198,9 +193,9 @@ class Engine:
 
     def post_bind(self, placement: Placement) -> None:
         """Run the PostBind plugins after the binding; their errors are reported and change nothing."""
-        if self.profile.post_bind:
+        if plugins := self.profile.for_pod(placement.pod).post_bind:
             begun = self.times.begin()
-            for plugin in self.profile.post_bind:
+            for plugin in plugins:
                 self._notify(plugin.name, plugin.post_bind, placement.state, placement.pod, placement.node)
             self.times.end("PostBind", begun)
 
@@ -221,41 +216,34 @@ class Engine:
             self.on_error(plugin, method.__name__, error)
             return None
 
-    def _pre_filter(self, state: CycleState) -> tuple[str, Reason] | None:
-        """The plugin that ends this attempt and its reason; None if none does."""
-        for plugin in self.profile.pre_filter_cycle:
-            reason = plugin.pre_filter_cycle(state, state.pod)
-            if reason is not None:
-                return plugin.name, reason
-        return None
-
     def _evaluate(
         self,
         pod_class: _PodClass,
         key: Hashable,
         state: CycleState,
+        profile: Profile,
         only: str | None,
         refusal: tuple[str, Reason] | None,
     ) -> Placement | Rejection:
-        evaluation, pod = pod_class.evaluation, state.pod
+        evaluation, pod, finder = pod_class.evaluation, state.pod, profile.finder
         evaluation.incoming = pod
         self.refresh(evaluation)
         attempt = Attempt(self.profile, self._state, evaluation, state, key, pod_class.row_cache, self.check_time)
         if refusal is not None:
             attempt.refusal = refusal
-            if self._finder is not None and refusal[0] == self._finder.name:
-                attempt.involved = self._finder.rejected_by(pod)
+            if finder is not None and refusal[0] == finder.name:
+                attempt.involved = finder.rejected_by(pod)
             return self._reject(pod_class, pod, attempt)
-        if only is not None and self._finder is not None:
-            attempt.only, attempt.chosen_by = only, self._finder.name
+        if only is not None and finder is not None:
+            attempt.only, attempt.chosen_by = only, finder.name
             row = self._chooser.take(evaluation, pod, attempt, only)
         else:
-            preferred = self._preferring.prefer_nodes(pod) if self._preferring is not None else ()
+            preferred = profile.preferring.prefer_nodes(pod) if profile.preferring is not None else ()
             row = self._chooser.choose(evaluation, pod, attempt, preferred)
         if row is None:
             return self._reject(pod_class, pod, attempt)
         state.node = node = self._state.view.columns.reference(row)
-        for plugin in self._resizing:
+        for plugin in profile.resizing:
             resized = plugin.resize_pod(pod, row)
             if isinstance(resized, Reason):
                 return refused_on_node(self.profile, plugin.name, resized, node.name)
@@ -275,23 +263,31 @@ class Engine:
         try:
             self.refresh(pod_class.evaluation)
         except Exception:
-            # Some of its rows may be half refreshed, so it must not be used again.
-            if self._classes.pop(key, None) is not None:
-                self._width -= pod_class.evaluation.width
+            self._discard(key, pod_class)
             raise
         return key, pod_class.evaluation
+
+    def _discard(self, key: Hashable, pod_class: _PodClass) -> None:
+        """Some rows of the class may be half refreshed, so it must not be used again."""
+        self._last = None
+        if self._classes.pop(key, None) is not None:
+            self._width -= pod_class.evaluation.width
 
     def _class_of(self, key: Hashable, pod: PodInfo) -> _PodClass:
         view = self._state.view
         if self._engine_filters is not view.engine_filters or self._resources != view.columns.resources.width:
             self._drop_plans()
+        if self._last is not None and self._last[0] == key:
+            return self._last[1]
         known = self._classes.get(key)
         if known is not None:
             self._classes.move_to_end(key)
+            self._last = key, known
             return known
         evaluation = Evaluation(self.profile, view, pod, self.times, self._shared, self._batch)
         self._evict_classes(evaluation)
         pod_class = self._classes[key] = _PodClass(evaluation, next(self._numbers))
+        self._last = key, pod_class
         return pod_class
 
     def _drop_plans(self) -> None:
@@ -300,6 +296,7 @@ class Engine:
         view = self._state.view
         self._engine_filters, self._resources = view.engine_filters, view.columns.resources.width
         self._classes.clear()
+        self._last = None
         self._width = 0
         if self._batch is not None:
             self._batch.dissolve()
@@ -365,6 +362,15 @@ class Engine:
             plugins=evaluation.score_names,
             tied=self._chooser.tied,
         )
+
+
+def _pre_filter(plugins: Iterable[CyclePreFilterPlugin], state: CycleState) -> tuple[str, Reason] | None:
+    """The plugin that ends this attempt and its reason; None if none does."""
+    for plugin in plugins:
+        reason = plugin.pre_filter_cycle(state, state.pod)
+        if reason is not None:
+            return plugin.name, reason
+    return None
 
 
 def _raise(plugin: str, method: str, error: Exception) -> None:

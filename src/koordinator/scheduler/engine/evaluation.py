@@ -81,8 +81,9 @@ class Evaluation(ClassState):
             self._batch.advance(self)
             if self.version == columns.version:
                 return
-        if min(self.feasible.shape[0], self.totals.shape[0]) < columns.size:
-            self._grow(columns.size + max(_SPARE_ROWS, columns.size >> 4))
+        size = columns.size
+        if self.feasible.shape[0] < size or self.totals.shape[0] < size:
+            self._grow(size + max(_SPARE_ROWS, size >> 4))
         if self.version < 0:
             self._update(_EVERYTHING, self._present(columns.alive_rows), stale=True)
             self.version = columns.version
@@ -112,10 +113,12 @@ class Evaluation(ClassState):
             self.has_news |= bool(touched.aspects & columns.static_aspects)
             self._apply_rows(touched.aspects, touched.rows, touched.alive)
             return
-        changed = {row: aspects for row, aspects in changed.items() if aspects & self._reads}
+        reads, aspects = self._reads, 0
+        changed = {row: found for row, found in changed.items() if found & reads}
         if not changed:
             return
-        aspects = reduce(or_, changed.values())
+        for found in changed.values():
+            aspects |= found
         if len(changed) <= ONE_BY_ONE and self._is_simple and not aspects & columns.static_aspects:
             self._apply_few(aspects, changed)
             return
@@ -132,24 +135,26 @@ class Evaluation(ClassState):
             if reached:
                 self._update(aspects, rows, stale=stale, further=self._evaluate_reached(reached))
                 return
-        version = self._columns.version
-        for cached in self._readers_of(aspects):
+        version, count = self._columns.version, len(changed)
+        for cached in self._readers.get(aspects) or self._readers_of(aspects):
             # Earlier changes are included there: this class refreshed it then, or they do not matter to it.
             if cached.version != version:
-                cached.evaluate_few(changed)
+                if count <= cached.few:
+                    for row in changed:
+                        cached.evaluate_one(row)
+                else:
+                    cached.evaluate(np.array(sorted(changed), dtype=np.intp))
                 cached.version = version
         if self._overlays is not None:
             stale |= self._look_again(np.array(sorted(changed), dtype=np.intp))
         for row in changed:
             stale |= self._conclude(row)
-        if (stale or self._is_stale()) and self._rescale():
+        if self._scaling and (stale or self._is_stale()) and self._rescale():
             self._add_up()
 
     def _readers_of(self, aspects: int) -> tuple[CachedResults, ...]:
         """The cached results that depend on any of ``aspects``; the others are not affected by these changes."""
-        readers = self._readers.get(aspects)
-        if readers is None:
-            readers = self._readers[aspects] = tuple(each for each in self._cached if each.reads & aspects)
+        readers = self._readers[aspects] = tuple(each for each in self._cached if each.reads & aspects)
         return readers
 
     def _apply_rows(self, aspects: int, rows: Rows, alive: Rows) -> None:
@@ -170,7 +175,7 @@ class Evaluation(ClassState):
     def _update(self, aspects: int, rows: Rows, *, stale: bool, further: Rows | None = None) -> None:
         """``aspects`` of ``rows`` changed. ``stale``: scores that depend on other rows are out of date already.
         ``further``: the rows to combine again, if they are more than ``rows``."""
-        self._evaluate(self._readers_of(aspects), aspects, rows)
+        self._evaluate(self._readers.get(aspects) or self._readers_of(aspects), aspects, rows)
         if self._overlays is not None:
             stale |= self._look_again(rows)
         one_by_one = further is None and rows.shape[0] <= ONE_BY_ONE

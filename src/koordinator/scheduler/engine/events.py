@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
@@ -44,8 +45,7 @@ def object_event(kind: Kind[Any], old: Object | None, new: Object | None) -> str
     return f"{kind.name}/{'Add' if old is None else 'Delete' if new is None else 'Update'}"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterEvent:
+class ClusterEvent(msgspec.Struct, frozen=True):
     """A cluster event. ``old`` and ``new`` are the object before and after: a Node, a PodInfo, or an object of the kind
     that the event is about; None where there is none, or where it is unknown."""
 

@@ -9,7 +9,6 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from koordinator.scheduler.engine.binding_points import AllocatorPlugin
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeColumns
@@ -20,7 +19,7 @@ from koordinator.scheduler.engine.journal import Request, total
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.simulation import Simulation, allocators, nominated_allocations, nominated_before
+from koordinator.scheduler.engine.simulation import Simulation, nominated_allocations, nominated_before
 
 _MAX_KEYS: Final = 16
 """Identical pods use few different keys at a time, but each new version of a result's input makes a new key."""
@@ -93,10 +92,6 @@ class Attempt:
         self._key = key
         self._row_cache = row_cache
         self._check_time = check_time
-
-    @cached_property
-    def _allocators(self) -> Sequence[AllocatorPlugin]:
-        return allocators(self._profile)
 
     @cached_property
     def statuses(self) -> Sequence[NodeStatus]:
@@ -189,7 +184,7 @@ class Attempt:
         the hypothetical node."""
         if not self._evaluation.has_no_overlays or row in self._view.columns.discounts:
             return False
-        if any(nominated_allocations(self._allocators, self._view, pod) for pod in added):
+        if any(nominated_allocations(self._profile.allocators, self._view, pod) for pod in added):
             return False
         return all(entry.plugin.from_columns for entry in filters)
 

@@ -118,6 +118,14 @@ class Plugin(ABC):
         decision, so it must be quick."""
         return None
 
+    def concerns(self, pod: PodInfo) -> bool:
+        """Whether the plugin may have anything to do in an attempt of the pod beside PreFilter, Filter, PreScore and
+        Score: at PreEnqueue, in ``context_key``, at PreFilter of the attempt, when the node is chosen, and from Reserve
+        to PostBind. Where it is False, none of these is called, so that most plugins cost most pods nothing. May read
+        of the pod what ``class_key`` may read, but neither its name nor its uid; called once for pods that are equal in
+        that. The default is True."""
+        return True
+
     @cached_property
     def _registering(self) -> list[Plugin]:
         return [part for part in self.parts if type(part).events_to_register is not Plugin.events_to_register]

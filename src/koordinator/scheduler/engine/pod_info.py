@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from koordinator.api.pod import Pod
 from koordinator.api.resource_names import CPU, MEMORY, PODS
 from koordinator.model.pod_requests import canonical, is_resize_infeasible, non_zero_requests, pod_requests
@@ -41,8 +43,7 @@ class PodInfo:
     name), labels, annotations and owners stay the same, so through assuming and binding."""
 
 
-@dataclass(slots=True)
-class PlacedPod:
+class PlacedPod(msgspec.Struct):
     """A pod that occupies a node; ``row`` is negative while that node is unknown."""
 
     pod: PodInfo

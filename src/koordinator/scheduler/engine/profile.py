@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import numpy as np
 
-from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
     BindPlugin,
@@ -35,9 +35,12 @@ from koordinator.scheduler.engine.framework import (
 from koordinator.scheduler.engine.framework_hooks import (
     FailureHandler,
     FilterTransformer,
+    FindOneNodePlugin,
     PostFilterTransformer,
+    PreferNodesPlugin,
     PreFilterTransformer,
     ReservationPreBindPlugin,
+    ResizePodPlugin,
     ScoreTransformer,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -65,6 +68,7 @@ UNTIMED: Final[PointTimes] = _Untimed()
 
 
 P = TypeVar("P", bound=Plugin)
+_numbers = itertools.count()
 
 
 class _HashedOnce:
@@ -110,6 +114,10 @@ class Profile:
     scheduler_name: str
     plugins: Mapping[str, Plugin]
     order: PluginOrder
+    idle: frozenset[Plugin] = frozenset()
+    """The plugins and parts that are left out, see ``for_pod``."""
+    whole: Profile | None = None
+    """The profile that they are left out of."""
 
     @cached_property
     def queue_sort(self) -> QueueSortPlugin | None:
@@ -157,9 +165,30 @@ class Profile:
         return self._at(self.order.post_filter, PostFilterPlugin)
 
     @cached_property
-    def reserve(self) -> tuple[ReservePlugin | AllocatorPlugin, ...]:
-        named = self._named(self.order.reserve)
-        return tuple(plugin for plugin in named if isinstance(plugin, ReservePlugin | AllocatorPlugin))
+    def reserve(self) -> tuple[ReservePlugin, ...]:
+        return self._at(self.order.reserve, ReservePlugin)
+
+    @cached_property
+    def allocators(self) -> tuple[AllocatorPlugin, ...]:
+        """The plugins that allocate at Reserve."""
+        return self._at(self.order.reserve, AllocatorPlugin)
+
+    @cached_property
+    def allocation_transformers(self) -> tuple[FilterTransformer, ...]:
+        """Those that adjust a node as allocators see it."""
+        return self.filter_transformers if any(each.allocates_as_filtered for each in self.allocators) else ()
+
+    @cached_property
+    def finder(self) -> FindOneNodePlugin | None:
+        return self.first(FindOneNodePlugin)
+
+    @cached_property
+    def preferring(self) -> PreferNodesPlugin | None:
+        return self.first(PreferNodesPlugin)
+
+    @cached_property
+    def resizing(self) -> tuple[ResizePodPlugin, ...]:
+        return self.all(ResizePodPlugin)
 
     @cached_property
     def permit(self) -> tuple[PermitPlugin, ...]:
@@ -211,8 +240,9 @@ class Profile:
         return {}
 
     def first(self, point: type[P]) -> P | None:
-        """The first of them, for points where one is enough."""
-        return next(iter(self.all(point)), None)
+        """The first of them, for points where one is enough; None if that one is left out."""
+        found = next(iter((self.whole or self).all(point)), None)
+        return None if found in self.idle else found
 
     def part(self, name: str, point: type[P]) -> P | None:
         """The plugin of that name, or its part, that implements ``point``; None if there is none."""
@@ -235,8 +265,11 @@ class Profile:
         return tuple(dict.fromkeys((*evaluating, *transforming)))
 
     @cached_property
-    def _with_context(self) -> tuple[Plugin, ...]:
-        return tuple(plugin for plugin in self._deciding if type(plugin).context_key is not Plugin.context_key)
+    def _contexts(self) -> tuple[Plugin | None, ...]:
+        """The plugins with a ``context_key``; None in place of one that is left out."""
+        deciding = (self.whole or self)._deciding
+        having = [plugin for plugin in deciding if type(plugin).context_key is not Plugin.context_key]
+        return tuple(None if plugin in self.idle else plugin for plugin in having)
 
     @cached_property
     def treats_equals_alike(self) -> bool:
@@ -246,20 +279,48 @@ class Profile:
 
     def class_key(self, pod: PodInfo) -> Hashable:
         """Equal for pods that every plugin of this profile treats alike at this moment."""
-        memo = f"class/{self.scheduler_name}"
+        memo = self._memos[0]
         own = pod.memo.get(memo)
         if own is None:
             own = pod.memo[memo] = _HashedOnce(tuple([plugin.class_key(pod) for plugin in self._deciding]))
-        if not self._with_context:
-            return own
-        return own, tuple([plugin.context_key(pod) for plugin in self._with_context])
+        contexts = self.for_pod(pod)._contexts
+        return own, tuple([None if plugin is None else plugin.context_key(pod) for plugin in contexts])
 
-    def gate(self, pod: Pod) -> tuple[str, str] | None:
+    def for_pod(self, pod: PodInfo) -> Profile:
+        """The profile without the plugins that do not concern the pod, to run the points of an attempt; nodes are
+        evaluated by the whole. Pods that the same plugins concern share it."""
+        memo = self._memos[1]
+        found: Profile | None = pod.memo.get(memo)
+        if found is None:
+            idle = frozenset([plugin for plugin in self._selective if not _concerns(plugin, pod)])
+            found = self._for_pods.get(idle)
+            if found is None:
+                found = self._for_pods[idle] = replace(self, idle=idle, whole=self)
+            pod.memo[memo] = found
+        return found
+
+    @cached_property
+    def _memos(self) -> tuple[str, str]:
+        """The keys of a pod's class key and of its profile. No other profile has them, also none of the same name."""
+        number = next(_numbers)
+        return f"class/{number}", f"profile/{number}"
+
+    @cached_property
+    def _selective(self) -> tuple[Plugin, ...]:
+        """The plugins that do not concern all pods."""
+        return tuple(part for part in self.parts if type(part).concerns is not Plugin.concerns)
+
+    @cached_property
+    def _for_pods(self) -> dict[frozenset[Plugin], Profile]:
+        """By the plugins that are left out."""
+        return {}
+
+    def gate(self, pod: PodInfo) -> tuple[str, str] | None:
         """The PreEnqueue plugin that keeps the pod out of the queue, and its reason; None admits the pod. Raises
         PluginError when a plugin fails."""
-        for plugin in self.pre_enqueue:
+        for plugin in self.for_pod(pod).pre_enqueue:
             try:
-                reason = plugin.pre_enqueue(pod)
+                reason = plugin.pre_enqueue(pod.pod)
                 if reason is not None:
                     return plugin.name, reason.text
             except Exception as error:
@@ -272,4 +333,12 @@ class Profile:
 
     def _named(self, names: Iterable[str]) -> Iterator[Plugin]:
         plugins = (self.plugins[name] for name in names if name in self.plugins)
-        return (part for plugin in plugins for part in (plugin, *plugin.parts))
+        return (part for plugin in plugins for part in (plugin, *plugin.parts) if part not in self.idle)
+
+
+def _concerns(plugin: Plugin, pod: PodInfo) -> bool:
+    try:
+        return plugin.concerns(pod)
+    except Exception:
+        # It is called then, and what fails there ends an attempt.
+        return True

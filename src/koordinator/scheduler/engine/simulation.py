@@ -76,7 +76,6 @@ class Simulation:
         self._journal = state.view.simulate()
         self._planned = {key: _Planned(profile, each.plan, each.pod, each) for key, each in known}
         self._predicates: list[Predicate] = []
-        self._allocators = Allocators(profile)
 
     def __enter__(self) -> Self:
         self._journal.__enter__()
@@ -119,7 +118,7 @@ class Simulation:
             return Reason(f"the pod is on node {self._state.node_of(pod.uid)} already")
         refusal: Reason | None = None
         try:
-            for name, result in self._allocators.allocate(cycle, pod, node):
+            for name, result in allocate(self._profile.for_pod(pod), cycle, pod, node):
                 if isinstance(result, Reason):
                     refusal = result
                 else:
@@ -152,7 +151,7 @@ class Simulation:
             return Reason(restricted_text(planned.plan.restricted_by), unresolvable=True)
         mark = self.mark
         try:
-            place_nominated(self._journal, self._allocators.plugins, self._state.view, pod, row, ignoring)
+            place_nominated(self._journal, self._profile.allocators, self._state.view, pod, row, ignoring)
             if planned.overlays:
                 planned.overlays.show(self._journal, np.array((row,), dtype=np.intp))
             if planned.far_reaching:
@@ -215,42 +214,29 @@ def reasons_of(failure: Failure | Reason, pod: PodInfo) -> Sequence[Reason]:
     return (failure,)
 
 
-class Allocators:
-    """The profile's plugins that allocate at Reserve."""
+def allocate(
+    profile: Profile, state: CycleState, pod: PodInfo, node: NodeReference
+) -> Sequence[tuple[str, Allocation | Reason]]:
+    """The allocation of each plugin of the pod's ``profile`` on the node, by name; ends with the first reason. All see
+    the same node: nothing is taken from it before all have returned."""
+    for transformer in profile.allocation_transformers:
+        if transformer.transforms(pod):
+            overlays = RowOverlays(profile.whole or profile, pod)
+            return overlays.evaluate(node.index, lambda: _allocate(profile.allocators, state, pod, node))
+    return _allocate(profile.allocators, state, pod, node)
 
-    def __init__(self, profile: Profile) -> None:
-        self.plugins = allocators(profile)
-        self._profile = profile
-        as_filtered = any(each.allocates_as_filtered for each in self.plugins)
-        self._transformers = profile.filter_transformers if as_filtered else ()
 
-    def allocate(
-        self, state: CycleState, pod: PodInfo, node: NodeReference
-    ) -> Sequence[tuple[str, Allocation | Reason]]:
-        """Each plugin's allocation for the pod on the node, by name; ends with the first reason. All see the same node:
-        nothing is taken from it before all have returned."""
-        for transformer in self._transformers:
-            if transformer.transforms(pod):
-                overlays = RowOverlays(self._profile, pod)
-                return overlays.evaluate(node.index, lambda: self._allocate(state, pod, node))
-        return self._allocate(state, pod, node)
-
-    def _allocate(
-        self, state: CycleState, pod: PodInfo, node: NodeReference
-    ) -> Sequence[tuple[str, Allocation | Reason]]:
-        results: list[tuple[str, Allocation | Reason]] = []
-        for plugin in self.plugins:
-            result = plugin.allocate(state, pod, node)
-            if result is not None:
-                results.append((plugin.name, result))
+def _allocate(
+    plugins: Iterable[AllocatorPlugin], state: CycleState, pod: PodInfo, node: NodeReference
+) -> Sequence[tuple[str, Allocation | Reason]]:
+    results: list[tuple[str, Allocation | Reason]] = []
+    for plugin in plugins:
+        result = plugin.allocate(state, pod, node)
+        if result is not None:
+            results.append((plugin.name, result))
             if isinstance(result, Reason):
                 break
-        return results
-
-
-def allocators(profile: Profile) -> list[AllocatorPlugin]:
-    """The profile's plugins that allocate at Reserve."""
-    return [each for each in profile.reserve if isinstance(each, AllocatorPlugin)]
+    return results
 
 
 def place_nominated(
@@ -281,9 +267,9 @@ def nominated_allocations(
 def nominated_before(view: ClusterView, pod: PodInfo, row: int) -> list[PodInfo]:
     """The pods nominated to ``row`` that keep ``pod`` from taking its resources: not on a node yet, and of higher
     priority, or of equal priority and nominated earlier."""
-    nominated = view.nominations.on(view.columns.names[row])
-    if not nominated:
+    if view.nominations.is_empty:
         return []
+    nominated = view.nominations.on(view.columns.names[row])
     found: list[PodInfo] = []
     seen = False
     for other in nominated:

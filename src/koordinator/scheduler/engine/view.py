@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
@@ -17,8 +16,6 @@ from koordinator.scheduler.engine.journal import Journal
 from koordinator.scheduler.engine.label_groups import LabelGroups
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.waiting_pods import WaitingPods
-
-_NOBODY: Final[Mapping[str, PodInfo]] = MappingProxyType({})
 
 
 class ReservationInfo(Protocol):
@@ -53,6 +50,7 @@ class Nominations:
     pending pod has at most one nominated node."""
 
     def __init__(self) -> None:
+        self.is_empty = True
         self._node_of: dict[str, str] = {}
         self._on_node: dict[str, dict[str, PodInfo]] = {}
         self._with_affinity: dict[str, PodInfo] = {}
@@ -67,7 +65,8 @@ class Nominations:
 
     def on(self, node_name: str) -> Collection[PodInfo]:
         """The pods nominated to the node, in the order of their nomination."""
-        return self._on_node.get(node_name, _NOBODY).values()
+        found = self._on_node.get(node_name)
+        return found.values() if found is not None else ()
 
     @property
     def nodes(self) -> Iterable[str]:
@@ -88,7 +87,7 @@ class Nominations:
         if self._node_of.get(pod.uid) != node_name:
             self.remove(pod.uid)
         if node_name:
-            self._node_of[pod.uid] = node_name
+            self._node_of[pod.uid], self.is_empty = node_name, False
             self._on_node.setdefault(node_name, {})[pod.uid] = pod
             if pod.pod.spec.affinity is not None:
                 self._with_affinity[pod.uid] = pod
@@ -102,6 +101,7 @@ class Nominations:
         node_name = self._node_of.pop(uid, "")
         if not node_name:
             return None
+        self.is_empty = not self._node_of
         on_node = self._on_node[node_name]
         pod = on_node.pop(uid)
         if not on_node:

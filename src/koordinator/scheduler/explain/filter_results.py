@@ -18,7 +18,7 @@ from koordinator.scheduler.engine.framework import FEASIBLE, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_overlays import RowOverlays
-from koordinator.scheduler.engine.simulation import allocators, nominated_before, place_nominated
+from koordinator.scheduler.engine.simulation import nominated_before, place_nominated
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 
@@ -86,7 +86,7 @@ class FilterResults:
         """A block in which the row is as Filter plugins see it for this pod."""
         with self.view.simulate() as journal:
             if nominated:
-                place_nominated(journal, allocators(self.profile), self.view, self.pod, row)
+                place_nominated(journal, self.profile.allocators, self.view, self.pod, row)
             RowOverlays(self.profile, self.pod).show(journal, np.array((row,), dtype=np.intp))
             journal.inform([entry for entry in self.plan.filters if entry.is_cross_node])
             yield

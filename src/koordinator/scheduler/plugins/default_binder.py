@@ -13,7 +13,7 @@ class DefaultBinder(BindPlugin):
 
     name = "DefaultBinder"
 
-    def binds(self, pod: PodInfo) -> bool:
+    def concerns(self, pod: PodInfo) -> bool:
         return False
 
     async def bind(self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter) -> BindOutcome:

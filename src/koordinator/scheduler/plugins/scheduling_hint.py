@@ -46,6 +46,9 @@ class SchedulingHint(PreFilterPlugin, PreferNodesPlugin):
         found = _found(pod)
         return frozenset(found.node_names) or None if isinstance(found, Hint) else found
 
+    def concerns(self, pod: PodInfo) -> bool:
+        return _found(pod) is not None
+
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         hint = hint_of(pod)
         if hint is None or not hint.node_names:

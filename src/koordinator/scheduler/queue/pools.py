@@ -33,9 +33,11 @@ class ActivePods:
 
     def push(self, key: tuple[Any, ...], entry: QueuedPod) -> None:
         profile = entry.pod.pod.spec.scheduler_name
-        heap = self._heaps.setdefault(profile, [])
+        heap = self._heaps.get(profile)
+        if heap is None:
+            heap = self._heaps[profile] = []
         heapq.heappush(heap, (key, entry.ticket, entry))
-        if len(heap) > self._limits.get(profile, _SPARE):
+        if len(heap) > _SPARE and len(heap) > self._limits.get(profile, 0):
             # An instance that waits to lead pops no pods, but sees them come and go.
             heap[:] = [each for each in heap if each[1] == each[2].ticket]
             heapq.heapify(heap)
@@ -132,7 +134,9 @@ class UnschedulablePods:
     @property
     def oldest(self) -> QueuedPod | None:
         """The pod that has been unschedulable longest; None when there is none."""
-        return next(iter(self._pods.values()), None)
+        for entry in self._pods.values():
+            return entry
+        return None
 
     def pods(self) -> list[QueuedPod]:
         """All of them."""

@@ -6,7 +6,6 @@ event that may help it; events while it is in flight count too, so that none is 
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
@@ -29,6 +28,8 @@ from koordinator.scheduler.queue.queued_pod import NO_KINDS, UNDER_WAY, Cause, P
 _WINDOW: Final = 1.0
 """Seconds. All back-offs that would end within a window end with it, so that priority orders these pods, and not which
 of them failed first; kube-scheduler 1.33, pkg/scheduler/backend/queue/backoff_queue.go."""
+_EVENTS_AT_ONCE: Final = 64
+"""So many events are looked through together for those that can be forgotten."""
 SortKey = Callable[[PodInfo, float], tuple[Any, ...]]
 Gate = Callable[[PodInfo], str | None]
 """Why the pod must not be queued yet; None admits it. Raises PluginError when a plugin fails."""
@@ -66,7 +67,7 @@ class SchedulingQueue:
         self._sizes: Counter[Pool] = Counter()
         self.incoming: Counter[tuple[Pool, str]] = Counter()
         """How many pods entered a pool, by cause (see ``Cause``)."""
-        self._tickets = itertools.count(1)
+        self._ticket = 0
         self._active = ActivePods()
         self._backoff = BackingOff()
         self._unschedulable = UnschedulablePods(queueing_hint, nominated_to)
@@ -109,7 +110,7 @@ class SchedulingQueue:
             self._leave(entry)
             self._sizes[entry.pool] -= 1
             if entry.pool in UNDER_WAY:
-                self._land(entry)
+                self._in_flight.pop(uid, None)
         return entry
 
     def pop(self) -> QueuedPod | None:
@@ -215,6 +216,9 @@ class SchedulingQueue:
         """Wake the unschedulable pods that ``event`` may help, except those with the uids ``useless_to``."""
         if self._in_flight:
             self._events.add(event, useless_to)
+            if not self._events.count % _EVENTS_AT_ONCE:
+                # Those that no attempt in flight needs any more.
+                self._events.forget_until(next(iter(self._in_flight.values())).seen)
         for entry in self._unschedulable.freed_by(event, useless_to):
             self._wake(entry, of_event(event.kind))
 
@@ -272,7 +276,7 @@ class SchedulingQueue:
             case Pool.BACKOFF:
                 if not self._gated(entry, Cause.CHANGED):
                     # Its priority may be another one now.
-                    entry.ticket = next(self._tickets)
+                    entry.ticket = self._ticket = self._ticket + 1
                     self._push_backoff(entry)
 
     def _admit(self, entry: QueuedPod, cause: str) -> None:
@@ -307,7 +311,7 @@ class SchedulingQueue:
         self._to_backoff_or_active(entry, cause)
 
     def _to_backoff_or_active(self, entry: QueuedPod, cause: str) -> None:
-        if entry.backoff_until <= self._monotonic():
+        if not entry.backoff_until or entry.backoff_until <= self._monotonic():
             self._activate(entry, cause)
             return
         self._enter(entry, Pool.BACKOFF, cause)
@@ -352,17 +356,12 @@ class SchedulingQueue:
         self._sizes[entry.pool] -= 1
         self._sizes[pool] += 1
         if entry.pool in UNDER_WAY and pool is not Pool.PREEMPTING:
-            self._land(entry)
+            self._in_flight.pop(entry.pod.uid, None)
         entry.pool = pool
-        entry.ticket = next(self._tickets)
-
-    def _land(self, entry: QueuedPod) -> None:
-        """The attempt is over; forget events that only it needed."""
-        self._in_flight.pop(entry.pod.uid, None)
-        first = next(iter(self._in_flight.values()), None)
-        self._events.forget_until(first.seen if first is not None else self._events.count)
+        entry.ticket = self._ticket = self._ticket + 1
 
     def _leave(self, entry: QueuedPod) -> None:
         """Remove the entry from the indices of its pool."""
         entry.ticket = 0
-        self._unschedulable.remove(entry)
+        if entry.pool is Pool.UNSCHEDULABLE:
+            self._unschedulable.remove(entry)

@@ -15,7 +15,7 @@ from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import EventHandler, Plugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.simulation import allocators, nominated_before, place_nominated
+from koordinator.scheduler.engine.simulation import nominated_before, place_nominated
 from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 
@@ -42,7 +42,7 @@ class QueueingHints:
             return any(self._hint(plugin, pod, event) for plugin in plugins)
         try:
             with view.simulate() as journal:
-                place_nominated(journal, allocators(profile), view, pod, row)
+                place_nominated(journal, profile.allocators, view, pod, row)
                 return any(self._hint(plugin, pod, event) for plugin in plugins)
         except Exception as error:
             # Hints do not raise: a plugin does not know what a nominated pod is going to get.

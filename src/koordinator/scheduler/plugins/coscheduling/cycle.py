@@ -46,8 +46,11 @@ _ALREADY_TRIED: Final = "preemption already attempted"
 class GangQueueing(GangPart, PreEnqueuePlugin, NextPodPlugin):
     """Admits complete gangs to the queue, and has the members of a gang tried right after each other."""
 
+    def __init__(self, args: Any, view: ClusterView, gangs: Gangs) -> None:
+        super().__init__(args, view, gangs)
+        gangs.queueing.append(self)
+
     def pre_enqueue(self, pod: Pod) -> Reason | None:
-        self.gangs.schedulers.add(pod.spec.scheduler_name)
         error = self.cache.admission_error(pod)
         return Reason(error, unresolvable=True) if error else None
 
@@ -78,6 +81,9 @@ class GangCycle(
         self._preemption = preemption if args.enable_preemption else None
         self._last_preemption: tuple[str, dict[str, Any]] = "", {}
         """The uid of the last pod that PostFilter was called for, and the document of its preemption; else empty."""
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return self._preemption is not None or super().concerns(pod)
 
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
         self._last_preemption = "", {}
@@ -173,6 +179,10 @@ class GangCycle(
 
 class GangBinding(GangPart, ReservePlugin, PermitPlugin, PreBindPlugin, ReservationPreBindPlugin, PostBindPlugin):
     """Holds members that have a node at Permit until enough of them have one."""
+
+    def concerns(self, pod: PodInfo) -> bool:
+        # Annotations of an earlier attempt in a gang are removed, too.
+        return super().concerns(pod) or any(key in pod.pod.metadata.annotations for key in BIND_GANG_KEYS)
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
         return None

@@ -45,8 +45,8 @@ class Gangs(EventHandler):
         self.cache = cache
         self.pending: dict[str, PodInfo] = {}
         """Members that are not bound, by uid; some of them are assumed on a node."""
-        self.schedulers: set[str] = set()
-        """The scheduler names of the pods for which PreEnqueue was called."""
+        self.queueing: list[GangPart] = []
+        """The part of each profile that implements PreEnqueue."""
         self.finished = FinishedMembers()
         self.changed: set[str] = set()
         """The ids of gangs whose PodGroup status may have changed; only of PodGroups that are there, since nothing
@@ -117,7 +117,11 @@ class Gangs(EventHandler):
 
     def not_admitted(self, gang: Gang, pods: Iterable[Pod], why: str) -> None:
         """Record an event on those of the pods that this scheduler schedules, and on the PodGroup."""
-        pods = [pod for pod in pods if pod.spec.scheduler_name in self.schedulers]
+        profiles = [part.handle.profile for part in self.queueing]
+        ours = [
+            each.scheduler_name for each in profiles if GangPart.name in [plugin.name for plugin in each.pre_enqueue]
+        ]
+        pods = [pod for pod in pods if pod.spec.scheduler_name in ours]
         if not pods:
             return
         pod_group = self._plugin.view.objects_of(POD_GROUPS).get(gang.id)
@@ -219,3 +223,6 @@ class GangPart(Plugin):
     def __init__(self, args: Any, view: ClusterView, gangs: Gangs) -> None:
         super().__init__(args, view)
         self.gangs, self.cache = gangs, gangs.cache
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return bool(gang_of(pod))

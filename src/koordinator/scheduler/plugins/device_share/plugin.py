@@ -99,6 +99,9 @@ class DeviceShare(
         own = self.own_key(pod)
         return None if own is None else (own, self.handle.numa_topology.key(pod))
 
+    def concerns(self, pod: PodInfo) -> bool:
+        return self.demand_of(pod) is not None
+
     def context_key(self, pod: PodInfo) -> Hashable:
         demand = self.demand_of(pod)
         templates = self.templates_for(demand) if isinstance(demand, DeviceDemand) else None

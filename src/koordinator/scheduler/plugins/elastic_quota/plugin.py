@@ -123,7 +123,7 @@ class ElasticQuota(
 
     def refusal(self, pod: PodInfo) -> str | None:
         """The message why the pod's quota does not admit it now; None if it does."""
-        admits_all = self.accounts.admits_all(pod.pod.metadata)
+        admits_all = self._handlers.accounts.admits_all(pod.pod.metadata)
         if admits_all and not self._hooks:
             return None
         node = self.accounts.node_of(pod.pod.metadata)

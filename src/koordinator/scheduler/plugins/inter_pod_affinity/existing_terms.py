@@ -27,14 +27,12 @@ class ExistingTerms:
         self._carried: dict[str, tuple[int, tuple[Term, ...]]] = {}
         self._carriers: dict[int, set[str]] = {}
         self._on_row: dict[int, dict[Term, int]] = {}
-        self._rows: dict[Term, dict[int, int]] = {}
+        self.live: dict[Term, dict[int, int]] = {}
+        """Live term -> row -> pods there that carry the term."""
         self._buckets: dict[Hashable, dict[Term, None]] = {}
         self._bucket_of: dict[Term, Hashable] = {}
         self._changes: list[Term] = []
         self._changes_after = 0
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     @property
     def version(self) -> int:
@@ -42,11 +40,11 @@ class ExistingTerms:
         return self._changes_after + len(self._changes)
 
     def is_live(self, term: Term) -> bool:
-        return term in self._rows
+        return term in self.live
 
     def rows(self, term: Term) -> Mapping[int, int]:
         """Row -> pods there that carry the term."""
-        return self._rows.get(term, _NOWHERE)
+        return self.live.get(term, _NOWHERE)
 
     def on_row(self, row: int) -> Mapping[Term, int]:
         """Term -> pods on ``row`` that carry it."""
@@ -95,16 +93,16 @@ class ExistingTerms:
             self.remove(uid)
 
     def _count(self, row: int, term: Term) -> None:
-        rows = self._rows.get(term)
+        rows = self.live.get(term)
         if rows is None:
-            rows = self._rows[term] = {}
+            rows = self.live[term] = {}
             self._list(term)
         rows[row] = rows.get(row, 0) + 1
         on_row = self._on_row.setdefault(row, {})
         on_row[term] = on_row.get(term, 0) + 1
 
     def _uncount(self, row: int, term: Term) -> None:
-        rows, on_row = self._rows[term], self._on_row[row]
+        rows, on_row = self.live[term], self._on_row[row]
         rows[row] -= 1
         on_row[term] -= 1
         if not rows[row]:
@@ -113,7 +111,7 @@ class ExistingTerms:
         if not on_row:
             del self._on_row[row]
         if not rows:
-            del self._rows[term]
+            del self.live[term]
             self._unlist(term)
 
     def _list(self, term: Term) -> None:
@@ -198,8 +196,8 @@ class Matcher:
 
     def of(self, pod: PodInfo, *, preferences: bool) -> Matches:
         """The terms that match the pod now; without ``preferences`` only those that can reject nodes."""
-        nominated = len(self._nominations)
-        if not len(self._existing) and not nominated:
+        nominated = not self._nominations.is_empty
+        if not nominated and not self._existing.live:
             return NO_MATCHES
         labels = self._labels_of(pod, preferences)
         self._refresh(labels)

@@ -126,9 +126,11 @@ class LoadRules:
         for index, weight in enumerate(settings.weights):
             whole = capacity[index]
             if whole > 0:
-                share = max(free[index] - expected.amounts[index], 0) * MAX_NODE_SCORE // whole
+                left = free[index] - expected.amounts[index]
+                share = left * MAX_NODE_SCORE // whole if left > 0 else 0
                 total += share * weight
-                lowest = min(lowest, share)
+                if share < lowest:
+                    lowest = share
         if lowest != _NO_RESOURCE:
             total += lowest * settings.dominant_weight
         return total // settings.total_weight

@@ -236,7 +236,7 @@ class NodeNUMAResource(
     # PreBind.
 
     def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
-        return self._held(pod.uid) is not None
+        return self.view.allocations.of(self.name, pod.uid) is not None
 
     async def pre_bind(
         self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter

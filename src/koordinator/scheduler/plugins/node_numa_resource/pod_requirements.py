@@ -87,10 +87,9 @@ class RequirementsCache:
 
     def of(self, pod: PodInfo) -> PodRequirements:
         """The requirements of the pod."""
-        found = pod.memo.get(self._memo)
+        found: PodRequirements | None = pod.memo.get(self._memo)
         if found is None:
             found = pod.memo[self._memo] = self._read(pod)
-        assert isinstance(found, PodRequirements)
         return found
 
     def _read(self, pod: PodInfo) -> PodRequirements:

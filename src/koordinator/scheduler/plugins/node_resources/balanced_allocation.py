@@ -77,9 +77,11 @@ def balanced_pair(requested: Sequence[int], allocatable: Sequence[int], allocati
     (first, more_of_first, _), (second, more_of_second, _) = allocation.items
     if allocatable[first] <= 0 or allocatable[second] <= 0:
         return MAX_NODE_SCORE
-    one = min((requested[first] + more_of_first) / allocatable[first], 1.0)
-    other = min((requested[second] + more_of_second) / allocatable[second], 1.0)
-    return int((1 - abs((one - other) / 2)) * float(MAX_NODE_SCORE))
+    one = (requested[first] + more_of_first) / allocatable[first]
+    other = (requested[second] + more_of_second) / allocatable[second]
+    one, other = one if one < 1.0 else 1.0, other if other < 1.0 else 1.0
+    deviation = (one - other if one > other else other - one) / 2
+    return int((1 - deviation) * MAX_NODE_SCORE)
 
 
 def _deviation(fractions: Any, present: Any, count: Any) -> Any:

@@ -93,6 +93,9 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
             return None
         return constraints_key(pod.pod, self.constraints(pod))
 
+    def concerns(self, pod: PodInfo) -> bool:
+        return bool(self._defaults) and not pod.pod.spec.topology_spread_constraints
+
     def context_key(self, pod: PodInfo) -> Hashable:
         """The key of the pod's default constraints, which depend on Services and controllers; None if it has none."""
         if not self._defaults or pod.pod.spec.topology_spread_constraints:

@@ -47,7 +47,10 @@ class ReservationBinding(
     allocates_as_filtered: ClassVar = False
 
     def nominated_reservation(self, pod: PodInfo, row: int, *, assumed: bool = False) -> Booking | None:
-        return self._nominated(pod, row, assumed=assumed) if self._points.is_seen(row) else None
+        match, requirements = self._cache.match(pod), requirements_of(pod)
+        if requirements.ignored or not self._points.is_seen(row):
+            return None
+        return self._nominator.nominated(pod, row, match, requirements, assumed=assumed)
 
     def nominated_pods(self, pod: PodInfo, row: int) -> tuple[PodInfo, ...]:
         return self._selected(pod, row).pods if self._points.is_seen(row) else ()
@@ -55,12 +58,6 @@ class ReservationBinding(
     def allocated_reservation(self, pod: PodInfo) -> Booking | None:
         held = self.view.allocations.of(self.name, pod.uid)
         return self._cache.bookings.get(held.uid) if isinstance(held, Use) else None
-
-    def _nominated(self, pod: PodInfo, row: int, *, assumed: bool) -> Booking | None:
-        match, requirements = self._cache.match(pod), requirements_of(pod.pod)
-        return (
-            None if requirements.ignored else self._nominator.nominated(pod, row, match, requirements, assumed=assumed)
-        )
 
     def _selected(self, pod: PodInfo, row: int) -> Selection:
         booking = self._taking_over(pod) if stands_for_a_reservation(pod.pod) else None
@@ -71,10 +68,10 @@ class ReservationBinding(
     def allocate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Use | TakeOver | Reason | None:
         if stands_for_a_reservation(pod.pod):
             return self._take_over(pod, node.index)
-        requirements = requirements_of(pod.pod)
+        requirements, match = requirements_of(pod), self._cache.match(pod)
         if requirements.ignored:
             return None
-        booking = self._nominated(pod, node.index, assumed=True)
+        booking = self._nominator.nominated(pod, node.index, match, requirements, assumed=True) if match.uids else None
         if booking is None:
             return NONE_MATCHES if requirements.affinity is not None else None
         return Use(booking.name, booking.uid)

@@ -221,7 +221,7 @@ class ReservationCache(EventHandler):
     def _owned(self, pod: PodInfo) -> list[tuple[Booking, Unmatched | None]]:
         """The Reservations that the pod owns (all, for a pod that ignores owners) in the order of their uids, each with
         why it is not available to the pod."""
-        requirements = requirements_of(pod.pod)
+        requirements = requirements_of(pod)
         candidates = sorted(self._candidates(pod.pod, requirements), key=lambda each: each.uid)
         return [(booking, self._why_not(booking, pod, requirements)) for booking in candidates]
 

@@ -93,7 +93,7 @@ class ReservationFilter(PreFilterPlugin, Explainer, FilterPlugin, FilterTransfor
                     "does not exist any more"
                 )
             return self._pre_filter_reserve_pod(pod, reservation)
-        requirements, match = requirements_of(pod.pod), self._cache.match(pod)
+        requirements, match = requirements_of(pod), self._cache.match(pod)
         if requirements.problem:
             return PreFilterResult(skip=True, rejection=Reason(requirements.problem, unresolvable=True))
         if requirements.affinity is not None and not match.uids:

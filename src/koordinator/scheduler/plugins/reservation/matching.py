@@ -21,8 +21,10 @@ from koordinator.api.reservation import Reservation, ReservationControllerRefere
 from koordinator.model.label_selector import compile_selector
 from koordinator.model.node_selector import term_predicate
 from koordinator.model.tolerations import NO_SCHEDULE, tolerated
+from koordinator.scheduler.engine.pod_info import PodInfo
 
 _UNSCHEDULABLE: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+_MEMO: Final = "Reservation/requirements"
 _Owns = Callable[[Pod], bool]
 
 
@@ -62,7 +64,15 @@ class ReservationRequirements(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def requirements_of(pod: Pod) -> ReservationRequirements:
+def requirements_of(pod: PodInfo) -> ReservationRequirements:
+    """What the pod requires; read once."""
+    found: ReservationRequirements | None = pod.memo.get(_MEMO)
+    if found is None:
+        found = pod.memo[_MEMO] = _read(pod.pod)
+    return found
+
+
+def _read(pod: Pod) -> ReservationRequirements:
     """Read the requirements from labels and annotations of the pod."""
     annotations = pod.metadata.annotations
     affinity: ReservationAffinity | None = None

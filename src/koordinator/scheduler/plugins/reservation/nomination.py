@@ -179,7 +179,7 @@ class Nominator:
 
     def refusal(self, booking: Booking, pod: PodInfo) -> str:
         """Why a pod that owns the Reservation does not take from it at present; "" if it would."""
-        match, requirements = self._cache.match(pod), requirements_of(pod.pod)
+        match, requirements = self._cache.match(pod), requirements_of(pod)
         if requirements.problem:
             return requirements.problem
         if requirements.ignored:

@@ -93,7 +93,7 @@ class ReservationPlugin(
         """Record the Reservation that the pod is going to take from when the victims have left: no owner of lower
         priority gets that."""
         assert plan.nominated_node
-        match, requirements = self._cache.match(pod), requirements_of(pod.pod)
+        match, requirements = self._cache.match(pod), requirements_of(pod)
         self._cache.awaited.pop(pod.uid, None)
         if stands_for_a_reservation(pod.pod) or requirements.ignored or not match.uids:
             return
@@ -112,7 +112,7 @@ class ReservationPlugin(
         return summary(owned, attempt.statuses, self.view.columns.names) if owned is not None else ""
 
     def _owned(self, pod: PodInfo) -> Owned | None:
-        match, requirements = self._cache.match(pod), requirements_of(pod.pod)
+        match, requirements = self._cache.match(pod), requirements_of(pod)
         if requirements.problem or (match.is_empty and requirements.affinity is None):
             return None
         nodes = [self._cache.bookings[uid].node_name for uid in match.uids]
@@ -134,7 +134,7 @@ class ReservationPlugin(
     # Score.
 
     def pre_score(self, pod: PodInfo) -> Any:
-        requirements, match = requirements_of(pod.pod), self._cache.match(pod)
+        requirements, match = requirements_of(pod), self._cache.match(pod)
         if stands_for_a_reservation(pod.pod):
             booking = self._taking_over(pod)
             return SKIP_SCORE if booking is None else ReservePod("", "", booking)

@@ -318,7 +318,7 @@ class PreAllocator:
             for pod in self._view.pods_on[row].values()
             if candidates.include(pod.pod)
             and claimed.get(pod.uid, booking.uid) == booking.uid
-            and not requirements_of(pod.pod).problem
+            and not requirements_of(pod).problem
         ]
 
     def _mismatch(self, booking: Booking, pod: PodInfo, row: int) -> tuple[Mismatch, str] | None:
@@ -327,9 +327,7 @@ class PreAllocator:
         spec = msgspec.structs.replace(booking.reservation.spec, unschedulable=False)
         reservation = msgspec.structs.replace(booking.reservation, spec=spec)
         node = self._view.columns.nodes[row] if OMIT_NODE_LABELS not in self._view.gates else None
-        return mismatch(
-            reservation, pod.pod, requirements_of(pod.pod), node, (booking.allocatable, pod.request.amounts)
-        )
+        return mismatch(reservation, pod.pod, requirements_of(pod), node, (booking.allocatable, pod.request.amounts))
 
 
 def _with_others(attempt: PreAllocation, points: ReservationPoints, row: int, *, in_order: bool) -> PreAllocation:

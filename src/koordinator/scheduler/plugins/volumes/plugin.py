@@ -27,6 +27,9 @@ class VolumePlugin(PreFilterPlugin, FilterPlugin, EventHandler, Explainer):
     def class_key(self, pod: PodInfo) -> Hashable:
         return None
 
+    def concerns(self, pod: PodInfo) -> bool:
+        return volumes_of(pod) is not None
+
     def context_key(self, pod: PodInfo) -> Hashable:
         volumes = volumes_of(pod)
         if volumes is None:

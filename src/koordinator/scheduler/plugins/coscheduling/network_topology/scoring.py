@@ -39,6 +39,9 @@ class NetworkScore(GangPart, ScorePlugin):
     def class_key(self, pod: PodInfo) -> Hashable:
         return _kind_of(pod) if self.gangs.topology is not None else None
 
+    def concerns(self, pod: PodInfo) -> bool:
+        return bool(_kind_of(pod))
+
     def context_key(self, pod: PodInfo) -> Hashable:
         """The version of the network, since the scores depend on it."""
         network = self.gangs.topology

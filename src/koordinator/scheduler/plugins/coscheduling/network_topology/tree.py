@@ -96,11 +96,6 @@ class Tree:
         """The depth of the layer, 0 for the root's; None for an unknown layer."""
         return self.layers.index(layer) if layer in self.layers else None
 
-    @property
-    def node_depth(self) -> int | None:
-        """The depth of the nodes; None without layers."""
-        return len(self.layers) - 1 if len(self.layers) > 1 else None
-
     def sums(self, of_leaves: Mapping[int, int]) -> NDArray[np.int64]:
         """For each domain the sum over its nodes; nodes missing in ``of_leaves`` count as 0."""
         found = np.zeros(len(self), dtype=np.int64)
