@@ -78,7 +78,7 @@ class SchedulerMetrics:
         )
         self._plugin_resyncs = metrics.counter(
             "scheduler_plugin_resyncs_total",
-            "How often a plugin that had missed events was refreshed, or was not, by plugin and result.",
+            "How often a plugin that had failed at an event was rebuilt, or was not completely, by plugin and result.",
             ("plugin", "result"),
         )
         self._evaluated = metrics.histogram(
@@ -191,8 +191,7 @@ class SchedulerMetrics:
         self._plugin_errors.labels(plugin, method).inc()
 
     def plugin_resync(self, plugin: str, result: str) -> None:
-        """Count a resynchronisation of a plugin that had missed events: ``success``, or ``error`` when it is given
-        up."""
+        """Count a rebuilt plugin: ``success``, or ``error`` when it leaves something out from now on."""
         self._plugin_resyncs.labels(plugin, result).inc()
 
     def malformed(self, kind: str) -> None:

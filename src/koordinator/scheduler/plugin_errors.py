@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, MIN_NODE_SCORE
@@ -13,6 +13,7 @@ logger = logging.getLogger(__name__)
 
 _SAME_ERROR_SECONDS: Final = 60.0
 _ERRORS_REMEMBERED: Final = 100
+_SUBJECTS_NAMED: Final = 5
 
 
 class PluginErrors:
@@ -53,26 +54,26 @@ class PluginErrors:
             )
 
     def of_event_handler(self, plugin: str, point: str, error: Exception) -> None:
-        """A plugin failed to process an event, and will be resynchronised: logged once until it has been."""
+        """A plugin failed to process an event, and is rebuilt later: logged once until it knows everything again."""
         self._count(plugin, point)
         if plugin not in self._stale:
             self._stale.add(plugin)
-            text = _text(error)
-            logger.error("plugin %s failed in %s and is notified again later: %s", plugin, point, text, exc_info=error)
+            message = "plugin %s failed in %s and is notified of everything again: %s"
+            logger.error(message, plugin, point, _text(error), exc_info=error)
 
     def recovered(self, plugin: str) -> None:
-        """The plugin has been resynchronised."""
+        """The plugin has been rebuilt."""
         self._stale.discard(plugin)
         self._count_resync(plugin, "success")
-        logger.info("plugin %s has been notified of all that it had missed", plugin)
+        logger.info("plugin %s has been notified of all that is there", plugin)
 
-    def given_up(self, plugin: str) -> None:
-        """The plugin keeps failing to be resynchronised."""
+    def given_up(self, plugin: str, left_out: Sequence[str]) -> None:
+        """The plugin fails again at something whenever it is rebuilt."""
         self._stale.discard(plugin)
         self._count_resync(plugin, "error")
         logger.error(
-            "plugin %s failed %d more times and is not notified again: it may be out of date until the next event",
-            *(plugin, TRIES),
+            "plugin %s failed %d more times and is not notified of %s until that changes",
+            *(plugin, TRIES, ", ".join(left_out[:_SUBJECTS_NAMED])),
         )
 
     def of_ours(self, what: str, error: Exception) -> None:

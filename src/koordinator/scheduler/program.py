@@ -121,7 +121,7 @@ class Scheduler:
         self._random = random
         self._loops = metrics.loops(clock)
         errors = PluginErrors(clock.monotonic, metrics.plugin_error, metrics.plugin_resync)
-        self.state = ClusterState(view, self._handler_failed)
+        self.state = ClusterState(view, errors.of_event_handler)
         self.decisions = DecisionLog(self._options.decisions_kept)
         profiles = build_profiles(view)
         for profile in profiles:
@@ -136,8 +136,9 @@ class Scheduler:
             if self._options.check_evaluations:
                 engine.refresh = EvaluationCheck(engine.profile, view, errors.of_cache, times.refresh).refresh
         self._errors = errors
-        resync = Resync(self.state, errors.of_event_handler)
+        resync = Resync(self.state)
         self._resynchronisation = Resynchronisation(resync, errors, self._retry_unschedulable, clock, random)
+        self.state.event_handlers.on_stale = self._resynchronisation.wake
         hints = QueueingHints(self.state, lambda name: self.engines[name].profile, errors)
         self.queue = SchedulingQueue(
             _sort_key(profiles, errors.of_plugin),
@@ -306,10 +307,6 @@ class Scheduler:
         """Start a loop whose heartbeat is its progress, and that blocks the event loop for ``deadline`` seconds at
         most."""
         return tasks.create_task(self._loops.loop(name, deadline or inf).watch(body), name=name)
-
-    def _handler_failed(self, plugin: str, method: str, error: Exception) -> None:
-        self._errors.of_event_handler(plugin, method, error)
-        self._resynchronisation.wake()
 
     def _retry_unschedulable(self) -> None:
         self.queue.activate_unschedulable()

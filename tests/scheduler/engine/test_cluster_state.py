@@ -39,6 +39,11 @@ class Recorder(EventHandler):
         self.calls.append(("object", row, kind, obj is not None))
 
 
+class ResizeRecorder(Recorder):
+    def on_pod_resized(self, row: int, before: PodInfo, after: PodInfo) -> None:
+        self.calls.append(("resized", row, before.request.amounts["cpu"], after.request.amounts["cpu"]))
+
+
 def requested_cpu(state: ClusterState, node: str) -> int:
     columns = state.view.columns
     return int(columns.requested[columns.row_of[node], CPU])
@@ -59,6 +64,19 @@ def test_a_confirmed_pod_is_not_forgotten() -> None:
     state.set_pod(pod, "a")
     assert not state.forget("uid-p")
     assert requested_cpu(state, "a") == 1000
+
+
+def test_a_pod_that_is_resized_on_its_node_is_removed_and_added_unless_a_plugin_does_otherwise() -> None:
+    recorders = Recorder(), ResizeRecorder()
+    state = make_state([make_node("a")])
+    state.add_event_handlers(recorders)
+    state.set_pod(describe(make_pod("p", cpu="1")), "a")
+    for recorder in recorders:
+        recorder.calls.clear()
+    state.set_pod(describe(make_pod("p", cpu="2")), "a")
+    assert requested_cpu(state, "a") == 2000
+    assert recorders[0].calls == [("removed", 0, "uid-p"), ("assigned", 0, "uid-p", False)]
+    assert recorders[1].calls == [("resized", 0, 1000, 2000)]
 
 
 def test_a_pod_bound_elsewhere_than_assumed_is_moved() -> None:

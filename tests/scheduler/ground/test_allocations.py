@@ -158,7 +158,7 @@ def test_a_plugin_that_fails_to_count_is_reported_again() -> None:
     assert failed == ["on_allocated"]
     assert not plugin.taken
     plugin.fails = False
-    assert Resync(state, lambda plugin, point, error: None).run() == (["CpuSets"], [])
+    assert Resync(state).run() == (["CpuSets"], {})
     assert plugin.free(0) == [2, 3]
 
 

@@ -56,7 +56,6 @@ class Story:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.cluster = ScriptedCluster()
-        self.saboteurs: dict[bool, Saboteur] = {}
         self._placed_before: set[str] = set()
         self._was_late = False
         self._start()
@@ -91,7 +90,7 @@ class Story:
 
     def _sabotaged(self, view: ClusterView) -> Profile:
         profile = chart_profile(view)
-        self.saboteurs = {after: Saboteur(profile, after=after) for after in (False, True)}
+        self.saboteur = Saboteur(profile)
         return profile
 
     @property
@@ -125,7 +124,7 @@ class Story:
     @property
     def is_late(self) -> bool:
         """Whether the scheduler, or one of its plugins, has not been shown everything."""
-        return self.cluster.is_late or bool(self.scheduler.state.stale_handlers)
+        return self.cluster.is_late or bool(self.scheduler.state.event_handlers.stale)
 
     def finish(self) -> None:
         """Everything is shown and answered, and what it began is over."""
@@ -134,8 +133,7 @@ class Story:
         self.bindings_fail("")
         self.patches_fail("")
         self.cluster.answer("")
-        for saboteur in self.saboteurs.values():
-            saboteur.left.clear()
+        self.saboteur.left.clear()
         self.settle(90)
         if len(self.scheduler.state.view.nominations):
             # Longer than a pod waits until it is tried again without an event.
@@ -345,9 +343,9 @@ class Story:
     def patches_fail(self, fault: Fault) -> None:
         self.cluster.patch_fault = fault
 
-    def handler_fails(self, name: str, point: str, *, after: bool) -> None:
-        """The next call of the method of an event handler fails, when it has done its work or before."""
-        self.saboteurs[after].left[name, point] = 1
+    def handler_fails(self, name: str, point: str, lines: int) -> None:
+        """The next call of the method of an event handler fails when so many lines have run."""
+        self.saboteur.left[name, point], self.saboteur.lines[name, point] = 1, lines
 
 
 def _differences(known: Facts, expected: Facts) -> dict[str, Any]:

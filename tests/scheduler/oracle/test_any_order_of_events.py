@@ -28,7 +28,7 @@ from tests.examples import examples
 from tests.scheduler.oracle.documents import RESIZES, SHAPES, TEAM
 from tests.scheduler.oracle.scripted_cluster import Fault
 from tests.scheduler.oracle.story import KINDS, Story
-from tests.scheduler.watch.test_resync import HANDLERS, points_of
+from tests.scheduler.watch.test_resync import AFTER, HANDLERS, points_of
 
 NODE = st.sampled_from(["n0", "n1", "n2"])
 POD = st.sampled_from([f"p{number}" for number in range(6)])
@@ -271,9 +271,9 @@ class AnyOrder(RuleBasedStateMachine):
     def patches_fail(self, fault: Fault) -> None:
         self.story.patches_fail(fault)
 
-    @rule(method=st.sampled_from(METHODS), after=st.booleans())
-    def handler_fails(self, method: tuple[str, str], after: bool) -> None:
-        self.story.handler_fails(*method, after=after)
+    @rule(method=st.sampled_from(METHODS), lines=st.sampled_from([0, 1, 2, 3, 5, 8, 12, 16, 20, 30, AFTER]))
+    def handler_fails(self, method: tuple[str, str], lines: int) -> None:
+        self.story.handler_fails(*method, lines)
 
     @rule(fault=st.sampled_from(FAULTS[:-1]))
     def answer(self, fault: Fault) -> None:

@@ -9,6 +9,7 @@ from koordinator.api.labels import QUOTA_NAME
 from koordinator.scheduler.explain import explain_node
 from tests.scheduler.oracle.documents import TEAM
 from tests.scheduler.oracle.story import Story
+from tests.scheduler.watch.test_resync import AFTER
 
 
 def facts(story: Story, node: str, plugin: str) -> dict[str, Any]:
@@ -90,12 +91,12 @@ def test_a_plugin_that_missed_the_end_of_a_node_that_is_back_on_another_row_keep
         story.put_node("n0", 1)
         story.put_quota(TEAM, 8)
         story.settle()
-        story.handler_fails("QuotaEventHandlers", "on_node_removed", after=False)
+        story.handler_fails("QuotaEventHandlers", "on_node_removed", 0)
         story.cluster.remove(NODES, "n0")
         story.put_node("n1", 1)
         story.put_node("n0", 1)
         story.settle()
-        assert story.scheduler.state.stale_handlers
+        assert story.scheduler.state.event_handlers.stale
         story.settle(4)
         assert not story.is_late
         story.check_restarted()
@@ -109,10 +110,10 @@ def test_a_plugin_that_missed_a_pod_leaving_a_row_counts_it_on_the_row_where_it_
         story.create_pod("p0", "quota")
         story.settle()
         story.put_node("n1", 1)
-        story.handler_fails("QuotaEventHandlers", "on_pod_removed", after=True)
+        story.handler_fails("QuotaEventHandlers", "on_pod_removed", AFTER)
         story.bind_elsewhere("p0", "n1")
         story.settle()
-        assert story.scheduler.state.stale_handlers
+        assert story.scheduler.state.event_handlers.stale
         story.settle(4)
         assert not story.is_late
         story.check()
@@ -141,12 +142,12 @@ def test_a_plugin_that_missed_a_change_of_a_pod_whose_node_goes_counts_it_as_the
         story.put_quota(TEAM, 8)
         story.create_pod("p0", "quota")
         story.settle()
-        story.handler_fails("QuotaEventHandlers", "on_pod_assigned", after=True)
+        story.handler_fails("QuotaEventHandlers", "on_pod_assigned", AFTER)
         story.label("p0", "app", "other")
         story.settle()
         story.cluster.remove(NODES, "n0")
         story.settle()
-        assert story.scheduler.state.stale_handlers
+        assert story.scheduler.state.event_handlers.stale
         story.settle(4)
         assert not story.is_late
         story.check()

@@ -147,6 +147,9 @@ def service(app: str) -> Document:
 
 def change_all(api: SchedulerApi) -> None:
     """New, changed and vanished objects of every kind."""
+    owner = pods_on("kept")[5]
+    owner["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1500m"
+    api.put(PODS, owner)
     for each in pods_on("gone"):
         api.remove(PODS, each["metadata"]["name"], "default")
     for kind in (*_ABOUT_NODES, CSI_NODES):

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Callable
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
+from types import FrameType
 from typing import Any, Final
 
 import pytest
 
-from koordinator.api.kinds import DEVICES, PODS
+from koordinator.api.kinds import DEVICES, NODES, POD_GROUPS, PODS
+from koordinator.api.labels import POD_GROUP
 from koordinator.scheduler.engine.binding_points import AllocatorPlugin
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.framework import EventHandler
@@ -28,6 +32,7 @@ POINTS: Final = (
     "on_node",
     "on_node_removed",
     "on_pod_assigned",
+    "on_pod_resized",
     "on_pod_removed",
     "on_pod",
     "on_pod_gone",
@@ -38,13 +43,19 @@ _OF_ALLOCATORS: Final = ("on_allocated", "on_released", "restore")
 RESYNCS: Final = "scheduler_plugin_resyncs_total"
 
 
-class Saboteur:
-    """Makes methods of event handlers fail. ``after``: they have done their work by then."""
+AFTER: Final = 1_000_000
 
-    def __init__(self, profile: Profile, *, after: bool = False) -> None:
+
+class Saboteur:
+    """Makes methods of event handlers fail when they, and what they call of their plugins, have run so many ``lines``;
+    0: before they have done anything, AFTER: when they have done everything."""
+
+    def __init__(self, profile: Profile, *, lines: int = 0) -> None:
         self.left: Counter[tuple[str, str]] = Counter()
         """(class, method) -> how many calls are still to fail."""
-        self._after = after
+        self.lines: defaultdict[tuple[str, str], int] = defaultdict(lambda: lines)
+        self.concerns: Callable[[tuple[Any, ...]], bool] = lambda arguments: True
+        """Whether a call with these arguments may fail."""
         for handler in event_handlers(profile):
             for point in points_of(handler):
                 setattr(handler, point, self._failing(handler, point))
@@ -54,15 +65,36 @@ class Saboteur:
 
         @wraps(method)
         def failing(*arguments: Any) -> Any:
-            fails = self.left[key] > 0
-            if not fails or self._after:
-                found = method(*arguments)
-            if fails:
-                self.left[key] -= 1
-                raise RuntimeError("disk full")
-            return found
+            if self.left[key] <= 0 or not self.concerns(arguments):
+                return method(*arguments)
+            self.left[key] -= 1
+            with interrupted(self.lines[key]):
+                method(*arguments)
+            raise RuntimeError("disk full")
 
         return failing
+
+
+@contextmanager
+def interrupted(lines: int) -> Iterator[None]:
+    """Raise in the block once so many lines of plugins have run."""
+    left, before = lines, sys.gettrace()
+
+    def trace(frame: FrameType, event: str, argument: object) -> Callable[..., Any] | None:
+        nonlocal left
+        if "/scheduler/plugins/" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            left -= 1
+            if left < 0:
+                raise RuntimeError("disk full")
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 def event_handlers(profile: Profile) -> list[EventHandler]:
@@ -78,10 +110,10 @@ def points_of(handler: EventHandler) -> list[str]:
 class Broken:
     """A running scheduler with the profile of the chart, whose event handlers can be made to fail."""
 
-    def __init__(self, *, after: bool = False, busy: bool = True) -> None:
+    def __init__(self, *, lines: int = 0, busy: bool = True) -> None:
         def profile(view: ClusterView) -> Profile:
             found = chart_profile(view)
-            self.saboteur = Saboteur(found, after=after)
+            self.saboteur = Saboteur(found, lines=lines)
             return found
 
         self.fixture: RunningScheduler = running_beside(busy_cluster() if busy else two_nodes(), profile)
@@ -118,23 +150,23 @@ def undisturbed() -> Document:
 HANDLERS: Final = {type(each).__name__: each for each in event_handlers(chart_profile(ClusterView(NodeColumns())))}
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("lines", [0, 2, 3, 5, 7, 9, 12, 15, 19, 25, 40, AFTER])
 @pytest.mark.parametrize("name", HANDLERS)
-def test_one_that_failed_knows_what_the_others_know(name: str, moment: str) -> None:
-    """Each of its methods fails once, ``before`` it has done anything or ``after`` it has done everything."""
+def test_one_that_failed_knows_what_the_others_know(name: str, lines: int) -> None:
+    """Each of its methods fails once, before it has done anything, half-way, or when it has done everything."""
     expected = undisturbed()
 
     async def run() -> None:
-        broken = Broken(after=moment == "after")
+        broken = Broken(lines=lines)
         async with broken.fixture.running():
             await until(broken.fixture, 12)
             broken.saboteur.left.update({(name, point): 1 for point in points_of(HANDLERS[name])})
             change_all(broken.fixture.api)
             await broken.fixture.until_idle()
             assert not +broken.saboteur.left, "these were not called"
-            assert len(broken.fixture.scheduler.state.stale_handlers) == 1
+            assert len(broken.fixture.scheduler.state.event_handlers.stale) == 1
             await until(broken.fixture, 4)
-            assert not broken.fixture.scheduler.state.stale_handlers
+            assert not broken.fixture.scheduler.state.event_handlers.stale
             assert picture(broken.fixture) == expected
 
     asyncio.run(run())
@@ -148,10 +180,10 @@ def test_one_that_failed_at_the_first_listing_too(name: str) -> None:
         broken = Broken()
         broken.saboteur.left.update({(name, point): 2 for point in points_of(HANDLERS[name])})
         async with broken.fixture.running():
-            assert broken.fixture.scheduler.state.stale_handlers
+            assert broken.fixture.scheduler.state.event_handlers.stale
             broken.saboteur.left.clear()
             found = await play(broken.fixture)
-            assert not broken.fixture.scheduler.state.stale_handlers
+            assert not broken.fixture.scheduler.state.event_handlers.stale
             assert found == expected
 
     asyncio.run(run())
@@ -179,8 +211,8 @@ def test_a_pod_that_was_rejected_by_what_was_missed_is_tried_again(caplog: pytes
         asyncio.run(run())
     said = [record.message for record in caplog.records if "DeviceShare" in record.message]
     assert said == [
-        "plugin DeviceShare failed in on_released and is notified again later: RuntimeError: disk full",
-        "plugin DeviceShare has been notified of all that it had missed",
+        "plugin DeviceShare failed in on_released and is notified of everything again: RuntimeError: disk full",
+        "plugin DeviceShare has been notified of all that is there",
     ]
 
 
@@ -197,28 +229,54 @@ def test_one_that_goes_on_failing_is_reported_again_a_limited_number_of_times(ca
         api, left = broken.fixture.api, broken.saboteur.left
         async with broken.fixture.running():
             left["DeviceShare", "on_node_object"] = 1000
+            broken.saboteur.concerns = lambda arguments: arguments[1] == "Device" and not arguments[2].spec.devices
             api.put(DEVICES, {"metadata": {"name": "good"}, "spec": {"devices": []}})
             for _ in range(40):
                 await broken.fixture.until_idle(60)
             labels = {"plugin": "DeviceShare", "method": "on_node_object"}
             assert broken.value("scheduler_plugin_errors_total", **labels) == 1 + TRIES
             assert broken.value(RESYNCS, plugin="DeviceShare", result="error") == 1
-            assert not broken.fixture.scheduler.state.stale_handlers
+            assert not broken.fixture.scheduler.state.event_handlers.stale
             left.clear()
             api.put(PODS, pod("p", gpu=True, spec={"nodeSelector": {"kubernetes.io/hostname": "good"}}))
             await broken.fixture.until_idle(2)
-            assert "p" in api.placed(), "by the devices that it knew"
+            assert "p" in api.placed(), "as on a node that has not reported its devices"
             api.put(DEVICES, healthy(DEVICES, "good") | {"spec": {"devices": []}})
-            await broken.fixture.until_idle()
+            await broken.fixture.until_idle(80)
             assert devices_of(broken.fixture, "good") == []
 
     asyncio.run(run())
     said = [record.message for record in caplog.records if "DeviceShare" in record.message]
     assert said == [
-        "plugin DeviceShare failed in on_node_object and is notified again later: RuntimeError: disk full",
-        f"plugin DeviceShare failed {TRIES} more times and is not notified again: it may be out of date until the next "
-        "event",
+        "plugin DeviceShare failed in on_node_object and is notified of everything again: RuntimeError: disk full",
+        f"plugin DeviceShare failed {TRIES} more times and is not notified of Device good until that changes",
     ]
+
+
+def test_a_member_that_waits_for_its_gang_goes_on_waiting() -> None:
+    async def run() -> None:
+        broken = Broken(busy=False)
+        api = broken.fixture.api
+        mode = {"gang.scheduling.koordinator.sh/mode": "NonStrict"}
+        group = {"metadata": {"name": "gang", "namespace": "default", "annotations": mode}, "spec": {"minMember": 2}}
+        async with broken.fixture.running():
+            api.put(POD_GROUPS, group)
+            api.put(PODS, pod("first", labels={POD_GROUP: "gang"}))
+            api.put(PODS, pod("second", labels={POD_GROUP: "gang"}, spec={"nodeSelector": {"zone": "z"}}))
+            await broken.fixture.until_idle(2)
+            view = broken.fixture.scheduler.state.view
+            assert [each.pod.uid for each in view.waiting] == ["uid-first"]
+            broken.saboteur.left["Gangs", "on_object"] = 1
+            api.put(POD_GROUPS, {**group, "spec": {"minMember": 2, "scheduleTimeoutSeconds": 900}})
+            await until(broken.fixture, 4)
+            assert broken.value(RESYNCS, plugin="Coscheduling", result="success") == 1
+            assert [each.pod.uid for each in view.waiting] == ["uid-first"]
+            node = healthy(NODES, "good")
+            api.put(NODES, {**node, "metadata": {**node["metadata"], "labels": {"zone": "z"}}})
+            await until(broken.fixture, 12)
+            assert api.placed().keys() >= {"first", "second"}
+
+    asyncio.run(run())
 
 
 def test_on_a_standby_too() -> None:
@@ -229,9 +287,9 @@ def test_on_a_standby_too() -> None:
         watching = asyncio.create_task(broken.fixture.scheduler.watch())
         broken.saboteur.left["DeviceShare", "on_node_object"] = 1
         await broken.fixture.until_idle()
-        assert broken.fixture.scheduler.state.stale_handlers
+        assert broken.fixture.scheduler.state.event_handlers.stale
         found = await play(broken.fixture)
-        assert not broken.fixture.scheduler.state.stale_handlers
+        assert not broken.fixture.scheduler.state.event_handlers.stale
         assert found == expected
         watching.cancel()
 

@@ -112,10 +112,12 @@ class AllocationLedger:
         if held:
             self._of_pod[uid] = dict(held)
 
-    def restore(self, row: int, pod: PodInfo, node: NodeReference) -> None:
-        """Restore the pod's allocations from its annotations. Where these say nothing, or cannot be read, the recorded
-        allocation stays: a plugin may have made it a moment ago."""
+    def restore(self, row: int, pod: PodInfo, node: NodeReference, plugin: str = "") -> None:
+        """Restore the pod's allocations, those of all plugins or of one, from its annotations. Where these say nothing,
+        or cannot be read, the recorded allocation stays: a plugin may have made it a moment ago."""
         for name, listeners in self._listeners.items():
+            if plugin and name != plugin:
+                continue
             allocation = listeners[0]("restore", pod, node)
             if allocation is NOTHING:
                 self.release(row, pod, name)

@@ -7,7 +7,7 @@ are on it and come back, and the API may bind a pod elsewhere than assumed. In e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.binding_points import AllocatorPlugin
 from koordinator.scheduler.engine.columns import Aspect
-from koordinator.scheduler.engine.event_dispatch import STATUS, EventDispatcher, OnError, Stale
+from koordinator.scheduler.engine.event_dispatch import STATUS, EventDispatcher, OnError, overrides
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.journal import Journal
@@ -59,10 +59,14 @@ class ClusterState:
         view.node_of = self.node_of
         self._columns = view.columns
         self._allocations = view.allocations
-        self._event_handlers = EventDispatcher(on_error)
+        self.event_handlers = EventDispatcher(on_error, view.columns.simulations)
+        self._allocators: dict[EventHandler, list[AllocatorPlugin]] = {}
+        """The plugins that allocate, by what is notified of events in their place."""
         self._placed: dict[str, PlacedPod] = {}
         self._without_node: dict[str, dict[str, PlacedPod]] = {}
         self._node_objects: dict[str, dict[str, Object]] = {}
+        self._kinds: dict[str, Kind[Any]] = {}
+        """Those of ``view.objects``, by name."""
         self._priorities: Counter[int] = Counter()
         self._shown: dict[str, tuple[PodInfo, str]] = {}
         """Pods that the API has, with the names of their nodes; kept only if some event handler wants them."""
@@ -70,14 +74,10 @@ class ClusterState:
     def add_event_handlers(self, event_handlers: Iterable[EventHandler]) -> None:
         """Register who is notified; to be called before the first event."""
         for handler in event_handlers:
-            self._event_handlers.add([handler])
+            self.event_handlers.add([handler])
             if isinstance(handler, AllocatorPlugin):
-                self.view.allocations.register(handler.name, partial(self._event_handlers.notify_one, handler))
-
-    @property
-    def stale_handlers(self) -> dict[EventHandler, Stale]:
-        """The event handlers that failed on an event, with what they have missed."""
-        return self._event_handlers.stale
+                self.view.allocations.register(handler.name, partial(self.event_handlers.notify_one, handler))
+                self._allocators.setdefault(handler.event_handler, []).append(handler)
 
     @property
     def pod_count(self) -> int:
@@ -138,16 +138,16 @@ class ClusterState:
             self._columns.nodes[row] = node
             return kinds
         self._columns.set_node(node)
-        self._event_handlers.notify("on_node", row, node)
+        self.event_handlers.notify("on_node", row, node)
         return kinds
 
     def _add_node(self, node: Node) -> None:
         name = node.metadata.name
         row = self._columns.set_node(node)
         self.view.pods_on[row] = {}
-        self._event_handlers.notify("on_node", row, node)
+        self.event_handlers.notify("on_node", row, node)
         for kind, obj in self._node_objects.get(name, {}).items():
-            self._event_handlers.notify("on_node_object", row, kind, obj)
+            self.event_handlers.notify("on_node_object", row, kind, obj)
         for placed in self._without_node.pop(name, {}).values():
             self._occupy(placed, row)
 
@@ -162,8 +162,8 @@ class ClusterState:
             self.view.labels.remove(row, uid)
             self._allocations.detach(row, pod)
             if self._placed[uid].assumed:
-                self._event_handlers.notify("on_pod_removed", row, pod)
-        self._event_handlers.notify("on_node_removed", row, name)
+                self.event_handlers.notify("on_pod_removed", row, pod)
+        self.event_handlers.notify("on_node_removed", row, name)
         self._columns.remove_node(name)
         if pods:
             orphaned = self._without_node.setdefault(name, {})
@@ -184,7 +184,7 @@ class ClusterState:
             del self._node_objects[name]
         row = self._columns.row_of.get(name)
         if row is not None:
-            self._event_handlers.notify("on_node_object", row, kind, obj)
+            self.event_handlers.notify("on_node_object", row, kind, obj)
 
     def node_objects(self, name: str) -> Mapping[str, Object]:
         """The objects that bear the node's name, by kind."""
@@ -195,6 +195,7 @@ class ClusterState:
     def set_object(self, kind: Kind[Any], key: str, obj: Object | None) -> Object | None:
         """Apply an object of a kind that plugins watch, new or changed, or (None) gone; returns its previous state."""
         objects = self.view.objects.setdefault(kind.name, {})
+        self._kinds[kind.name] = kind
         old = objects.get(key)
         if obj is not None:
             objects[key] = obj
@@ -202,7 +203,7 @@ class ClusterState:
             return None
         else:
             del objects[key]
-        self._event_handlers.notify("on_object", kind, key, old, obj)
+        self.event_handlers.notify("on_object", kind, key, old, obj)
         return old
 
     # Pods.
@@ -226,7 +227,7 @@ class ClusterState:
     @property
     def shows_pods(self) -> bool:
         """Whether some plugin handles pods that are on no node, too."""
-        return self._event_handlers.has("on_pod") or self._event_handlers.has("on_pod_gone")
+        return self.event_handlers.has("on_pod") or self.event_handlers.has("on_pod_gone")
 
     def show_pod(self, pod: PodInfo, node_name: str) -> None:
         """The API has the pod, which has not finished, on ``node_name``; "" for no node."""
@@ -235,17 +236,50 @@ class ClusterState:
         known = self._shown.get(pod.uid)
         self._shown[pod.uid] = pod, node_name
         if known is None or known[1] != node_name or not _is_unchanged(known[0], pod):
-            self._event_handlers.notify("on_pod", pod, node_name)
+            self.event_handlers.notify("on_pod", pod, node_name)
 
     def hide_pod(self, uid: str) -> None:
         """The API does not have the pod any more, or it has finished."""
         shown = self._shown.pop(uid, None)
         if shown is not None:
-            self._event_handlers.notify("on_pod_gone", shown[0])
+            self.event_handlers.notify("on_pod_gone", shown[0])
 
     def shown_pod(self, uid: str) -> tuple[PodInfo, str] | None:
         """The pod with the name of its node, as the API last had it."""
         return self._shown.get(uid)
+
+    # For the resynchronisation of event handlers.
+
+    def replay(self, handler: EventHandler) -> Iterator[tuple[Any, ...]]:
+        """The calls that empty the event handler and notify it of all that is there: whose method, its name, and the
+        arguments. Objects about nodes come last, as at a start, since they are evaluated together with the node's
+        pods."""
+        yield handler, "on_reset"
+        for name, objects in self.view.objects.items() if overrides(handler, "on_object") else ():
+            for key, obj in objects.items():
+                yield handler, "on_object", self._kinds[name], key, None, obj
+        nodes = list(self._columns.row_of.items())
+        for _, row in nodes if overrides(handler, "on_node") else ():
+            yield handler, "on_node", row, self._columns.nodes[row]
+        for shown in list(self._shown.values()) if overrides(handler, "on_pod") else ():
+            yield handler, "on_pod", *shown
+        if handler in self._allocators or overrides(handler, "on_pod_assigned"):
+            for _, row in nodes:
+                yield from self._replay_pods(handler, row)
+        for name, row in nodes if overrides(handler, "on_node_object") else ():
+            for kind, about in self._node_objects.get(name, {}).items():
+                yield handler, "on_node_object", row, kind, about
+
+    def _replay_pods(self, handler: EventHandler, row: int) -> Iterator[tuple[Any, ...]]:
+        for uid, pod in self.view.pods_on[row].items():
+            assumed = self._placed[uid].assumed
+            yield handler, "on_pod_assigned", row, pod, assumed
+            for allocator in self._allocators.get(handler, ()):
+                held = self._allocations.entry(allocator.name, uid)
+                if held is not None:
+                    yield allocator, "on_allocated", row, pod, held
+                if not assumed:
+                    yield allocator, "restore", pod
 
     # For simulations, see ``Journal``.
 
@@ -293,17 +327,18 @@ class ClusterState:
         self.view.pods_on[row][pod.uid] = pod
         self.view.labels.add(row, pod)
         self._count(row, pod.request, 1)
-        self._event_handlers.notify("on_pod_assigned", row, pod, placed.assumed)
+        self.event_handlers.notify("on_pod_assigned", row, pod, placed.assumed)
         if self._allocations.has_plugins:
             self._allocations.attach(row, pod)
             if not placed.assumed:
                 self._allocations.restore(row, pod, self._columns.reference(row))
 
-    def restore(self, uid: str) -> None:
-        """Read again from the annotations of a pod on a node what it holds."""
+    def restore(self, uid: str, allocator: AllocatorPlugin | None = None) -> None:
+        """Read again from the annotations of a pod on a node what it holds, of one plugin or of all."""
         placed = self._placed.get(uid)
         if placed is not None and placed.row >= 0:
-            self._allocations.restore(placed.row, placed.pod, self._columns.reference(placed.row))
+            name = allocator.name if allocator is not None else ""
+            self._allocations.restore(placed.row, placed.pod, self._columns.reference(placed.row), name)
 
     def _update(self, placed: PlacedPod, pod: PodInfo, *, assumed: bool) -> None:
         old = placed.pod
@@ -317,12 +352,14 @@ class ClusterState:
             self.view.labels.remove(placed.row, pod.uid)
             self.view.labels.add(placed.row, pod)
             self._columns.touch(placed.row, Aspect.LABELS)
+        # Pods that share a memo have the same spec, labels, annotations and owners.
+        is_alike = old.memo is pod.memo
         if old.request is not pod.request and old.request != pod.request:
             self._count(placed.row, old.request, -1)
             self._count(placed.row, pod.request, 1)
-        # Pods that share a memo have the same spec, labels, annotations and owners.
-        is_alike = old.memo is pod.memo
-        self._event_handlers.notify(STATUS if is_alike else "on_pod_assigned", placed.row, pod, assumed)
+            self.event_handlers.notify("on_pod_resized", placed.row, old, pod)
+        else:
+            self.event_handlers.notify(STATUS if is_alike else "on_pod_assigned", placed.row, pod, assumed)
         if not is_alike and not assumed and self._allocations.has_plugins:
             self.restore(pod.uid)
 
@@ -348,7 +385,7 @@ class ClusterState:
         self._count(placed.row, pod.request, -1)
         if self._allocations.has_plugins:
             self._allocations.detach(placed.row, pod)
-        self._event_handlers.notify("on_pod_removed", placed.row, pod)
+        self.event_handlers.notify("on_pod_removed", placed.row, pod)
 
     def _count(self, row: int, request: PodRequest, sign: int) -> None:
         self._columns.add_request(row, request.counted, request.non_zero, sign)

@@ -29,6 +29,8 @@ EXACT_BELOW: Final = 1 << 46
 """Percentages of smaller amounts come out exact, rounded down, when computed in floating point: a hundred times the
 amount still has all its digits, and no quotient is so near below an integer that it would be rounded up to it."""
 _CHANGES_KEPT: Final = 8192
+_Amounts = tuple[Mapping[str, int], tuple[int, int]]
+_NO_DISCOUNT: Final[_Amounts] = {}, (0, 0)
 
 
 class Aspect(IntEnum):
@@ -113,8 +115,8 @@ class NodeColumns:
         """``allocatable`` minus ``requested``, for ``amounts``."""
         self.numbers: list[RowIntegers] = []
         """The same as integers, row by row."""
-        self.discounts: dict[int, int] = {}
-        """Row -> the number of discounts that count there. Pods that leave such a row free other amounts than they
+        self.discounts: dict[int, dict[str, _Amounts]] = {}
+        """Row -> the discounts that count there, by holder. Pods that leave such a row free other amounts than they
         request."""
         self._machines = Machines()
         self.largest_amount = 0
@@ -327,12 +329,22 @@ class NodeColumns:
         machines.non_zero_requested[0, row], machines.non_zero_requested[1, row] = counted[0], counted[1]
         self.touch(row, Aspect.PODS)
 
-    def discount(self, row: int, amounts: Mapping[str, int], non_zero: tuple[int, int], sign: int = 1) -> None:
-        """Count less on ``row`` than its pods request (``sign`` 1), or undo that (-1)."""
-        count = self.discounts.pop(row, 0) + sign
-        if count:
-            self.discounts[row] = count
-        self.add_request(row, amounts, non_zero, -sign)
+    def discount(self, row: int, holder: str, amounts: Mapping[str, int], non_zero: tuple[int, int]) -> None:
+        """Count so much less on ``row`` than its pods request, in place of an earlier discount of the holder."""
+        there = self.discounts.pop(row, {})
+        before, after = there.pop(holder, _NO_DISCOUNT), (amounts, non_zero)
+        if after != _NO_DISCOUNT:
+            there[holder] = after
+        if there:
+            self.discounts[row] = there
+        if before != after:
+            self.add_request(row, *before)
+            self.add_request(row, *after, -1)
+
+    def drop_discounts(self) -> None:
+        """Count all that pods request."""
+        for row, holder in [(row, holder) for row, there in self.discounts.items() for holder in there]:
+            self.discount(row, holder, *_NO_DISCOUNT)
 
     def _allocate(self, name: str) -> int:
         if self._free:

@@ -1,81 +1,69 @@
 """Notifies the plugins that keep columns of their own of every event; a failing plugin does not keep others from it.
 
-Events that an event handler failed to process are recorded, so that it can be resynchronised later (see ``resync``).
+An event handler that failed is stale until it has been rebuilt, see ``resync``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 from koordinator.scheduler.engine.framework import EventHandler, Plugin
 
 OnError = Callable[[str, str, Exception], None]
 """(plugin, method, error)."""
+Subject = tuple[str, str | int]
+"""A kind, and a row, a uid or a key."""
 STATUS: Final = "on_pod_status"
 """Used in place of ``on_pod_assigned`` when nothing but the status of a pod has changed."""
 _POINTS: Final = (
     "on_node",
     "on_node_removed",
     "on_pod_assigned",
+    "on_pod_resized",
     "on_pod_removed",
     "on_pod",
     "on_pod_gone",
     "on_node_object",
     "on_object",
 )
-
-
-@dataclass(slots=True)
-class Missed:
-    """A call of ``point`` in which an event handler failed, the last one about its subject."""
-
-    point: str
-    arguments: tuple[object, ...]
-    tries: int = 0
-    """The number of failed resynchronisations."""
-
-
-class Stale:
-    """The events that one event handler has missed, by subject: a row, a pod on it, an object."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.missed: dict[Hashable, Missed] = {}
-
-    def add(self, point: str, arguments: tuple[object, ...]) -> None:
-        subject = _subject(point, arguments)
-        known = self.missed.get(subject)
-        if known is not None and point == "on_object":
-            # The handler's state precedes the first missed event, so that event's old object is kept.
-            arguments = (*arguments[:2], known.arguments[2], arguments[3])
-        self.missed[subject] = Missed(point, arguments, known.tries if known is not None else 0)
+_RESIZED_BY: Final = ("on_pod_resized", "on_pod_assigned", "on_pod_removed")
+"""The default of ``on_pod_resized`` calls the others."""
 
 
 class EventDispatcher:
-    """Calls only the methods that a plugin overrides. Without ``on_error``, errors are raised to the caller."""
+    """Calls only the methods that a plugin overrides. Without ``on_error``, errors are raised to the caller.
 
-    def __init__(self, on_error: OnError | None = None) -> None:
+    ``simulations`` has something in it while pods are moved in a simulation.
+    """
+
+    def __init__(self, on_error: OnError | None = None, simulations: Collection[object] = ()) -> None:
         self._on_error = on_error
-        self._notified: set[EventHandler] = set()
-        self._listeners: dict[str, list[tuple[str, EventHandler, Callable[..., None]]]] = {
+        self._simulations = simulations
+        self._listeners: dict[str, list[tuple[EventHandler, Callable[..., None]]]] = {
             point: [] for point in (*_POINTS, STATUS)
         }
-        self.stale: dict[EventHandler, Stale] = {}
-        """Event handlers that have missed an event."""
+        self._names: dict[EventHandler, str] = {}
+        """Those of the plugins; of one if several share the event handler."""
+        self.stale: dict[EventHandler, str] = {}
+        """The event handlers that have failed, with their names."""
+        self.on_stale: Callable[[], None] = lambda: None
+        """Called when an event handler becomes stale."""
+        self.left_out: dict[EventHandler, set[Subject]] = {}
+        """The subjects that an event handler knows nothing of, since it fails at them. It is not notified of their
+        events; the next one makes it stale."""
 
     def add(self, event_handlers: Iterable[EventHandler]) -> None:
-        for handler in (each.event_handler for each in event_handlers):
-            if handler in self._notified:
+        for each in event_handlers:
+            handler = each.event_handler
+            if handler in self._names:
                 continue
-            self._notified.add(handler)
-            name = _name_of(handler)
+            self._names[handler] = each.name if isinstance(each, Plugin) else type(each).__name__
             for point in _POINTS:
-                if getattr(type(handler), point) is not getattr(EventHandler, point):
-                    self._listeners[point].append((name, handler, getattr(handler, point)))
-            if handler.handles_status_updates and type(handler).on_pod_assigned is not EventHandler.on_pod_assigned:
-                self._listeners[STATUS].append((name, handler, handler.on_pod_assigned))
+                if overrides(handler, *(_RESIZED_BY if point == "on_pod_resized" else (point,))):
+                    self._listeners[point].append((handler, getattr(handler, point)))
+            if handler.handles_status_updates and overrides(handler, "on_pod_assigned"):
+                self._listeners[STATUS].append((handler, handler.on_pod_assigned))
 
     def has(self, point: str) -> bool:
         """Whether any event handler implements ``point``."""
@@ -83,50 +71,56 @@ class EventDispatcher:
 
     def notify(self, point: str, *arguments: object) -> None:
         """Call the method ``point`` of all event handlers that implement it."""
-        for name, handler, listener in self._listeners[point]:
+        for handler, listener in self._listeners[point]:
+            if self.left_out and self._leaves_out(handler, point, arguments):
+                continue
             try:
                 listener(*arguments)
             except Exception as error:
-                self._missed(name, handler, listener.__name__, arguments, error)
+                self._failed(handler, listener.__name__, error)
 
-    def notify_one(self, handler: EventHandler, point: str, *arguments: object) -> Any:
-        """Call the method ``point`` of ``handler``; returns its result, None if it fails."""
+    def notify_one(self, plugin: EventHandler, point: str, *arguments: object) -> Any:
+        """Call the method ``point`` of a plugin or event handler; returns its result, None if it fails."""
+        if self.left_out and self._leaves_out(plugin.event_handler, point, arguments):
+            return None
         try:
-            return getattr(handler, point)(*arguments)
+            return getattr(plugin, point)(*arguments)
         except Exception as error:
-            self._missed(_name_of(handler), handler, point, arguments, error)
+            self._failed(plugin.event_handler, point, error)
 
-    def _missed(
-        self, name: str, handler: EventHandler, point: str, arguments: tuple[object, ...], error: Exception
-    ) -> None:
+    def _leaves_out(self, handler: EventHandler, point: str, arguments: Sequence[Any]) -> bool:
+        found = subject_of(point, arguments) in self.left_out.get(handler, ())
+        if found and not self._simulations:
+            self._set_stale(handler)
+        return found
+
+    def _failed(self, handler: EventHandler, point: str, error: Exception) -> None:
         if self._on_error is None:
             raise error
-        stale = self.stale.get(handler)
-        if stale is None:
-            stale = self.stale[handler] = Stale(name)
-        stale.add(point, arguments)
-        self._on_error(name, point, error)
+        self._set_stale(handler)
+        self._on_error(self._names[handler], point, error)
+
+    def _set_stale(self, handler: EventHandler) -> None:
+        self.stale[handler] = self._names[handler]
+        self.on_stale()
 
 
-def _name_of(handler: EventHandler) -> str:
-    return handler.name if isinstance(handler, Plugin) else type(handler).__name__
+def overrides(handler: EventHandler, *points: str) -> bool:
+    """Whether the event handler implements any of ``points``."""
+    return any(getattr(type(handler), point) is not getattr(EventHandler, point) for point in points)
 
 
-def _subject(point: str, arguments: tuple[object, ...]) -> Hashable:
-    """The subject of a call: of two calls with equal subjects, the later one supersedes the earlier."""
+def subject_of(point: str, arguments: Sequence[Any]) -> Subject:
+    """What a call is about: the node of a row, an object that bears its name, a pod, another object; or nothing."""
     match point, arguments:
-        case "on_node_removed", (row, name):
-            return point, row, name
-        case "on_pod_assigned" | "on_pod_removed", (row, pod, *_):
-            return "pod", row, getattr(pod, "uid", None)
-        case "on_pod" | "on_pod_gone", (pod, *_):
-            return "pod", getattr(pod, "uid", None)
-        case "on_node_object", (row, kind, _):
-            return point, row, kind
-        case "on_allocated" | "on_released", (row, pod, _):
-            return "allocation", row, getattr(pod, "uid", None)
-        case "restore", (pod, _):
-            return point, getattr(pod, "uid", None)
+        case _, ():
+            return "", point
         case "on_object", (kind, key, *_):
-            return point, getattr(kind, "name", None), key
-    return point, arguments[0]
+            return kind.name, key
+        case "on_node_object", (row, kind, _):
+            return kind, row
+        case "on_node" | "on_node_removed", (row, _):
+            return "Node", row
+        case "on_pod" | "on_pod_gone" | "restore", (pod, *_):
+            return "Pod", pod.uid
+    return "Pod", arguments[1].uid

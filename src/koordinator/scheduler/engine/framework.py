@@ -143,7 +143,10 @@ class Plugin(ABC):
 
 
 class EventHandler:
-    """A plugin that keeps columns of its own. Called in the order of events, before the engine recomputes rows."""
+    """A plugin that keeps columns of its own. Called in the order of events, before the engine recomputes rows.
+
+    One that fails at an event is rebuilt soon after: ``on_reset`` is called, and then its other methods for everything
+    that is there."""
 
     @property
     def event_handler(self) -> EventHandler:
@@ -155,6 +158,13 @@ class EventHandler:
     """Whether it is notified, too, of pods on nodes of which neither spec nor labels, annotations and owners have
     changed: confirmed bindings, status reports of the kubelet. There are many such changes."""
 
+    def on_reset(self) -> None:
+        """Forget everything that events have said, whatever state a failed method has left behind, and nothing else:
+        what was decided about pods that are being bound stays. Versions in keys must not begin again. The default makes
+        a plugin as its ``__init__`` does, and leaves another object as it is."""
+        if isinstance(self, Plugin):
+            type(self).__init__(self, self.args, self.view)
+
     def on_node(self, row: int, node: Node) -> None:
         """The node of ``row`` is new or changed."""
         return
@@ -165,8 +175,14 @@ class EventHandler:
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         """The pod counts on ``row`` from now on; called again (``assumed`` False) when its binding is confirmed and
-        whenever a pod on the row has changed, see ``handles_status_updates``."""
+        whenever a pod on the row has changed otherwise than in its size, see ``handles_status_updates``."""
         return
+
+    def on_pod_resized(self, row: int, before: PodInfo, after: PodInfo) -> None:
+        """The API shows the pod, which stays on ``row``, with other requests, and maybe with further changes. The
+        default removes and adds it."""
+        self.on_pod_removed(row, before)
+        self.on_pod_assigned(row, after, False)
 
     def on_pod_removed(self, row: int, pod: PodInfo) -> None:
         """The pod no longer counts on ``row``: deleted, finished, or its binding failed."""

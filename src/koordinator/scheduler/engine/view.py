@@ -131,9 +131,9 @@ class ClusterView:
     EventHandler)."""
 
     columns: NodeColumns
-    engine_filters: tuple[Any, ...] = ()
+    engine_filters: Sequence[Any] = ()
     """FilterPlugins that come before those of every profile, whatever it lists; none while they reject no node. This
-    module is below that of plugins."""
+    module is below that of plugins. Another sequence, even of the same, has all classes of pods planned anew."""
     pods_on: dict[int, dict[str, PodInfo]] = field(default_factory=dict)
     """Row -> uid -> pod, assumed pods included."""
     labels: LabelGroups = field(default_factory=LabelGroups)

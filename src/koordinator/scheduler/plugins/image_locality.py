@@ -42,14 +42,18 @@ class Image:
     """The largest size on any node since the image was first seen."""
 
 
-class ImageIndex:
+class ImageIndex(EventHandler):
     """The rows that have each image, for all profiles."""
 
     def __init__(self) -> None:
-        self._nodes: dict[int, Node] = {}
-        self._images: dict[str, Image] = {}
         self.changes = 0
         """Grows when nodes come or go, and when the images of one change."""
+        self.on_reset()
+
+    def on_reset(self) -> None:
+        self.changes += 1
+        self._nodes: dict[int, Node] = {}
+        self._images: dict[str, Image] = {}
 
     @classmethod
     def of(cls, view: ClusterView) -> ImageIndex:
@@ -62,11 +66,10 @@ class ImageIndex:
         """The image; None if no node has it."""
         return self._images.get(name)
 
-    def set_node(self, row: int, node: Node) -> None:
-        """Apply a new or changed node of ``row``; may be called more than once for the same node."""
+    def on_node(self, row: int, node: Node) -> None:
         known = self._nodes.get(row)
         if known is None or known.status.images != node.status.images:
-            self.remove_node(row)
+            self.on_node_removed(row, node.metadata.name)
             self.changes += 1
             for name, size in _images(node).items():
                 image = self._images.setdefault(name, Image())
@@ -74,17 +77,16 @@ class ImageIndex:
                 image.largest = max(image.largest, size)
         self._nodes[row] = node
 
-    def remove_node(self, row: int) -> None:
-        """Remove the images of ``row``."""
+    def on_node_removed(self, row: int, name: str) -> None:
         node = self._nodes.pop(row, None)
         if node is None:
             return
         self.changes += 1
-        for name in _images(node):
-            sizes = self._images[name].sizes
+        for image in _images(node):
+            sizes = self._images[image].sizes
             del sizes[row]
             if not sizes:
-                del self._images[name]
+                del self._images[image]
 
 
 class ImageLocality(ScorePlugin, EventHandler):
@@ -95,11 +97,9 @@ class ImageLocality(ScorePlugin, EventHandler):
         super().__init__(args, view)
         self._index = ImageIndex.of(view)
 
-    def on_node(self, row: int, node: Node) -> None:
-        self._index.set_node(row, node)
-
-    def on_node_removed(self, row: int, name: str) -> None:
-        self._index.remove_node(row)
+    @property
+    def event_handler(self) -> EventHandler:
+        return self._index
 
     def class_key(self, pod: PodInfo) -> Hashable:
         # Everything is in context_key: pods whose images change no node's score are one class, whatever these images

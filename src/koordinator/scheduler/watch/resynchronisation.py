@@ -1,4 +1,4 @@
-"""When failed event handlers are resynchronised: soon, and then with increasing intervals."""
+"""When event handlers that have failed are rebuilt: soon, and then with increasing intervals, since it takes time."""
 
 from __future__ import annotations
 
@@ -27,26 +27,25 @@ class Resynchronisation:
         self._on_recovered = on_recovered
         self._clock = clock
         self._random = random
-        self._failed = asyncio.Event()
+        self._stale = asyncio.Event()
 
     def wake(self) -> None:
-        """An event handler has failed."""
-        self._failed.set()
+        """An event handler is stale."""
+        self._stale.set()
 
     async def run(self) -> None:
+        backoff = Backoff(_PAUSES, self._clock, self._random)
         while True:
-            await self._failed.wait()
-            self._failed.clear()
-            backoff = Backoff(_PAUSES, self._clock, self._random)
+            await self._stale.wait()
+            self._stale.clear()
             while self._resync.is_needed:
                 await self._clock.sleep(backoff.next())
-                self._notify()
+                self._rebuild()
 
-    def _notify(self) -> None:
+    def _rebuild(self) -> None:
         recovered, given_up = self._resync.run()
         for name in recovered:
             self._errors.recovered(name)
-        for name in given_up:
-            self._errors.given_up(name)
-        if recovered:
-            self._on_recovered()
+        for name, left_out in given_up.items():
+            self._errors.given_up(name, left_out)
+        self._on_recovered()

@@ -138,13 +138,13 @@ def test_a_pod_that_must_use_a_reservation_waits_for_one() -> None:
 def test_a_node_that_is_gone_has_no_discounts() -> None:
     cluster = cluster_with(available())
     cluster.bound(noted(owner("o"), {RESERVATION_ALLOCATED: '{"name":"r","uid":"uid-r"}'}), "a")
-    assert cluster.view.columns.discounts == {0: 1}
+    assert list(cluster.view.columns.discounts) == [0]
     cluster.state.remove_node("a")
-    assert cluster.view.columns.discounts == {}
+    assert not cluster.view.columns.discounts
     cluster.state.set_node(make_node("a"))
-    assert cluster.view.columns.discounts == {0: 1}
+    assert list(cluster.view.columns.discounts) == [0]
     cluster.state.remove_pod("uid-o")
-    assert cluster.view.columns.discounts == {}
+    assert not cluster.view.columns.discounts
 
 
 KINDS = ("owner", "plain", "gone", "node", "ask", "place", "reservation", "unreserve")

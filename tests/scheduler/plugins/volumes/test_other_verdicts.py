@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from koordinator.api.kinds import PERSISTENT_VOLUMES
 from koordinator.api.pod import (
     AWSElasticBlockStoreVolumeSource,
     AzureDiskVolumeSource,
@@ -17,8 +16,6 @@ from koordinator.api.pod import (
     Volume,
 )
 from koordinator.scheduler.engine.framework import PluginError
-from koordinator.scheduler.plugins.volumes.attached_volumes import csi_of_volume
-from koordinator.scheduler.plugins.volumes.index import VolumeIndex
 from tests.scheduler.plugins.volumes.storage import (
     DRIVER,
     Storage,
@@ -343,21 +340,3 @@ def test_volume_bound_later_counts_by_its_own_handle() -> None:
     assert limit_texts(storage, "c2") == {"a": TOO_MANY, "b": []}
     storage.add(claim("c1", "v"))
     assert limit_texts(storage, "c2") == {"a": [], "b": []}
-
-
-def test_a_change_that_is_told_again_counts_once() -> None:
-    """As to an event handler that failed after it had counted the change."""
-    disk = volume("v", to="c", csi=csi("the-disk"))
-    storage = Storage(node("a"), csi_node("a", {DRIVER: 1}), claim("c", "v"), disk)
-    index, bound = VolumeIndex.of(storage.view), claim("c", "v")
-    volume_of_disk = csi_of_volume(disk)
-    assert volume_of_disk is not None
-    for _ in range(3):
-        index.on_object(PERSISTENT_VOLUMES, "v", None, disk)
-    assert not index.attached.is_shared("default/c", bound, volume_of_disk)
-    twin = volume("w", to="d", csi=csi("the-disk"))
-    storage.add(twin)
-    storage.remove(twin)
-    index.on_object(PERSISTENT_VOLUMES, "w", twin, None)
-    storage.add(twin)
-    assert index.attached.is_shared("default/c", bound, volume_of_disk)

@@ -50,10 +50,17 @@ class GangCache:
         self._defaults = defaults or Defaults()
         self._members: dict[str, Member] = {}
         self._groups: dict[str, Group] = {}
-        self._naming: dict[str, dict[str, Group]] = {}
-        """Id of a gang -> the groups that include it, by their ids; mostly one."""
         self.instructions = Instructions()
         """What is to be done since they were taken last."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all events. Members and groups that are shown again are where they were in their attempts."""
+        self._known: tuple[dict[str, Member], dict[str, Group]] = self._members, self._groups
+        self._members, self._groups = {}, {}
+        self._naming: dict[str, dict[str, Group]] = {}
+        """Id of a gang -> the groups that include it, by their ids; mostly one."""
+        self.gangs.clear()
 
     def take_instructions(self) -> Instructions:
         """Return the instructions collected since the last call, and clear them."""
@@ -80,7 +87,9 @@ class GangCache:
             return
         if member is None:
             gang = self.gangs.get(gang_id) or self._new_gang(gang_id)
-            member = self._members[uid] = Member(pod, gang)
+            known = self._known[0].pop(uid, None)
+            member = self._members[uid] = known or Member(pod, gang)
+            member.pod, member.gang = pod, gang
             gang.add(member)
             self._join_wave(member)
         else:
@@ -156,6 +165,7 @@ class GangCache:
         member = self._members.get(uid)
         if member is None:
             return ""
+        self._known = {}, {}
         gang = member.gang
         if gang.is_released:
             return ""
@@ -281,7 +291,9 @@ class GangCache:
             self._leave(gang, group)
         group = self._groups.get(declaration.group_id)
         if group is None:
-            group = self._groups[declaration.group_id] = Group(declaration.group)
+            known = self._known[1].pop(declaration.group_id, None)
+            group = self._groups[declaration.group_id] = known or Group(declaration.group)
+            group.gangs.clear()
             for id_ in group.ids:
                 self._naming.setdefault(id_, {})[group.id] = group
         group.gangs[gang.id] = gang

@@ -58,6 +58,13 @@ class Gangs(EventHandler):
         """The current attempt, and when it began."""
         self._plugin = plugin
 
+    def on_reset(self) -> None:
+        self.cache.clear()
+        self.pending.clear()
+        self.changed.clear()
+        if self.topology is not None:
+            self.topology.clear()
+
     def on_node(self, row: int, node: Node) -> None:
         if self.topology is not None:
             self.topology.set_node(node)

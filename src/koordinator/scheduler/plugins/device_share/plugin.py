@@ -81,6 +81,9 @@ class DeviceShare(
 
     # Events.
 
+    def on_reset(self) -> None:
+        self.nodes.clear()
+
     def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
         if kind != DEVICES.name or (obj is None and row not in self.nodes):
             return

@@ -100,6 +100,10 @@ class Accounts:
 
     def __init__(self, settings: AccountSettings) -> None:
         self.settings = settings
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all quotas, pods and nodes."""
         self._tree = QuotaTree()
         self._objects: dict[str, ElasticQuota] = {}
         self._specifications: dict[str, QuotaSpecification] = {}

@@ -37,6 +37,10 @@ class QuotaEventHandlers(EventHandler):
         self.accounts = Accounts(settings)
         self.on_relief: Callable[[], None] | None = None
         self._view = view
+        self.on_reset()
+
+    def on_reset(self) -> None:
+        self.accounts.clear()
         self._leaving = Expirations[str]()
         """When terminating pods stop counting, by uid."""
         self._is_relieved = False

@@ -3,6 +3,7 @@ state from those that match it and from its own terms."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -34,6 +35,7 @@ from koordinator.scheduler.plugins.inter_pod_affinity.hints import Waiting
 from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import OwnTerm
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import NO_TERMS, NamespaceSelection, PodTerms, TermReader
 
+_NUMBERS: Final = itertools.count()
 _NAMESPACE_EVENTS: Final = object_events(NAMESPACES)
 _NODE_EVENTS: Final = frozenset({EventKind.NODE_ADD, EventKind.NODE_LABEL, EventKind.NODE_DELETE})
 _POD_EVENTS: Final = frozenset({EventKind.POD_ADD, EventKind.POD_LABEL, EventKind.POD_DELETE})
@@ -64,8 +66,8 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
         super().__init__(args, view)
         settings = args if isinstance(args, InterPodAffinityArgs) else InterPodAffinityArgs()
         self._ignores_preferences = settings.ignore_preferred_terms_of_existing_pods
-        # Pods are shared with other profiles, whose plugins have terms of their own.
-        memo_key = f"{self.name}/{id(self)}"
+        # Pods are shared with other profiles, whose plugins have terms of their own, and with this one before a reset.
+        memo_key = f"{self.name}/{next(_NUMBERS)}"
         self._reader = TermReader(f"{memo_key}/terms", settings.hard_pod_affinity_weight)
         self._namespaces = NamespaceSelection(view)
         self._existing = ExistingTerms()

@@ -130,6 +130,10 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandl
         if more is not None and self._columns.shift(row, more, 1):
             self.view.columns.touch(row, Aspect.LOAD)
 
+    def on_pod_resized(self, row: int, before: PodInfo, after: PodInfo) -> None:
+        # It keeps the time of its assignment.
+        self.on_pod_assigned(row, after, False)
+
     def on_pod_removed(self, row: int, pod: PodInfo) -> None:
         node = self._nodes.get(row)
         less = node.remove(pod.uid) if node is not None else None

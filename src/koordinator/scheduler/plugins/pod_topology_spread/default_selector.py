@@ -3,7 +3,7 @@ DefaultSelector)."""
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ from koordinator.scheduler.engine.view import ClusterView
 
 READ: Final[tuple[Kind[Any], ...]] = (SERVICES, REPLICATION_CONTROLLERS, REPLICA_SETS, STATEFUL_SETS)
 """The kinds from which the selectors are derived."""
+_VERSIONS: Final = itertools.count()
+"""Of all instances: the memos of pods have those of a plugin before it was reset, too."""
 _MEMO: Final = "PodTopologySpread/belongs"
 _CONTROLLERS: Final[Mapping[tuple[str, str], Kind[Any]]] = {
     ("v1", "ReplicationController"): REPLICATION_CONTROLLERS,
@@ -31,9 +33,9 @@ class DefaultSelectors:
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
-        self.changes = 0
+        self.changes = self._since = next(_VERSIONS)
         """Increases whenever any selector may have changed."""
-        self._versions: Counter[str] = Counter()
+        self._versions: dict[str, int] = {}
         self._services: dict[tuple[str, str, str], dict[str, Service]] = {}
 
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
@@ -42,8 +44,7 @@ class DefaultSelectors:
             return
         known = new or old
         assert known is not None
-        self._versions[known.metadata.namespace] += 1
-        self.changes += 1
+        self._versions[known.metadata.namespace] = self.changes = next(_VERSIONS)
         if kind is SERVICES:
             for service, present in ((old, False), (new, True)):
                 if isinstance(service, Service) and service.spec.selector:
@@ -51,7 +52,7 @@ class DefaultSelectors:
 
     def version(self, namespace: str) -> int:
         """Increases whenever selectors of pods in ``namespace`` may have changed."""
-        return self._versions[namespace]
+        return self._versions.get(namespace, self._since)
 
     def selector(self, pod: PodInfo) -> CompiledSelector:
         """The default selector of the pod; empty if it has no Service and no controller."""

@@ -54,8 +54,6 @@ class Booking:
     """The row of the node, while the reserve pod counts there."""
     index_keys: frozenset[Hashable] = frozenset()
     """The keys under which it is indexed for its owners."""
-    credit: tuple[Amounts, tuple[int, int]] = NO_CREDIT
-    """What owners take of it, and is therefore subtracted from the columns of ``row``."""
 
     @property
     def name(self) -> str:

@@ -82,20 +82,9 @@ class ReservationCache(EventHandler):
         self._view = view
         view.reservations_on = self._counted_on
         self._aspect = view.columns.aspect(RESERVED)
-        self.bookings: dict[str, Booking] = {}
-        """The Reservations that have a node, by their uid."""
-        self.on_node_named: dict[str, dict[str, Booking]] = {}
-        """The same, by name of the node."""
-        self._index: dict[Hashable, dict[str, Booking]] = {}
-        self._users = Users(view)
-        self.waiting: dict[str, PodInfo] = {}
-        """The pods that the API has on no node, by uid, whichever scheduler handles them."""
-        self.claimed: dict[str, str] = {}
-        """The uid of each running pod that a Reservation is about to take over, with that of the Reservation."""
         self.awaited: dict[str, Awaited] = {}
         """The Reservations that nominated pods are going to take from, by uid of the pod, while their victims leave."""
         self._shown: dict[str, Pod] = {}
-        self.selector_index = SelectorIndex(ReservationSelectorIndex())
         self.changed: dict[str, None] = {}
         """The uids of Reservations whose users have changed since their status was last reconciled."""
         self._version = 0
@@ -106,6 +95,26 @@ class ReservationCache(EventHandler):
         self.hide: Callable[[Pod], None] = lambda pod: None
         self.on_opened: Callable[[Reservation], None] = lambda reservation: None
         self.on_fault: Callable[[Pod, str], None] = lambda pod, fault: None
+        self.selector_index = SelectorIndex(ReservationSelectorIndex())
+        self.on_reset()
+
+    def on_reset(self) -> None:
+        self._version += 1
+        self._view.columns.drop_discounts()
+        self.selector_index.clear()
+        self.bookings: dict[str, Booking] = {}
+        """The Reservations that have a node, by their uid."""
+        self.on_node_named: dict[str, dict[str, Booking]] = {}
+        """The same, by name of the node."""
+        self._index: dict[Hashable, dict[str, Booking]] = {}
+        self._users = Users(self._view)
+        self.waiting: dict[str, PodInfo] = {}
+        """The pods that the API has on no node, by uid, whichever scheduler handles them."""
+        self.claimed: dict[str, str] = {}
+        """The uid of each running pod that a Reservation is about to take over, with that of the Reservation."""
+        there = {each.metadata.uid for each in self._view.objects_of(RESERVATIONS).values()}
+        for uid in [uid for uid in self._shown if uid not in there]:
+            self.hide(self._shown.pop(uid))
 
     def index_selectors(self, args: ReservationSelectorIndex) -> None:
         """Use the selector index from now on, if ``args`` enable it and no other profile has before."""
@@ -138,11 +147,17 @@ class ReservationCache(EventHandler):
         if is_operating(booking.pod) and booking.is_open and not (old is not None and old.is_open):
             self.on_opened(booking.reservation)
 
+    def on_pod_resized(self, row: int, before: PodInfo, after: PodInfo) -> None:
+        uid = self._users.taken_from(after)
+        if uid is not None:
+            self._changed_users(uid)
+        self.on_pod_assigned(row, after, False)
+
     def on_pod_removed(self, row: int, pod: PodInfo) -> None:
         booking = self.bookings.get(pod.uid)
         if booking is not None and booking.row == row:
+            self._discount(booking, NO_CREDIT)
             booking.row = -1
-            self._credit(row, booking, NO_CREDIT)
 
     def on_node(self, row: int, node: Node) -> None:
         if node.metadata.name in self.on_node_named:
@@ -155,7 +170,7 @@ class ReservationCache(EventHandler):
         self._version += 1
         for booking in list(self.on_node_named.get(name, {}).values()):
             # The row's columns are cleared with the node.
-            booking.row, booking.credit = -1, NO_CREDIT
+            booking.row = -1
             if is_operating(booking.pod):
                 # What becomes of a pod is not known before its node is back.
                 self._unbook(booking.uid)
@@ -303,14 +318,12 @@ class ReservationCache(EventHandler):
     def _book(self, reservation: Reservation, pod: Pod) -> None:
         uid = reservation.metadata.uid
         old = self.bookings.get(uid)
-        row, credit = (old.row, old.credit) if old is not None else (-1, NO_CREDIT)
-        if old is not None and old.node_name != reservation.status.node_name:
-            self._credit(row, old, NO_CREDIT)
-            row, credit = -1, NO_CREDIT
         if old is not None:
+            if old.node_name != reservation.status.node_name:
+                self._discount(old, NO_CREDIT)
             self._take_out(old)
         booking = booking_of(reservation, pod)
-        booking.row, booking.credit = self._row_of(booking) if row < 0 else row, credit
+        booking.row = self._row_of(booking)
         booking.users = self._users_on_its_node(booking)
         self._version += 1
         self.bookings[uid] = booking
@@ -335,14 +348,14 @@ class ReservationCache(EventHandler):
             self._view.columns.touch(row, self._aspect)
 
     def _row_of(self, booking: Booking) -> int:
-        """The row where the reserve pod counts already; -1 where it does not."""
+        """The row where the reserve pod counts; -1 where it does not."""
         row = self._view.columns.row_of.get(booking.node_name, -1)
         return row if booking.uid in self._view.pods_on.get(row, {}) else -1
 
     def _unbook(self, uid: str) -> None:
         booking = self.bookings.get(uid)
         if booking is not None:
-            self._credit(booking.row, booking, NO_CREDIT)
+            self._discount(booking, NO_CREDIT)
             self._take_out(booking)
             self.changed.pop(uid, None)
             self._touch(booking)
@@ -362,17 +375,12 @@ class ReservationCache(EventHandler):
         self._version += 1
 
     def _changed_user(self, pod: PodInfo) -> None:
-        """Apply a change of a pod: one that takes from a Reservation may have been resized."""
+        """Apply a change of a pod that may take from a Reservation."""
         uid = self._users.taken_from(pod)
         booking = self.bookings.get(uid) if uid is not None else None
-        known = booking.users.get(pod.uid) if booking is not None else None
-        if uid is None or booking is None or known is None:
-            return
-        self.changed[uid] = None
-        if known.request == pod.request and known.priority == pod.priority:
+        if uid is not None and booking is not None and pod.uid in booking.users:
+            self.changed[uid] = None
             booking.users[pod.uid] = pod
-        else:
-            self._changed_users(booking.uid)
 
     def _changed_users(self, uid: str) -> None:
         booking = self.bookings.get(uid)
@@ -392,13 +400,8 @@ class ReservationCache(EventHandler):
         runs beside its owner, and the kubelet admits others by what both request."""
         if booking.row >= 0:
             counted = self._view.pods_on.get(booking.row, {}).get(booking.uid)
-            self._credit(booking.row, booking, NO_CREDIT if is_operating(booking.pod) else taken_of(booking, counted))
+            self._discount(booking, NO_CREDIT if is_operating(booking.pod) else taken_of(booking, counted))
 
-    def _credit(self, row: int, booking: Booking, new: tuple[Amounts, tuple[int, int]]) -> None:
-        old, booking.credit = booking.credit, new
-        if old == new or row < 0:
-            return
-        if old != NO_CREDIT:
-            self._view.columns.discount(row, *old, -1)
-        if new != NO_CREDIT:
-            self._view.columns.discount(row, *new)
+    def _discount(self, booking: Booking, credit: tuple[Amounts, tuple[int, int]]) -> None:
+        if booking.row >= 0:
+            self._view.columns.discount(booking.row, booking.uid, *credit)

@@ -36,6 +36,10 @@ class SelectorIndex:
         self._keys = frozenset(_without_blanks(args.keys) if args.enabled else ())
         self.is_enabled = bool(self._prefixes or self._keys)
         self.metrics = SelectorIndexMetrics()
+        self.clear()
+
+    def clear(self) -> None:
+        """Remove all Reservations."""
         self._nodes: dict[_Bucket, dict[str, set[str]]] = {}
         """The uids of the Reservations in each bucket, by the name of their node."""
         self._entries: dict[str, tuple[str, frozenset[_Bucket]]] = {}

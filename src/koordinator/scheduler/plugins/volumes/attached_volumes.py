@@ -169,8 +169,6 @@ class AttachedVolumes:
         self._rows: dict[int, RowVolumes] = {}
         self._of_claim: dict[str, CsiVolume | None] = {}
         self._claims_of_volume: dict[str, set[str]] = {}
-        self._handles: dict[str, Handle] = {}
-        """By name of the volume."""
         self._volumes_of_handle: Counter[Handle] = Counter()
         self._on_node: dict[str, dict[str, VolumeAttachment]] = {}
         self._nodes_of_volume: dict[str, dict[str, str]] = {}
@@ -212,21 +210,15 @@ class AttachedVolumes:
         before, after = (csi_of_volume(each) if each is not None else None for each in (old, new))
         if before == after:
             return
-        self._set_handle(name, (after.driver, after.handle) if after is not None else None)
+        handles = self._volumes_of_handle
+        handles.update([(after.driver, after.handle)] if after is not None else ())
+        if before is not None:
+            handles[before.driver, before.handle] -= 1
+            if not handles[before.driver, before.handle]:
+                del handles[before.driver, before.handle]
         for key in self._claims_of_volume.get(name, ()):
             self._resolve_again(key)
         self._touch_nodes(self._nodes_of_volume.get(name, {}).values())
-
-    def _set_handle(self, name: str, handle: Handle | None) -> None:
-        """Count the volume by its handle, in place of an earlier one; may be called again with the same one."""
-        before = self._handles.pop(name, None)
-        if before is not None:
-            self._volumes_of_handle[before] -= 1
-            if not self._volumes_of_handle[before]:
-                del self._volumes_of_handle[before]
-        if handle is not None:
-            self._handles[name] = handle
-            self._volumes_of_handle[handle] += 1
 
     def class_changed(self) -> None:
         self._of_claim.clear()

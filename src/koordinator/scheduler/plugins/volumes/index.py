@@ -90,6 +90,11 @@ class Assumptions(Generic[T]):
         if new is None or new.metadata.resource_version != assumed.metadata.resource_version:
             del self._assumed[key]
 
+    def observe_all(self) -> None:
+        """Events may have been missed."""
+        for key in list(self._assumed):
+            self.observe(key, self.stored(key))
+
 
 _NAME: Final = "volumes"
 CSI_NODE: Final = NamedAspect.of_objects(CSI_NODES)
@@ -106,17 +111,23 @@ class VolumeIndex(EventHandler):
     def __init__(self, view: ClusterView) -> None:
         self.view = view
         self.changes = 0
+        self.reverted_by = ""
+        """The uid of the pod whose assumptions were the last to be given up."""
         self.claims: Assumptions[PersistentVolumeClaim] = Assumptions(lambda: view.objects_of(PERSISTENT_VOLUME_CLAIMS))
         self.volumes: Assumptions[PersistentVolume] = Assumptions(lambda: view.objects_of(PERSISTENT_VOLUMES))
+        self.on_reset()
+
+    def on_reset(self) -> None:
+        self.changes += 1
+        self.claims.observe_all()
+        self.volumes.observe_all()
         self.lists = VolumeLists()
-        self.tests = NodeTests(view.columns)
+        self.tests = NodeTests(self.view.columns)
         self.placed = PlacedPods()
         self.csi_nodes: dict[int, CSINode] = {}
         self.csi_limits: dict[int, Mapping[str, int]] = {}
         """How many volumes each driver can attach on a row, where it says so."""
-        self.attached = AttachedVolumes(view, self.placed, self.csi_nodes)
-        self.reverted_by = ""
-        """The uid of the pod whose assumptions were the last to be given up."""
+        self.attached = AttachedVolumes(self.view, self.placed, self.csi_nodes)
         self._capacities: dict[str, dict[str, CSIStorageCapacity]] = {}
         self._class_versions: Counter[str] = Counter()
         self._free_versions: Counter[str] = Counter()

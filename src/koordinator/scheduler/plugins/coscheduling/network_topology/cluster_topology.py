@@ -43,6 +43,11 @@ class ClusterTopology:
             self._tree = build_tree(self._layers, self._paths.items())
         return self._tree
 
+    def clear(self) -> None:
+        """Forget all nodes."""
+        self._labels, self._paths = {}, {}
+        self._changed()
+
     def set_node(self, node: Node) -> None:
         """The node was added or updated."""
         name = node.metadata.name
