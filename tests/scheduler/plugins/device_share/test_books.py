@@ -158,3 +158,16 @@ def test_a_confirmed_pod_keeps_the_allocation_that_it_was_given() -> None:
     before: Any = machines.held("uid-p")
     machines.bound(make_device_pod("p", gpu=100), devices=allocation_annotation(before))
     assert machines.held("uid-p") == before
+
+
+def test_an_allocation_that_is_told_twice_counts_once() -> None:
+    """As to an event handler that failed, and is told the present state again."""
+    machines = Machines(device(gpu(0), gpu(1)))
+    machines.place(make_device_pod("p", gpu=100))
+    pod, held = machines.info(make_device_pod("p", gpu=100)), machines.held("uid-p")
+    for _ in range(2):
+        machines.plugin.on_allocated(0, pod, held)
+    check(machines)
+    for _ in range(2):
+        machines.plugin.on_released(0, pod, held)
+    assert machines.plugin.nodes[0].used == {}

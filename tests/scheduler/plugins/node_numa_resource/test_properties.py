@@ -142,6 +142,22 @@ def test_it_does_not_matter_in_which_order_the_cluster_is_heard_of(order: list[i
     assert machines.placed(pod("p", "2")) == "2-3"
 
 
+def test_what_is_reported_twice_counts_once() -> None:
+    machines = Machines(topology())
+    requested = pod("p", "2")
+    machines.placed(requested)
+    plugin, held = machines.profile.plugins[NUMA.name], machines.held(requested)
+    assert isinstance(plugin, NUMA)
+    assert held is not None
+
+    plugin.on_allocated(0, describe(requested), held)
+    plugin.on_released(0, describe(pod("q")), held)
+    check_books(machines)
+    plugin.on_released(0, describe(requested), held)
+
+    assert not plugin.node(0).taken.cpus
+
+
 def test_equal_allocations_are_the_same_in_any_order_of_numa_nodes() -> None:
     one = PodAllocation.of(0b1, {0: {}, 1: {}})
 

@@ -190,14 +190,17 @@ class NodeDevices:
     def hold(
         self, uid: str, key: str, allocations: DeviceAllocations, requested: Callable[[], Collection[str]]
     ) -> None:
-        """Add the pod's allocations; it has none. ``requested`` are the types of devices that it requests: of others it
-        holds none, whatever its record says."""
+        """Set the pod's allocations, in place of earlier ones; may be called again with the same ones. ``requested``
+        are the types of devices that it requests: of others it holds none, whatever its record says."""
+        if uid in self.holders or self.closed:
+            self.release(uid)
         self.holders[uid], self._requested[uid] = (key, allocations), requested
         if self._count(allocations, 1):
             self._close_missing(uid, key, allocations)
 
     def hold_unknown(self, uid: str, key: str, types: Iterable[str], fault: str) -> None:
         """The pod holds devices of these types, and nobody knows which."""
+        self.release(uid)
         for device_type in types:
             self.closed.close(device_type, uid, Closure(key, fault))
 

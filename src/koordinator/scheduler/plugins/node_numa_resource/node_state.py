@@ -70,7 +70,8 @@ class NodeState:
         return self.rules != before
 
     def hold(self, uid: str, key: str, allocation: PodAllocation) -> None:
-        """Add the pod's allocation; it has none."""
+        """Set the pod's allocation, in place of an earlier one; may be called again with the same one."""
+        self.release(uid)
         self.pods[uid], self._keys[uid] = allocation, key
         self._count(allocation, 1)
         if allocation.cpus & ~self.cpus.all:
@@ -78,6 +79,7 @@ class NodeState:
 
     def hold_unknown(self, uid: str, key: str, fault: str) -> None:
         """The pod holds CPUs, or amounts of NUMA nodes, and nobody knows which."""
+        self.release(uid)
         self.closed.close(CPUS, uid, Closure(key, fault))
 
     def release(self, uid: str) -> None:
