@@ -67,17 +67,18 @@ class Setting:
     clusters: StoredClusters
     folder: Path
     is_whole_profile: bool = False
-    """The profile of the chart, with all of Koordinator's plugins; but for the earlier commit, which may not know
-    them."""
+    """The profile of the chart, with all of Koordinator's plugins."""
     checkout: Path | None = None
     """Of the earlier commit."""
+    is_whole_profile_earlier: bool = False
+    """The same of the earlier commit, which may not know all of these plugins."""
 
 
 async def measure(contender: Contender, case: Case, setting: Setting) -> tuple[Figures, Faults]:
     folder, is_earlier = setting.folder, contender is Contender.EARLIER
     async with setting.clusters.started(case) as (plane, client):
         configuration = folder / "scheduler.yaml"
-        whole = setting.is_whole_profile and not is_earlier
+        whole = setting.is_whole_profile_earlier if is_earlier else setting.is_whole_profile
         configuration.write_text(_whole_configuration(plane.kubeconfig) if whole else
                                  _configuration(case, plane.kubeconfig))  # fmt: skip
         await _hold_lease(client)

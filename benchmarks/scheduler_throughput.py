@@ -45,7 +45,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                         "needs beside Kubernetes' own and LoadAwareScheduling (default), or all that the chart "
                         "enables")  # fmt: skip
     parser.add_argument("--against", metavar="COMMIT", default="", help="run koord-scheduler as of this commit, too, "
-                        "in turn, with the plain profile, and on the libraries of this one")  # fmt: skip
+                        "in turn, on the libraries of this one")  # fmt: skip
+    parser.add_argument("--against-profile", choices=("plain", "chart"), default="plain", help="the plugins of that "
+                        "commit, which may not know all of the chart's (default plain)")  # fmt: skip
     parser.add_argument("--folder", type=Path, help="work below this folder (default: the system's)")
     options = parser.parse_args(arguments)
     if options.repeat < 1:
@@ -84,7 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _checkout(options.against, Path(folder) / "earlier") as checkout,
     ):
         clusters = StoredClusters(programs.kubernetes, Path(folder))
-        setting = Setting(programs, clusters, Path(folder), options.profile == "chart", checkout)
+        is_whole, is_whole_earlier = options.profile == "chart", options.against_profile == "chart"
+        setting = Setting(programs, clusters, Path(folder), is_whole, checkout, is_whole_earlier)
         for name in options.case or CASES:
             try:
                 result = uvloop.run(run_case(CASES[name], contenders, options.repeat, setting))
@@ -92,7 +95,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"scheduler_throughput: {name}: {error}", file=sys.stderr)
                 failed = True
             else:
-                print(json.dumps({**result.document(), "profile": options.profile}), flush=True)
+                print(
+                    json.dumps(
+                        {**result.document(), "profile": options.profile, "against_profile": options.against_profile}
+                    ),
+                    flush=True,
+                )
                 results.append(result)
     print(f"\n{markdown(results)}", file=sys.stderr)
     return int(failed or not all(result.ours_is_right for result in results))

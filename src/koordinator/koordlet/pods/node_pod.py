@@ -1,9 +1,9 @@
 """A pod as the agent sees it: the kubelet's object, what follows from it, and where the kernel has its cgroups.
 
 Nothing else works out any of these, and each is worked out once: the object is made anew when the pod has changed. The
-folders are those that are there, as far as they were found: runtimes name them
-differently, and some put what runs in a container one level deeper. Where nothing was found yet, they are those that
-the kubelet and the runtime are expected to make.
+folders are those that are there, as far as they were found: runtimes name them differently, and some put what runs in a
+container one level deeper. Where nothing was found yet, they are those that the kubelet and the runtime are expected to
+make.
 """
 
 from __future__ import annotations

@@ -47,9 +47,9 @@ from koordinator.node.kernel_files import (
 logger = logging.getLogger(__name__)
 
 _STARTING_SECONDS: Final = 60.0
+"""For so long a pod is remembered that a runtime starts and that the kubelet does not list."""
 _DECIDED_IN_A_STEP: Final = 16
 """Pods: some milliseconds."""
-"""For so long a pod is remembered that a runtime starts and that the kubelet does not list."""
 
 Observe = Callable[[str, str, str, float], None]
 """Called after each call of a hook with the level, the kind of file, ``success`` or ``failed``, and seconds."""
