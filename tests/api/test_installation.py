@@ -381,7 +381,7 @@ def test_koordlet_sees_the_processes_of_the_node() -> None:
 
 
 def test_koordlet_keeps_its_forecasts_over_restarts() -> None:
-    assert str(options_of_koordlet().prediction.folder) in mounts("koordlet")
+    assert str(options_of_koordlet().folders.forecasts) in mounts("koordlet")
 
 
 def test_runtime_proxies_of_the_node_find_the_hooks_of_koordlet() -> None:
@@ -392,21 +392,21 @@ def test_runtime_proxies_of_the_node_find_the_hooks_of_koordlet() -> None:
 
 
 def test_pod_resources_are_served_where_clients_of_the_node_look() -> None:
-    folder = str(options_of_koordlet().pod_resources_folder)
+    folder = str(options_of_koordlet().folders.pod_resources)
     assert mounts("koordlet")[folder] == folder
 
 
 @pytest.mark.parametrize("folder", ["audit", "samples"])
 def test_koordlet_may_write_where_it_writes(folder: str) -> None:
     options = koordlet_options([*arguments("koordlet"), "--metric-cache-backend=sqlite"], {"NODE_NAME": "node-1"})
-    written = {"audit": Path(options.audit.folder), "samples": options.cache_folder}[folder]
+    written = getattr(options.folders, folder)
     writable = {mount["mountPath"] for mount in container("koordlet")["volumeMounts"] if not mount.get("readOnly")}
     assert str(written) in writable
 
 
 def test_koordlet_reads_the_devices_where_the_device_daemon_writes_them() -> None:
     written = Path(device_daemon_options(arguments("koord-device-daemon"), {}).output).parent
-    read = options_of_koordlet().device_files.rstrip("/")
+    read = str(options_of_koordlet().folders.devices)
     assert mounts("koord-device-daemon")[str(written)] == mounts("koordlet")[read]
 
 

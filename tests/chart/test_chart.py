@@ -200,7 +200,7 @@ def test_folders_of_the_node_are_those_of_the_values() -> None:
     assert mounted["/host-var-run-koordlet"] == str(Path(hooks.endpoint).parent) == "/run/agents"
     assert mounted["/metric-data"] == "/data/koordlet"
     assert mounted["/host-var-lib/terway/qos"] == "/var/lib/terway/qos"
-    assert koordlet("everything").cache_folder == Path("/metric-data")
+    assert koordlet("everything").folders.samples == Path("/metric-data")
 
 
 def test_the_device_daemon_understands_its_arguments() -> None:

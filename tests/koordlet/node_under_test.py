@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -22,7 +23,7 @@ from koordinator.koordlet.enforce.hooks.options import HookOptions
 from koordinator.koordlet.enforce.plugins import Plugins
 from koordinator.koordlet.features import make_features
 from koordinator.koordlet.observe.prediction.options import PredictionOptions
-from koordinator.koordlet.options import AuditOptions, CollectorOptions, EnforcementOptions, KubeletOptions, Options
+from koordinator.koordlet.options import CollectorOptions, EnforcementOptions, Folders, KubeletOptions, Options
 from koordinator.koordlet.pods.kubelet_connection import KubeletConnection
 from koordinator.kube.errors import TransportError
 from koordinator.node.core_scheduling import Prctl
@@ -46,8 +47,8 @@ class NodeUnderTest:
 
     def __init__(self, root: Path) -> None:
         self.machine = FakeMachine(root)
-        self.prediction = PredictionOptions(folder=root / "checkpoints")
-        self.cache_folder: Path | None = None
+        self.prediction = PredictionOptions()
+        self.samples: Path | None = None
         self.cache_bytes = 100 << 20
         self.clock = ManualClock()
         self.api = InMemoryApi(self.clock)
@@ -150,13 +151,12 @@ class NodeUnderTest:
             collectors=self.collectors,
             enforcement=self.enforcement,
             hooks=self.hooks,
-            audit=AuditOptions(folder=str(self.machine.root / "audit")),
             host=self.machine.host,
             listen=NOWHERE,
+            folders=replace(Folders.under(self.machine.root), samples=self.samples),
             profiles=self.profiles,
             kubelet=self.kubelet,
             prediction=self.prediction,
-            cache_folder=self.cache_folder,
             cache_bytes=self.cache_bytes,
             cleanup=cleanup,
         )

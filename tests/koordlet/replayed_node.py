@@ -17,7 +17,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.koordlet.agent import Agent
 from koordinator.koordlet.agent_context import Dependencies
 from koordinator.koordlet.features import make_features
-from koordinator.koordlet.options import KubeletOptions, Options
+from koordinator.koordlet.options import Folders, KubeletOptions, Options
 from koordinator.koordlet.pods.kubelet_connection import KubeletConnection
 from koordinator.kube.interface import Client
 from tests.in_memory_api import InMemoryApi
@@ -85,6 +85,7 @@ class ReplayedNode:
             node_name=name,
             host=machine.host,
             listen=ListenAddress("", 0),
+            folders=Folders.under(self.root / "koordlet"),
             kubelet=KubeletOptions(sync_interval=10),
             collect_interval=float(self.recording.seconds),
             with_page_cache=True,

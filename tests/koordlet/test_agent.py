@@ -465,7 +465,7 @@ def test_kernel_features_as_metrics(node: NodeUnderTest) -> None:
 
 
 def test_with_a_copy_on_disk_windows_are_warm_at_once_after_a_restart(node: NodeUnderTest, tmp_path: Path) -> None:
-    node.cache_folder = tmp_path / "metric-data"
+    node.samples = tmp_path / "metric-data"
     (metric,) = node.api.all(NODE_METRICS)
     metric["spec"]["metricCollectPolicy"]["nodeAggregatePolicy"]["durations"] = ["10m0s"]
     node.api.put(NODE_METRICS, metric)

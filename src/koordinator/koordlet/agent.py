@@ -242,7 +242,7 @@ class Agent:
 
     async def _serve_pod_resources(self, kubelet: Kubelet) -> None:
         upstream = GrpcClient(Path(pod_resources_socket(self._options.host)))
-        folder = self._options.pod_resources_folder
+        folder = self._options.folders.pod_resources
         try:
             await PodResourcesProxy(upstream, kubelet.pods, folder, self._given.clock, self._connections).run()
         finally:
@@ -271,7 +271,7 @@ class Agent:
             self._loops.add(loop)
         if self._pages is not None:
             self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
-        if self._options.cache_folder is not None:
+        if self._options.folders.samples is not None:
             self._loops.add(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
         monitor = self._detect_interference(layout, observation)
         metrics = self._loops.metrics
@@ -282,6 +282,7 @@ class Agent:
             self._report_topology_and_devices(observation.info, nvml)
         prediction = PredictionServer(
             self._options.prediction,
+            self._options.folders.forecasts,
             self._cache,
             self.states,
             self._given.clock,
@@ -316,7 +317,7 @@ class Agent:
         if options.features.enabled(features.ACCELERATORS):
             sources = DeviceSources(
                 options.host,
-                XPUFiles(options.device_files),
+                XPUFiles(str(options.folders.devices)),
                 nvml,
                 with_rdma=options.features.enabled(features.RDMA_DEVICES),
                 only_files=options.only_device_files,
@@ -385,7 +386,7 @@ def _audit_log(options: Options, clock: Clock) -> AuditLog | None:
     if not options.features.enabled(features.AUDIT_EVENTS):
         return None
     audit = options.audit
-    return AuditLog(audit.folder, disk_bytes=audit.disk_bytes, verbosity=audit.verbosity, clock=clock)
+    return AuditLog(str(options.folders.audit), disk_bytes=audit.disk_bytes, verbosity=audit.verbosity, clock=clock)
 
 
 def _audit_pages(log: AuditLog, options: Options, given: Dependencies) -> AuditPages:

@@ -20,6 +20,7 @@ from koordinator.koordlet.options import (
     AuditOptions,
     CollectorOptions,
     EnforcementOptions,
+    Folders,
     KubeletOptions,
     Options,
 )
@@ -327,6 +328,13 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
             var_lib_terway=machine.var_lib_terway,
         ),
         listen=given[flags.addr],
+        folders=Folders(
+            forecasts=Path(given[flags.prediction.folder]),
+            audit=Path(given[flags.audit_folder]),
+            pod_resources=Path(given[flags.pod_resources]),
+            devices=Path(given[flags.device_files]),
+            samples=Path(given[flags.cache_folder]) if given[flags.cache_backend] == _SQLITE else None,
+        ),
         profiles=given[flags.pprof_address] if given[flags.pprof] else NOWHERE,
         kubeconfig=given[flags.kubeconfig],
         qps=given[flags.qps],
@@ -342,10 +350,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         collect_interval=given[flags.collect_interval].total_seconds(),
         node_info_interval=given[flags.node_info_interval].total_seconds(),
         topology_interval=given[flags.topology_interval].total_seconds(),
-        device_files=given[flags.device_files],
         only_device_files=given[flags.only_device_files],
         with_page_cache=given[flags.page_cache],
-        pod_resources_folder=Path(given[flags.pod_resources]),
         collectors=CollectorOptions(
             pressure_interval=given[flags.pressure_interval].total_seconds(),
             cycles_interval=given[flags.cycles_interval].total_seconds(),
@@ -369,7 +375,6 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
             observe_only=given[flags.observe_only],
         ),
         audit=AuditOptions(
-            folder=given[flags.audit_folder],
             verbosity=given[flags.audit_verbosity],
             disk_bytes=given[flags.audit_megabytes] << 20,
             readers=given[flags.audit_readers],
@@ -378,7 +383,6 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         report=given[flags.report],
         cleanup=given[flags.cleanup],
         cache_bytes=given[flags.cache_bytes],
-        cache_folder=Path(given[flags.cache_folder]) if given[flags.cache_backend] == _SQLITE else None,
         verbosity=given[flags.verbosity],
         features=flags.features,
         remarks=(

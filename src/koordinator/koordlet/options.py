@@ -42,9 +42,8 @@ class CollectorOptions:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """Where the audit log is, and its bounds; events above ``verbosity`` are left out, none at 0 or less."""
+    """The bounds of the audit log; events above ``verbosity`` are left out, none at 0 or less."""
 
-    folder: str = "/var/log/koordlet"
     verbosity: int = 3
     disk_bytes: int = 16 << 20
     readers: int = 4
@@ -66,12 +65,34 @@ class EnforcementOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Folders:
+    """Where koordlet itself writes, serves and looks. The command line alone has defaults: who makes options without
+    it, as tests and simulated nodes do, says where, and so does not meet the koordlet of the machine."""
+
+    forecasts: Path
+    """Of the models that forecasts are made of."""
+    audit: Path
+    pod_resources: Path
+    """Where kubelet's pod-resources API is served with devices of koord-scheduler, if its gate is on."""
+    devices: Path
+    """Where koord-device-daemon writes what it found."""
+    samples: Path | None = None
+    """Where samples are kept over restarts; None: nowhere."""
+
+    @classmethod
+    def under(cls, root: Path) -> Folders:
+        """All in one folder; samples are not kept."""
+        return cls(root / "forecasts", root / "audit", root / "pod-resources", root / "devices")
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """What the command line and the environment say. Intervals are in seconds."""
 
     node_name: str
     host: Host
     listen: ListenAddress
+    folders: Folders
     profiles: ListenAddress = NOWHERE
     """Where profiles of koordlet are served."""
     kubeconfig: str = ""
@@ -82,13 +103,10 @@ class Options:
     node_info_interval: float = 60.0
     topology_interval: float = 3.0
     """Of the Device, too."""
-    device_files: str = "/var/run/koordlet/xpu-device-infos"
     only_device_files: bool = False
     memory_interval: float = 5.0
     """Of the memory of pods, containers and host applications; at least ``collect_interval`` counts."""
     with_page_cache: bool = False
-    pod_resources_folder: Path = Path("/var/run/koordlet/pod-resources")
-    """Where kubelet's pod-resources API is served with devices of koord-scheduler, if its gate is on."""
     collectors: CollectorOptions = field(default_factory=CollectorOptions)
     prediction: PredictionOptions = field(default_factory=PredictionOptions)
     audit: AuditOptions = field(default_factory=AuditOptions)
@@ -98,8 +116,6 @@ class Options:
     cleanup: bool = False
     """Take back what is enforced, and end."""
     cache_bytes: int = 100 << 20
-    cache_folder: Path | None = None
-    """Where samples are kept over restarts; None: nowhere."""
     verbosity: int = 0
     features: FeatureGates = field(default_factory=make_features)
     remarks: tuple[str, ...] = ()

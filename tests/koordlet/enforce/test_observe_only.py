@@ -23,7 +23,7 @@ _SLO: Final = {
 
 def _contents(folder: Path) -> dict[str, str]:
     """Of all files but koordlet's own."""
-    paths = (path for path in folder.rglob("*") if path.is_file() and not {"audit", "checkpoints"} & {*path.parts})
+    paths = (path for path in folder.rglob("*") if path.is_file() and not {"audit", "forecasts"} & {*path.parts})
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 

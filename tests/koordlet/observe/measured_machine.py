@@ -24,7 +24,7 @@ from koordinator.koordlet.observe.metric_cache.ring import Retention, RingMetric
 from koordinator.koordlet.observe.metrics_advisor import MetricsAdvisor
 from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.observe.usage_table import UsageTable
-from koordinator.koordlet.options import Options
+from koordinator.koordlet.options import Folders, Options
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.cgroup_meter import CgroupMeter
@@ -81,7 +81,7 @@ class MeasuredMachine:
         self.info = NodeInfo(self.machine.host, self.metrics, with_huge_pages=False)
         context = SimpleNamespace(
             table=self.table,
-            options=Options("node-1", self.machine.host, NOWHERE),
+            options=Options("node-1", self.machine.host, NOWHERE, Folders.under(self.root)),
             cache=self.cache,
             states=self.states,
             given=SimpleNamespace(clock=self.clock),

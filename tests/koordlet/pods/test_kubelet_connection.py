@@ -15,7 +15,7 @@ import pytest
 from koordinator.base.clock import ManualClock
 from koordinator.base.listen_address import NOWHERE
 from koordinator.base.metrics import Metrics
-from koordinator.koordlet.options import KubeletOptions, Options
+from koordinator.koordlet.options import Folders, KubeletOptions, Options
 from koordinator.koordlet.pods.kubelet_connection import KubeletFollower, KubeletMovedError
 from koordinator.koordlet.pods.states import StatesInformer
 from koordinator.kube.errors import TransportError
@@ -41,6 +41,7 @@ class Boot:
         """None while the kubelet does not respond."""
         options = Options(
             listen=NOWHERE,
+            folders=Folders.under(root),
             node_name="node-1",
             host=self.machine.host,
             kubelet=KubeletOptions(query_configuration=queries),

@@ -192,7 +192,7 @@ def test_what_keeps_it_from_serving_is_said_once_and_tried_again(
 def test_its_flag_and_its_gate_are_no_longer_without_effect() -> None:
     arguments = ["--pod-resources-proxy-path=/p", "--feature-gates=PodResourcesProxy=true"]
     options = parse_options(arguments, {"NODE_NAME": "node-1"})
-    assert (options.pod_resources_folder, options.remarks) == (Path("/p"), ())
+    assert (options.folders.pod_resources, options.remarks) == (Path("/p"), ())
 
 
 @given(st.binary(max_size=80))

@@ -32,8 +32,7 @@ from koordinator.koordlet import features
 from koordinator.koordlet.agent import Agent
 from koordinator.koordlet.agent_context import Dependencies
 from koordinator.koordlet.features import make_features
-from koordinator.koordlet.observe.prediction.options import PredictionOptions
-from koordinator.koordlet.options import EnforcementOptions, Options
+from koordinator.koordlet.options import EnforcementOptions, Folders, Options
 from koordinator.koordlet.pods.kubelet_connection import KubeletConnection
 from koordinator.koordlet.pods.node_pod import node_pods
 from koordinator.kube.errors import ApiStatusError
@@ -202,10 +201,10 @@ def _options(name: str, kernel: SimulatedKernel, root: Path) -> Options:
         node_name=name,
         host=kernel.host,
         listen=ListenAddress("", 0),
+        folders=Folders.under(root),
         features=gates,
         collect_interval=_COLLECT_SECONDS,
         topology_interval=_COLLECT_SECONDS,
-        prediction=PredictionOptions(folder=root / "prediction-checkpoints"),
         enforcement=EnforcementOptions(
             reconcile_interval=_ENFORCE_SECONDS,
             cpu_suppress_interval=_ENFORCE_SECONDS,

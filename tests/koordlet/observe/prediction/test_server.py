@@ -49,11 +49,11 @@ class Bench:
 
     def restart(self, per_step: int = 12) -> None:
         """A new process: its metric cache is empty, too."""
-        options = PredictionOptions(folder=self.folder, checkpoints_per_step=per_step, cold_start=timedelta())
+        options = PredictionOptions(checkpoints_per_step=per_step, cold_start=timedelta())
         self.cache = RingMetricCache(
             {name: Retention(60.0, 300.0) for name in (kinds.NODE, kinds.PODS, kinds.MEMORY)}, 1 << 20
         )
-        self.server = PredictionServer(options, self.cache, self.states, self.clock)
+        self.server = PredictionServer(options, self.folder, self.cache, self.states, self.clock)
 
     async def run_minutes(self, minutes: int) -> None:
         """Measure, learn, and write once a minute."""
@@ -310,8 +310,8 @@ def test_without_a_node_there_is_no_forecast_and_that_is_said_once(
 
 
 def test_models_learn_more_often_than_memory_is_measured(bench: Bench) -> None:
-    options = PredictionOptions(folder=bench.folder, training_interval=1.0, cold_start=timedelta())
-    server = PredictionServer(options, bench.cache, bench.states, bench.clock, memory_interval=5.0)
+    options = PredictionOptions(training_interval=1.0, cold_start=timedelta())
+    server = PredictionServer(options, bench.folder, bench.cache, bench.states, bench.clock, memory_interval=5.0)
     bench.measure()
     asyncio.run(bench.clock.advance(4))
     now = round(bench.clock.now().timestamp() * 1000)

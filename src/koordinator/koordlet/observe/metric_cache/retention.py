@@ -26,12 +26,12 @@ _RETENTIONS: Final = {
 
 def make_metric_cache(options: Options, clock: Clock) -> RingMetricCache:
     """In memory, with a copy on disk if the options name a folder."""
-    if options.cache_folder is None:
+    if options.folders.samples is None:
         return RingMetricCache(_retentions(options), options.cache_bytes)
     # A megabyte, which few nodes need.
     from koordinator.koordlet.observe.metric_cache.sqlite import SQLiteMetricCache
 
-    file = options.cache_folder / "samples.sqlite"
+    file = options.folders.samples / "samples.sqlite"
     return SQLiteMetricCache(_retentions(options), options.cache_bytes, file, round(clock.now().timestamp() * 1000))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
 from koordinator.base.flag_types import FlagGroup
@@ -18,7 +17,6 @@ _A_SECOND: Final = timedelta(seconds=1)
 class PredictionOptions:
     """Durations without a type of their own are in seconds."""
 
-    folder: Path = Path("/prediction-checkpoints")
     cold_start: timedelta = timedelta(hours=24)
     margin_percent: int = 10
     half_lives: HalfLives = field(default_factory=HalfLives)
@@ -33,9 +31,9 @@ class PredictionFlags:
 
     def __init__(self, group: FlagGroup) -> None:
         default = PredictionOptions()
-        self._folder = group.string(
+        self.folder = group.string(
             "prediction-checkpoint-filepath",
-            str(default.folder),
+            "/prediction-checkpoints",
             "Where what was learned is kept over restarts.",
             placeholder="folder",
         )
@@ -86,7 +84,6 @@ class PredictionFlags:
     def options(self, given: FlagValues) -> PredictionOptions:
         """What the command line says."""
         return PredictionOptions(
-            folder=Path(given[self._folder]),
             cold_start=given[self._cold_start],
             margin_percent=given[self._margin],
             half_lives=HalfLives(given[self._cpu], given[self._memory]),

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Protocol
 
 from koordinator.api.node import Node
@@ -70,19 +71,21 @@ class PredictionServer:
     def __init__(
         self,
         options: PredictionOptions,
+        folder: Path,
         cache: MetricCache,
         states: StatesLister,
         clock: Clock,
         memory_interval: float = 0.0,
     ) -> None:
-        """``memory_interval`` is how often the memory of pods is measured, in seconds."""
+        """Models outlive restarts in ``folder``; ``memory_interval`` is how often pods are measured, in seconds."""
         self._options = options
         self._memory_interval = memory_interval
         self._cache = cache
         self._states = states
         self._clock = clock
         self._models = Models(options.half_lives, SteadyTime(clock))
-        self._folder = CheckpointFolder(options.folder)
+        self._path = folder
+        self._folder = CheckpointFolder(folder)
         self._progress = _Progress()
         self._latest = Forecast()
 
@@ -215,7 +218,7 @@ class PredictionServer:
                     logger.warning("the model %s begins anew: %s", name, error)
         except KoordinatorError as error:
             logger.warning("models begin anew, as far as they could not be read: %s", error)
-        logger.info("%d models were restored from %s", restored, self._options.folder)
+        logger.info("%d models were restored from %s", restored, self._path)
 
 
 def _rows(amounts: Mapping[str, Amount]) -> Rows:
