@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from koordinator.base.clock import ManualClock
-from koordinator.base.garbage_collection import spare_initial_lists
+from koordinator.base.garbage_collection import BRIEFLY, spare_imports, spare_initial_lists
 
 Story = Callable[[ManualClock, asyncio.Event], Awaitable[None]]
 
@@ -65,3 +65,9 @@ def test_it_works_again_after_a_cancellation() -> None:
         assert not gc.isenabled()
 
     play(story)
+
+
+def test_what_is_loaded_is_never_looked_at_again() -> None:
+    spare_imports()
+    assert gc.get_freeze_count() > 0
+    assert gc.get_threshold() == BRIEFLY

@@ -23,6 +23,14 @@ BRIEFLY: Final[Thresholds] = (5_000, 200, 100)
 """For servers that respond within milliseconds: the same work in ten times as many pauses, of 2 to 3 ms each."""
 
 
+def spare_imports(thresholds: Thresholds = BRIEFLY) -> None:
+    """Exempt what the program has loaded, which lives for ever, from collection; afterwards the collector runs by
+    ``thresholds``. For programs that respond while others wait, and whose lists are short."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*thresholds)
+
+
 async def spare_initial_lists(
     synced: Callable[[], Coroutine[Any, Any, None]], clock: Clock, thresholds: Thresholds = RARELY
 ) -> None:

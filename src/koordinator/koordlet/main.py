@@ -10,6 +10,7 @@ from typing import Final
 
 from koordinator.api.node import Node
 from koordinator.base import logs
+from koordinator.base.garbage_collection import spare_imports
 from koordinator.base.program import Process, Run, greet, run_program
 from koordinator.koordlet.agent import Agent
 from koordinator.koordlet.agent_context import Dependencies
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
         variables = os.environ if environment is None else environment
         options = parse_options(sys.argv[1:] if arguments is None else arguments, variables)
         logs.configure(options.verbosity)
+        # A container that starts waits for koordlet, and so for a collection.
+        spare_imports()
         greet(_PROGRAM, f"node {options.node_name}", options.remarks)
         return partial(_run, options)
 

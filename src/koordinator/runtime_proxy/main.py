@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from koordinator.base import logs
+from koordinator.base.garbage_collection import spare_imports
 from koordinator.base.program import Process, Run, greet, run_program
 from koordinator.runtime_proxy.command_line import Options, parse_options
 from koordinator.runtime_proxy.program import RuntimeProxy
@@ -23,8 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parse_options(sys.argv[1:] if arguments is None else arguments)
         logs.configure(options.verbosity)
         greet(_PROGRAM, f"for {options.runtime}", options.remarks)
-        # Objects loaded by now live for ever: without them, garbage collections delay calls less.
-        gc.freeze()
+        spare_imports()
         return partial(_run, options)
 
     return run_program(_PROGRAM, prepare)
