@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-import numpy as np
 import pytest
 
 from koordinator.api.resource_names import CPU
 from koordinator.scheduler.engine.adjustment import Adjustment
-from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.columns import Aspect, Rows
 from koordinator.scheduler.engine.engine import Engine
-from koordinator.scheduler.engine.framework import FilterPlugin, PluginError, Reason
+from koordinator.scheduler.engine.framework import PluginError, Reason, RowFilterPlugin
 from koordinator.scheduler.engine.framework_hooks import FilterTransformer
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
@@ -21,15 +20,12 @@ from tests.scheduler.engine.extended import NOW, Shared, decide, engine_with
 from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod, make_profile, make_state
 
 
-class CountsPods(FilterPlugin):
+class CountsPods(RowFilterPlugin):
     """At most two pods a node; cannot count to one."""
 
     name = "CountsPods"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.PODS,)
     from_columns = True
-
-    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        return np.array([self.filter_one(pod, state, row) for row in rows.tolist()], dtype=np.int64)
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         count = self.view.columns.requested[row, 3]

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from koordinator.scheduler.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from koordinator.scheduler.plugins.node_resources.fit import NodeResourcesFit
+from koordinator.scheduler.plugins.table import BUILT_IN
 from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod, make_state
 
@@ -130,6 +132,13 @@ def test_one_row_equals_that_row_among_all(
         if isinstance(plugin, ScorePlugin) and not isinstance(prepared := plugin.pre_score(pod), SkipScore):
             scores = plugin.score(pod, prepared, rows).tolist()
             assert scores == [plugin.score_one(pod, prepared, row) for row in range(len(nodes))]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in BUILT_IN.values() if issubclass(kind, FilterPlugin)])
+def test_a_filter_has_one_form(kind: type[FilterPlugin]) -> None:
+    of_plugins = [base for base in kind.__mro__ if base.__module__ != FilterPlugin.__module__]
+    forms = {name for base in of_plugins for name in ("filter", "filter_one") if name in vars(base)}
+    assert len(forms) <= 1
 
 
 SIZES = [("500m", "1Gi"), ("2", "100Mi"), ("0", "1Gi"), ("1", "0"), ("8", "32Gi")]

@@ -7,7 +7,6 @@ from functools import reduce
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,10 +15,10 @@ from koordinator.api.meta import LabelSelector
 from koordinator.api.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from koordinator.scheduler.configuration import default_configuration
 from koordinator.scheduler.engine.cluster_state import ClusterState
-from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows
+from koordinator.scheduler.engine.columns import Aspect, NodeColumns
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.framework import FilterPlugin, Plugin, PluginError, Reason
+from koordinator.scheduler.engine.framework import Plugin, PluginError, Reason, RowFilterPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
@@ -149,14 +148,11 @@ def test_it_says_what_a_fresh_scheduler_would(
     assert getattr(decided, "feasible", 0) == sum(filter_results.values())
 
 
-class Counting(FilterPlugin):
+class Counting(RowFilterPlugin):
     """Lets two pods on a node; cannot count to one."""
 
     name = "Counting"
     reads = (Aspect.PODS,)
-
-    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        return np.array([self.filter_one(pod, state, row) for row in rows.tolist()], dtype=np.int64)
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         count = len(self.view.pods_on[row])

@@ -6,16 +6,15 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows
-from koordinator.scheduler.engine.framework import FilterPlugin, ScorePlugin
+from koordinator.scheduler.engine.elementwise import SomeRows
+from koordinator.scheduler.engine.framework import ElementwiseFilterPlugin, ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 
 class FilterCodes(Protocol):
-    """Filter results of all rows for one class of pods. See FilterPlugin for the methods."""
+    """Filter results of all rows for one class of pods. See ElementwiseFilterPlugin for the methods."""
 
-    def codes(self, rows: Rows) -> Ints: ...
-
-    def code(self, row: int) -> int: ...
+    def codes(self, rows: SomeRows) -> Any: ...
 
     def apply_delta(self, rows: Rows) -> Rows | None: ...
 
@@ -28,16 +27,12 @@ class Scores(Protocol):
     def scores(self, feasible: Mask) -> Ints: ...
 
 
-class CrossNodeFilterState(FilterPlugin):
+class CrossNodeFilterState(ElementwiseFilterPlugin):
     """A Filter plugin whose PreFilter returns FilterCodes as state."""
 
-    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+    def filter(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         filter_results: FilterCodes = state
         return filter_results.codes(rows)
-
-    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        filter_results: FilterCodes = state
-        return filter_results.code(row)
 
     def apply_delta(self, pod: PodInfo, state: Any, rows: Rows) -> Rows | None:
         filter_results: FilterCodes = state

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -20,11 +21,12 @@ from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask, 
 from koordinator.scheduler.engine.events import EventKind, object_events
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
-    FilterPlugin,
     Plugin,
     PluginError,
     Reason,
+    RowFilterPlugin,
     ScorePlugin,
+    each_row,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
@@ -85,7 +87,7 @@ class ScalarNode:
         return self._view.columns.numbers[self._row].free(resource)
 
 
-class ScalarFilterPlugin(FilterPlugin):
+class ScalarFilterPlugin(RowFilterPlugin):
     """Derive from it and implement ``filter_node``. ``reads`` names the aspects of a node that the result depends on;
     with fewer aspects, it is called less often."""
 
@@ -103,10 +105,6 @@ class ScalarFilterPlugin(FilterPlugin):
         """Why the pod cannot go to the node, or None. Nodes are counted by reason, so the text should be the same for
         many nodes: do not put the node's name or an amount in it. Preemption on the node is assumed to help unless the
         plugin ``reads`` the Node object alone; a Reason can set this itself."""
-
-    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        codes = (self.filter_one(pod, state, row) for row in rows.tolist())
-        return np.fromiter(codes, dtype=np.int64, count=rows.shape[0])
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         node = ScalarNode(self.view, row)
@@ -161,8 +159,7 @@ class ScalarScorePlugin(ScorePlugin):
         return scores
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        scores = (self.score_one(pod, state, row) for row in rows.tolist())
-        return np.fromiter(scores, dtype=np.int64, count=rows.shape[0])
+        return each_row(rows, partial(self.score_one, pod, state))
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         node = ScalarNode(self.view, row)

@@ -8,9 +8,9 @@ the documents.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
-import numpy as np
 from prometheus_client.registry import Collector
 
 from koordinator.api.annotations import DEVICE_ALLOCATED
@@ -26,12 +26,13 @@ from koordinator.scheduler.engine.framework import (
     FEASIBLE,
     SKIP_FILTER,
     SKIP_SCORE,
-    FilterPlugin,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
+    RowFilterPlugin,
     ScorePlugin,
     default_normalize,
+    each_row,
 )
 from koordinator.scheduler.engine.framework_hooks import RESERVED, MetricsProvider
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
@@ -60,7 +61,7 @@ _READ: Final[tuple[AnyAspect, ...]] = (
 
 class DeviceShare(
     PreFilterPlugin,
-    FilterPlugin,
+    RowFilterPlugin,
     ScorePlugin,
     DeviceBinding,
     DeviceAlignment,
@@ -121,22 +122,8 @@ class DeviceShare(
             return PreFilterResult(skip=True, rejection=NO_TEMPLATE)
         return PreFilterResult(demand)
 
-    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        return self._of_rows(pod, rows, lambda row: self.filter_one(pod, state, row))
-
-    def _of_rows(self, pod: PodInfo, rows: Rows, of_one: Callable[[int], int]) -> Ints:
-        """``of_one`` of each row, called once for all rows that are alike for the pod."""
-        known: dict[Hashable, int] = {}
-        found = np.zeros(rows.shape[0], dtype=np.int64)
-        for index, row in enumerate(rows.tolist()):
-            key = self._likeness(pod, row)
-            value = known.get(key) if key is not None else None
-            if value is None:
-                value = of_one(row)
-                if key is not None:
-                    known[key] = value
-            found[index] = value
-        return found
+    def likeness(self, pod: PodInfo, state: Any) -> Callable[[int], Hashable]:
+        return partial(self._likeness, pod)
 
     def _likeness(self, pod: PodInfo, row: int) -> Hashable:
         """Equal for rows that are alike for the pod; None where more than devices and labels matters."""
@@ -195,7 +182,7 @@ class DeviceShare(
         return demand if isinstance(demand, DeviceDemand) else SKIP_SCORE
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        return self._of_rows(pod, rows, lambda row: self.score_one(pod, state, row))
+        return each_row(rows, partial(self.score_one, pod, state), self.likeness(pod, state))
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         demand: DeviceDemand = state

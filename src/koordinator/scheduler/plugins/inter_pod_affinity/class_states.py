@@ -5,12 +5,13 @@ towards it, required for Filter and preferred for Score.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
-from koordinator.scheduler.engine.framework import FEASIBLE, MAX_NODE_SCORE, Reason
+from koordinator.scheduler.engine.elementwise import SomeRows, chosen, feasible, of_rows
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, Reason
 from koordinator.scheduler.engine.label_groups import LabelGroups
 from koordinator.scheduler.plugins.inter_pod_affinity.domains import NO_DOMAIN, DomainSums, Topologies
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
@@ -62,34 +63,24 @@ class FilterState:
         self._against = [(code, TermCounter(topologies, source)) for code, source in against if source.keys]
         self._counters = [*([self._affinity] if affinity else ()), *(counter for _, counter in self._against)]
 
-    def codes(self, rows: Rows) -> Ints:
+    def codes(self, rows: SomeRows) -> Any:
         """The code of each row, see REASONS; FEASIBLE where the pod fits."""
-        codes = np.zeros(rows.shape[0], dtype=np.int64)
+        codes = feasible(rows)
         for code, counter in reversed(self._against):
             for _, sums in counter.sums:
                 # The rows follow no pattern: np.where is several times as fast as masked assignment.
-                codes = np.where(sums.at(rows) > 0, code, codes)
-        if self._affinity.sums:
-            codes = np.where(self._near(rows), codes, AFFINITY)
+                codes = chosen(sums.at(rows) > 0, code, codes)
+        for _, sums in self._affinity.sums:
+            alone = self._first_of_its_kind
+            near = of_rows(sums.topology.domains, rows) != NO_DOMAIN if alone else sums.at(rows) > 0
+            codes = chosen(near, codes, AFFINITY)
         return codes
-
-    def code(self, row: int) -> int:
-        """The code of one row, as ``codes`` has it."""
-        if self._affinity.sums and not self._near_row(row):
-            return AFFINITY
-        for code, counter in self._against:
-            for _, sums in counter.sums:
-                if sums.at_row(row) > 0:
-                    return code
-        return FEASIBLE
 
     def near(self, row: int) -> Mapping[str, list[str] | None]:
         """Topology key of the pod's affinity -> None if a pod that matches the affinity is in the row's domain, else
         the label values of the domains with such pods."""
         first = self._first_of_its_kind
-        return {
-            key: None if first or sums.at_row(row) > 0 else sums.occupied_values() for key, sums in self._affinity.sums
-        }
+        return {key: None if first or sums.at(row) > 0 else sums.occupied_values() for key, sums in self._affinity.sums}
 
     def apply_delta(self, rows: Rows) -> Rows | None:
         """Update the state after changes on ``rows``. Return other rows whose results may have changed; None if
@@ -110,19 +101,6 @@ class FilterState:
         """Whether the pod's affinity matches itself and no other pod: then it fits on any node with the topology
         labels, since otherwise the first pod of a group with affinity to itself could never start."""
         return self._matches_itself and _empty(self._affinity.sums)
-
-    def _near(self, rows: Rows) -> Mask:
-        near: Mask = np.ones(rows.shape[0], dtype=np.bool_)
-        for _, sums in self._affinity.sums:
-            near &= sums.topology.domains[rows] != NO_DOMAIN
-            if not self._first_of_its_kind:
-                near &= sums.at(rows) > 0
-        return near
-
-    def _near_row(self, row: int) -> bool:
-        if self._first_of_its_kind:
-            return all(sums.topology.domains[row] != NO_DOMAIN for _, sums in self._affinity.sums)
-        return all(sums.at_row(row) > 0 for _, sums in self._affinity.sums)
 
 
 def _empty(sums: Iterable[tuple[str, DomainSums]]) -> bool:
@@ -164,7 +142,7 @@ class ScoreState:
 
     def raw_of(self, row: int) -> int:
         """The raw score of a single row."""
-        return sum(sums.at_row(row) for _, sums in self._counter.sums)
+        return sum(sums.at(row) for _, sums in self._counter.sums)
 
     def scores(self, feasible: Mask) -> Ints:
         """The normalized scores: 0 for the lowest feasible row, 100 for the highest, truncated to integers as upstream.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.api.node import Node
-from koordinator.scheduler.engine.columns import Ints, NodeColumns, Rows, at
+from koordinator.scheduler.engine.columns import Ints, NodeColumns
+from koordinator.scheduler.engine.elementwise import SomeRows, look_up
 
 NO_DOMAIN: Final = 0
 """The domain number of rows without the label. Its sum is always 0."""
@@ -159,16 +160,11 @@ class DomainSums:
         self._turned.clear()
         return rows
 
-    def at(self, rows: Rows) -> Ints:
+    def at(self, rows: SomeRows) -> Any:
         """The sum of each row's domain; 0 without a domain."""
         if self._sums.shape[0] < self.topology.count:
             self._sums = grown(self._sums, self.topology.count)
-        return self._sums.take(at(self.topology.domains, rows))
-
-    def at_row(self, row: int) -> int:
-        """The sum of a single row's domain; 0 without a domain."""
-        domain = self.topology.domains.item(row)
-        return self._sums.item(domain) if domain < self._sums.shape[0] else 0
+        return look_up(self._sums, self.topology.domains, rows)
 
     def _reach(self, row: int) -> None:
         if row >= self._amount.shape[0]:

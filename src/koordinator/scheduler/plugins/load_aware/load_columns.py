@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from koordinator.api.resource_names import MEMORY
 from koordinator.model.huge_pages import without_pool
 from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, Mask
+from koordinator.scheduler.engine.elementwise import SomeRows, chosen, of_rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
 from koordinator.scheduler.plugins.expirations import Expirations
 from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad, Report
@@ -278,12 +279,10 @@ class LoadColumns:
         named = zip(self._settings.resources, metric.system, strict=True)
         return tuple([without_pool(used, pool) if name == MEMORY else used for name, used in named])
 
-    def compared(self, row: int, *, prod: bool) -> int:
+    def compared(self, rows: SomeRows, *, prod: bool) -> Any:
         """The kind of load that Filter compares for an incoming pod of the prod class, or of another."""
-        limits = self.limits_of[row]
-        if prod and any(limits[PROD]):
-            return PROD
-        return AGGREGATED if self.aggregates[row] else USAGE
+        of_all = chosen(of_rows(self.aggregates, rows), AGGREGATED, USAGE)
+        return chosen(of_rows(self.limits_prod, rows), PROD, of_all) if prod else of_all
 
     def _remaining_left(self, row: int, metric: Report | None, loads: Sequence[Load], kind: int) -> Left:
         bounds, capacity = self.limits_of[row][kind], self.limits_of[row][CAPACITY]

@@ -17,11 +17,13 @@ from koordinator.api.pod import is_finished
 from koordinator.model.huge_pages import huge_page_pool
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.elementwise import SomeRows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
+    FEASIBLE,
     SKIP_SCORE,
+    ElementwiseFilterPlugin,
     EventHandler,
-    FilterPlugin,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
@@ -62,7 +64,9 @@ REPORT_EXPIRED: Final = f"{NODE_METRICS.name}/Expire"
 _LONG_AGO: Final = 0.0
 
 
-class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandler, Explainer, ServiceProvider):
+class LoadAwareScheduling(
+    PreFilterPlugin, ElementwiseFilterPlugin, ScorePlugin, EventHandler, Explainer, ServiceProvider
+):
     """It is notified of assumed pods as an EventHandler, so that profiles may list it at Reserve or not."""
 
     name = "LoadAwareScheduling"
@@ -172,15 +176,10 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandl
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         return PreFilterResult(Expected.of(self._estimates.of(pod)), skip=is_of_daemon_set(pod.pod))
 
-    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        self._columns.ensure(self.view.columns.size)
+    def filter(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         return self._rules.codes(state, rows)
 
-    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        return self._rules.code(state, row)
-
     def filter_last(self, pod: PodInfo, state: Any, rows: Rows, numbers: Ints) -> Ints:
-        self._columns.ensure(self.view.columns.size)
         codes = np.zeros(rows.shape[0], dtype=np.int64)
         for number in np.unique(numbers).tolist():
             meant = numbers == number
@@ -225,7 +224,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandl
             about.pod.spec.node_name if isinstance(about, PodInfo) else about.metadata.name if about is not None else ""
         )
         row = self.view.columns.row_of.get(name)
-        return row is None or self.filter_one(pod, self._estimates.of(pod), row) == 0
+        return row is None or self._rules.codes(self._estimates.of(pod), row) == FEASIBLE
 
     # Explanations and services.
 

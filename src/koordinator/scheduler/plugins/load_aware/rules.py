@@ -1,6 +1,6 @@
-"""The rules of LoadAwareScheduling's Filter and Score: each for one node in plain integers (``code``, ``score``), and
-the same for many nodes, and for many nodes and many kinds of pods, in arrays.
-tests/scheduler/engine/test_single_rows.py compares the three forms."""
+"""The rules of LoadAwareScheduling's Filter and Score, and the same for many kinds of pods at once. Score has one form
+for many nodes in arrays (``scores``) and one for a single node in plain integers (``score``).
+tests/scheduler/engine/test_single_rows.py compares all of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.batch_kernel import BatchKernel, Slots
 from koordinator.scheduler.engine.columns import Ints, Rows
+from koordinator.scheduler.engine.elementwise import SomeRows, chosen, feasible
 from koordinator.scheduler.engine.framework import FEASIBLE, MAX_NODE_SCORE
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.load_aware.load_columns import AGGREGATED, CAPACITY, EXPIRED, Floats, LoadColumns
@@ -32,22 +33,19 @@ class Expected:
     """The expected usage of a class of pods."""
 
     amounts: Vector
-    to_rows: Ints
-    """``amounts`` in the shape (resources, 1)."""
     hundredfold: Floats
-    """A hundred times ``to_rows``."""
+    """A hundred times ``amounts``, in the shape (resources, 1)."""
     prod: bool
 
     @classmethod
     def of(cls, incoming: Incoming) -> Expected:
-        to_rows = np.array(incoming.amounts, dtype=np.int64).reshape(-1, 1)
-        hundredfold = to_rows.astype(np.float64) * MAX_NODE_SCORE
-        return cls(incoming.amounts, to_rows, hundredfold, incoming.prod)
+        hundredfold = np.array(incoming.amounts, dtype=np.float64).reshape(-1, 1) * MAX_NODE_SCORE
+        return cls(incoming.amounts, hundredfold, incoming.prod)
 
     def times(self, number: int) -> Expected:
         """The expected usage of so many of these pods."""
         amounts = tuple(amount * number for amount in self.amounts)
-        return Expected(amounts, self.to_rows * number, self.hundredfold * number, self.prod)
+        return Expected(amounts, self.hundredfold * number, self.prod)
 
 
 class LoadRules:
@@ -58,37 +56,22 @@ class LoadRules:
         self._columns = columns
         self._weights = np.array(settings.weights, dtype=np.float64)
 
-    def codes(self, expected: Expected, rows: Rows) -> Ints:
-        """Filter."""
-        columns = self._columns
-        codes = np.zeros(rows.shape[0], dtype=np.int64)
-        short = _at(columns.remaining[int(expected.prod)], rows) < expected.to_rows
-        if np.count_nonzero(short):
-            where = np.flatnonzero(short.any(axis=0))
-            codes[where] = self._reasons(rows[where], expected, short[:, where])
-        return codes
-
-    def _reasons(self, rows: Rows, expected: Expected, short: NDArray[np.bool_]) -> Ints:
-        """The reason codes for each of ``rows``, which are over a threshold."""
-        columns = self._columns
-        aggregated = columns.aggregates[rows]
-        if expected.prod:
-            aggregated &= ~columns.limits_prod[rows]
-        # The first resource in the order of names is the reason.
-        codes: Ints = FIRST_RESOURCE + 2 * short.argmax(axis=0) + aggregated
-        codes[columns.remaining[int(expected.prod), 0, rows] == EXPIRED] = REPORT_IS_EXPIRED
-        return codes
-
-    def code(self, expected: Expected, row: int) -> int:
-        """The same for one row."""
-        columns = self._columns
-        remaining = columns.remaining_of[row][expected.prod]
+    def codes(self, expected: Expected | Incoming, rows: SomeRows) -> Any:
+        """Filter: of each of ``rows``, the first resource, in the order of names, of which too little remains."""
+        columns, prod = self._columns, expected.prod
+        remaining: Any
+        if is_one := isinstance(rows, int):
+            remaining, codes = columns.remaining_of[rows][prod], FEASIBLE
+        else:
+            columns.ensure(rows.item(-1) if rows.size else 0)
+            remaining, codes = _at(columns.remaining[int(prod)], rows), feasible(rows)
         for index, amount in enumerate(expected.amounts):
-            if remaining[index] < amount:
-                if remaining[index] == EXPIRED:
-                    return REPORT_IS_EXPIRED
-                return FIRST_RESOURCE + 2 * index + (columns.compared(row, prod=expected.prod) == AGGREGATED)
-        return FEASIBLE
+            short = remaining[index] < amount
+            if short if is_one else np.count_nonzero(short):
+                over = FIRST_RESOURCE + 2 * index + (columns.compared(rows, prod=prod) == AGGREGATED)
+                code = chosen(remaining[index] == EXPIRED, REPORT_IS_EXPIRED, over)
+                codes = chosen(short & (codes == FEASIBLE), code, codes)
+        return codes
 
     def scores(self, expected: Expected, rows: Rows) -> Ints:
         """Score: the weighted mean of what would be free, in percent; the fullest resource counts once more."""
@@ -167,7 +150,7 @@ class BatchLoadFilter(BatchKernel):
         short = remaining < self._slots["amounts"][:, np.newaxis, :]
         if np.count_nonzero(short):
             for index, slot in np.argwhere(short.any(axis=0)).tolist():
-                codes[index, slot] = self._rules.code(self._kinds[slot], int(rows[index]))
+                codes[index, slot] = self._rules.codes(self._kinds[slot], int(rows[index]))
         return codes
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -19,13 +20,15 @@ from koordinator.model.numa_topology.hints import Hints, NUMATopologyHint, NUMAT
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.closures import closed_by
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, Rows
+from koordinator.scheduler.engine.elementwise import SomeRows
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
     SKIP_FILTER,
-    FilterPlugin,
+    ElementwiseFilterPlugin,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
+    each_row,
 )
 from koordinator.scheduler.engine.framework_hooks import ReservationFilterPlugin
 from koordinator.scheduler.engine.handle import Handle
@@ -39,7 +42,7 @@ from koordinator.scheduler.plugins.node_numa_resource.allocation import (
     PodAllocation,
     amplified,
 )
-from koordinator.scheduler.plugins.node_numa_resource.node_state import CPUS, NodeState
+from koordinator.scheduler.plugins.node_numa_resource.node_state import CPUS, NodeState, short_of_cpu
 from koordinator.scheduler.plugins.node_numa_resource.part import READS, UNKNOWN_NODE, NUMAPart
 from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
     NOT_INTEGER,
@@ -85,7 +88,9 @@ class Codes:
         return self._reasons[code]
 
 
-class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, ReservationFilterPlugin, Explainer, NUMAPart):
+class NUMAFilter(
+    PreFilterPlugin, ElementwiseFilterPlugin, NUMATopologyPolicySource, ReservationFilterPlugin, Explainer, NUMAPart
+):
     """The points that decide where a pod may go."""
 
     handle: Handle
@@ -119,27 +124,17 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
 
     # Filter.
 
-    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+    def filter(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         requirements: PodRequirements = state
-        codes = np.zeros(rows.shape[0], dtype=np.int64)
-        if requirements.is_plain:
-            evaluated = self._special.among(rows)
-            if requirements.cpu:
-                columns = self.view.columns
-                short = self._special.short_of_amplified(columns, rows, requirements.cpu)
-                codes[short] = self._short_of_amplified
-        else:
-            evaluated = np.arange(rows.shape[0])
-        for index in evaluated.tolist():
-            codes[index] = self._code(pod, requirements, int(rows[index]))
+        if isinstance(rows, int):
+            return self._code(pod, requirements, rows)
+        of_one = partial(self._code, pod, requirements)
+        if not requirements.is_plain:
+            return each_row(rows, of_one)
+        short = self._special.short_of_cpu(self.view.columns, rows, requirements.cpu)
+        codes, alone = short * self._short_of_amplified, self._special.among(rows)
+        codes[alone] = each_row(rows[alone], of_one)
         return codes
-
-    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        requirements: PodRequirements = state
-        node = self._nodes.get(row)
-        if requirements.is_plain and (node is None or node.is_plain):
-            return FEASIBLE
-        return self._code(pod, requirements, row)
 
     def batch_filter(self) -> BatchKernel:
         return _BatchFilter(self)
@@ -148,7 +143,10 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
         return self._codes.reasons(code)
 
     def _code(self, pod: PodInfo, requirements: PodRequirements, row: int) -> int:
-        return self._codes.of(self._refusal(pod, requirements, row, self._nodes.get(row, UNKNOWN_NODE)))
+        node = self._nodes.get(row, UNKNOWN_NODE)
+        if requirements.is_plain and node.is_plain:
+            return FEASIBLE
+        return self._codes.of(self._refusal(pod, requirements, row, node))
 
     def _refusal(self, pod: PodInfo, requirements: PodRequirements, row: int, node: NodeState) -> Sequence[Reason]:
         """Why the pod cannot go to the row; empty if it can."""
@@ -183,11 +181,9 @@ class NUMAFilter(PreFilterPlugin, FilterPlugin, NUMATopologyPolicySource, Reserv
         if node.topology is not None and not node.cpus:
             return INVALID_TOPOLOGY
         wanted = amplified(requirements.cpu, ratio) if binds else requirements.cpu
-        numbers = self.view.columns.numbers[row]
-        return _SHORT_OF_AMPLIFIED if wanted > numbers.allocatable[CPU] - self._requested_cpu(row, node) else None
-
-    def _requested_cpu(self, row: int, node: NodeState) -> int:
-        return node.amplified_cpu(self.view.columns.numbers[row].requested[CPU])
+        numbers, bound = self.view.columns.numbers[row], node.bound_cpus * MILLI
+        is_short = short_of_cpu(wanted, numbers.allocatable[CPU], numbers.requested[CPU], bound, node.added_cpu)
+        return _SHORT_OF_AMPLIFIED if is_short else None
 
     def _short_of_cpus(
         self, pod: PodInfo, requirements: PodRequirements, row: int, node: NodeState

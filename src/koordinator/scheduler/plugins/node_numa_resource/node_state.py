@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from koordinator.api.annotations import RESOURCE_STATUS
 from koordinator.api.cpu_list import format_cpu_list
@@ -152,10 +152,11 @@ class NodeState:
         any_, full, spread = self._free
         return full if bind is BindPolicy.FULL_PCPUS else spread if bind is BindPolicy.SPREAD_BY_PCPUS else any_
 
-    def amplified_cpu(self, requested: int) -> int:
-        """``requested`` (milli-CPU), with the part of bound pods counted amplified."""
-        bound, ratio = self.bound_cpus * MILLI, self.rules.cpu_ratio or 0.0
-        return requested - bound + amplified(bound, ratio) if bound and requested >= bound else requested
+    @property
+    def added_cpu(self) -> int:
+        """What the CPU of bound pods counts more because it counts amplified, in milli-CPU."""
+        bound = self.bound_cpus * MILLI
+        return amplified(bound, self.rules.cpu_ratio or 0.0) - bound
 
     @property
     def states(self) -> Mapping[int, NUMANodeState]:
@@ -195,3 +196,9 @@ class NodeState:
             required=bool(required),
             exclusive=requirements.exclusive,
         )
+
+
+def short_of_cpu(wanted: Any, allocatable: Any, requested: Any, bound: Any, added: Any) -> Any:
+    """Whether less than ``wanted`` is left when ``bound``, the CPU of bound pods, counts ``added`` more. All in
+    milli-CPU; of one node, or of many in arrays."""
+    return wanted > allocatable - requested - added * (requested >= bound)

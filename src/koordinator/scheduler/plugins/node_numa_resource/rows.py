@@ -3,13 +3,14 @@ nodes."""
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
-from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows, at
 from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI
-from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
+from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState, short_of_cpu
 
 _FIRST = 64
 
@@ -21,10 +22,12 @@ class SpecialRows:
         self._rows: set[int] = set()
         self._by_itself: Mask = np.zeros(_FIRST, dtype=np.bool_)
         """The rows that have to be evaluated one by one."""
-        self._ratios: NDArray[np.float64] = np.zeros(_FIRST)
-        """The CPU amplification ratios of the other rows; 0 for none."""
+        self._amplified: Mask = np.zeros(_FIRST, dtype=np.bool_)
+        """Those of the other rows whose CPU is amplified."""
         self._bound: Ints = np.zeros(_FIRST, dtype=np.int64)
-        """The CPU that pods on those rows are bound to, in milli-CPU."""
+        """The CPU that pods on the rows are bound to, in milli-CPU."""
+        self._added: Ints = np.zeros(_FIRST, dtype=np.int64)
+        """NodeState.added_cpu."""
 
     def __bool__(self) -> bool:
         return bool(self._rows)
@@ -40,12 +43,10 @@ class SpecialRows:
             self._rows.add(row)
         else:
             self._rows.discard(row)
-        ratio = 0.0
-        if node is not None and is_special and _only_multiplies(node):
-            ratio = node.rules.cpu_ratio or 0.0
-        self._by_itself[row] = is_special and not ratio
-        self._ratios[row] = ratio
+        self._amplified[row] = node is not None and is_special and _only_multiplies(node)
+        self._by_itself[row] = is_special and not self._amplified[row]
         self._bound[row] = node.bound_cpus * MILLI if node is not None else 0
+        self._added[row] = node.added_cpu if node is not None else 0
 
     def among(self, rows: Rows) -> Rows:
         """The indices in ``rows`` of those that have to be evaluated one by one."""
@@ -54,26 +55,24 @@ class SpecialRows:
         self._fit(int(rows.max(initial=0)))
         return np.flatnonzero(self._by_itself.take(rows))
 
-    def short_of_amplified(self, columns: NodeColumns, rows: Rows, cpu: int) -> Mask:
+    def short_of_cpu(self, columns: NodeColumns, rows: Rows, cpu: int) -> Mask:
         """For each of ``rows``, whether amplification is the node's only policy and it has less than ``cpu``
         (milli-CPU) left when that of bound pods counts amplified."""
-        if not self._rows:
+        if not self._rows or not cpu:
             return np.zeros(rows.shape[0], dtype=np.bool_)
         self._fit(int(rows.max(initial=0)))
-        ratios, bound = self._ratios.take(rows), self._bound.take(rows)
         requested, allocatable = at(columns.requested[:, CPU], rows), at(columns.allocatable[:, CPU], rows)
-        more = np.ceil(bound * ratios).astype(np.int64) - bound
-        requested = np.where((bound > 0) & (requested >= bound), requested + more, requested)
-        short: Mask = (ratios > 1) & (cpu > allocatable - requested)
-        return short
+        short = short_of_cpu(cpu, allocatable, requested, self._bound.take(rows), self._added.take(rows))
+        return self._amplified.take(rows) & cast("Mask", short)
 
     def _fit(self, row: int) -> None:
         missing = row + 1 - self._by_itself.shape[0]
         if missing > 0:
             more = max(missing, self._by_itself.shape[0])
             self._by_itself = np.concatenate([self._by_itself, np.zeros(more, dtype=np.bool_)])
-            self._ratios = np.concatenate([self._ratios, np.zeros(more)])
+            self._amplified = np.concatenate([self._amplified, np.zeros(more, dtype=np.bool_)])
             self._bound = np.concatenate([self._bound, np.zeros(more, dtype=np.int64)])
+            self._added = np.concatenate([self._added, np.zeros(more, dtype=np.int64)])
 
 
 def _only_multiplies(node: NodeState) -> bool:

@@ -11,9 +11,17 @@ import numpy as np
 from koordinator.api import resource_names
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
-from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows, at
+from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows
+from koordinator.scheduler.engine.elementwise import SomeRows, feasible, of_rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, PreFilterResult, Reason, ScorePlugin
+from koordinator.scheduler.engine.framework import (
+    FEASIBLE,
+    ElementwiseFilterPlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+    ScorePlugin,
+)
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS, UNOFFERED
 from koordinator.scheduler.engine.view import ClusterView
@@ -30,16 +38,9 @@ _NOT_WANTED: Final = int(np.iinfo(np.int64).min)
 class BatchFit(BatchKernel):
     """Checks all kinds together, and determines what is missing for each kind by itself: mostly nothing is."""
 
-    def __init__(
-        self,
-        columns: NodeColumns,
-        wanted: Callable[[Any], tuple[Rows, Ints]],
-        code: Callable[[PodInfo, Any, int], int],
-    ) -> None:
-        """``wanted`` returns resources and their amounts from the plugin's state; ``code`` the reason code of an
-        infeasible row."""
+    def __init__(self, columns: NodeColumns, code: Callable[[PodInfo, Any, int], int]) -> None:
+        """``code`` returns the reason code of an infeasible row."""
         self._columns = columns
-        self._wanted_of = wanted
         self._code = code
         self._kinds: list[tuple[PodInfo, Any]] = []
         self._wanted: Ints = np.zeros((0, 0), dtype=np.int64)
@@ -52,8 +53,8 @@ class BatchFit(BatchKernel):
             larger = np.full((self._columns.resources.width, max(2 * slot, 16)), _NOT_WANTED)
             larger[:width, :capacity] = self._wanted
             self._wanted = larger
-        resources, amounts = self._wanted_of(state)
-        self._wanted[resources, slot] = amounts
+        for column, amount in state.pairs:
+            self._wanted[column, slot] = amount
 
     def evaluate(self, rows: Rows) -> Ints:
         wanted = self._wanted[:, : len(self._kinds)]
@@ -80,12 +81,9 @@ class _Wanted:
     node offers."""
     resources: Sequence[Sequence[tuple[str, int]]]
     """For each of ``pairs``, the names and amounts: several for UNOFFERED, of which no amount is ever free."""
-    columns: Rows
-    of_each_row: Ints
-    """The amounts as a column, to be compared with what is free of ``columns``."""
 
 
-class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
+class NodeResourcesFit(PreFilterPlugin, ElementwiseFilterPlugin, ScorePlugin, Explainer):
     """Codes are bit masks: bit 0 when the node could never hold the pod, then one bit for each requested resource; one
     for all that no node offers."""
 
@@ -118,47 +116,32 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
         )
         offered = [each for each in named if each[0] != UNOFFERED]
         unoffered = [(name, amount) for column, name, amount in named if column == UNOFFERED and amount > 0]
-        wanted = {PODS: 1} | {column: amount for column, _, amount in offered}
+        # A pod may request more than a node can report.
+        wanted = {PODS: 1} | {column: min(amount, _MOST) for column, _, amount in offered}
         resources = [[(resource_names.PODS, 1)], *[[(name, amount)] for _, name, amount in offered]]
         if unoffered:
             wanted[UNOFFERED] = 1
             resources.append(unoffered)
-        # A pod may request more than a node can report.
-        of_each_row = np.array([min(amount, _MOST) for amount in wanted.values()], dtype=np.int64).reshape(-1, 1)
-        columns = np.array(tuple(wanted), dtype=np.intp)
-        return PreFilterResult(_Wanted(tuple(wanted.items()), resources, columns, of_each_row))
+        return PreFilterResult(_Wanted(tuple(wanted.items()), resources))
 
-    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+    def filter(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         columns = self.view.columns
-        codes = np.zeros(rows.shape[0], dtype=np.int64)
-        free = columns.amounts(rows).free
-        short = np.empty((len(state.pairs), rows.shape[0]), dtype=np.bool_)
-        for index, (column, _) in enumerate(state.pairs):
-            # One column at a time: take() copies all of them first, since they are not contiguous.
-            np.less(free[column], state.of_each_row[index], out=short[index])
-        if not np.count_nonzero(short):
-            return codes
-        for index, (column, amount) in enumerate(state.pairs):
-            missing = short[index]
-            if np.count_nonzero(missing):
-                codes[missing] |= 1 << (_FIRST_BIT + index)
+        free: Any
+        if is_one := isinstance(rows, int):
+            free, code = columns.numbers[rows].unused, FEASIBLE
+        else:
+            free, code = columns.amounts(rows).free, feasible(rows)
+        for index, (column, amount) in enumerate(state.pairs, _FIRST_BIT):
+            short = free[column] < amount
+            if short if is_one else np.count_nonzero(short):
+                code |= short << index
                 if column != PODS:
                     # The number of pods never makes a node unresolvable.
-                    codes[missing & (at(columns.allocatable[:, column], rows) < amount)] |= _UNRESOLVABLE
-        return codes
-
-    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        numbers = self.view.columns.numbers[row]
-        unused, code = numbers.unused, 0
-        for index, (column, amount) in enumerate(state.pairs, _FIRST_BIT):
-            if amount > unused[column]:
-                code |= 1 << index
-                if column != PODS and amount > numbers.allocatable[column]:
-                    code |= _UNRESOLVABLE
+                    code |= short & (of_rows(columns.allocatable[:, column], rows) < amount)
         return code
 
     def batch_filter(self) -> BatchKernel:
-        return BatchFit(self.view.columns, lambda wanted: (wanted.columns, wanted.of_each_row[:, 0]), self.filter_one)
+        return BatchFit(self.view.columns, self.filter_one)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         unresolvable = bool(code & _UNRESOLVABLE)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from koordinator.api.node import Node
-from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows, at
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.elementwise import SomeRows, chosen, look_up
 from koordinator.scheduler.engine.framework import FEASIBLE
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.explain.wording import selector_text
@@ -65,6 +66,9 @@ class _Limit:
         most = _most(constraint, counts)
         return cls(constraint, counts, most, _codes(counts, most))
 
+    def codes_of(self, rows: SomeRows) -> Any:
+        return look_up(self.codes, self.counts.domain, rows)
+
     def apply_delta(self, touched: Iterable[int]) -> None:
         """Update the codes after the counts of the domains ``touched`` have changed."""
         most, pods = _most(self.constraint, self.counts), self.counts.pods
@@ -114,21 +118,13 @@ class HardSpread:
         self._version = -1
         """The version of the columns that the results reflect."""
 
-    def codes(self, rows: Rows) -> Ints:
+    def codes(self, rows: SomeRows) -> Any:
         """For each row FEASIBLE, or the code of the first constraint that it does not meet."""
         first, *others = self._limits
-        codes: Ints = first.codes.take(at(first.counts.domain, rows))
+        codes = first.codes_of(rows)
         for limit in others:
-            codes = np.where(codes == FEASIBLE, limit.codes.take(at(limit.counts.domain, rows)), codes)
+            codes = chosen(codes == FEASIBLE, limit.codes_of(rows), codes)
         return codes
-
-    def code(self, row: int) -> int:
-        """The code of one row."""
-        for limit in self._limits:
-            code = limit.codes.item(limit.counts.domain.item(row))
-            if code != FEASIBLE:
-                return code
-        return FEASIBLE
 
     def unmet(self, row: int) -> list[Unmet]:
         """The constraints that the row does not meet."""
@@ -198,15 +194,10 @@ class ClassSpread:
         self._shared = shared
         self._seen: _Seen | None = None
 
-    def codes(self, rows: Rows) -> Ints:
+    def codes(self, rows: SomeRows) -> Any:
         """See HardSpread."""
         self._begin()
         return self._shared.codes(rows)
-
-    def code(self, row: int) -> int:
-        """See HardSpread."""
-        self._begin()
-        return self._shared.code(row)
 
     def unmet(self, row: int) -> list[Unmet]:
         """See HardSpread."""

@@ -10,22 +10,20 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-import numpy as np
-
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.node import Node
 from koordinator.api.reservation import ALIGNED, Reservation
 from koordinator.scheduler.engine.adjustment import Adjustment
-from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.columns import Aspect, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
-    FilterPlugin,
     PluginError,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
+    RowFilterPlugin,
 )
 from koordinator.scheduler.engine.framework_hooks import RESERVED, FilterTransformer
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -43,7 +41,7 @@ _OTHER_NODE: Final = 1
 _CONFLICT: Final = 2
 
 
-class ReservationFilter(PreFilterPlugin, Explainer, FilterPlugin, FilterTransformer, ReservationPart):
+class ReservationFilter(PreFilterPlugin, Explainer, RowFilterPlugin, FilterTransformer, ReservationPart):
     """PreFilter, BeforeFilter and Filter."""
 
     reads: ClassVar = (Aspect.NODE, Aspect.PODS, RESERVED)
@@ -129,14 +127,6 @@ class ReservationFilter(PreFilterPlugin, Explainer, FilterPlugin, FilterTransfor
             booking = self._taking_over(pod)
             return self._pre_allocator.adjustments(booking, rows.tolist()) if booking is not None else {}
         return self._nominator.adjustments(pod, rows.tolist())
-
-    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        codes = np.zeros(rows.shape[0], dtype=np.int64)
-        for index, row in enumerate(rows.tolist()):
-            code = self.filter_one(pod, state, row)
-            if code:
-                codes[index] = code
-        return codes
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         if isinstance(state, ReservePod):

@@ -7,8 +7,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-import numpy as np
-
 from koordinator.api.kinds import (
     CSI_NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -18,9 +16,9 @@ from koordinator.api.kinds import (
     Kind,
 )
 from koordinator.api.volume import CSINode, PersistentVolumeClaim
-from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Rows
+from koordinator.scheduler.engine.columns import AnyAspect, Aspect
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.framework import PluginError, PreFilterResult, Reason
+from koordinator.scheduler.engine.framework import FEASIBLE, PluginError, PreFilterResult, Reason, RowFilterPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.volumes.attached_volumes import counts_on, csi_of_claim, limits_of
@@ -52,7 +50,7 @@ class _NewVolumes:
         return not (self.fresh or self.known or self.missing)
 
 
-class NodeVolumeLimits(VolumePlugin):
+class NodeVolumeLimits(RowFilterPlugin, VolumePlugin):
     name = "NodeVolumeLimits"
     watches: ClassVar[tuple[Kind[Any], ...]] = (
         PERSISTENT_VOLUME_CLAIMS,
@@ -71,15 +69,11 @@ class NodeVolumeLimits(VolumePlugin):
         state = self._new_volumes(volumes) if volumes is not None else _NewVolumes()
         return PreFilterResult(state, skip=state.nothing)
 
-    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        new: _NewVolumes = state
-        if new.missing:
-            return np.full(rows.shape[0], _NO_CLAIM, dtype=np.int64)
-        return np.array([self._evaluate(new, row) for row in rows.tolist()], dtype=np.int64)
-
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         new: _NewVolumes = state
-        return _NO_CLAIM if new.missing else self._evaluate(new, row)
+        if new.missing:
+            return _NO_CLAIM
+        return _TOO_MANY if row in self.index.csi_limits and self._beyond(new, row) else FEASIBLE
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (_EXCEEDED if code == _TOO_MANY else Reason(state.missing, unresolvable=True),)
@@ -115,9 +109,6 @@ class NodeVolumeLimits(VolumePlugin):
             )
             for driver, count in self._beyond(state, row).items()
         ]
-
-    def _evaluate(self, new: _NewVolumes, row: int) -> int:
-        return _TOO_MANY if row in self.index.csi_limits and self._beyond(new, row) else 0
 
     def _beyond(self, new: _NewVolumes, row: int) -> dict[str, int]:
         """How many volumes the pod adds to the row, of those drivers that cannot attach so many."""
