@@ -128,7 +128,8 @@ class NodeResourcesFit(PreFilterPlugin, ElementwiseFilterPlugin, ScorePlugin, Ex
         columns = self.view.columns
         free: Any
         if is_one := isinstance(rows, int):
-            free, code = columns.numbers[rows].unused, FEASIBLE
+            numbers = columns.numbers[rows]
+            free, code = numbers.unused, FEASIBLE
         else:
             free, code = columns.amounts(rows).free, feasible(rows)
         for index, (column, amount) in enumerate(state.pairs, _FIRST_BIT):
@@ -137,7 +138,8 @@ class NodeResourcesFit(PreFilterPlugin, ElementwiseFilterPlugin, ScorePlugin, Ex
                 code |= short << index
                 if column != PODS:
                     # The number of pods never makes a node unresolvable.
-                    code |= short & (of_rows(columns.allocatable[:, column], rows) < amount)
+                    whole = numbers.allocatable[column] if is_one else of_rows(columns.allocatable[:, column], rows)
+                    code |= short & (whole < amount)
         return code
 
     def batch_filter(self) -> BatchKernel:
