@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -173,8 +173,8 @@ class _Kinds:
     """Those for which the same resources are scored, with the weights of ``like``."""
 
     like: Allocation
-    added: Slots
-    slots: list[int] = field(default_factory=list)
+    members: Slots
+    """The slot of each among all kinds, and what it adds."""
 
 
 class BatchAllocation(BatchKernel):
@@ -189,15 +189,15 @@ class BatchAllocation(BatchKernel):
         allocation: Allocation = state
         kinds = self._by_columns.get(allocation.columns)
         if kinds is None:
-            added = Slots(added=np.zeros((len(allocation.columns), 0), dtype=np.int64))
-            kinds = self._by_columns[allocation.columns] = _Kinds(allocation, added)
-        kinds.added.put(added=allocation.added)
-        kinds.slots.append(slot)
+            added = np.zeros((len(allocation.columns), 0), dtype=np.int64)
+            members = Slots(slot=np.zeros(0, dtype=np.intp), added=added)
+            kinds = self._by_columns[allocation.columns] = _Kinds(allocation, members)
+        kinds.members.put(slot=slot, added=allocation.added)
         self._count += 1
 
     def evaluate(self, rows: Rows) -> Ints:
         scores = np.empty((rows.shape[0], self._count), dtype=np.int64)
         for kinds in self._by_columns.values():
-            found = self._scorer.score_many(kinds.like, kinds.added["added"], rows)
-            scores[:, kinds.slots] = found.reshape(rows.shape[0], len(kinds.slots))
+            found = self._scorer.score_many(kinds.like, kinds.members["added"], rows)
+            scores[:, kinds.members["slot"]] = found.reshape(rows.shape[0], -1)
         return scores
