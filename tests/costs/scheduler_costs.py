@@ -43,6 +43,9 @@ MANY_NODES: Final = 2000
 _CONFIGURATION: Final = "koord-scheduler-config.yaml"
 _WARM_UP: Final = 50
 _MEASURED: Final = 50
+_WARM_UP_OF_MIXED: Final = 1000
+"""Nearly every one of the 250 kinds of mixed pods has been placed by then."""
+_BATCH_PRIORITY: Final = 5000
 _GANG: Final = 5
 _TURNS: Final = 100
 """Of the event loop in which everything has happened that was begun."""
@@ -61,6 +64,8 @@ class Shape:
     fits: bool = True
     annotation: str = ""
     """Which all pods have when they are bound, so that they are what they are called."""
+    warm_up: int = _WARM_UP
+    """How many pods come first and are not counted."""
 
 
 def _of_replica_set(count: int) -> list[Document]:
@@ -68,6 +73,15 @@ def _of_replica_set(count: int) -> list[Document]:
     documents = pod_mixes.equal(count)
     for document in documents:
         document["metadata"]["ownerReferences"] = [owner]
+    return documents
+
+
+def _mixed(count: int) -> list[Document]:
+    """With the priority that the API server gives a pod for the name of its class."""
+    documents = pod_mixes.mixed(count)
+    for document in documents:
+        if "priorityClassName" in document["spec"]:
+            document["spec"]["priority"] = _BATCH_PRIORITY
     return documents
 
 
@@ -111,6 +125,7 @@ SHAPES: Final[dict[str, Shape]] = {
     "equal pods": Shape(pod_mixes.equal),
     "equal pods, 2000 nodes": Shape(pod_mixes.equal, nodes=MANY_NODES),
     "different pods": Shape(pod_mixes.different),
+    "mixed pods": Shape(_mixed, nodes=MANY_NODES, warm_up=_WARM_UP_OF_MIXED),
     "pods of a ReplicaSet behind a Service": Shape(_of_replica_set, _BEHIND_A_SERVICE),
     "gangs of five": Shape(
         _of_gangs,
@@ -139,19 +154,20 @@ async def _cost(shape: Shape) -> Cost:
         api.put(NODE_METRICS, {**metric, "status": workload.node_metric_status(number, clock.now())})
     for kind, document in shape.objects:
         api.put(kind, document)
-    pods, stop = shape.pods(_WARM_UP + _MEASURED), asyncio.Event()
+    pods, stop = shape.pods(shape.warm_up + _MEASURED), asyncio.Event()
+    first, measured = pods[: shape.warm_up], pods[shape.warm_up :]
     async with asyncio.TaskGroup() as tasks:
         events = EventBroadcaster(api, clock=clock, random=Random(1))
         scheduler = _scheduler(api, events, clock)
         background = [tasks.create_task(events.run()), tasks.create_task(scheduler.watch())]
         work = tasks.create_task(scheduler.schedule(stop))
         await _until(lambda: scheduler.synced)
-        await _place(api, pods[:_WARM_UP], shape)
-        shown = [api.prepared(PODS, document) for document in pods[_WARM_UP:]]
+        await _place(api, first, shape)
+        shown = [api.prepared(PODS, document) for document in measured]
         with counter.counting():
             for event in shown:
                 api.show(PODS, event)
-            await _placed(api, pods[_WARM_UP:], shape)
+            await _placed(api, measured, shape)
         stop.set()
         await work
         for task in background:

@@ -23,7 +23,7 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.interface import Client, ListPage, Malformed, WatchEvent
 from koordinator.kube.lacks import Lack, lack_for_kind
-from koordinator.kube.object_cache import is_older, newest
+from koordinator.kube.object_cache import is_older
 
 logger = logging.getLogger(__name__)
 
@@ -271,7 +271,8 @@ class Reflector(Generic[T]):
                 self._take_bookmark(event.resource_version)
                 continue
             sink.apply(event)
-            self._version = newest(self._version, event.resource_version)
+            if not is_older(event.resource_version, self._version):
+                self._version = event.resource_version
             if not statistics.events % _YIELD_EVERY:
                 # A burst that is already in the socket's buffer would otherwise keep the loop to itself.
                 await asyncio.sleep(0)

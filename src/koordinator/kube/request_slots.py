@@ -120,15 +120,17 @@ class RequestSlots:
         """Get in line for a request of ``group``. ``on_turn`` may be called at once. Unless it gets an error, the
         request is begun, and the ticket is given back when it has ended."""
         ticket = Ticket(group, on_turn)
-        is_free = len(self._held) < self._limit + self._stuck and not self._waiting
-        if is_free and not (self._overdue.count and self._must_step_aside(group)):
-            self._held[ticket] = None
-            on_turn(ticket, None)
-            return ticket
+        has_room = len(self._held) < self._limit + self._stuck
+        if not self._waiting:
+            if has_room and not (self._overdue.count and self._must_step_aside(group)):
+                self._held[ticket] = None
+                on_turn(ticket, None)
+                return ticket
+            self._somebody_waits.set()
         self._line_up(ticket)
         self._room.clear()
-        self._somebody_waits.set()
-        self._admit()
+        if has_room:
+            self._admit()
         return ticket
 
     def begin(self, ticket: Ticket) -> None:

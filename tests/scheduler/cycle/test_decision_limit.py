@@ -123,12 +123,11 @@ class Cluster:
     def books(self) -> dict[str, Any]:
         """All numbers that decisions of all pods share."""
         columns = self.state.view.columns
-        machines = columns._machines
         return {
             "requested": columns.requested[:NODES].tolist(),
             "non-zero": columns.non_zero_requested[:NODES].tolist(),
             "unused": columns._unused[:NODES].tolist(),
-            "machines": [machines.requested[:, :NODES].tolist(), machines.non_zero_requested[:, :NODES].tolist()],
+            "floats": columns._floats.requested[:, :NODES].tolist(),
             "numbers": [[each.requested, each.counted, each.unused] for each in columns.numbers],
             "pods": {row: sorted(pods) for row, pods in self.state.view.pods_on.items()},
             "placed": sorted(self.state._placed),

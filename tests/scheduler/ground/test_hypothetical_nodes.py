@@ -97,11 +97,10 @@ class Asking:
 
     def books(self) -> Any:
         columns, view = self.real.view.columns, self.real.view
-        machines = columns._machines
         return (
             traces(self.real),
             columns._unused[: columns.size].tolist(),
-            [machines.requested.tolist(), machines.non_zero_requested.tolist()],
+            columns._floats.requested.tolist(),
             [[each.requested, each.counted, each.unused, dict(each.unoffered)] for each in columns.numbers],
             [pod.uid for pods in view.pods_on.values() for pod in pods.values()],
             dict(view.restored),

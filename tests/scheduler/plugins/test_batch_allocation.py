@@ -15,7 +15,11 @@ from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import PodRequest
 from koordinator.scheduler.plugins.node_resources.allocation import AllocationScorer, BatchAllocation, Scorer
 from koordinator.scheduler.plugins.node_resources.balanced_allocation import balanced
-from koordinator.scheduler.plugins.node_resources.strategies import least_allocated, most_allocated
+from koordinator.scheduler.plugins.node_resources.strategies import (
+    least_allocated,
+    least_allocated_of_one,
+    most_allocated,
+)
 from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod
 
@@ -55,3 +59,20 @@ def test_kinds_together_get_what_each_gets_by_itself(
     rows = np.arange(columns.size, dtype=np.intp)
     expected = [[by_itself.score_one(allocation, row) for allocation in allocations] for row in rows.tolist()]
     assert together.evaluate(rows).tolist() == expected
+
+
+def test_what_pods_request_of_a_resource_before_a_node_offers_it_counts_in_arrays_as_it_does_in_integers() -> None:
+    columns = NodeColumns()
+    columns.set_node(make_node("n", cpu="16", memory=str(1 << 34)))
+    for _ in range(2):
+        columns.add_request(0, {"cpu": 1000, BATCH[0]: 2000}, (1000, 200))
+    node = make_node("n", cpu="16", memory=str(1 << 34))
+    offered = {**node.status.allocatable, BATCH[0]: Quantity.from_value(8000)}
+    columns.set_node(replace(node, status=replace(node.status, allocatable=offered)))
+    scorer = AllocationScorer(columns, [Weight("cpu", 1), Weight(BATCH[0], 1)], least_allocated, least_allocated_of_one)
+    pod = describe(make_pod("p", cpu="1", memory="1"))
+    pod.request = PodRequest({**pod.request.amounts, BATCH[0]: 1000}, pod.request.non_zero)
+    allocation = scorer.prepare(pod, non_zero=True)
+    scores = scorer.score(allocation, np.arange(1, dtype=np.intp)).tolist()
+    # 13 of 16 CPUs are free, and 3000 of 8000.
+    assert scores == [scorer.score_one(allocation, 0)] == [(81 + 37) // 2]

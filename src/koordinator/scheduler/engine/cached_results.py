@@ -10,7 +10,7 @@ then decides what to evaluate and when.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Final, Protocol, TypeVar
@@ -135,8 +135,7 @@ class CachedResults(ABC):
             self._grow(size + max(_SPARE_ROWS, size >> 4))
         count = rows.shape[0]
         if count <= self.few:
-            for row in rows.tolist():
-                self.evaluate_one(row)
+            self.evaluate_each(rows.tolist())
         else:
             # When these are all rows, a slice is several times as fast.
             self._evaluate(rows, slice(count) if rows[-1] == count - 1 else rows)
@@ -161,8 +160,8 @@ class CachedResults(ABC):
         """``where`` is what to index with instead of ``rows``."""
 
     @abstractmethod
-    def evaluate_one(self, row: int) -> None:
-        """Compute the value of ``row``, without numpy's cost per call where plain integers do."""
+    def evaluate_each(self, rows: Iterable[int]) -> None:
+        """Compute the values of ``rows`` one by one, without numpy's cost per call where plain integers do."""
 
 
 class CachedFilterResults(CachedResults):
@@ -193,10 +192,12 @@ class CachedFilterResults(CachedResults):
         if np.count_nonzero(self.values[where] != codes):
             self._write(where, codes)
 
-    def evaluate_one(self, row: int) -> None:
-        code = self.plugin.filter_one(self.pod, self.state, row)
-        if self.values.item(row) != code:
-            self._write(row, code)
+    def evaluate_each(self, rows: Iterable[int]) -> None:
+        filter_one, pod, state = self.plugin.filter_one, self.pod, self.state
+        for row in rows:
+            code = filter_one(pod, state, row)
+            if self.values.item(row) != code:
+                self._write(row, code)
 
     def _grow(self, capacity: int) -> None:
         if self.has_rejected:
@@ -280,15 +281,17 @@ class CachedScores(CachedResults):
             score = self._instead_of(score, row)
         return score * self.factor
 
-    def evaluate_one(self, row: int) -> None:
-        # ``score_of``, inlined: each decision runs this for each plugin.
-        score = self.plugin.score_one(self.pod, self.state, row)
-        if not self.scales and not 0 <= score <= MAX_NODE_SCORE:
-            score = self._instead_of(score, row)
-        score *= self.factor
-        if self.values.item(row) != score:
-            self.values[row] = score
-            self.changed_at = self._columns.version
+    def evaluate_each(self, rows: Iterable[int]) -> None:
+        score_one, pod, state, values = self.plugin.score_one, self.pod, self.state, self.values
+        for row in rows:
+            # ``score_of``, inlined: each decision runs this for each plugin.
+            score = score_one(pod, state, row)
+            if not self.scales and not 0 <= score <= MAX_NODE_SCORE:
+                score = self._instead_of(score, row)
+            score *= self.factor
+            if values.item(row) != score:
+                values[row] = score
+                self.changed_at = self._columns.version
 
     def usable(self, scores: Ints, rows: Rows | None, meant: Mask | None = None) -> Ints:
         """Final scores of ``rows`` (None: of all), without those out of range: such a node counts with the lowest

@@ -347,7 +347,7 @@ class ClassState:
             first = next((index for index, code in enumerate(self._overlaid[row].codes) if code), len(self._filters))
         else:
             for entry in self._filters:
-                if entry.values.item(row):
+                if entry.has_rejected and entry.values.item(row):
                     break
                 first += 1
         feasible, before = first == len(self._filters), self.feasible.item(row)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from koordinator.api.kinds import Kind
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.resource_index import UNOFFERED, ResourceIndex, whole_amounts
-from koordinator.scheduler.engine.row_amounts import WITH_DEFAULTS, Item, Machines, RowAmounts, RowIntegers, grown
+from koordinator.scheduler.engine.row_amounts import WITH_DEFAULTS, FloatAmounts, Item, RowAmounts, RowIntegers, grown
 
 Rows = NDArray[np.intp]
 Ints = NDArray[np.int64]
@@ -118,7 +118,7 @@ class NodeColumns:
         self.discounts: dict[int, dict[str, _Amounts]] = {}
         """Row -> the discounts that count there, by holder. Pods that leave such a row free other amounts than they
         request."""
-        self._machines = Machines()
+        self._floats = FloatAmounts()
         self.largest_amount = 0
         """The largest amount of any resource that any node has had."""
         self._gathered: tuple[Rows, int, RowAmounts] | None = None
@@ -232,7 +232,7 @@ class NodeColumns:
         known = self._gathered
         if known is not None and known[0] is rows and known[1] == self.version:
             return known[2]
-        found = RowAmounts(rows, self._machines, self._unused.T)
+        found = RowAmounts(rows, self._floats, self._unused.T)
         self._gathered = rows, self.version, found
         return found
 
@@ -284,7 +284,7 @@ class NodeColumns:
         numbers = self.numbers[row]
         numbers.set_allocatable(amounts)
         self.allocatable[row], self._unused[row] = numbers.allocatable, numbers.unused
-        self._machines.write(row, self.allocatable[row], self.requested[row], self.non_zero_requested[row])
+        self._floats.write(row, numbers)
         self.largest_amount = max(self.largest_amount, *amounts.values(), 0)
         self.touch(row, Aspect.NODE)
         return row
@@ -299,7 +299,7 @@ class NodeColumns:
         self.discounts.pop(row, None)
         self.allocatable[row] = self.requested[row] = self._unused[row] = self.non_zero_requested[row] = 0
         self.numbers[row] = RowIntegers(self.resources)
-        self._machines.write(row, self.allocatable[row], self.requested[row], self.non_zero_requested[row])
+        self._floats.write(row, self.numbers[row])
         self._alive_rows = None
         for aspect in self.aspects:
             self.touch(row, aspect)
@@ -310,7 +310,7 @@ class NodeColumns:
         """Count so many pods more on ``row`` (negative: fewer). ``request`` includes the pod itself."""
         column_of, numbers = self.resources.column_of, self.numbers[row]
         requested, counted, unused = numbers.requested, numbers.counted, numbers.unused
-        all_requested, all_unused = self.requested, self._unused
+        all_requested, all_unused, floats = self.requested, self._unused, self._floats.requested
         for name, amount in request.items():
             column, more = column_of[name], times * amount
             if column == UNOFFERED:
@@ -318,15 +318,14 @@ class NodeColumns:
                 continue
             requested[column] += more
             unused[column] -= more
+            all_requested[row, column], all_unused[row, column] = requested[column], unused[column]
+            floats[column + WITH_DEFAULTS, row] = requested[column]
             if column >= WITH_DEFAULTS:
                 counted[column] += more
-            all_requested[row, column], all_unused[row, column] = requested[column], unused[column]
         counted[0] += times * non_zero[0]
         counted[1] += times * non_zero[1]
         self.non_zero_requested[row, 0], self.non_zero_requested[row, 1] = counted[0], counted[1]
-        machines = self._machines
-        machines.requested[0, row], machines.requested[1, row] = requested[0], requested[1]
-        machines.non_zero_requested[0, row], machines.non_zero_requested[1, row] = counted[0], counted[1]
+        floats[0, row], floats[1, row] = counted[0], counted[1]
         self.touch(row, Aspect.PODS)
 
     def discount(self, row: int, holder: str, amounts: Mapping[str, int], non_zero: tuple[int, int]) -> None:
@@ -377,7 +376,7 @@ class NodeColumns:
         self.requested = grown(self.requested, (self._capacity, width))
         self._unused = grown(self._unused, (self._capacity, width))
         self.non_zero_requested = grown(self.non_zero_requested, (self._capacity, 2))
-        self._machines.grow(self._capacity)
+        self._floats.grow(width, self._capacity)
         self._versions = grown(self._versions, (len(self._latest), self._capacity), "C")
         self._row_versions = grown(self._row_versions, (self._capacity,))
 
@@ -387,7 +386,9 @@ class NodeColumns:
         self.allocatable = grown(self.allocatable, shape)
         self.requested = grown(self.requested, shape)
         self._unused = grown(self._unused, shape)
+        self._floats.grow(self.resources.width, self._capacity)
         self._gathered = None
         for row, numbers in enumerate(self.numbers):
             numbers.widen(name)
             self.requested[row, -1], self._unused[row, -1] = numbers.requested[-1], numbers.unused[-1]
+            self._floats.write(row, numbers)

@@ -140,8 +140,7 @@ class Evaluation(ClassState):
             # Earlier changes are included there: this class refreshed it then, or they do not matter to it.
             if cached.version != version:
                 if count <= cached.few:
-                    for row in changed:
-                        cached.evaluate_one(row)
+                    cached.evaluate_each(changed)
                 else:
                     cached.evaluate(np.array(sorted(changed), dtype=np.intp))
                 cached.version = version

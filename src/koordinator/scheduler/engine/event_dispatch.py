@@ -71,8 +71,9 @@ class EventDispatcher:
 
     def notify(self, point: str, *arguments: object) -> None:
         """Call the method ``point`` of all event handlers that implement it."""
+        left_out = self.left_out
         for handler, listener in self._listeners[point]:
-            if self.left_out and self._leaves_out(handler, point, arguments):
+            if left_out and self._leaves_out(handler, point, arguments):
                 continue
             try:
                 listener(*arguments)

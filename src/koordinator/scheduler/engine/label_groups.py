@@ -15,7 +15,7 @@ from typing import TypeVar
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 K = TypeVar("K")
-_Key = tuple[str, bool, tuple[tuple[str, str], ...]]
+_Key = tuple[str, bool, frozenset[tuple[str, str]]]
 
 
 @dataclass(slots=True, eq=False)
@@ -89,7 +89,7 @@ class LabelGroups:
     def _group_of(self, pod: PodInfo) -> LabelGroup:
         metadata = pod.pod.metadata
         terminating = metadata.deletion_timestamp is not None
-        key = metadata.namespace, terminating, tuple(sorted(metadata.labels.items()))
+        key = metadata.namespace, terminating, frozenset(metadata.labels.items())
         group = self._by_key.get(key)
         if group is None:
             self._next += 1
@@ -101,7 +101,7 @@ class LabelGroups:
         return group
 
     def _drop(self, group: LabelGroup) -> None:
-        del self._by_key[(group.namespace, group.terminating, tuple(sorted(group.labels.items())))]
+        del self._by_key[(group.namespace, group.terminating, frozenset(group.labels.items()))]
         del self._by_number[group.number]
         _forget(self._by_namespace, group.namespace, group.number)
         for label in group.labels.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeVar
 
 import numpy as np
@@ -15,8 +15,8 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Item = TypeVar("Item", bound=np.generic)
 
-_CPU_AND_MEMORY: Final = 2
-"""The first two of all resources."""
+WITH_DEFAULTS: Final = 2
+"""CPU and memory, the first of all resources, have requests with defaults."""
 
 
 def grown(array: NDArray[Item], shape: tuple[int, ...], order: Literal["C", "F"] = "F") -> NDArray[Item]:
@@ -26,43 +26,47 @@ def grown(array: NDArray[Item], shape: tuple[int, ...], order: Literal["C", "F"]
     return larger
 
 
-class Machines:
-    """CPU and memory of all rows, in floating point, which divides several times as fast as integers do. Matrices of
-    shape (2, rows)."""
+class FloatAmounts:
+    """The resources of all rows in floating point, which divides several times as fast as integers do.
+
+    Both matrices have the shape (2 + resources, rows): CPU and memory, for which pods without a request count with a
+    default, and then all resources as they are, see ``chosen_of``."""
 
     def __init__(self) -> None:
-        self.allocatable: Floats = np.zeros((_CPU_AND_MEMORY, 0))
-        self.requested: Floats = np.zeros((_CPU_AND_MEMORY, 0))
-        self.non_zero_requested: Floats = np.zeros((_CPU_AND_MEMORY, 0))
+        self.allocatable: Floats = np.zeros((0, 0))
+        self.requested: Floats = np.zeros((0, 0))
 
-    def grow(self, rows: int) -> None:
-        self.allocatable = grown(self.allocatable, (_CPU_AND_MEMORY, rows), "C")
-        self.requested = grown(self.requested, (_CPU_AND_MEMORY, rows), "C")
-        self.non_zero_requested = grown(self.non_zero_requested, (_CPU_AND_MEMORY, rows), "C")
+    def grow(self, resources: int, rows: int) -> None:
+        shape = WITH_DEFAULTS + resources, rows
+        self.allocatable, self.requested = grown(self.allocatable, shape, "C"), grown(self.requested, shape, "C")
 
-    def write(self, row: int, allocatable: Ints, requested: Ints, non_zero_requested: Ints) -> None:
-        """Store a row of NodeColumns, in the order of its resources."""
-        self.allocatable[:, row] = allocatable[:_CPU_AND_MEMORY]
-        self.requested[:, row] = requested[:_CPU_AND_MEMORY]
-        self.non_zero_requested[:, row] = non_zero_requested
+    def write(self, row: int, numbers: RowIntegers) -> None:
+        """Store all that is known of a row."""
+        self.allocatable[:, row] = numbers.allocatable[:WITH_DEFAULTS] + numbers.allocatable
+        self.requested[:, row] = numbers.counted[:WITH_DEFAULTS] + numbers.requested
+
+
+def chosen_of(columns: Sequence[int], *, with_defaults: bool) -> Rows:
+    """Where FloatAmounts have the resources of these columns."""
+    chosen = [column if with_defaults and column < WITH_DEFAULTS else column + WITH_DEFAULTS for column in columns]
+    return np.array(chosen, dtype=np.intp)
 
 
 class RowAmounts:
     """The resources of some rows, gathered on first access, once for all plugins that evaluate these rows. Matrices of
-    shape (resources, rows), to be read only."""
+    shape (resources, rows), to be read only. For ``chosen``, see ``chosen_of``."""
 
-    __slots__ = ("_allocatable", "_complete", "_free", "_machines", "_non_zero", "_requested", "_rows", "_unused")
+    __slots__ = ("_allocatable", "_complete", "_floats", "_free", "_requested", "_rows", "_unused")
 
-    def __init__(self, rows: Rows, machines: Machines, unused: Ints) -> None:
+    def __init__(self, rows: Rows, floats: FloatAmounts, unused: Ints) -> None:
         """``unused`` is of all rows."""
         self._rows = rows
-        self._machines = machines
+        self._floats = floats
         self._unused = unused
         self._free: Ints | None = None
         self._allocatable: Floats | None = None
         self._requested: Floats | None = None
-        self._non_zero: Floats | None = None
-        self._complete: bool | None = None
+        self._complete: dict[bytes, Floats | None] = {}
 
     @property
     def free(self) -> Ints:
@@ -71,33 +75,22 @@ class RowAmounts:
             self._free = self._at(self._unused)
         return self._free
 
-    @property
-    def allocatable(self) -> Floats:
-        """CPU and memory, as are the others."""
-        if self._allocatable is None:
-            self._allocatable = self._at(self._machines.allocatable)
-        return self._allocatable
-
-    @property
-    def requested(self) -> Floats:
-        if self._requested is None:
-            self._requested = self._at(self._machines.requested)
-        return self._requested
-
-    @property
-    def non_zero_requested(self) -> Floats:
-        """See NodeColumns."""
-        if self._non_zero is None:
-            self._non_zero = self._at(self._machines.non_zero_requested)
-        return self._non_zero
-
-    @property
-    def have_cpu_and_memory(self) -> bool:
-        """Whether every one of these nodes has both."""
-        if self._complete is None:
+    def allocatable(self, chosen: Rows) -> Floats | None:
+        """None unless every one of these nodes has all the chosen resources."""
+        key = chosen.tobytes()
+        if key not in self._complete:
+            if self._allocatable is None:
+                self._allocatable = self._at(self._floats.allocatable)
+            found = self._allocatable.take(chosen, axis=0)
             # Several times as fast as all().
-            self._complete = bool(np.count_nonzero(self.allocatable) == self.allocatable.size)
-        return self._complete
+            self._complete[key] = found if np.count_nonzero(found) == found.size else None
+        return self._complete[key]
+
+    def requested(self, chosen: Rows) -> Floats:
+        """A copy."""
+        if self._requested is None:
+            self._requested = self._at(self._floats.requested)
+        return self._requested.take(chosen, axis=0)
 
     def _at(self, matrix: NDArray[Item]) -> NDArray[Item]:
         count = self._rows.shape[0]
@@ -105,10 +98,6 @@ class RowAmounts:
             # All rows: a view, which costs nothing.
             return matrix[:, :count]
         return matrix.take(self._rows, axis=1)
-
-
-WITH_DEFAULTS: Final = 2
-"""CPU and memory, the first of all resources, have requests with defaults."""
 
 
 class RowIntegers:

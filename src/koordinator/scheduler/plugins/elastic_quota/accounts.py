@@ -58,15 +58,6 @@ class CountedPod:
     source: object = field(default=None, compare=False)
     """What all of this but ``is_assigned`` was read from: the same object, the same values."""
 
-    @property
-    def change(self) -> Change:
-        """What it adds to the counts of its quota."""
-        request = self.request
-        used = request if self.is_assigned else NOTHING
-        if self.is_non_preemptible:
-            return Change(request, used, request, used)
-        return Change(request, used)
-
 
 @dataclass(slots=True, eq=False)
 class _Group:
@@ -80,8 +71,23 @@ class _Group:
     priorities: dict[int, int] = field(default_factory=dict)
     """Priority -> how many assigned preemptible pods have it."""
 
-    def rank(self, priority: int, times: int) -> None:
-        """Count ``times`` (1 or -1) an assigned preemptible pod of this priority."""
+    def count(self, pod: CountedPod, times: int) -> None:
+        """Count the pod (``times`` 1), or count it no more (-1)."""
+        add(self.pending.request, pod.request, times)
+        if pod.is_non_preemptible:
+            add(self.pending.non_preemptible_request, pod.request, times)
+        if pod.is_assigned:
+            self.assign(pod, times)
+
+    def assign(self, pod: CountedPod, times: int) -> None:
+        """Count the pod as one on a node (``times`` 1), or no more (-1)."""
+        add(self.pending.used, pod.request, times)
+        if pod.is_non_preemptible:
+            add(self.pending.non_preemptible_used, pod.request, times)
+        else:
+            self._rank(pod.priority, times)
+
+    def _rank(self, priority: int, times: int) -> None:
         count = self.priorities.get(priority, 0) + times
         if count:
             self.priorities[priority] = count
@@ -177,7 +183,7 @@ class Accounts:
         """A pod was added, or what counts of it has changed."""
         known = self._pods.get(pod.uid)
         self._pods[pod.uid] = pod
-        if known == pod:
+        if known is not None and known == pod:
             self._groups[pod.group].pods[pod.uid] = pod
             return
         # The new one first, so that a group that it stays in is not dropped in between.
@@ -187,14 +193,10 @@ class Accounts:
 
     def assign(self, pod: CountedPod, is_assigned: bool) -> None:
         """A pod that is counted was put on a node, or taken off."""
-        group, request, times = self._groups[pod.group], pod.request, 1 if is_assigned else -1
+        group = self._groups[pod.group]
         pod.is_assigned = is_assigned
         self._changed[group] = None
-        add(group.pending.used, request, times)
-        if pod.is_non_preemptible:
-            add(group.pending.non_preemptible_used, request, times)
-        else:
-            group.rank(pod.priority, times)
+        group.assign(pod, 1 if is_assigned else -1)
 
     def remove_pod(self, uid: str) -> CountedPod | None:
         known = self._pods.pop(uid, None)
@@ -212,10 +214,8 @@ class Accounts:
             group.pods[pod.uid] = pod
         elif group.pods[pod.uid] is pod:
             del group.pods[pod.uid]
-        if pod.is_assigned and not pod.is_non_preemptible:
-            group.rank(pod.priority, times)
         self._changed[group] = None
-        group.pending.add(pod.change, times)
+        group.count(pod, times)
         if not group.pods:
             self._drop(pod.group, group)
 

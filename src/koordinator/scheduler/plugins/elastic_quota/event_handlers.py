@@ -78,8 +78,7 @@ class QuotaEventHandlers(EventHandler):
             if until is not None:
                 self._leaving.set(pod.uid, until)
         known = self.accounts.pod(pod.uid)
-        self._count(pod, known, is_assigned=node_name != "" or (known is not None and known.is_assigned))
-        if known is not None and known != self.accounts.pod(pod.uid):
+        if self._count(pod, known, is_assigned=node_name != "" or (known is not None and known.is_assigned)):
             self._relieve()
 
     def on_pod_gone(self, pod: PodInfo) -> None:
@@ -135,24 +134,24 @@ class QuotaEventHandlers(EventHandler):
         if known.is_assigned is not is_assigned:
             self.accounts.assign(known, is_assigned)
 
-    def _count(self, pod: PodInfo, known: CountedPod | None, *, is_assigned: bool) -> None:
+    def _count(self, pod: PodInfo, known: CountedPod | None, *, is_assigned: bool) -> bool:
+        """Returns whether the pod was counted before, and otherwise."""
         if known is not None and known.source is pod.memo:
             # Mostly: a pod that was decided, or whose binding is confirmed.
             self._assign(known, is_assigned=is_assigned)
-            return
-        metadata = pod.pod.metadata
-        self.accounts.set_pod(
-            CountedPod(
-                uid=pod.uid,
-                key=pod.key,
-                group=group_of(metadata),
-                request=request_of(pod, self._view),
-                priority=pod.priority,
-                is_non_preemptible=is_non_preemptible(pod.pod),
-                is_assigned=is_assigned,
-                source=pod.memo,
-            )
+            return False
+        counted = CountedPod(
+            uid=pod.uid,
+            key=pod.key,
+            group=group_of(pod.pod.metadata),
+            request=request_of(pod, self._view),
+            priority=pod.priority,
+            is_non_preemptible=is_non_preemptible(pod.pod),
+            is_assigned=is_assigned,
+            source=pod.memo,
         )
+        self.accounts.set_pod(counted)
+        return known is not None and known != counted
 
     def _relieve(self) -> None:
         if self.on_relief is not None:

@@ -148,9 +148,8 @@ class NodeNUMAResource(
         if not scored.requirements.is_plain:
             return np.array([self.score_one(pod, state, row) for row in rows.tolist()], dtype=np.int64)
         scores = self._node_scorer.score(scored.allocation, rows)
-        for index, row in enumerate(rows.tolist()) if self._special else ():
-            if row in self._special:
-                scores[index] = self.score_one(pod, state, row)
+        for index in self.special_among(rows):
+            scores[index] = self.score_one(pod, state, int(rows[index]))
         return scores
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
@@ -163,9 +162,9 @@ class NodeNUMAResource(
     def batch_score(self) -> BatchKernel:
         return _BatchScores(self, self._node_scorer)
 
-    def is_special(self, row: int) -> bool:
-        """Whether the node applies a policy to pods without requirements of their own."""
-        return row in self._special
+    def special_among(self, rows: Rows) -> list[int]:
+        """The indices in ``rows`` of nodes that apply a policy to pods without requirements of their own."""
+        return [index for index, row in enumerate(rows.tolist()) if row in self._special] if self._special else []
 
     def _score_on(self, pod: PodInfo, scored: Scored, row: int, node: NodeState) -> int:
         requirements, policy = scored.requirements, self._merged_policy(scored.requirements, node)
@@ -310,19 +309,21 @@ class _BatchScores(BatchAllocation):
         super().__init__(scorer)
         self._plugin = plugin
         self._pods: list[tuple[PodInfo, Scored]] = []
+        self._demanding: list[int] = []
+        """The slots of pods with requirements of their own."""
 
     def put(self, slot: int, pod: PodInfo, state: Any) -> None:
         scored: Scored = state
         self._pods.append((pod, scored))
+        if not scored.requirements.is_plain:
+            self._demanding.append(slot)
         super().put(slot, pod, scored.allocation)
 
     def evaluate(self, rows: Rows) -> Ints:
         scores = super().evaluate(rows)
-        special = [index for index, row in enumerate(rows.tolist()) if self._plugin.is_special(row)]
-        for slot, (pod, scored) in enumerate(self._pods):
-            if not scored.requirements.is_plain:
-                scores[:, slot] = self._plugin.score(pod, scored, rows)
-                continue
-            for index in special:
-                scores[index, slot] = self._plugin.score_one(pod, scored, int(rows[index]))
+        for index in self._plugin.special_among(rows):
+            row = int(rows[index])
+            scores[index] = [self._plugin.score_one(pod, scored, row) for pod, scored in self._pods]
+        for slot in self._demanding:
+            scores[:, slot] = self._plugin.score(*self._pods[slot], rows)
         return scores

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -14,9 +14,10 @@ from koordinator.scheduler.engine.batch_kernel import BatchKernel, Slots
 from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, NodeColumns, Rows, at
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import CPU, MEMORY
+from koordinator.scheduler.engine.row_amounts import chosen_of
 
 CPU_AND_MEMORY: Final = (CPU, MEMORY)
-"""What is scored for most pods; also the columns of ``non_zero_requested``."""
+"""The columns of ``non_zero_requested``."""
 _OF_EVERY_NODE: Final = ("cpu", "memory", "ephemeral-storage")
 """What is scored for every pod. Other names without a prefix, such as ``pods``, do not count, as upstream."""
 
@@ -67,6 +68,8 @@ class Allocation:
     """``columns`` with ``added`` and their integer weights."""
     added_to_rows: Ints
     """``added`` in the shape (resources, 1)."""
+    chosen: Rows
+    """Where ``RowAmounts`` have them."""
     float_weights: NDArray[np.float64]
     """The weights as an array: numpy multiplies matrices of floats far faster than of integers."""
     total_weight: int
@@ -104,6 +107,7 @@ class AllocationScorer:
             with_defaults=non_zero,
             items=tuple(zip(columns, added, weights, strict=True)),
             added_to_rows=np.array(added, dtype=np.int64).reshape(-1, 1),
+            chosen=chosen_of(columns, with_defaults=non_zero),
             float_weights=np.array(weights, dtype=np.float64),
             total_weight=sum(weights),
         )
@@ -121,15 +125,12 @@ class AllocationScorer:
 
     def _fill(self, like: Allocation, added: Ints, rows: Rows) -> Fill:
         columns = self._columns
-        exact, complete = columns.largest_amount < EXACT_BELOW, False
-        requested: Any
-        allocatable: Any
-        if exact and like.columns == CPU_AND_MEMORY:
-            amounts = columns.amounts(rows)
-            complete = amounts.have_cpu_and_memory
-            requested = amounts.non_zero_requested if like.with_defaults else amounts.requested
-            allocatable = amounts.allocatable
-        if not complete:
+        amounts = columns.amounts(rows)
+        allocatable: Any = amounts.allocatable(like.chosen) if columns.largest_amount < EXACT_BELOW else None
+        complete = allocatable is not None
+        if complete:
+            requested: Any = amounts.requested(like.chosen)
+        else:
             defaulted = CPU_AND_MEMORY if like.with_defaults else ()
             taken = [
                 at((columns.non_zero_requested if column in defaulted else columns.requested)[:, column], rows)
@@ -137,11 +138,9 @@ class AllocationScorer:
             ]
             requested = np.array(taken)
             allocatable = np.array([at(columns.allocatable[:, column], rows) for column in like.columns])
-            if exact and allocatable.all():
-                complete, requested, allocatable = True, requested.astype(float), allocatable.astype(float)
         kinds = added.shape[1]
         if kinds == 1:
-            requested = requested + added
+            requested += added
         else:
             requested = (requested[:, :, np.newaxis] + added[:, np.newaxis, :]).reshape(len(like.columns), -1)
             allocatable = allocatable.repeat(kinds, axis=1)
@@ -174,8 +173,8 @@ class _Kinds:
     """Those for which the same resources are scored, with the weights of ``like``."""
 
     like: Allocation
-    added: Slots
-    slots: list[int] = field(default_factory=list)
+    members: Slots
+    """The slot of each among all kinds, and what it adds."""
 
 
 class BatchAllocation(BatchKernel):
@@ -190,15 +189,15 @@ class BatchAllocation(BatchKernel):
         allocation: Allocation = state
         kinds = self._by_columns.get(allocation.columns)
         if kinds is None:
-            added = Slots(added=np.zeros((len(allocation.columns), 0), dtype=np.int64))
-            kinds = self._by_columns[allocation.columns] = _Kinds(allocation, added)
-        kinds.added.put(added=allocation.added)
-        kinds.slots.append(slot)
+            added = np.zeros((len(allocation.columns), 0), dtype=np.int64)
+            members = Slots(slot=np.zeros(0, dtype=np.intp), added=added)
+            kinds = self._by_columns[allocation.columns] = _Kinds(allocation, members)
+        kinds.members.put(slot=slot, added=allocation.added)
         self._count += 1
 
     def evaluate(self, rows: Rows) -> Ints:
         scores = np.empty((rows.shape[0], self._count), dtype=np.int64)
         for kinds in self._by_columns.values():
-            found = self._scorer.score_many(kinds.like, kinds.added["added"], rows)
-            scores[:, kinds.slots] = found.reshape(rows.shape[0], len(kinds.slots))
+            found = self._scorer.score_many(kinds.like, kinds.members["added"], rows)
+            scores[:, kinds.members["slot"]] = found.reshape(rows.shape[0], -1)
         return scores

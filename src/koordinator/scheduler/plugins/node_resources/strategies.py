@@ -73,14 +73,15 @@ def least_allocated(fill: Fill) -> Ints:
 
 def least_allocated_of_one(requested: Sequence[int], allocatable: Sequence[int], allocation: Allocation) -> int:
     """As least_allocated, for one node."""
-    total = weight = 0
+    total, weight = 0, allocation.total_weight
     for column, more, factor in allocation.items:
         whole = allocatable[column]
-        if whole > 0:
-            weight += factor
-            free = whole - requested[column] - more
-            if free > 0:
-                total += free * MAX_NODE_SCORE // whole * factor
+        if whole <= 0:
+            weight -= factor
+            continue
+        free = whole - requested[column] - more
+        if free > 0:
+            total += free * MAX_NODE_SCORE // whole * factor
     return total // weight if weight else 0
 
 

@@ -136,10 +136,10 @@ class ReservationCache(EventHandler):
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         self._changed_user(pod)
-        old = self.bookings.get(pod.uid)
+        old = booking = self.bookings.get(pod.uid)
         if not assumed and (is_operating(pod.pod) or (old is not None and is_operating(old.pod))):
             self._set_operating(pod.pod, old)
-        booking = self.bookings.get(pod.uid)
+            booking = self.bookings.get(pod.uid)
         if booking is None or self._view.columns.names[row] != booking.node_name:
             return
         booking.row = row
