@@ -37,10 +37,11 @@ class Up:
 
 async def start_koord_up(data: Path, *arguments: str, port: int = 0) -> asyncio.subprocess.Process:
     """Start it on free ports, but for ``port`` of the API."""
-    zero = ["--scheduler-port=0", "--manager-port=0", "--manager-health-port=0", "--webhook-port=0"]
+    ports = ("port", "scheduler-port", "controllers-port", "manager-port", "manager-health-port", "webhook-port")
+    zero = [f"--{name}=0" for name in ports]
     return await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "koordinator.cli.main", "up", f"--data={data}", f"--port={port}", *zero, *arguments),
+        *("-m", "koordinator.cli.main", "up", f"--data={data}", *zero, f"--port={port}", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
