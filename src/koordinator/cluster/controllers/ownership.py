@@ -6,7 +6,7 @@ has no controller is adopted; one that the owner controls and that no longer mat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -83,9 +83,12 @@ def controller_reference(kind: Kind[Any], owner: Object) -> Document:
     }
 
 
-def adoption_patch(kind: Kind[Any], owner: Object, child: Object) -> Document:
+def adoption_patch(kind: Kind[Any], owner: Object, child: Object, finalizers: Sequence[str] = ()) -> Document:
     """A strategic merge patch that makes ``owner`` the controller of ``child``, if that is still the same object."""
-    return {"metadata": {"uid": child.metadata.uid, "ownerReferences": [controller_reference(kind, owner)]}}
+    metadata: Document = {"uid": child.metadata.uid, "ownerReferences": [controller_reference(kind, owner)]}
+    if finalizers:
+        metadata["finalizers"] = list(finalizers)
+    return {"metadata": metadata}
 
 
 def release_patch(owner: Object, child: Object) -> Document:

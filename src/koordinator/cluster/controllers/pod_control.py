@@ -33,11 +33,21 @@ _TERMINATING: Final = "NamespaceTerminating"
 class PodControl(Generic[O]):
     """For owners of one kind. What it writes is expected to appear in the cache of the pods."""
 
-    def __init__(self, client: Client, kind: Kind[O], recorder: EventRecorder, expectations: ChildExpectations) -> None:
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind[O],
+        recorder: EventRecorder,
+        expectations: ChildExpectations,
+        *,
+        finalizers: Sequence[str] = (),
+    ) -> None:
+        """``finalizers`` are given to pods that are adopted."""
         self._client = client
         self._kind = kind
         self._recorder = recorder
         self._expectations = expectations
+        self._finalizers = finalizers
 
     async def create(self, owner: O, body: Document) -> Pod:
         """Create ``body``, such as ``pod_of`` makes it. Raises KubeError; the event is recorded then, too."""
@@ -72,7 +82,7 @@ class PodControl(Generic[O]):
         owned = list(claims.owned)
         if claims.adopted and await self._may_adopt(owner):
             for pod in claims.adopted:
-                adopted = await self._patch(owner, pod, adoption_patch(self._kind, owner, pod))
+                adopted = await self._patch(owner, pod, adoption_patch(self._kind, owner, pod, self._finalizers))
                 if adopted is not None:
                     owned.append(adopted)
         for pod in claims.released:

@@ -1,4 +1,5 @@
-"""All workload controllers, by the names that ``--controllers`` of kube-controller-manager gives them."""
+"""All workload controllers, by the names that ``--controllers`` of kube-controller-manager gives them,
+and by one of its own where it gives none."""
 
 from __future__ import annotations
 
@@ -6,8 +7,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from koordinator.cluster.controllers.context import ControllerMaker
+from koordinator.cluster.controllers.job.controller import JobController
+from koordinator.cluster.controllers.job.leftovers import FinishedJobController, OrphanedPodController
 from koordinator.cluster.controllers.replica_set.controller import ReplicaSetController
 
 CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
     ReplicaSetController.name: ReplicaSetController,
+    JobController.name: JobController,
+    OrphanedPodController.name: OrphanedPodController,
+    FinishedJobController.name: FinishedJobController,
 }
