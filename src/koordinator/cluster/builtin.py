@@ -24,7 +24,7 @@ from koordinator.cluster.strategy.priority_class import PriorityClassStrategy
 from koordinator.cluster.strategy.secret import ConfigMapStrategy, SecretStrategy
 from koordinator.cluster.strategy.table import NAME_AND_AGE, lookup
 from koordinator.cluster.strategy.webhook_configuration import WebhookConfigurationStrategy
-from koordinator.cluster.strategy.workload import DaemonSetStrategy, JobStrategy, WorkloadStrategy
+from koordinator.cluster.strategy.workload import CronJobStrategy, DaemonSetStrategy, JobStrategy, WorkloadStrategy
 
 _ALL: Final = ("all",)
 _EXTENSIONS: Final = ("api-extensions",)
@@ -156,7 +156,7 @@ def _workloads() -> list[Resource]:
         ),
         _resource(
             batch, "cronjobs", "CronJob", "cj",
-            strategy=ObjectStrategy(batch, "CronJob", table=workload_tables.CRON_JOB, generation=True, status=True),
+            strategy=CronJobStrategy(table=workload_tables.CRON_JOB),
             categories=_ALL, subresources=("status",),
         ),
         _resource(

@@ -28,6 +28,10 @@ class Schedule(Protocol):
         """The first time after ``moment``; None if there is none within five years."""
         ...
 
+    def last_until(self, moment: datetime, first: datetime) -> datetime:
+        """The last time that is not after ``moment``, where ``first``, no later, is one of the times."""
+        ...
+
 
 _MONTH_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTHS: Final = {name: number for number, name in enumerate(_MONTH_NAMES, start=1)}
@@ -86,6 +90,21 @@ class CalendarSchedule:
                 return found
             found = following
 
+    def last_until(self, moment: datetime, first: datetime) -> datetime:
+        """The last time that is not after ``moment``, where ``first``, no later, is one of the times."""
+        # Bisected: after months, the times of a schedule for each minute would be hundreds of thousands.
+        start, end = 0, int((moment - first).total_seconds()) // 60 + 1
+        last = first
+        while end - start > 1:
+            middle = (start + end) // 2
+            found = self.next_after(first + timedelta(minutes=middle))
+            if found is not None and found <= moment:
+                start, last = middle, found
+            else:
+                end = middle
+        found = self.next_after(first) if last == first else None
+        return found if found is not None and found <= moment else last
+
     def _following(self, local: datetime, moment: datetime) -> datetime | None:
         """The next time that might match; None if ``moment``, which is ``local`` in the time zone, matches."""
         if local.month not in self.months:
@@ -118,6 +137,9 @@ class IntervalSchedule:
 
     def next_after(self, moment: datetime) -> datetime:
         return moment.replace(microsecond=0) + self.interval
+
+    def last_until(self, moment: datetime, first: datetime) -> datetime:
+        return first + (moment - first) // self.interval * self.interval
 
 
 def parse_schedule(text: str, zone: tzinfo = UTC) -> Schedule:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from koordinator.cluster.controllers.context import ControllerMaker
+from koordinator.cluster.controllers.cron_job.controller import CronJobController
 from koordinator.cluster.controllers.job.controller import JobController
 from koordinator.cluster.controllers.job.leftovers import FinishedJobController, OrphanedPodController
 from koordinator.cluster.controllers.replica_set.controller import ReplicaSetController
@@ -14,6 +15,7 @@ from koordinator.cluster.controllers.replica_set.controller import ReplicaSetCon
 CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
     ReplicaSetController.name: ReplicaSetController,
     JobController.name: JobController,
+    CronJobController.name: CronJobController,
     OrphanedPodController.name: OrphanedPodController,
     FinishedJobController.name: FinishedJobController,
 }

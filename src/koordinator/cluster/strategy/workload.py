@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from koordinator.api.document import Document
+from koordinator.cluster.cron_schedule import ScheduleError, parse_schedule, time_zone
 from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the defaults
-from koordinator.cluster.strategy.causes import invalid, required
+from koordinator.cluster.strategy.causes import invalid, not_supported, required
 from koordinator.cluster.strategy.containers import default_each, defaults_of
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod_validation import check_pod_spec
@@ -15,6 +16,9 @@ from koordinator.cluster.strategy.table import lookup
 
 _APPS: Final = "io.k8s.api.apps.v1."
 _BATCH: Final = "io.k8s.api.batch.v1."
+_CONCURRENCY_POLICIES: Final = ("Allow", "Forbid", "Replace")
+_LONGEST_CRON_JOB_NAME: Final = 52
+"""The names of its Jobs have eleven characters more."""
 _TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 
 
@@ -183,3 +187,53 @@ class JobStrategy(ObjectStrategy):
         if resized and spec.get("completionMode") != "Indexed":
             causes.append(invalid("spec.completions", spec.get("completions"), "field is immutable"))
         return causes
+
+
+class CronJobStrategy(ObjectStrategy):
+    """CronJobs have a schedule and a time zone that their controller can read."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("batch/v1", "CronJob", generation=True, status=True, **options)
+
+    def check(self, obj: Document, old: Document | None) -> list[Cause]:
+        spec = obj["spec"]
+        causes = _check_schedule(spec.get("schedule") or "", lookup(old or {}, ("spec", "schedule")))
+        if spec.get("timeZone") is not None:
+            causes += _check_time_zone(spec["timeZone"])
+        for name in ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+            if (spec.get(name) or 0) < 0:
+                causes.append(invalid(f"spec.{name}", spec[name], "must be greater than or equal to 0"))
+        if spec.get("concurrencyPolicy") not in _CONCURRENCY_POLICIES:
+            causes.append(not_supported("spec.concurrencyPolicy", spec["concurrencyPolicy"], _CONCURRENCY_POLICIES))
+        name = obj["metadata"].get("name") or ""
+        if old is None and len(name) > _LONGEST_CRON_JOB_NAME:
+            causes.append(invalid("metadata.name", name, f"must be no more than {_LONGEST_CRON_JOB_NAME} characters"))
+        return causes
+
+
+def _check_schedule(text: str, old: str | None) -> list[Cause]:
+    if not text:
+        return [required("spec.schedule")]
+    causes = []
+    try:
+        parse_schedule(text)
+    except ScheduleError as error:
+        causes.append(invalid("spec.schedule", text, str(error)))
+    # Objects from a time when it was allowed keep it.
+    if "TZ" in text and "TZ" not in (old or ""):
+        detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        causes.append(invalid("spec.schedule", text, detail))
+    return causes
+
+
+def _check_time_zone(name: str) -> list[Cause]:
+    if not name:
+        return [invalid("spec.timeZone", name, "timeZone must be nil or non-empty string")]
+    if name.lower() == "local":
+        detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        return [invalid("spec.timeZone", name, detail)]
+    try:
+        time_zone(name)
+    except ScheduleError as error:
+        return [invalid("spec.timeZone", name, str(error))]
+    return []
