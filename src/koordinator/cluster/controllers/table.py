@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from koordinator.cluster.controllers.context import ControllerMaker
+from koordinator.cluster.controllers.deployment.controller import DeploymentController
 from koordinator.cluster.controllers.replica_set.controller import ReplicaSetController
 
 CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
+    DeploymentController.name: DeploymentController,
     ReplicaSetController.name: ReplicaSetController,
 }

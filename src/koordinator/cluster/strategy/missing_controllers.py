@@ -25,7 +25,7 @@ _WORKLOADS: Final = (
     ("batch", "jobs", "Job"),
     ("batch", "cronjobs", "CronJob"),
 )
-CONTROLLED: Final = frozenset({("apps", "replicasets")})
+CONTROLLED: Final = frozenset({("apps", "deployments"), ("apps", "replicasets")})
 """(group, plural) of the kinds that the workload controllers act on; see koordinator.cluster.controllers.table."""
 _WARNINGS: Final[Mapping[tuple[str, str], str]] = {
     **{
