@@ -11,17 +11,13 @@ from koordinator.api.kinds import PODS, Kind
 from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
 from koordinator.base.errors import KoordinatorError
+from koordinator.cluster.controllers.adoption import Adoption
 from koordinator.cluster.controllers.child_expectations import ChildExpectations
-from koordinator.cluster.controllers.ownership import (
-    Claims,
-    adoption_patch,
-    controller_reference,
-    release_patch,
-)
+from koordinator.cluster.controllers.ownership import Claims, controller_reference
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventRecorder
-from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.interface import Client
 
 O = TypeVar("O", bound=Object)  # noqa: E741
 
@@ -47,7 +43,7 @@ class PodControl(Generic[O]):
         self._kind = kind
         self._recorder = recorder
         self._expectations = expectations
-        self._finalizers = finalizers
+        self._adoption = Adoption(client, kind, PODS, expectations, finalizers=finalizers)
 
     async def create(self, owner: O, body: Document) -> Pod:
         """Create ``body``, such as ``pod_of`` makes it. Raises KubeError; the event is recorded then, too."""
@@ -79,38 +75,7 @@ class PodControl(Generic[O]):
 
     async def claim(self, owner: O, claims: Claims[Pod]) -> list[Pod]:
         """Adopt and release pods; return those that the owner has then. Raises KubeError."""
-        owned = list(claims.owned)
-        if claims.adopted and await self._may_adopt(owner):
-            for pod in claims.adopted:
-                adopted = await self._patch(owner, pod, adoption_patch(self._kind, owner, pod, self._finalizers))
-                if adopted is not None:
-                    owned.append(adopted)
-        for pod in claims.released:
-            await self._patch(owner, pod, release_patch(owner, pod))
-        return owned
-
-    async def _may_adopt(self, owner: O) -> bool:
-        """Whether the server has the owner still, as the cache may not know of its deletion yet."""
-        metadata = owner.metadata
-        try:
-            fresh = await self._client.get(self._kind, metadata.name, metadata.namespace)
-        except ApiStatusError as error:
-            if not error.is_not_found:
-                raise
-            return False
-        return fresh.metadata.uid == metadata.uid and fresh.metadata.deletion_timestamp is None
-
-    async def _patch(self, owner: O, pod: Pod, patch: Document) -> Pod | None:
-        """None if that pod is gone."""
-        metadata = pod.metadata
-        try:
-            patched = await self._client.patch(PODS, metadata.name, patch, PatchType.STRATEGIC, metadata.namespace)
-        except ApiStatusError as error:
-            if not (error.is_not_found or error.is_conflict or error.is_invalid):
-                raise
-            return None
-        self._expectations.written(owner.metadata.uid, patched)
-        return patched
+        return await self._adoption.claim(owner, claims)
 
     def _record(self, owner: O, reason: str, action: str, note: str, pod: Pod) -> None:
         regarding, related = reference_to(self._kind, owner), reference_to(PODS, pod)

@@ -8,11 +8,13 @@ from typing import Final
 
 from koordinator.cluster.controllers.context import ControllerMaker
 from koordinator.cluster.controllers.cron_job.controller import CronJobController
+from koordinator.cluster.controllers.deployment.controller import DeploymentController
 from koordinator.cluster.controllers.job.controller import JobController
 from koordinator.cluster.controllers.job.leftovers import FinishedJobController, OrphanedPodController
 from koordinator.cluster.controllers.replica_set.controller import ReplicaSetController
 
 CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
+    DeploymentController.name: DeploymentController,
     ReplicaSetController.name: ReplicaSetController,
     JobController.name: JobController,
     CronJobController.name: CronJobController,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from koordinator.api.constraints import Schema
+from koordinator.api.constraints import RequiredText, Schema
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Condition, FreeForm, LabelSelector, Object, WireStruct
+from koordinator.api.timestamps import Time
 
 RequiredCount = Annotated[int, Schema(required=True)]
 """Written even where it is zero."""
@@ -40,4 +41,59 @@ class ReplicaSet(Object):
         return 1 if self.spec.replicas is None else self.spec.replicas
 
 
+class RollingUpdate(WireStruct):
+    """Numbers of pods, or shares of the replicas such as ``25%``."""
+
+    max_unavailable: int | str | None = None
+    max_surge: int | str | None = None
+
+
+class DeploymentStrategy(WireStruct):
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate = RollingUpdate()
+
+
+class DeploymentSpec(WireStruct):
+    replicas: int | None = None
+    min_ready_seconds: int = 0
+    selector: LabelSelector | None = None
+    template: FreeForm = {}
+    strategy: DeploymentStrategy = DeploymentStrategy()
+    paused: bool = False
+    revision_history_limit: int | None = None
+    progress_deadline_seconds: int | None = None
+
+
+class DeploymentCondition(WireStruct):
+    type: RequiredText = ""
+    status: RequiredText = ""
+    reason: str = ""
+    message: str = ""
+    last_update_time: Time | None = None
+    last_transition_time: Time | None = None
+
+
+class DeploymentStatus(WireStruct):
+    replicas: int = 0
+    updated_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    unavailable_replicas: int = 0
+    terminating_replicas: int | None = None
+    observed_generation: int = 0
+    collision_count: int | None = None
+    conditions: list[DeploymentCondition] = []
+
+
+class Deployment(Object):
+    spec: DeploymentSpec = DeploymentSpec()
+    status: DeploymentStatus = DeploymentStatus()
+
+    @property
+    def wanted(self) -> int:
+        """How many pods there should be; one, unless the spec says otherwise."""
+        return 1 if self.spec.replicas is None else self.spec.replicas
+
+
+DEPLOYMENTS: Final = Kind("apps", "v1", "deployments", "Deployment", Deployment)
 REPLICA_SETS: Final = Kind("apps", "v1", "replicasets", "ReplicaSet", ReplicaSet)

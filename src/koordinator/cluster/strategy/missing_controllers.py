@@ -25,7 +25,14 @@ _WORKLOADS: Final = (
     ("batch", "jobs", "Job"),
     ("batch", "cronjobs", "CronJob"),
 )
-CONTROLLED: Final = frozenset({("apps", "replicasets"), ("batch", "jobs"), ("batch", "cronjobs")})
+CONTROLLED: Final = frozenset(
+    (
+        ("apps", "deployments"),
+        ("apps", "replicasets"),
+        ("batch", "jobs"),
+        ("batch", "cronjobs"),
+    )
+)
 """(group, plural) of the kinds that the workload controllers act on; see koordinator.cluster.controllers.table."""
 _WARNINGS: Final[Mapping[tuple[str, str], str]] = {
     **{
