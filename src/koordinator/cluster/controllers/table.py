@@ -8,6 +8,7 @@ from typing import Final
 
 from koordinator.cluster.controllers.context import ControllerMaker
 from koordinator.cluster.controllers.cron_job.controller import CronJobController
+from koordinator.cluster.controllers.daemon_set.controller import DaemonSetController
 from koordinator.cluster.controllers.deployment.controller import DeploymentController
 from koordinator.cluster.controllers.job.controller import JobController
 from koordinator.cluster.controllers.job.leftovers import FinishedJobController, OrphanedPodController
@@ -16,6 +17,7 @@ from koordinator.cluster.controllers.replica_set.controller import ReplicaSetCon
 CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
     DeploymentController.name: DeploymentController,
     ReplicaSetController.name: ReplicaSetController,
+    DaemonSetController.name: DaemonSetController,
     JobController.name: JobController,
     CronJobController.name: CronJobController,
     OrphanedPodController.name: OrphanedPodController,

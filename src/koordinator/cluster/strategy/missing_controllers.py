@@ -29,6 +29,7 @@ CONTROLLED: Final = frozenset(
     (
         ("apps", "deployments"),
         ("apps", "replicasets"),
+        ("apps", "daemonsets"),
         ("batch", "jobs"),
         ("batch", "cronjobs"),
     )
