@@ -13,11 +13,13 @@ from koordinator.cluster.controllers.deployment.controller import DeploymentCont
 from koordinator.cluster.controllers.job.controller import JobController
 from koordinator.cluster.controllers.job.leftovers import FinishedJobController, OrphanedPodController
 from koordinator.cluster.controllers.replica_set.controller import ReplicaSetController
+from koordinator.cluster.controllers.stateful_set.controller import StatefulSetController
 
 CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
     DeploymentController.name: DeploymentController,
     ReplicaSetController.name: ReplicaSetController,
     DaemonSetController.name: DaemonSetController,
+    StatefulSetController.name: StatefulSetController,
     JobController.name: JobController,
     CronJobController.name: CronJobController,
     OrphanedPodController.name: OrphanedPodController,

@@ -30,6 +30,7 @@ CONTROLLED: Final = frozenset(
         ("apps", "deployments"),
         ("apps", "replicasets"),
         ("apps", "daemonsets"),
+        ("apps", "statefulsets"),
         ("batch", "jobs"),
         ("batch", "cronjobs"),
     )
