@@ -28,7 +28,7 @@ def test_controllers_are_chosen_as_in_kubernetes(text: str, names: list[str]) ->
 
 
 def test_an_unknown_controller_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(ConfigurationError, match="nope.*deployment-controller, "):
+    with pytest.raises(ConfigurationError, match=r"nope.*deployment-controller, "):
         chosen("*,nope")
 
 
