@@ -51,6 +51,11 @@ class ChildExpectations:
         del self._expected[owner_uid]
         return True
 
+    def is_deleted(self, owner_uid: str, child: Object) -> bool:
+        """Whether the deletion of ``child`` was recorded, and the cache may not show it yet."""
+        expected = self._expected.get(owner_uid)
+        return expected is not None and expected.deleted.get(child.metadata.key) == child.metadata.uid
+
     def forget(self, owner_uid: str) -> None:
         """Remove the expectations of an owner that is gone."""
         self._expected.pop(owner_uid, None)

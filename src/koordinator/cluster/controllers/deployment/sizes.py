@@ -1,7 +1,7 @@
 """How many replicas the ReplicaSets of a Deployment get: in a rolling update, a recreation, and a change of the number
 of replicas in the midst of either.
 
-Each function returns the sizes that change, by the name of the ReplicaSet. One step at a time: the next step is decided
+Each function returns the new sizes by the name of the ReplicaSet; what is not in it stays. One step at a time: the next step is decided
 when its results are there.
 """
 
@@ -106,7 +106,7 @@ def scaled(deployment: Deployment, fleet: Fleet) -> Sizes:
     them, in proportion, so that a rolling update that is under way is no riskier than before."""
     only = _only_active(fleet)
     if only is not None:
-        return {only.metadata.name: deployment.wanted}
+        return {only.metadata.name: deployment.wanted} if only.wanted != deployment.wanted else {}
     if _is_saturated(deployment, fleet.new):
         return {each.metadata.name: 0 for each in fleet.old if each.wanted > 0}
     if deployment.spec.strategy.type == RECREATE or not fleet.active:
@@ -123,22 +123,35 @@ def _grown(deployment: Deployment, fleet: Fleet) -> Sizes:
 
 
 def _shrunk(deployment: Deployment, fleet: Fleet) -> Sizes:
-    """Of the old ReplicaSets, first the pods that are not available, which nobody misses.
+    """Of the old ReplicaSets, first the pods that are not available, which nobody misses; then as many as there are
+    available beyond the least. A status about another size says neither."""
+    old, least = by_age(each for each in fleet.old if each.wanted > 0), least_replicas(deployment)
+    starting = fleet.new.wanted - _available(fleet.new) if fleet.new is not None else 0
+    surplus = sum(each.wanted for each in fleet.all) - starting - least
+    sizes = {each.metadata.name: each.wanted for each in old}
+    for each in old:
+        if _is_current(each):
+            surplus -= _take(sizes, each, min(surplus, each.wanted - _available(each)))
+    surplus = min(surplus, sum(map(_available, fleet.all)) - least)
+    for each in old:
+        surplus -= _take(sizes, each, surplus)
+    return {each.metadata.name: sizes[each.metadata.name] for each in old if sizes[each.metadata.name] != each.wanted}
 
-    A pod that is wanted counts as available at most once, whatever a status says that is not up to date.
-    """
-    new, old = fleet.new, by_age(each for each in fleet.old if each.wanted > 0)
-    missing = max(0, new.wanted - new.status.available_replicas) if new is not None else 0
-    surplus = sum(each.wanted for each in fleet.all) - missing - least_replicas(deployment)
-    sizes: Sizes = {}
-    unavailable = (max(0, each.wanted - each.status.available_replicas) for each in old)
-    for each, most in [*zip(old, unavailable, strict=True), *((each, each.wanted) for each in old)]:
-        size = sizes.get(each.metadata.name, each.wanted)
-        taken = min(surplus, most, size)
-        if taken > 0:
-            sizes[each.metadata.name] = size - taken
-            surplus -= taken
-    return sizes
+
+def _take(sizes: Sizes, replica_set: ReplicaSet, most: int) -> int:
+    """Reduce its size by at most so many. Returns by how many."""
+    taken = max(0, min(most, sizes[replica_set.metadata.name]))
+    sizes[replica_set.metadata.name] -= taken
+    return taken
+
+
+def _is_current(replica_set: ReplicaSet) -> bool:
+    return replica_set.status.observed_generation >= replica_set.metadata.generation
+
+
+def _available(replica_set: ReplicaSet) -> int:
+    """How many of the wanted pods are certainly available."""
+    return min(replica_set.wanted, replica_set.status.available_replicas) if _is_current(replica_set) else 0
 
 
 def _only_active(fleet: Fleet) -> ReplicaSet | None:

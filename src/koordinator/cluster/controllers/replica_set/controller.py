@@ -90,9 +90,11 @@ class ReplicaSetController:
         terminating = sum(is_terminating(pod) and controller_of(pod.metadata) is not None for pod in pods)
         claims = claim(replica_set, [pod for pod in pods if is_active(pod)], _selector(replica_set))
         active = await self._pod_control.claim(replica_set, claims)
+        active = self._remaining(replica_set, active)
         failure: Exception | None = None
         if is_settled and replica_set.metadata.deletion_timestamp is None:
             failure = await self._scale(replica_set, active)
+            active = self._remaining(replica_set, active)
         now = self._clock.now()
         await self._write_status(replica_set, Observation(active, terminating, _text(failure)), now)
         if failure is not None:
@@ -101,6 +103,10 @@ class ReplicaSetController:
         if is_settled:
             return wait
         return _RECHECK_SECONDS if wait is None else min(wait, _RECHECK_SECONDS)
+
+    def _remaining(self, replica_set: ReplicaSet, pods: Sequence[Pod]) -> list[Pod]:
+        """Those that this controller has not deleted: a Deployment must not take them for available ones."""
+        return [pod for pod in pods if not self._expectations.is_deleted(replica_set.metadata.uid, pod)]
 
     async def _scale(self, replica_set: ReplicaSet, active: Sequence[Pod]) -> Exception | None:
         """Create or delete pods until there are as many as wanted. Returns the first failure."""
