@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -33,6 +35,29 @@ class Up:
 
     async def client(self) -> KubeClient:
         return await connect(ClientOptions(kubeconfig=str(self.kubeconfig)))
+
+
+class Kubectl:
+    """kubectl with the kubeconfig of the cluster."""
+
+    def __init__(self, up: Up) -> None:
+        self._environment = os.environ | {"KUBECONFIG": str(up.kubeconfig)}
+
+    async def __call__(self, *arguments: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            "kubectl",
+            *arguments,
+            env=self._environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()
+        assert process.returncode == 0, f"kubectl {' '.join(arguments)}: {output.decode()}"
+        return output.decode()
+
+    async def status(self, resource: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(await self("get", resource, "-o=json"))["status"]
+        return found
 
 
 async def start_koord_up(data: Path, *arguments: str, port: int = 0) -> asyncio.subprocess.Process:

@@ -3,40 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.e2e.running import Up, koord_up
+from tests.e2e.running import Kubectl, koord_up
 
 _WAIT = "--timeout=60s"
-
-
-class Kubectl:
-    """kubectl with the kubeconfig of the cluster."""
-
-    def __init__(self, up: Up) -> None:
-        self._environment = os.environ | {"KUBECONFIG": str(up.kubeconfig)}
-
-    async def __call__(self, *arguments: str) -> str:
-        process = await asyncio.create_subprocess_exec(
-            "kubectl",
-            *arguments,
-            env=self._environment,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await process.communicate()
-        assert process.returncode == 0, f"kubectl {' '.join(arguments)}: {output.decode()}"
-        return output.decode()
-
-    async def status(self, resource: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(await self("get", resource, "-o=json"))["status"]
-        return found
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed here")
