@@ -148,7 +148,10 @@ def _workloads() -> list[Resource]:
             strategy=WorkloadStrategy(apps, "StatefulSet", table=workload_tables.STATEFUL_SET),
             categories=_ALL, subresources=_SCALED,
         ),
-        _resource(apps, "controllerrevisions", "ControllerRevision"),
+        _resource(
+            apps, "controllerrevisions", "ControllerRevision",
+            strategy=ObjectStrategy(apps, "ControllerRevision", table=workload_tables.CONTROLLER_REVISION),
+        ),
         _resource(
             batch, "jobs", "Job",
             strategy=JobStrategy(table=workload_tables.JOB, field_labels=succeeded),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -33,9 +33,15 @@ def asynchronous(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], 
 class Cluster:
     """An API server in memory with controllers that run; objects are in the namespace ``default``."""
 
-    def __init__(self, api: InMemoryApi, client: Client) -> None:
+    def __init__(self, api: InMemoryApi, client: Client, watches: Mapping[str, asyncio.Task[None]]) -> None:
+        """``watches`` keep the caches of the controllers current, by the plural of the kind."""
         self.api = api
         self.client = client
+        self._watches = watches
+
+    def freeze_cache(self, kind: Kind[Any]) -> None:
+        """From now on the controllers see no change of this kind."""
+        self._watches[kind.plural].cancel()
 
     async def create(self, kind: Kind[Any], name: str, spec: Document, **metadata: Any) -> Document:
         await self.client.create(kind, {"metadata": {"name": name, **metadata}, "spec": spec}, "default")
@@ -100,13 +106,11 @@ async def running_controllers(*makers: ControllerMaker, api: InMemoryApi | None 
     )
     controllers = {str(position): make(context) for position, make in enumerate(makers)}
     async with asyncio.TaskGroup() as tasks:
-        running = [
-            tasks.create_task(informers.run()),
-            tasks.create_task(events.run()),
-            tasks.create_task(run_controllers(informers, controllers)),
-        ]
+        watches = {informer.kind.plural: tasks.create_task(informer.run()) for informer in informers}
+        running = [tasks.create_task(events.run()), tasks.create_task(run_controllers(informers, controllers))]
+        await informers.wait_synced()
         try:
-            yield Cluster(api, client)
+            yield Cluster(api, client, watches)
         finally:
-            for task in running:
+            for task in (*running, *watches.values()):
                 task.cancel()

@@ -19,6 +19,15 @@ _BATCH: Final = "io.k8s.api.batch.v1."
 _CONCURRENCY_POLICIES: Final = ("Allow", "Forbid", "Replace")
 _LONGEST_CRON_JOB_NAME: Final = 52
 """The names of its Jobs have eleven characters more."""
+_IMMUTABLE_OF_JOBS: Final = (
+    "selector",
+    "completionMode",
+    "podFailurePolicy",
+    "backoffLimitPerIndex",
+    "managedBy",
+    "successPolicy",
+)
+_PLACEMENT: Final = ("affinity", "nodeSelector", "tolerations", "schedulingGates")
 _TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 
 
@@ -183,10 +192,65 @@ class JobStrategy(ObjectStrategy):
         if template["spec"].get("restartPolicy") == "Always":
             cause = 'Required value: valid values: "OnFailure", "Never"'
             causes.append(Cause("FieldValueRequired", "spec.template.spec.restartPolicy", cause))
+        causes += _check_indexes(spec) + _check_failure_policy(spec)
         resized = old is not None and spec.get("completions") != old["spec"].get("completions")
         if resized and spec.get("completionMode") != "Indexed":
             causes.append(invalid("spec.completions", spec.get("completions"), "field is immutable"))
+        if old is not None:
+            causes += _check_same(spec, old)
         return causes
+
+
+def _check_indexes(spec: Document) -> list[Cause]:
+    """What only a Job with indexes may have, and what it must have."""
+    causes = []
+    if spec.get("completionMode") == "Indexed":
+        if spec.get("completions") is None:
+            causes.append(required("spec.completions", "when completion mode is Indexed"))
+    else:
+        causes += [
+            invalid(f"spec.{name}", spec[name], "requires indexed completion mode")
+            for name in ("backoffLimitPerIndex", "successPolicy")
+            if spec.get(name) is not None
+        ]
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        causes.append(required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+    return causes
+
+
+def _check_failure_policy(spec: Document) -> list[Cause]:
+    if spec.get("podFailurePolicy") is None:
+        return []
+    causes = []
+    restart = spec["template"]["spec"].get("restartPolicy")
+    if restart != "Never":
+        detail = 'only "Never" is supported when podFailurePolicy is specified'
+        causes.append(invalid("spec.template.spec.restartPolicy", restart, detail))
+    if spec.get("podReplacementPolicy") != "Failed":
+        causes.append(not_supported("spec.podReplacementPolicy", spec.get("podReplacementPolicy"), ("Failed",)))
+    return causes
+
+
+def _check_same(spec: Document, old: Document) -> list[Cause]:
+    """What of a Job cannot be changed; where its pods go can, as long as it never ran."""
+    before = old["spec"]
+    has_run = not before.get("suspend") or bool(lookup(old, ("status", "startTime")))
+    causes = [
+        invalid(f"spec.{name}", spec.get(name), "field is immutable")
+        for name in _IMMUTABLE_OF_JOBS
+        if spec.get(name) != before.get(name)
+    ]
+    one, other = (_without_placement(each["template"], has_run=has_run) for each in (spec, before))
+    if one != other:
+        causes.append(invalid("spec.template", spec["template"], "field is immutable"))
+    return causes
+
+
+def _without_placement(template: Document, *, has_run: bool) -> Document:
+    if has_run:
+        return template
+    metadata = {k: v for k, v in (template.get("metadata") or {}).items() if k not in ("labels", "annotations")}
+    return {"metadata": metadata, "spec": {k: v for k, v in template["spec"].items() if k not in _PLACEMENT}}
 
 
 class CronJobStrategy(ObjectStrategy):

@@ -24,6 +24,7 @@ from koordinator.cluster.controllers.job.failure_policy import verdict
 from koordinator.cluster.controllers.job.new_pod import new_pod
 from koordinator.cluster.controllers.job.pod_plan import PodPlan, plan_pods
 from koordinator.cluster.controllers.job.pods import INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT
+from koordinator.cluster.controllers.job.tracking import PodWrites, track
 from tests.cluster.controllers.job.job_in_memory import START, job_with, pod_with
 
 
@@ -163,6 +164,14 @@ def test_ignored_failures_do_not_reach_the_limit() -> None:
 
 
 # What a pod has from the one before it.
+
+
+@pytest.mark.parametrize(("others", "stays"), [([], True), ([pod_with("next", "Pending", index=0)], False)])
+def test_a_failed_pod_stays_until_its_successor_has_its_count(others: list[Pod], stays: bool) -> None:
+    job = job_with(completions=2, completion_mode="Indexed", backoff_limit_per_index=5)
+    assessment = assess(job, [pod_with("failed", "Failed", index=0), *others], START)
+    assert (0 in assessment.replaced_later) is stays
+    assert [pod.metadata.uid for pod in track(assessment, PodWrites(), START).release] == ([] if stays else ["failed"])
 
 
 @pytest.mark.parametrize(

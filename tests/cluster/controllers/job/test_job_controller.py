@@ -170,6 +170,32 @@ async def test_a_controller_that_takes_over_counts_on() -> None:
 
 
 @asynchronous
+async def test_a_pod_that_the_cache_does_not_show_yet_is_not_created_again() -> None:
+    clock = ManualClock()
+    async with running_controllers(JobController, api=InMemoryApi(clock)) as cluster:
+        cluster.freeze_cache(PODS)
+        await cluster.create(JOBS, "work", spec_with())
+        await cluster.until(JOBS, "work", lambda job: job.get("status", {}).get("active") == 1)
+        await clock.advance(30.0)
+        assert len(cluster.api.all(PODS)) == 1
+
+
+@asynchronous
+async def test_a_pod_is_not_counted_again_while_the_cache_shows_its_finalizer() -> None:
+    clock = ManualClock()
+    async with running_controllers(JobController, api=InMemoryApi(clock)) as cluster:
+        await cluster.create(JOBS, "work", spec_with(completions=3))
+        (pod,) = await cluster.pods(1)
+        await cluster.set_phase(pod, "Succeeded")
+        await cluster.until(JOBS, "work", lambda job: bool(job["status"].get("uncountedTerminatedPods")))
+        cluster.freeze_cache(PODS)
+        await cluster.until(JOBS, "work", lambda job: job["status"].get("succeeded") == 1)
+        await clock.advance(30.0)
+        job = cluster.api.document(JOBS, "work", "default")
+    assert job["status"]["succeeded"] == 1
+
+
+@asynchronous
 async def test_a_job_that_another_controller_manages_is_left_alone() -> None:
     async with running_controllers(JobController) as cluster:
         await cluster.create(JOBS, "other", spec_with(managedBy="example.com/queue"))
