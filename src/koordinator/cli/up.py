@@ -97,8 +97,8 @@ examples:
                                                simulated nodes and the programs for an existing cluster
   koord up --only apiserver,nodes,manager,scheduler
                                                without workload controllers, for a kube-controller-manager of your own
-  koord up --data /tmp/second --port 0 --scheduler-port 0 --controllers-port 0 --manager-port 0 \\
-      --manager-health-port 0 --webhook-port 0
+  koord up --data /tmp/second --port 0 --scheduler-port 0 --manager-port 0 --manager-health-port 0 --webhook-port 0 \
+--controllers-port 0
                                                a second cluster beside the first
 """
 
