@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Annotated, Final
 
 from koordinator.api.constraints import RequiredText, Schema
@@ -9,6 +11,7 @@ from koordinator.api.kinds import Kind
 from koordinator.api.meta import Condition, FreeForm, LabelSelector, Object, WireStruct
 from koordinator.api.timestamps import Time
 
+_SHARE: Final = re.compile(r"([0-9]+)%", re.ASCII)
 RequiredCount = Annotated[int, Schema(required=True)]
 """Written even where it is zero."""
 
@@ -46,6 +49,15 @@ class RollingUpdate(WireStruct):
 
     max_unavailable: int | str | None = None
     max_surge: int | str | None = None
+
+
+def number_of_pods(limit: int | str | None, whole: int, rounded: Callable[[float], int]) -> int:
+    """A limit of a rolling update as a number of pods, where shares are those of ``whole``; what is neither a number nor
+    a share counts as none, which the API server lets nobody write."""
+    if isinstance(limit, int):
+        return max(0, limit)
+    share = _SHARE.fullmatch(limit or "")
+    return rounded(int(share[1]) * whole / 100) if share is not None else 0
 
 
 class DeploymentStrategy(WireStruct):

@@ -12,6 +12,7 @@ from koordinator.api.pod import Pod, is_finished
 from koordinator.cluster.controllers.daemon_set.new_pod import Fitness, is_updated, node_of
 from koordinator.cluster.controllers.daemon_set.types import DaemonSet
 from koordinator.cluster.controllers.pod_state import is_available, is_ready
+from koordinator.cluster.controllers.workloads import number_of_pods
 
 FAILED: Final = "Failed"
 
@@ -88,16 +89,10 @@ def plan_pods(state: DaemonPods, pause_of: Callable[[str], float]) -> PodPlan:
 def limits_of(state: DaemonPods) -> tuple[int, int]:
     """How many nodes may have two pods, and how many none that is available. Shares are rounded up."""
     rolling = state.daemon_set.spec.update_strategy.rolling_update
-    surge = _count(rolling.max_surge, state.desired)
-    unavailable = _count(1 if rolling.max_unavailable is None else rolling.max_unavailable, state.desired)
+    surge = number_of_pods(rolling.max_surge, state.desired, math.ceil)
+    limit = 1 if rolling.max_unavailable is None else rolling.max_unavailable
+    unavailable = number_of_pods(limit, state.desired, math.ceil)
     return surge, max(unavailable, 1) if not surge else unavailable
-
-
-def _count(limit: int | str | None, whole: int) -> int:
-    if isinstance(limit, int):
-        return max(0, limit)
-    number = (limit or "").removesuffix("%")
-    return math.ceil(int(number) * whole / 100) if number.isascii() and number.isdigit() else 0
 
 
 # What every node should have.

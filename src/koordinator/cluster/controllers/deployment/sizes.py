@@ -1,26 +1,23 @@
 """How many replicas the ReplicaSets of a Deployment get: in a rolling update, a recreation, and a change of the number
 of replicas in the midst of either.
 
-Each function returns the new sizes by the name of the ReplicaSet; what is not in it stays. One step at a time: the next step is decided
-when its results are there.
+Each function returns the new sizes by the name of the ReplicaSet; what is not in it stays. One step at a time: the next
+step is decided when its results are there.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from koordinator.cluster.controllers.deployment.revisions import DESIRED_REPLICAS, MAX_REPLICAS, by_age
-from koordinator.cluster.controllers.workloads import Deployment, ReplicaSet
+from koordinator.cluster.controllers.workloads import Deployment, ReplicaSet, number_of_pods
 
 RECREATE: Final = "Recreate"
-_SHARE: Final = re.compile(r"([0-9]+)%", re.ASCII)
 
 Sizes = dict[str, int]
-Rounding = Callable[[float], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +53,8 @@ def limits_of(deployment: Deployment) -> Limits:
     strategy, replicas = deployment.spec.strategy, deployment.wanted
     if strategy.type == RECREATE:
         return Limits(0, 0)
-    surge = _pods(strategy.rolling_update.max_surge, replicas, math.ceil)
-    unavailable = _pods(strategy.rolling_update.max_unavailable, replicas, math.floor)
+    surge = number_of_pods(strategy.rolling_update.max_surge, replicas, math.ceil)
+    unavailable = number_of_pods(strategy.rolling_update.max_unavailable, replicas, math.floor)
     if surge == 0 and unavailable == 0:
         unavailable = 1
     return Limits(surge, min(unavailable, replicas))
@@ -204,11 +201,3 @@ def _share(deployment: Deployment, replica_set: ReplicaSet) -> int:
 def _number(replica_set: ReplicaSet, annotation: str) -> int | None:
     text = replica_set.metadata.annotations.get(annotation, "")
     return int(text) if text.isascii() and text.isdigit() else None
-
-
-def _pods(limit: int | str | None, replicas: int, rounded: Rounding) -> int:
-    """A number, or a share of the replicas; what is neither counts as none, which the API server lets nobody write."""
-    if isinstance(limit, int):
-        return max(0, limit)
-    share = _SHARE.fullmatch(limit or "")
-    return rounded(int(share[1]) * replicas / 100) if share is not None else 0

@@ -16,6 +16,7 @@ from koordinator.api.pod import Pod, is_finished
 from koordinator.cluster.controllers.pod_state import available_in, is_available, is_ready
 from koordinator.cluster.controllers.stateful_set.identity import ordinal_of, revision_of
 from koordinator.cluster.controllers.stateful_set.types import StatefulSet
+from koordinator.cluster.controllers.workloads import number_of_pods
 
 _PARALLEL: Final = "Parallel"
 
@@ -160,11 +161,7 @@ def most_unavailable(stateful_set: StatefulSet) -> int:
     """How many pods an update may take away at a time; shares are rounded down, one at least."""
     update = stateful_set.spec.update_strategy.rolling_update
     limit = update.max_unavailable if update is not None else None
-    if isinstance(limit, str):
-        number = limit.removesuffix("%")
-        share = int(number) if number.isascii() and number.isdigit() else 0
-        return max(1, math.floor(share * len(stateful_set.ordinals) / 100))
-    return max(1, limit or 1)
+    return max(1, number_of_pods(limit, len(stateful_set.ordinals), math.floor))
 
 
 def _await(state: PodsOfSet, pod: Pod, plan: PodPlan) -> None:
