@@ -52,8 +52,8 @@ class RollingUpdate(WireStruct):
 
 
 def number_of_pods(limit: int | str | None, whole: int, rounded: Callable[[float], int]) -> int:
-    """A limit of a rolling update as a number of pods, where shares are those of ``whole``; what is neither a number nor
-    a share counts as none, which the API server lets nobody write."""
+    """A limit of a rolling update as a number of pods, where shares are those of ``whole``. What is neither a number
+    nor a share counts as none; the API server lets nobody write it."""
     if isinstance(limit, int):
         return max(0, limit)
     share = _SHARE.fullmatch(limit or "")
