@@ -1,8 +1,8 @@
 """How many replicas the ReplicaSets of a Deployment get: in a rolling update, a recreation, and a change of the number
 of replicas in the midst of either.
 
-Each function returns the new sizes by the name of the ReplicaSet; what is not in it stays. One step at a time: the next
-step is decided when its results are there.
+Each function returns the new sizes by the name of the ReplicaSet; one that is not named keeps its size. One step at a
+time: the next step is decided when its results are there.
 """
 
 from __future__ import annotations
