@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -35,12 +37,36 @@ class Up:
         return await connect(ClientOptions(kubeconfig=str(self.kubeconfig)))
 
 
+class Kubectl:
+    """kubectl with the kubeconfig of the cluster."""
+
+    def __init__(self, up: Up) -> None:
+        self._environment = os.environ | {"KUBECONFIG": str(up.kubeconfig)}
+
+    async def __call__(self, *arguments: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            "kubectl",
+            *arguments,
+            env=self._environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()
+        assert process.returncode == 0, f"kubectl {' '.join(arguments)}: {output.decode()}"
+        return output.decode()
+
+    async def status(self, resource: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(await self("get", resource, "-o=json"))["status"]
+        return found
+
+
 async def start_koord_up(data: Path, *arguments: str, port: int = 0) -> asyncio.subprocess.Process:
     """Start it on free ports, but for ``port`` of the API."""
-    zero = ["--scheduler-port=0", "--manager-port=0", "--manager-health-port=0", "--webhook-port=0"]
+    ports = ("port", "scheduler-port", "controllers-port", "manager-port", "manager-health-port", "webhook-port")
+    zero = [f"--{name}=0" for name in ports]
     return await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "koordinator.cli.main", "up", f"--data={data}", f"--port={port}", *zero, *arguments),
+        *("-m", "koordinator.cli.main", "up", f"--data={data}", *zero, f"--port={port}", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

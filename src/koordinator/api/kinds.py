@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from koordinator.api import (
     admission_registration,
+    batch,
     cluster_network_topology,
     colocation_profile,
     core,
@@ -86,6 +87,8 @@ DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment", workload.Workload)
 REPLICA_SETS = Kind("apps", "v1", "replicasets", "ReplicaSet", workload.Workload)
 STATEFUL_SETS = Kind("apps", "v1", "statefulsets", "StatefulSet", workload.Workload)
 DAEMON_SETS = Kind("apps", "v1", "daemonsets", "DaemonSet", workload.Workload)
+JOBS = Kind("batch", "v1", "jobs", "Job", batch.Job)
+CRON_JOBS = Kind("batch", "v1", "cronjobs", "CronJob", batch.CronJob)
 CLONE_SETS = Kind("apps.kruise.io", "v1alpha1", "clonesets", "CloneSet", workload.Workload)
 """OpenKruise's, as the next."""
 ADVANCED_STATEFUL_SETS = Kind("apps.kruise.io", "v1beta1", "statefulsets", "StatefulSet", workload.Workload)

@@ -80,9 +80,9 @@ def _commands(
 
 
 _DESCRIPTION = """\
-Start an embedded Kubernetes API server, simulated nodes, koord-manager and koord-scheduler, and supervise them until
-Ctrl-C. Programs that exit are restarted. `koord status`, in another terminal, shows whether they are healthy. With 0 as
-a port, a free port is chosen.
+Start an embedded Kubernetes API server, simulated nodes, koord-manager, koord-scheduler and workload controllers, and
+supervise them until Ctrl-C. Programs that exit are restarted. `koord status`, in another terminal, shows whether they
+are healthy. With 0 as a port, a free port is chosen.
 
 exit status: 0 after Ctrl-C or SIGTERM; 1 when the cluster cannot be started; 130 or 143 when it was interrupted before
 it was up, or killed by a second signal.
@@ -95,7 +95,10 @@ examples:
   koord up --only apiserver                    the Kubernetes API alone
   koord up --only nodes,manager,scheduler --kubeconfig ~/.kube/config
                                                simulated nodes and the programs for an existing cluster
-  koord up --data /tmp/second --port 0 --scheduler-port 0 --manager-port 0 --manager-health-port 0 --webhook-port 0
+  koord up --only apiserver,nodes,manager,scheduler
+                                               without workload controllers, for a kube-controller-manager of your own
+  koord up --data /tmp/second --port 0 --scheduler-port 0 --manager-port 0 --manager-health-port 0 --webhook-port 0 \
+--controllers-port 0
                                                a second cluster beside the first
 """
 
@@ -139,6 +142,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=_port,
         default=10251,
         help="port of the scheduler's /metrics and /healthz (default: 10251)",
+    )
+    parser.add_argument(
+        "--controllers-port",
+        type=_port,
+        metavar="PORT",
+        default=10263,
+        help="port of the workload controllers' /metrics and /readyz (default: 10263)",
     )
     parser.add_argument(
         "--manager-port",
@@ -203,6 +213,8 @@ def run(options: argparse.Namespace) -> int:
         manager_port=options.manager_port,
         manager_health_port=options.manager_health_port,
         webhook_port=options.webhook_port,
+        controllers_port=options.controllers_port,
+        workload_controllers="controllers" in options.only,
         scenario=options.scenario and options.scenario.absolute(),
         scheduler_config=options.scheduler_config and options.scheduler_config.absolute(),
         seed=options.seed,
@@ -238,6 +250,7 @@ async def _start_and_watch(cluster: LocalCluster) -> None:
         "nodes": f"starting {options.nodes + options.gpu_nodes} simulated nodes",
         "manager": "starting koord-manager",
         "scheduler": "starting koord-scheduler",
+        "controllers": "starting the workload controllers",
     }
     try:
         if "apiserver" in cluster.names:

@@ -24,7 +24,7 @@ from koordinator.cluster.strategy.priority_class import PriorityClassStrategy
 from koordinator.cluster.strategy.secret import ConfigMapStrategy, SecretStrategy
 from koordinator.cluster.strategy.table import NAME_AND_AGE, lookup
 from koordinator.cluster.strategy.webhook_configuration import WebhookConfigurationStrategy
-from koordinator.cluster.strategy.workload import DaemonSetStrategy, JobStrategy, WorkloadStrategy
+from koordinator.cluster.strategy.workload import CronJobStrategy, DaemonSetStrategy, JobStrategy, WorkloadStrategy
 
 _ALL: Final = ("all",)
 _EXTENSIONS: Final = ("api-extensions",)
@@ -148,7 +148,10 @@ def _workloads() -> list[Resource]:
             strategy=WorkloadStrategy(apps, "StatefulSet", table=workload_tables.STATEFUL_SET),
             categories=_ALL, subresources=_SCALED,
         ),
-        _resource(apps, "controllerrevisions", "ControllerRevision"),
+        _resource(
+            apps, "controllerrevisions", "ControllerRevision",
+            strategy=ObjectStrategy(apps, "ControllerRevision", table=workload_tables.CONTROLLER_REVISION),
+        ),
         _resource(
             batch, "jobs", "Job",
             strategy=JobStrategy(table=workload_tables.JOB, field_labels=succeeded),
@@ -156,7 +159,7 @@ def _workloads() -> list[Resource]:
         ),
         _resource(
             batch, "cronjobs", "CronJob", "cj",
-            strategy=ObjectStrategy(batch, "CronJob", table=workload_tables.CRON_JOB, generation=True, status=True),
+            strategy=CronJobStrategy(table=workload_tables.CRON_JOB),
             categories=_ALL, subresources=("status",),
         ),
         _resource(

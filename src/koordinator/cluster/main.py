@@ -38,6 +38,11 @@ def _parser() -> argparse.ArgumentParser:
         "--port", type=int, default=0, help="loopback port to serve on; 0 (the default) takes a free one"
     )
     parser.add_argument("--kubeconfig", type=Path, help="file to write access for kubectl and other clients to")
+    parser.add_argument(
+        "--workload-controllers",
+        action="store_true",
+        help="workload controllers run beside this server: nobody is warned that they are missing",
+    )
     parser.add_argument("-v", type=int, default=1, dest="verbosity", metavar="LEVEL", help="log level (default: 1)")
     parser.add_argument("--version", action=VersionAction)
     return parser
@@ -49,7 +54,8 @@ async def _serve(options: argparse.Namespace) -> None:
     allow_many_open_files()
     if options.kubeconfig is not None:
         check_kubeconfig(options.kubeconfig)  # before the server is up and would have to end for it
-    async with EmbeddedApi(ServerOptions(data=options.data, port=options.port)) as api:
+    server = ServerOptions(data=options.data, port=options.port, workload_controllers=options.workload_controllers)
+    async with EmbeddedApi(server) as api:
         if options.kubeconfig is not None:
             api.write_kubeconfig(options.kubeconfig)
         sys.stderr.write(f"embedded Kubernetes API ready on {api.url}\n")

@@ -81,6 +81,8 @@ class ServerOptions:
     """Delete what no owner is left of, as kube-controller-manager does; both may run."""
     missing_controller_warnings: bool = True
     """Warn the creator of objects on which nothing here acts; False where kube-controller-manager does."""
+    workload_controllers: bool = False
+    """Those of ``koord up`` run beside the server: nobody is warned of what they act on."""
 
 
 class EmbeddedApi:
@@ -202,6 +204,7 @@ class EmbeddedApi:
             webhooks=webhooks,
             quotas=self._quotas,
             warns_of_missing_controllers=self._options.missing_controller_warnings,
+            workload_controllers=self._options.workload_controllers,
         )
 
     async def _renew(self, folder: Path, context: ssl.SSLContext) -> AsyncIterator[None]:

@@ -113,6 +113,17 @@ def test_a_pod_succeeds_after_its_annotated_run_time(seconds: float, phase: str)
     assert _phase(play(script), "job") == phase
 
 
+@pytest.mark.parametrize(("policy", "phase"), [("Never", "Failed"), ("OnFailure", "Running")])
+def test_a_command_that_fails(policy: str, phase: str) -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        pod = pod_document("job", "small-0", restartPolicy=policy)
+        pod["spec"]["containers"][0]["command"] = ["sh", "-c", "sleep 5; exit 3"]
+        api.put(PODS, pod)
+        await clock.advance(20)
+
+    assert _phase(play(script), "job") == phase
+
+
 def test_a_batch_pod_succeeds_after_the_run_time_of_the_model() -> None:
     async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         api.put(PODS, pod_document("job", "small-0", restartPolicy="Never", priority=5500))

@@ -13,6 +13,7 @@ from koordinator.cluster.nodes.pod_runtime import Plan, PodDelays, PodTimes, Ste
 
 _SERVICE = PodDelays(start=2.0, stop=1.0, run=None)
 _BATCH = PodDelays(start=2.0, stop=1.0, run=60.0)
+_FAILING = PodDelays(start=2.0, stop=1.0, run=60.0, exit_code=1)
 _NEW = PodTimes(seen=100.0)
 _RUNNING = PodTimes(seen=100.0, started=103.0)
 _ENDING = PodTimes(seen=100.0, started=103.0, deleting=200.0)
@@ -34,6 +35,9 @@ def _pod(phase: str, *, grace: int | None = None, finalizers: tuple[str, ...] = 
         pytest.param(_pod("Running"), _RUNNING, _SERVICE, None, id="service runs for ever"),
         pytest.param(
             _pod("Running", restart_policy="Never"), _RUNNING, _BATCH, Plan(Step.SUCCEED, 163.0), id="batch ends"
+        ),
+        pytest.param(
+            _pod("Running", restart_policy="Never"), _RUNNING, _FAILING, Plan(Step.FAIL, 163.0), id="ends with an error"
         ),
         pytest.param(
             _pod("Running", restart_policy="OnFailure"), _RUNNING, _BATCH, Plan(Step.SUCCEED, 163.0), id="on failure"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from koordinator.api.document import Document
+from koordinator.cluster.server import ServerOptions
 from tests.cluster.embedded import HttpResponse, embedded_api, pod
 
 _TEMPLATE: Document = {"metadata": {"labels": {"a": "b"}}, "spec": pod("p")["spec"]}
@@ -14,12 +15,14 @@ _JOB: Document = {"template": {"spec": {**_TEMPLATE["spec"], "restartPolicy": "N
 _OWNER = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "1", "controller": True}
 
 
-def _create(path: str, spec: Any, *, query: str = "", **metadata: Any) -> HttpResponse:
+def _create(
+    path: str, spec: Any, *, query: str = "", options: ServerOptions | None = None, **metadata: Any
+) -> HttpResponse:
     group, _, plural = path.rpartition("/")
     base = f"/apis/{group}" if group != "v1" else "/api/v1"
 
     async def main() -> HttpResponse:
-        async with embedded_api() as client:
+        async with embedded_api(options) as client:
             body = {"metadata": {"name": "x", **metadata}, "spec": spec}
             return await client.request("POST", f"{base}/namespaces/default/{plural}{query}", body)
 
@@ -86,3 +89,10 @@ def test_a_dry_run_is_warned_of_too() -> None:
 def test_nobody_is_warned_of_what_works(path: str, spec: Any, metadata: dict[str, Any]) -> None:
     """Nor a controller that creates what it keeps itself."""
     assert "Warning" not in _create(path, spec, **metadata).headers
+
+
+@pytest.mark.parametrize(("path", "is_warned"), [("apps/v1/deployments", False), ("v1/replicationcontrollers", True)])
+def test_nobody_is_warned_of_what_the_controllers_beside_the_server_act_on(path: str, is_warned: bool) -> None:
+    spec = _WORKLOAD if path.startswith("apps") else {"selector": {"a": "b"}, "template": _TEMPLATE}
+    headers = _create(path, spec, options=ServerOptions(workload_controllers=True)).headers
+    assert ("Warning" in headers) is is_warned

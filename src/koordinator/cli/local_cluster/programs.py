@@ -20,7 +20,8 @@ from koordinator.kube.connect import ClientOptions, connect
 
 _REQUESTS_PER_SECOND: Final = 500
 """Of the manager: a local cluster has no other clients, and a thousand nodes should not take a minute."""
-PROGRAMS = ("apiserver", "nodes", "manager", "scheduler")
+PROGRAMS = ("apiserver", "nodes", "manager", "scheduler", "controllers")
+"""In the order of their start: pods that controllers create pass the webhooks of the manager."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,9 @@ class LocalClusterOptions:
     descheduler_config: Path | None = None
     """Also says on which port koord-descheduler serves: ``descheduler_port``."""
     descheduler_port: int = 0
+    controllers_port: int = 0
+    workload_controllers: bool = False
+    """Whether they run beside the API server."""
     seed: int = 0
     pace: str = ""
     """The namespace and the name of the ConfigMap that says how far simulated time may go on; empty: as the scenario
@@ -57,6 +61,9 @@ def port_uses(options: LocalClusterOptions, names: Iterable[str]) -> list[PortUs
     """The ports that these programs serve on, each with the option of ``koord up`` that changes it."""
     uses = {
         "apiserver": [PortUse(options.port, "the Kubernetes API", "--port")],
+        "controllers": [
+            PortUse(options.controllers_port, "the workload controllers' metrics and health", "--controllers-port")
+        ],
         "manager": [
             PortUse(options.manager_port, "koord-manager's metrics", "--manager-port"),
             PortUse(options.manager_health_port, "koord-manager's health", "--manager-health-port"),
@@ -69,13 +76,14 @@ def port_uses(options: LocalClusterOptions, names: Iterable[str]) -> list[PortUs
 
 def with_free_ports(options: LocalClusterOptions) -> LocalClusterOptions:
     """A free port for each program that was given 0; the API server finds one itself."""
-    free = iter(free_ports(5))
+    free = iter(free_ports(6))
     return replace(
         options,
         scheduler_port=options.scheduler_port or next(free),
         manager_port=options.manager_port or next(free),
         manager_health_port=options.manager_health_port or next(free),
         webhook_port=options.webhook_port or next(free),
+        controllers_port=options.controllers_port or next(free),
         descheduler_port=options.descheduler_port or next(free),
     )
 
@@ -87,6 +95,9 @@ def served(options: LocalClusterOptions, name: str) -> dict[str, str]:
         return {"health": address, "metrics": address}
     if name == "descheduler":
         address = f"http://{ADDRESS}:{options.descheduler_port}"
+        return {"health": address, "metrics": address}
+    if name == "controllers":
+        address = f"http://{ADDRESS}:{options.controllers_port}"
         return {"health": address, "metrics": address}
     if name == "manager":
         return {
@@ -106,6 +117,8 @@ def api_server(options: LocalClusterOptions) -> Program:
         f"--kubeconfig={options.kubeconfig}",
         f"-v={options.verbosity}",
     ]
+    if options.workload_controllers:
+        arguments.append("--workload-controllers")
     return Program("apiserver", arguments, _api_responds(options.kubeconfig))
 
 
@@ -127,6 +140,17 @@ def simulated_nodes(options: LocalClusterOptions) -> Program:
     if options.scenario is not None:
         arguments.append(f"--scenario={options.scenario}")
     return Program("nodes", arguments, _nodes_are_there(options.kubeconfig, options.nodes + options.gpu_nodes))
+
+
+def controllers(options: LocalClusterOptions) -> Program:
+    """The workload controllers; ready when they know what is there."""
+    arguments = [
+        *_python("koordinator.cluster.controllers"),
+        f"--kubeconfig={options.kubeconfig}",
+        f"--bind-address={ADDRESS}:{options.controllers_port}",
+        f"-v={options.verbosity}",
+    ]
+    return Program("controllers", arguments, _http_ok(options.controllers_port, "/readyz"))
 
 
 def scheduler(options: LocalClusterOptions) -> Program:

@@ -93,6 +93,7 @@ _PREPARE_SECONDS: Final = 300.0
 _PROGRAMS: Final = {
     "apiserver": programs.api_server,
     "nodes": programs.simulated_nodes,
+    "controllers": programs.controllers,
     "manager": programs.manager,
     "scheduler": programs.scheduler,
     "descheduler": programs.descheduler,

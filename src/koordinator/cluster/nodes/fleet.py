@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from koordinator.api.kinds import NODE_SLOS, NODES, PODS
+from koordinator.api.kinds import NODE_SLOS, NODES
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock, SystemClock
@@ -19,6 +19,7 @@ from koordinator.cluster.nodes.metrics_reporter import MetricsReporter
 from koordinator.cluster.nodes.node_objects import SimulatedNode, expand
 from koordinator.cluster.nodes.orphans import Orphans
 from koordinator.cluster.nodes.paced_time import PacedClock, PacedParts, PacedTime
+from koordinator.cluster.nodes.pod_commands import PODS_WITH_COMMANDS
 from koordinator.cluster.nodes.pod_runtime import PodRuntime
 from koordinator.cluster.nodes.population import NODE_RETENTION, NodeUsage, Population
 from koordinator.cluster.nodes.registration import Liveness, Registration
@@ -96,7 +97,7 @@ class Fleet:
         )
         self._node_informer = Informer(client, NODES, clock=self._clock, random=self._random)
         self._pod_informer = Informer(
-            client, PODS, field_selector="spec.nodeName!=", indexes={_NODE_INDEX: _node_of},
+            client, PODS_WITH_COMMANDS, field_selector="spec.nodeName!=", indexes={_NODE_INDEX: _node_of},
             clock=self._clock, random=self._random,
         )  # fmt: skip
         self._events = EventBroadcaster(client, instance=_SOURCE, clock=self._clock, random=self._random)

@@ -20,6 +20,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.durations import DurationError, parse_duration
 from koordinator.cluster.nodes import pod_status
 from koordinator.cluster.nodes.node_objects import SimulatedNode
+from koordinator.cluster.nodes.pod_commands import Ending, ending_by_command
 from koordinator.cluster.nodes.population import Population
 from koordinator.cluster.nodes.rotation import SimulatedTime
 from koordinator.cluster.nodes.scenario import DurationRange, Scenario
@@ -47,6 +48,8 @@ class Step(Enum):
     """Its containers start: Pending becomes Running."""
     SUCCEED = "succeed"
     """Its work is done."""
+    FAIL = "fail"
+    """It ends with an exit code other than 0."""
     EXPIRE = "expire"
     """It ran longer than spec.activeDeadlineSeconds."""
     STOP = "stop"
@@ -68,11 +71,13 @@ class PodTimes:
 
 @dataclass(frozen=True, slots=True)
 class PodDelays:
-    """How long things take, in simulated seconds. ``run`` is None for pods that run until they are deleted."""
+    """How long things take, in simulated seconds, and how it ends. ``run`` is None for pods that run until they are
+    deleted."""
 
     start: float
     stop: float
     run: float | None
+    exit_code: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ def _end(pod: Pod, started: float, delays: PodDelays) -> Plan | None:
     deadline = pod.spec.active_deadline_seconds
     ends_itself = delays.run is not None and pod.spec.restart_policy in ("Never", "OnFailure")
     if ends_itself and delays.run is not None and (deadline is None or delays.run <= deadline):
-        return Plan(Step.SUCCEED, started + delays.run)
+        return Plan(Step.FAIL if delays.exit_code else Step.SUCCEED, started + delays.run)
     return None if deadline is None else Plan(Step.EXPIRE, started + deadline)
 
 
@@ -274,6 +279,8 @@ class PodRuntime:
                 await self._start(pod, times)
             case Step.SUCCEED:
                 await self._patch(pod, pod_status.succeeded(pod, now))
+            case Step.FAIL:
+                await self._patch(pod, pod_status.failed(pod, now, self._delays[pod.metadata.uid].exit_code))
             case Step.EXPIRE:
                 await self._patch(pod, pod_status.expired(pod, now))
             case Step.STOP:
@@ -305,10 +312,16 @@ class PodRuntime:
     def _delays_of(self, pod: Pod) -> PodDelays:
         self._check_behaviour(pod)
         timing = self._scenario.timing
+        ending = ending_by_command(pod)
+        code = ending.exit_code if ending is not None else 0
+        if code and pod.spec.restart_policy == "OnFailure":
+            # Restarts of containers are not simulated.
+            ending, code = None, 0
         return PodDelays(
             start=self._draw(pod, Purpose.START_LATENCY, timing.pod_start),
             stop=self._draw(pod, Purpose.STOP_LATENCY, timing.pod_stop),
-            run=self._run_time(pod),
+            run=self._run_time(pod, ending),
+            exit_code=code,
         )
 
     def _check_behaviour(self, pod: Pod) -> None:
@@ -320,13 +333,15 @@ class PodRuntime:
                 *(pod.metadata.key, BEHAVIOUR_ANNOTATION, text, allowed),
             )
 
-    def _run_time(self, pod: Pod) -> float | None:
+    def _run_time(self, pod: Pod, ending: Ending | None) -> float | None:
         text = pod.metadata.annotations.get(RUN_TIME_ANNOTATION)
         if text is not None:
             try:
                 return max(0.0, parse_duration(text).total_seconds())
             except DurationError as error:
                 logger.warning("pod %s: annotation %s is ignored: %s", pod.metadata.key, RUN_TIME_ANNOTATION, error)
+        if ending is not None:
+            return ending.seconds
         if profile_of(pod).tier is Tier.LATENCY_SENSITIVE and not _belongs_to_job(pod):
             return None
         return self._draw(pod, Purpose.RUN_TIME, self._scenario.usage.batch.run_time)

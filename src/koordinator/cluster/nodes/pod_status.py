@@ -46,6 +46,11 @@ def succeeded(pod: Pod, now: datetime) -> Document:
     return _ended(pod, now, {"phase": "Succeeded"}, exit_code=0, reason="Completed")
 
 
+def failed(pod: Pod, now: datetime, exit_code: int) -> Document:
+    """All containers have ended, with an exit code other than 0."""
+    return _ended(pod, now, {"phase": "Failed"}, exit_code=exit_code, reason="Error")
+
+
 def expired(pod: Pod, now: datetime) -> Document:
     """The pod ran into its deadline."""
     status = {

@@ -1,7 +1,8 @@
 """Kinds that are served and that nothing in this cluster acts on: what their creator is warned of.
 
 Without a warning, a Deployment whose pods never come looks like a defect of the scheduler. The warnings stay true with
-a kube-controller-manager on this API server, which works: they say what the API server does not do itself.
+a kube-controller-manager on this API server, which works: they say what the API server does not do itself. Of what the
+workload controllers of `koord up` act on, nobody is warned where they run.
 """
 
 from __future__ import annotations
@@ -24,6 +25,17 @@ _WORKLOADS: Final = (
     ("batch", "jobs", "Job"),
     ("batch", "cronjobs", "CronJob"),
 )
+CONTROLLED: Final = frozenset(
+    (
+        ("apps", "deployments"),
+        ("apps", "replicasets"),
+        ("apps", "daemonsets"),
+        ("apps", "statefulsets"),
+        ("batch", "jobs"),
+        ("batch", "cronjobs"),
+    )
+)
+"""(group, plural) of the kinds that the workload controllers act on; see koordinator.cluster.controllers.table."""
 _WARNINGS: Final[Mapping[tuple[str, str], str]] = {
     **{
         (group, plural): f"no controller in this cluster creates the pods of a {kind}: {_CREATE_PODS}"
@@ -53,14 +65,15 @@ _WARNINGS: Final[Mapping[tuple[str, str], str]] = {
 """(group, plural) -> the text of the Warning header."""
 
 
-def creation_warning(resource: Resource, obj: Document) -> str | None:
-    """The warning for the creator of ``obj``; None where something acts on it, or where a controller creates it."""
+def creation_warning(resource: Resource, obj: Document, *, controllers_run: bool = False) -> str | None:
+    """The warning for the creator of ``obj``; None where something acts on it, or where a controller creates it.
+    ``controllers_run``: the workload controllers run beside this server."""
     key = (resource.group, resource.plural)
     if key == ("", "resourcequotas"):
         uncounted = sorted(name for name in (obj.get("spec") or {}).get("hard") or {} if not is_enforced(name))
         return f"nothing in this cluster counts {', '.join(uncounted)}: it is not limited" if uncounted else None
     warning = _WARNINGS.get(key)
-    if warning is None or obj["metadata"].get("ownerReferences"):
+    if warning is None or (controllers_run and key in CONTROLLED) or obj["metadata"].get("ownerReferences"):
         return None
     if key == ("", "services") and not _has_endpoints(obj.get("spec") or {}):
         return None

@@ -95,6 +95,18 @@ DAEMON_SET = table(
 STATEFUL_SET = table(NAME, computed("Ready", _ratio("status.readyReplicas", "spec.replicas")), AGE, *_TEMPLATE[:2])
 
 
+def _controller(obj: Document) -> str:
+    owners = obj["metadata"].get("ownerReferences") or []
+    controller = next((owner for owner in owners if owner.get("controller")), None)
+    if controller is None:
+        return NONE
+    group = controller["apiVersion"].rpartition("/")[0]
+    return f"{controller['kind'].lower()}{'.' if group else ''}{group}/{controller['name']}"
+
+
+CONTROLLER_REVISION = table(NAME, computed("Controller", _controller), integer("Revision", "revision"), AGE)
+
+
 def _job_status(job: Document) -> str:
     true = {c.get("type") for c in lookup(job, ("status", "conditions")) or [] if c.get("status") == "True"}
     for condition in ("Complete", "Failed"):

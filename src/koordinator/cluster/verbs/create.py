@@ -37,8 +37,10 @@ async def create(
     if attributes.target.name != obj["metadata"].get("name"):
         attributes = replace(attributes, target=_named(target, obj))
     await _prepare(environment, attributes)
-    if environment.warns_of_missing_controllers and (warning := creation_warning(resource, obj)):
-        options.warnings.append(warning)
+    if environment.warns_of_missing_controllers:
+        warning = creation_warning(resource, obj, controllers_run=environment.workload_controllers)
+        if warning is not None:
+            options.warnings.append(warning)
     with environment.quotas.taken(target, obj, dry_run=options.dry_run):
         return await _store(environment, target, obj, base, dry_run=options.dry_run)
 

@@ -143,6 +143,8 @@ class Environment:
     selector_cache: SelectorCache = field(default_factory=SelectorCache)
     quotas: Quotas = field(default_factory=NoQuotas)
     warns_of_missing_controllers: bool = True
+    workload_controllers: bool = False
+    """Whether those of ``koord up`` run beside this server."""
 
     def context(self, warnings: list[str]) -> RequestContext:
         """``warnings`` collects the warnings of the response."""

@@ -1,0 +1,90 @@
+"""The entry point of the workload controllers: flags, client, signals."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from koordinator.base import logs
+from koordinator.base.build import VersionAction
+from koordinator.base.errors import ConfigurationError
+from koordinator.base.listen_address import parse_listen_address
+from koordinator.base.program import Process, Run, greet, run_program
+from koordinator.cluster.controllers.program import Dependencies, WorkloadControllers
+from koordinator.cluster.controllers.table import CONTROLLERS
+from koordinator.kube.connect import ClientOptions, connected, user_agent
+
+_PROGRAM: Final = "koord-controllers"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT. 0 after a clean stop, 1 with one line on stderr for everything else."""
+
+    def prepare() -> Run:
+        options = _parser().parse_args(sys.argv[1:] if arguments is None else arguments)
+        names = chosen(options.controllers)
+        logs.configure(options.verbosity)
+        greet(_PROGRAM, f"controllers {', '.join(names)}")
+        return partial(_run, options, names)
+
+    return run_program(_PROGRAM, prepare)
+
+
+def chosen(text: str) -> list[str]:
+    """The names of the controllers to run: ``*`` is all of them, ``foo`` one, ``-foo`` takes one away. Raises
+    ConfigurationError for a name that is unknown."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    unknown = [word for word in words if word != "*" and word.removeprefix("-") not in CONTROLLERS]
+    if unknown:
+        raise ConfigurationError("--controllers", unknown[0], f"*, or among {', '.join(CONTROLLERS)}")
+    return [name for name in CONTROLLERS if f"-{name}" not in words and (name in words or "*" in words)]
+
+
+async def _run(options: argparse.Namespace, names: Sequence[str], process: Process) -> None:
+    client_options = ClientOptions(
+        kubeconfig=options.kubeconfig,
+        qps=options.kube_api_qps,
+        burst=options.kube_api_burst,
+        user_agent=user_agent(_PROGRAM),
+        lists_in_slices=True,
+        metrics=process.metrics,
+    )
+    async with connected(client_options) as client:
+        given = Dependencies(
+            client=client,
+            clock=process.clock,
+            random=process.random,
+            metrics=process.metrics,
+            host=process.host,
+            address=parse_listen_address("--bind-address", options.bind_address),
+        )
+        made = {name: CONTROLLERS[name] for name in names}
+        await WorkloadControllers(made, given).run(process.stop)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m koordinator.cluster.controllers", description=__doc__)
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="the cluster to work on")
+    parser.add_argument(
+        "--controllers",
+        default="*",
+        metavar="LIST",
+        help="which to run: * for all, NAME for one, -NAME for all but one "
+        f"(default: *; known: {', '.join(CONTROLLERS)})",
+    )
+    parser.add_argument(
+        "--bind-address",
+        default="0",
+        metavar="HOST:PORT",
+        help="where health and metrics are served; 0, the default, serves nothing",
+    )
+    parser.add_argument(
+        "--kube-api-qps", type=float, default=300.0, metavar="N", help="requests a second (%(default)s)"
+    )
+    parser.add_argument("--kube-api-burst", type=int, default=600, metavar="N", help="requests at once (%(default)s)")
+    parser.add_argument("-v", type=int, default=1, dest="verbosity", metavar="LEVEL", help="log level (default: 1)")
+    parser.add_argument("--version", action=VersionAction)
+    return parser
