@@ -17,7 +17,7 @@ from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.verbs.read import ObjectList
-from koordinator.cluster.verbs.target import decode, wire
+from koordinator.cluster.verbs.target import decode, list_item, wire
 from koordinator.cluster.verbs.watch import WatchEvent, WatchSession
 
 # In which form a client wants its response: plain objects, a table for people, or metadata alone.
@@ -167,7 +167,10 @@ class TableRenderer:
         return self.one(stored)
 
     def bookmark(self, metadata: Document) -> bytes:
-        return _encode(self._table(metadata, []))
+        cells = [""] * len(self._resource.strategy.columns())
+        obj = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        revision = {"resourceVersion": metadata["resourceVersion"]}
+        return _encode(self._table(revision, [{"cells": cells, "object": obj}]))
 
     def _table(self, metadata: Document, rows: list[Document]) -> Document:
         columns = [] if self._columns_sent else [asdict(column) for column in self._resource.strategy.columns()]
@@ -233,7 +236,7 @@ def error_event(error: ApiError) -> bytes:
 def _event_object(render: Renderer, event: WatchEvent) -> bytes:
     if event.type != "BOOKMARK":
         return render.event_object(event.stored)
-    metadata: Document = {"resourceVersion": str(event.stored.revision), "creationTimestamp": None}
+    metadata: Document = {"resourceVersion": str(event.stored.revision)}
     if event.initial_events_end:
         metadata["annotations"] = _INITIAL_EVENTS_END
     return render.bookmark(metadata)
@@ -251,7 +254,7 @@ class PlainRenderer:
     def many(self, found: ObjectList) -> bytes:
         resource = self._resource
         head = _encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": found.metadata()})
-        return head[:-1] + b',"items":[' + b",".join([wire(resource, stored) for stored in found.items]) + b"]}"
+        return head[:-1] + b',"items":[' + b",".join([list_item(resource, stored) for stored in found.items]) + b"]}"
 
     def event_object(self, stored: Stored) -> bytes:
         return wire(self._resource, stored)
