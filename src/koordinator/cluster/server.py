@@ -46,6 +46,7 @@ from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.system_objects import create_system_objects
 from koordinator.cluster.termination import Termination
 from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle
+from koordinator.cluster.verbs.subresources import BINDING
 from koordinator.kube.http_server import HttpServer
 
 _SHUTDOWN_SECONDS = 2.0
@@ -140,7 +141,7 @@ class EmbeddedApi:
                 else MemoryStorage(self._options.history)
             )
             stack.push_async_callback(storage.close)
-            registry = Registry((*BUILTIN_RESOURCES, *REVIEW_RESOURCES, *METRICS_RESOURCES))
+            registry = Registry((*BUILTIN_RESOURCES, BINDING, *REVIEW_RESOURCES, *METRICS_RESOURCES))
             webhooks = self._webhooks(storage, registry)
             stack.push_async_callback(webhooks.close)
             environment = self._environment(storage, registry, webhooks)

@@ -16,7 +16,7 @@ from koordinator.base.served_connections import ServerLimits
 from koordinator.cluster.errors import ApiError, bad_request, method_not_allowed, storage_failure, too_large
 from koordinator.cluster.http.authentication import Reviews, TokenAuthenticator, check_no_impersonation
 from koordinator.cluster.http.endpoints import Endpoints, Health
-from koordinator.cluster.http.request import parse_resource_path
+from koordinator.cluster.http.request import ResourcePath, parse_resource_path
 from koordinator.cluster.http.resources import ResourceHandler, wants_watch
 from koordinator.cluster.http.response import failure
 from koordinator.cluster.limits import MAX_BODY, TOO_DEEP
@@ -76,13 +76,14 @@ class Application:
         )
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        counted = not wants_watch(request)
+        path = parse_resource_path(request.path)
+        counted = path is None or not wants_watch(request, path)
         if counted:
             if self._in_flight >= self._limits.requests:
                 return failure(too_many_requests())
             self._in_flight += 1
         try:
-            return await self._respond(request)
+            return await self._respond(request, path)
         except ApiError as error:
             return failure(error)
         except RecursionError:
@@ -104,13 +105,12 @@ class Application:
             if counted:
                 self._in_flight -= 1
 
-    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _respond(self, request: web.BaseRequest, path: ResourcePath | None) -> web.StreamResponse:
         self._authenticator.check(request.path, request.headers.get("Authorization", ""))
         check_no_impersonation(request.raw_headers)
         if request.can_read_body and not request.content.is_eof():
             # Kept in the request.
             await request.read()
-        path = parse_resource_path(request.path)
         if path is not None:
             return await self._resources.handle(request, path)
         if request.method not in ("GET", "HEAD"):

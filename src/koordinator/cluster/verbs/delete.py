@@ -148,9 +148,11 @@ def _mark(resource: Resource, obj: Document, grace: int, now: datetime) -> bool:
         metadata["deletionTimestamp"] = timestamp(now + _as_duration(grace))
         if metadata.get("generation"):
             metadata["generation"] += 1
-    metadata["deletionGracePeriodSeconds"] = grace
     if is_namespace(resource):
+        # Its end has no time: it comes when the namespace is empty.
         obj.setdefault("status", {})["phase"] = "Terminating"
+    else:
+        metadata["deletionGracePeriodSeconds"] = grace
     return True
 
 

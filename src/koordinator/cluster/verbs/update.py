@@ -14,8 +14,8 @@ from koordinator.api.document import Document, same
 from koordinator.api.kubernetes_types.canonical import WrongType
 from koordinator.api.kubernetes_types.table import ObjectType, kind_type
 from koordinator.cluster.errors import ApiError, bad_request, conflict, invalid, not_found
-from koordinator.cluster.patch import STRATEGIC_PATCH, apply_patch, check_not_applied
-from koordinator.cluster.resource import Cause, RequestContext, Resource
+from koordinator.cluster.patch import STRATEGIC_PATCH, apply_patch, check_patch_type
+from koordinator.cluster.resource import Cause, RequestContext, Resource, Strategy
 from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
 from koordinator.cluster.strategy import causes
 from koordinator.cluster.strategy.causes import Unknown, find_unknown, go_quoted
@@ -54,8 +54,8 @@ async def modify(
     options: WriteOptions | None = None,
 ) -> Stored:
     """Returns the new state; for an object that was removed its last one. Raises ApiError."""
-    strategy, options = target.resource.strategy, options or WriteOptions()
-    prepare = strategy.prepare_status_update if target.subresource == "status" else strategy.prepare_update
+    options = options or WriteOptions()
+    prepare = _preparation(target)
 
     async def replace(stored: Stored, old: Document) -> Stored:
         obj = change(old)
@@ -65,6 +65,23 @@ async def modify(
         return await store(environment, target, stored, obj, dry_run=options.dry_run)
 
     return await retry(environment, target, replace)
+
+
+def _preparation(target: Target) -> Prepare:
+    strategy = target.resource.strategy
+    if target.subresource == "status":
+        return strategy.prepare_status_update
+    return _finalizing(strategy) if target.subresource == "finalize" else strategy.prepare_update
+
+
+def _finalizing(strategy: Strategy) -> Prepare:
+    """An update that takes over ``spec.finalizers`` of a namespace, too, which is all that its spec has."""
+
+    def prepare(obj: Document, old: Document, context: RequestContext) -> None:
+        strategy.decode(obj)
+        strategy.prepare_update(obj, {**old, "spec": obj["spec"]}, context)
+
+    return prepare
 
 
 async def retry(environment: Environment, target: Target, attempt: Attempt) -> Stored:
@@ -238,8 +255,7 @@ async def patch(
     options: WriteOptions | None = None,
 ) -> Stored:
     """Raises ApiError: 415 for a format that the kind does not take, 400 and 422 for a patch that does not fit."""
-    # Also for an object that is not there yet, which server-side apply would create.
-    check_not_applied(content_type)
+    check_patch_type(content_type, target.resource)
     with explained(content_type, body, target.resource) as change:
         return await modify(environment, target, inspected(target.resource, change, body, options), options)
 
