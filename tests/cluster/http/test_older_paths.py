@@ -1,4 +1,4 @@
-"""Paths that clients of old use, and that the real server still serves: watches by path, bindings, namespaces/finalize."""
+"""Older paths that the real server still serves: watches by path, the collection of bindings, namespaces/finalize."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ async def _with_config_maps(client: ApiClient) -> None:
         await client.post(f"{DEFAULT}/configmaps", config_map(name))
 
 
-@pytest.mark.parametrize(
-    ("path", "names"), [(f"{WATCH}/configmaps", ["a", "b"]), (f"{WATCH}/configmaps/b", ["b"])]
-)
+@pytest.mark.parametrize(("path", "names"), [(f"{WATCH}/configmaps", ["a", "b"]), (f"{WATCH}/configmaps/b", ["b"])])
 def test_a_watch_is_a_path(path: str, names: list[str]) -> None:
     async def scenario(client: ApiClient) -> list[str]:
         await _with_config_maps(client)

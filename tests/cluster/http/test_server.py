@@ -67,6 +67,17 @@ def test_classic_discovery_lists_groups_and_resources() -> None:
     assert "deployments/status" in [entry["name"] for entry in resources["resources"]]
 
 
+def test_the_preferred_version_of_autoscalers_is_the_second() -> None:
+    group = _run(lambda client: client.get("/apis/autoscaling"))
+    assert group["preferredVersion"]["version"] == "v2"
+
+
+def test_finalize_is_listed_as_it_is_served() -> None:
+    resources = _run(lambda client: client.get("/api/v1"))["resources"]
+    (finalize,) = [entry for entry in resources if entry["name"] == "namespaces/finalize"]
+    assert (finalize["kind"], finalize["verbs"]) == ("Namespace", ["update"])
+
+
 @pytest.mark.parametrize(
     "path", ["/apis/none", "/apis/none/v1", "/api/v2", "/nothing", "/api/v1/nothings", "/api/v1/pods/p"]
 )

@@ -51,7 +51,7 @@ from koordinator.cluster.verbs.update import patch, update
 from koordinator.cluster.verbs.watch import WatchSession
 
 PendingResponse = Awaitable[web.StreamResponse]
-_OBJECT_SUBRESOURCES = ("status", "scale", "finalize")
+_OBJECT_SUBRESOURCES = ("status", "scale", "finalize", "approval")
 """Subresources that are read and changed like objects; all others are actions."""
 _WATCH_OFF = ("false", "0")
 """Values of the query parameter that request no watch; all others do."""

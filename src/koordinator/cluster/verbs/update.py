@@ -71,6 +71,8 @@ def _preparation(target: Target) -> Prepare:
     strategy = target.resource.strategy
     if target.subresource == "status":
         return strategy.prepare_status_update
+    if target.subresource == "approval":
+        return _approving(strategy)
     return _finalizing(strategy) if target.subresource == "finalize" else strategy.prepare_update
 
 
@@ -80,6 +82,18 @@ def _finalizing(strategy: Strategy) -> Prepare:
     def prepare(obj: Document, old: Document, context: RequestContext) -> None:
         strategy.decode(obj)
         strategy.prepare_update(obj, {**old, "spec": obj["spec"]}, context)
+
+    return prepare
+
+
+def _approving(strategy: Strategy) -> Prepare:
+    """An update of the conditions of a certificate request, and of nothing else in its status."""
+
+    def prepare(obj: Document, old: Document, context: RequestContext) -> None:
+        strategy.decode(obj)
+        conditions = obj["status"].get("conditions")
+        obj["status"] = {**old["status"], **({"conditions": conditions} if conditions else {})}
+        strategy.prepare_status_update(obj, old, context)
 
     return prepare
 
