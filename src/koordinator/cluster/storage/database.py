@@ -308,6 +308,15 @@ class Database:
         run("DELETE FROM change WHERE revision > ? AND revision <= ? AND deleted", between)
         run("UPDATE compaction SET floor = ?", (floor,))
 
+    def compact(self, compacted: int, floor: int) -> None:
+        """Drop what the history between two revisions replaced, in a commit of its own. Raises as ``commit`` does."""
+        self._transaction(lambda: self._compact(compacted, floor))
+
+    def truncate_log(self) -> None:
+        """Copy the log into the database and give its space back, if nobody else reads it."""
+        with suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def checkpoint(self) -> None:
         """Copy the log into the database on a connection of its own; may be called in another thread."""
         with closing(self._connect(self._path, isolation_level=None)) as connection:

@@ -184,8 +184,12 @@ class WatchCache:
         self._size += size
         return collection
 
-    def _trim(self) -> None:
-        while len(self._order) > self._limits.changes or self._size > self._limits.size:
+    def forget_history(self) -> None:
+        """Keep no change: who has not read one yet has to list again."""
+        self._trim(all_of_it=True)
+
+    def _trim(self, *, all_of_it: bool = False) -> None:
+        while self._order and (all_of_it or len(self._order) > self._limits.changes or self._size > self._limits.size):
             collection, size = self._order.popleft()
             self._size -= size
             collection.trim_oldest()

@@ -70,7 +70,7 @@ async def _store(
     value = encode(resource, obj)
     if options.dry_run:
         return Stored(stored.key, value, stored.revision)
-    return await environment.storage.update(stored.key, value, stored.revision)
+    return await environment.storage.update(stored.key, value, stored.revision, frees=True)
 
 
 async def _admit(environment: Environment, attributes: Attributes) -> None:

@@ -124,10 +124,10 @@ async def store(environment: Environment, target: Target, stored: Stored, obj: D
     if dry_run:
         return Stored(stored.key, value, stored.revision)
     metadata = obj["metadata"]
-    going = metadata.get("deletionTimestamp") and not metadata.get("deletionGracePeriodSeconds")
-    if going and not blocks_removal(target.resource, obj):
+    going = bool(metadata.get("deletionTimestamp"))
+    if going and not metadata.get("deletionGracePeriodSeconds") and not blocks_removal(target.resource, obj):
         return await environment.storage.delete(stored.key, stored.revision, value)
-    return await environment.storage.update(stored.key, value, stored.revision)
+    return await environment.storage.update(stored.key, value, stored.revision, frees=going)
 
 
 def _check_identity(target: Target, obj: Document, old: Document) -> None:
