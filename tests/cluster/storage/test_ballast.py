@@ -71,9 +71,24 @@ def test_space_is_kept_from_the_start(tmp_path: Path) -> None:
     _run(tmp_path, scenario)
 
 
-def test_a_deletion_takes_it_when_the_disk_is_full(tmp_path: Path) -> None:
+@pytest.mark.parametrize("statement", ["INSERT", "COMMIT"])
+def test_a_deletion_takes_it_when_the_disk_is_full(tmp_path: Path, statement: str) -> None:
     async def scenario(store: Store) -> None:
-        store.fill()
+        store.space.free = 0
+        store.disk.fail(statement, code=FULL)
+        await store.storage.delete("/g/k/a", 1)
+        assert (store.storage.get("/g/k/a"), store.file.exists()) == (None, False)
+
+    _run(tmp_path, scenario)
+
+
+def test_a_commit_in_doubt_that_was_not_done_takes_it(tmp_path: Path) -> None:
+    """As a disk answers that is full in the middle of the log: the transaction is over, and nothing says how."""
+
+    async def scenario(store: Store) -> None:
+        store.space.free = 0
+        store.disk.fail("COMMIT", code=FULL)
+        store.disk.fail("ROLLBACK", code=FULL)
         await store.storage.delete("/g/k/a", 1)
         assert (store.storage.get("/g/k/a"), store.file.exists()) == (None, False)
 
@@ -149,6 +164,25 @@ def test_what_was_deleted_leaves_the_history_and_the_log(tmp_path: Path) -> None
             store.storage.watch("/g/k/", 0).check()
 
     _run(tmp_path, scenario)
+
+
+def test_a_deletion_is_stored_without_what_is_deleted_and_replayed_with_it(tmp_path: Path) -> None:
+    async def main() -> list[bytes]:
+        store = _store(tmp_path)
+        await store.storage.create("/g/k/a", b"1")
+        await store.storage.create("/g/k/b", b"2")
+        store.fill()
+        await store.storage.delete("/g/k/a", 1)
+        await store.storage.delete("/g/k/b", 2)
+        (value,) = store.disk.connections[0].execute("SELECT value FROM change WHERE revision = 4").fetchone()
+        assert value == b""
+        await store.storage.close()
+        reopened = SqliteStorage(tmp_path / "db", ballast=Ballast(store.file, SIZE, store.space))
+        replayed = [change.current.value for change in reopened.watch("/g/k/", 2).pending()]
+        await reopened.close()
+        return replayed
+
+    assert asyncio.run(main()) == [b"1", b"2"]
 
 
 def test_a_watch_that_has_seen_everything_goes_on(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 _LOG = logging.getLogger(__name__)
-SIZE: Final = 4 << 20
-"""Bytes: some hundred deletions of ordinary objects, or one of the largest."""
+SIZE: Final = 16 << 20
+"""Bytes. A log of the usual size fits in twice: it is copied into the database first, which grows by as much."""
 
 FreeBytes = Callable[[Path], int]
 """How much a file in a folder may still take. Raises OSError."""

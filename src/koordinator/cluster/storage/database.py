@@ -147,6 +147,10 @@ def boot_id() -> str:
         return ""
 
 
+def _says_nothing_new(change: Change) -> bool:
+    return change.type == "deleted" and change.previous is not None and change.previous.value == change.current.value
+
+
 class Database:
     """Raises sqlite3.Error and OSError, which the store translates, and StorageError for what it finds in the file."""
 
@@ -225,16 +229,17 @@ class Database:
         self._synced(lambda: self._transaction(work))
         self._reserved = revision + RESERVED
 
-    def commit(self, changes: Sequence[Change], compact: tuple[int, int] | None) -> int:
+    def commit(self, changes: Sequence[Change], compact: tuple[int, int] | None, *, sparing: bool = False) -> int:
         """Append ``changes``, and drop what the history between two revisions replaced; returns the bytes of values.
 
+        ``sparing``: of what is deleted, the last value is not stored again, which the change before has.
         Raises InDoubt when it may be done or not, and sqlite3.Error when nothing is done.
         """
         rows = [
             (
                 change.revision,
                 change.key,
-                change.current.value,
+                b"" if sparing and _says_nothing_new(change) else change.current.value,
                 change.previous.revision if change.previous else None,
                 change.type == "deleted",
             )

@@ -144,6 +144,16 @@ class SqliteStorage(IndexedStorage):
     def _persist(self, changes: Sequence[Change], *, frees: bool) -> None:
         if not frees and not self._ballast.spares():
             raise self._failed(StorageFull(f"{self._path}: the disk is full; what is left is for deletions"))
+        try:
+            self._commit_once(changes)
+        except StorageFull:
+            if not frees or not self._ballast.release():
+                raise
+            if self._database is not None:
+                self._database.truncate_log()
+            self._commit_once(changes)
+
+    def _commit_once(self, changes: Sequence[Change]) -> None:
         floor = self._watch_cache.floor
         compact = (self._compacted, floor) if floor - self._compacted >= _COMPACT_EVERY else None
         known = self._watch_cache.revision
@@ -151,7 +161,7 @@ class SqliteStorage(IndexedStorage):
         if self._watch_cache.revision != known:
             raise WriteFailed(f"{self._path} was opened anew, and earlier writes turned out to be stored; try again")
         try:
-            written = self._commit_with_ballast(database, changes, compact, frees=frees)
+            written = database.commit(changes, compact, sparing=self._ballast.is_released)
         except InDoubt as doubt:
             self._resolve(changes, doubt)
             written = 0
@@ -162,17 +172,6 @@ class SqliteStorage(IndexedStorage):
                 self._compacted = floor
         self._succeeded()
         self._checkpoint_soon(written)
-
-    def _commit_with_ballast(
-        self, database: Database, changes: Sequence[Change], compact: tuple[int, int] | None, *, frees: bool
-    ) -> int:
-        """``Database.commit``, once more with the ballast's space if there is none for what frees some."""
-        try:
-            return database.commit(changes, compact)
-        except sqlite3.Error as error:
-            if not frees or not is_full(self._path, error) or not self._ballast.release():
-                raise
-        return database.commit(changes, compact)
 
     def _resolve(self, changes: Sequence[Change], doubt: InDoubt) -> None:
         """Returns when they are stored. Raises WriteFailed when they are not, OutcomeUnknown when that is unknown."""
@@ -298,6 +297,8 @@ class SqliteStorage(IndexedStorage):
 
 def _replayed(row: Row, previous: Stored | None) -> Change:
     revision, key, value, _, deleted = row
+    if deleted and not value and previous is not None:
+        value = previous.value
     if not key.startswith("/") or key.count("/") < 3:
         raise ValueError(f"revision {revision} has the key {key!r}, which is none of a cluster")
     current = Stored(key, value, revision)
