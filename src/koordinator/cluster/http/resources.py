@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 
 from aiohttp import web
 
 from koordinator.cluster.errors import ApiError, method_not_allowed, not_found, unknown_path
 from koordinator.cluster.http.authentication import Reviews
+from koordinator.cluster.http.event_lines import EventLines
 from koordinator.cluster.http.request import (
     OPTION_KINDS,
     ResourcePath,
@@ -21,6 +23,7 @@ from koordinator.cluster.http.response import (
     Renderer,
     deleted_details,
     document_response,
+    event_line,
     json_response,
     negotiate,
     renderer,
@@ -63,6 +66,7 @@ class ResourceHandler:
     def __init__(self, environment: Environment, reviews: Reviews) -> None:
         self._environment = environment
         self._reviews = reviews
+        self._lines = EventLines()
         self._on_collection: dict[str, Callable[[web.BaseRequest, Target], PendingResponse]] = {
             "GET": self._list,
             "POST": self._create,
@@ -112,8 +116,14 @@ class ResourceHandler:
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options = ListOptions.parse(request.query)
-        render = self._renderer(request, target)
-        return await stream_watch(request, WatchSession(self._environment, target, options), render)
+        line = partial(event_line, self._renderer(request, target))
+        session = WatchSession(self._environment, target, options)
+        form = negotiate(request.headers.get("Accept", ""))
+        # A table names its columns once in each stream, and ages by the time of its request.
+        with self._lines.watcher(form, target.resource) if form != "table" else nullcontext() as shared:
+            if shared is None:
+                return await stream_watch(request, session, lambda batch: b"".join(map(line, batch)))
+            return await stream_watch(request, session, partial(shared.join, line))
 
     async def _create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         obj = await read_document(request, target.resource.kind, target.resource)

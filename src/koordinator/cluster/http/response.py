@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -222,11 +222,9 @@ def renderer(form: Form, resource: Resource, include_object: str, now: datetime)
     return MetadataRenderer(resource) if form == "metadata" else PlainRenderer(resource)
 
 
-def events(render: Renderer, batch: Sequence[WatchEvent]) -> bytes:
-    """One line per event, all in one write."""
-    return b"".join(
-        b'{"type":"%s","object":%s}\n' % (event.type.encode(), _event_object(render, event)) for event in batch
-    )
+def event_line(render: Renderer, event: WatchEvent) -> bytes:
+    """Of a watch stream."""
+    return b'{"type":"%s","object":%s}\n' % (event.type.encode(), _event_object(render, event))
 
 
 def error_event(error: ApiError) -> bytes:
@@ -292,14 +290,18 @@ class MetadataRenderer:
 _LOG = logging.getLogger(__name__)
 
 
-async def stream_watch(request: web.BaseRequest, session: WatchSession, render: Renderer) -> web.StreamResponse:
+Join = Callable[[Sequence[WatchEvent]], bytes]
+"""From a batch of events to its lines, for one write."""
+
+
+async def stream_watch(request: web.BaseRequest, session: WatchSession, join: Join) -> web.StreamResponse:
     """Ends when the watch does. The headers go out before the first event: clients wait for them."""
     response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
     response.enable_chunked_encoding()
     await response.prepare(request)
 
     async def send(batch: Sequence[WatchEvent]) -> None:
-        await response.write(events(render, batch))
+        await response.write(join(batch))
 
     try:
         error = await session.run(send)

@@ -213,10 +213,12 @@ class WatchCursor:
 
     async def next(self) -> Sequence[Change] | None:
         while not self._closed:
-            changes = self.pending()
-            if changes or self._woken:
-                self._woken = False
-                return changes
+            # Mostly nothing has happened since the last look, which one comparison tells.
+            if self._woken or self.revision < self._watch_cache.revision:
+                changes = self.pending()
+                if changes or self._woken:
+                    self._woken = False
+                    return changes
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         return None
