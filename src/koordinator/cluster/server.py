@@ -249,10 +249,12 @@ class EmbeddedApi:
         stack: AsyncExitStack,
     ) -> None:
         authenticator = TokenAuthenticator(self._token)
-        application = Application(environment, authenticator, health, self._options.http)
+        metrics = Metrics()
+        metrics.add_process_metrics()
+        application = Application(environment, authenticator, health, self._options.http, metrics)
         runner = web.ServerRunner(application.server(), shutdown_timeout=_CANCEL_SECONDS)
         await runner.setup()
-        program = ProgramConnections(Metrics(), self._options.clock)
+        program = ProgramConnections(metrics, self._options.clock)
         self._connections = program.serve(str(self._port), self._options.http.connections)
         server = HttpServer(runner, self._connections, self._options.clock, tls=context, options=CONNECTION_OPTIONS)
         stack.push_async_callback(server.stop, _SHUTDOWN_SECONDS)

@@ -14,17 +14,20 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 
+from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ServerLimits
 from koordinator.cluster.errors import ApiError, bad_request, method_not_allowed, storage_failure, too_large
 from koordinator.cluster.http.authentication import Reviews, TokenAuthenticator, check_no_impersonation
 from koordinator.cluster.http.endpoints import Endpoints, Health
 from koordinator.cluster.http.open_watches import OpenWatches, too_many_requests
 from koordinator.cluster.http.request import ResourcePath, parse_resource_path
+from koordinator.cluster.http.request_metrics import OpenRequests, RequestMetrics
 from koordinator.cluster.http.resources import ResourceHandler, wants_watch
 from koordinator.cluster.http.response import failure
 from koordinator.cluster.limits import MAX_BODY, TOO_DEEP
 from koordinator.cluster.storage.interface import StorageError, WriteFailed
 from koordinator.cluster.verbs.environment import Environment
+from koordinator.kube.metrics_page import MetricsPage
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,11 +70,16 @@ class Application:
         authenticator: TokenAuthenticator,
         health: Health,
         limits: HttpLimits | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self._limits = limits or HttpLimits()
         self._in_flight = 0
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._watches = OpenWatches(self._limits.most_watches(files if files > 0 else 1 << 31))
+        metrics = metrics or Metrics()
+        self._metrics = RequestMetrics(metrics, environment)
+        metrics.register(OpenRequests(lambda: self._in_flight, lambda: self._watches.open))
+        self._metrics_page = MetricsPage(metrics, environment.clock)
         self._authenticator = authenticator
         self._resources = ResourceHandler(environment, Reviews(authenticator))
         self._endpoints = Endpoints(environment.registry, health)
@@ -83,8 +91,16 @@ class Application:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         path = parse_resource_path(request.path)
+        is_watch = path is not None and wants_watch(request, path)
+        response = await self._handled(request, path, is_watch=is_watch)
+        self._metrics.count(request.method, path, response.status, is_watch=is_watch)
+        return response
+
+    async def _handled(
+        self, request: web.BaseRequest, path: ResourcePath | None, *, is_watch: bool
+    ) -> web.StreamResponse:
         try:
-            with self._one_more(request, path):
+            with self._one_more(request, is_watch=is_watch):
                 return await self._respond(request, path)
         except ApiError as error:
             return failure(error)
@@ -105,9 +121,9 @@ class Application:
             return failure(ApiError(500, "InternalError", "Internal error occurred: see the API server's log"))
 
     @contextmanager
-    def _one_more(self, request: web.BaseRequest, path: ResourcePath | None) -> Iterator[None]:
+    def _one_more(self, request: web.BaseRequest, *, is_watch: bool) -> Iterator[None]:
         """Raises ApiError 429 when there are too many of its sort; who has no token is told so instead."""
-        if path is not None and wants_watch(request, path):
+        if is_watch:
             self._authenticator.check(request.path, request.headers.get("Authorization", ""))
             with self._watches.one():
                 yield
@@ -130,6 +146,9 @@ class Application:
             return await self._resources.handle(request, path)
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
+        if request.path == "/metrics":
+            body, content_type = await self._metrics_page.rendered(request.headers.get("Accept", ""))
+            return web.Response(body=body, headers={"Content-Type": content_type})
         return self._endpoints.handle(request)
 
 

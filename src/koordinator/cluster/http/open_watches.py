@@ -47,29 +47,29 @@ class OpenWatches:
     def __init__(self, most: int, give_back: Callable[[], None] = give_memory_back_soon) -> None:
         self._most = most
         self._give_back = give_back
-        self._open = 0
+        self.open = 0
         self._ended = 0
         self._is_full = False
 
     @contextmanager
     def one(self) -> Iterator[None]:
         """While one more is open. Entering raises ApiError 429 when there are too many."""
-        if self._open >= self._most:
+        if self.open >= self._most:
             if not self._is_full:
-                _LOG.warning("%d watches are open; others are refused, so that other requests are served", self._open)
+                _LOG.warning("%d watches are open; others are refused, so that other requests are served", self.open)
             self._is_full = True
             raise too_many_requests()
-        self._open += 1
+        self.open += 1
         try:
             yield
         finally:
-            self._open -= 1
+            self.open -= 1
             self._is_full = False
             self._count_ended()
 
     def _count_ended(self) -> None:
         """A crowd that has gone leaves more than it is worth to keep; a few that come and go do not."""
         self._ended += 1
-        if self._ended >= _MANY and self._ended > self._open:
+        if self._ended >= _MANY and self._ended > self.open:
             self._ended = 0
             self._give_back()
