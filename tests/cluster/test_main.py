@@ -19,7 +19,7 @@ import aiohttp
 import pytest
 import yaml
 
-from koordinator.cluster.main import main
+from koordinator.cluster.main import CONTROLLERS, chosen_controllers, main
 from tests.cluster.embedded import config_map
 
 
@@ -34,6 +34,26 @@ def _server(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ("*", CONTROLLERS),
+        ("", ()),
+        ("*,-garbage-collector-controller", ("disruption-controller",)),
+        ("garbage-collector-controller", ("garbage-collector-controller",)),
+        ("-disruption-controller", ()),
+    ],
+)
+def test_controllers_are_chosen_as_by_kube_controller_manager(text: str, chosen: tuple[str, ...]) -> None:
+    assert chosen_controllers(text) == chosen
+
+
+def test_a_controller_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--controllers=*,-other"])
+    assert "-other: there are garbage-collector-controller, disruption-controller" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import uvloop
 
@@ -16,6 +17,11 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.base.process import allow_many_open_files, stop_on_signals
 from koordinator.cluster.kubeconfig_file import check_kubeconfig
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
+
+_GARBAGE_COLLECTOR: Final = "garbage-collector-controller"
+_DISRUPTION: Final = "disruption-controller"
+CONTROLLERS: Final = (_GARBAGE_COLLECTOR, _DISRUPTION)
+"""Those of the server's own loops that a kube-controller-manager has, too, by its names for them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,9 +44,37 @@ def _parser() -> argparse.ArgumentParser:
         "--port", type=int, default=0, help="loopback port to serve on; 0 (the default) takes a free one"
     )
     parser.add_argument("--kubeconfig", type=Path, help="file to write access for kubectl and other clients to")
+    parser.add_argument(
+        "--controllers",
+        type=chosen_controllers,
+        default=CONTROLLERS,
+        metavar="LIST",
+        help="controllers to run, as kube-controller-manager's flag has it: '*' (the default) for all of "
+        f"{', '.join(CONTROLLERS)}; NAME for one; -NAME for none; an empty list leaves all to a kube-controller-manager",
+    )
     parser.add_argument("-v", type=int, default=1, dest="verbosity", metavar="LEVEL", help="log level (default: 1)")
     parser.add_argument("--version", action=VersionAction)
     return parser
+
+
+def chosen_controllers(text: str) -> tuple[str, ...]:
+    """The names in ``CONTROLLERS`` that a list selects: ``*,-NAME`` or ``NAME,…``. Raises ArgumentTypeError."""
+    wanted = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in wanted if name != "*" and name.removeprefix("-") not in CONTROLLERS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: there are {', '.join(CONTROLLERS)}")
+    return tuple(name for name in CONTROLLERS if f"-{name}" not in wanted and (name in wanted or "*" in wanted))
+
+
+def _server_options(options: argparse.Namespace) -> ServerOptions:
+    return ServerOptions(
+        data=options.data,
+        port=options.port,
+        garbage_collector=_GARBAGE_COLLECTOR in options.controllers,
+        disruption_controller=_DISRUPTION in options.controllers,
+        # Who leaves both to others has others for the rest, too.
+        missing_controller_warnings=bool(options.controllers),
+    )
 
 
 async def _serve(options: argparse.Namespace) -> None:
@@ -49,7 +83,7 @@ async def _serve(options: argparse.Namespace) -> None:
     allow_many_open_files()
     if options.kubeconfig is not None:
         check_kubeconfig(options.kubeconfig)  # before the server is up and would have to end for it
-    async with EmbeddedApi(ServerOptions(data=options.data, port=options.port)) as api:
+    async with EmbeddedApi(_server_options(options)) as api:
         if options.kubeconfig is not None:
             api.write_kubeconfig(options.kubeconfig)
         sys.stderr.write(f"embedded Kubernetes API ready on {api.url}\n")
