@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         default=CONTROLLERS,
         metavar="LIST",
         help="controllers to run, as kube-controller-manager's flag has it: '*' (the default) for all of "
-        f"{', '.join(CONTROLLERS)}; NAME for one; -NAME for none; an empty list leaves all to a kube-controller-manager",
+        f"{', '.join(CONTROLLERS)}; NAME for one; -NAME for none; an empty list for none",
     )
     parser.add_argument("-v", type=int, default=1, dest="verbosity", metavar="LEVEL", help="log level (default: 1)")
     parser.add_argument("--version", action=VersionAction)
