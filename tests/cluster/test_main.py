@@ -36,6 +36,15 @@ def _server(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+def test_a_controller_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--controllers=*,-other"])
+    assert (
+        "'-other' is not usable: * is allowed, or among garbage-collector-controller, disruption-controller"
+        in capsys.readouterr().err
+    )
+
+
 @pytest.fixture(scope="module")
 def stopped_server(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data folder of a server that has run and ended; to be copied by whoever changes it."""

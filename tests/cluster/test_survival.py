@@ -34,7 +34,7 @@ class _Storage(MemoryStorage):
 
     full = False
 
-    def _persist(self, changes: Sequence[Change]) -> None:
+    def _persist(self, changes: Sequence[Change], *, frees: bool) -> None:
         if self.full:
             raise StorageFull("no room")
 

@@ -99,6 +99,11 @@ class ControlPlane:
         """End kube-apiserver with SIGKILL; etcd keeps what it has stored."""
         self._end("kube-apiserver", signal.SIGKILL)
 
+    @property
+    def api_server_process(self) -> int:
+        """The process id of kube-apiserver, which runs."""
+        return self._processes["kube-apiserver"].pid
+
     def pause_api_server(self) -> None:
         """Stop kube-apiserver in its tracks: connections stay open and nothing is answered."""
         self._processes["kube-apiserver"].send_signal(signal.SIGSTOP)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from koordinator.api.document import Document
 from koordinator.api.names import path_segment
 from koordinator.cluster.resource import ALL_VERBS, Resource, ScalePaths, Strategy
-from koordinator.cluster.strategy import tables, workload_tables
+from koordinator.cluster.strategy import autoscaler, extension_kinds, tables, workload_tables
+from koordinator.cluster.strategy.certificate_request import CertificateRequestStrategy
 from koordinator.cluster.strategy.cluster_kinds import (
     DisruptionBudgetStrategy,
     NamespaceStrategy,
@@ -22,7 +25,7 @@ from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod import PodStrategy
 from koordinator.cluster.strategy.priority_class import PriorityClassStrategy
 from koordinator.cluster.strategy.secret import ConfigMapStrategy, SecretStrategy
-from koordinator.cluster.strategy.table import NAME_AND_AGE, lookup
+from koordinator.cluster.strategy.table import NAME_AND_AGE, Table, lookup
 from koordinator.cluster.strategy.webhook_configuration import WebhookConfigurationStrategy
 from koordinator.cluster.strategy.workload import CronJobStrategy, DaemonSetStrategy, JobStrategy, WorkloadStrategy
 
@@ -162,15 +165,19 @@ def _workloads() -> list[Resource]:
             strategy=CronJobStrategy(table=workload_tables.CRON_JOB),
             categories=_ALL, subresources=("status",),
         ),
-        _resource(
-            "autoscaling/v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa",
-            strategy=ObjectStrategy(
-                "autoscaling/v1", "HorizontalPodAutoscaler", status=True,
-                table=workload_tables.HORIZONTAL_POD_AUTOSCALER,
-            ),
-            categories=_ALL, subresources=("status",),
-        ),
+        _autoscaler(autoscaler.V2, autoscaler.from_stored, storage_version=True),
+        _autoscaler(autoscaler.V1, autoscaler.from_stored_to_version_1, storage_version=False),
     ]  # fmt: skip
+
+
+def _autoscaler(api_version: str, from_stored: Callable[[Document], Document], *, storage_version: bool) -> Resource:
+    resource = _resource(
+        api_version, "horizontalpodautoscalers", autoscaler.KIND, "hpa",
+        strategy=autoscaler.AutoscalerStrategy(api_version),
+        categories=_ALL, subresources=("status",), storage_version=storage_version,
+    )  # fmt: skip
+    to_stored = None if storage_version else autoscaler.to_version_2
+    return replace(resource, from_stored=from_stored, to_stored=to_stored)
 
 
 def _policy_and_coordination() -> list[Resource]:
@@ -267,10 +274,63 @@ def _access_and_network() -> list[Resource]:
     ]  # fmt: skip
 
 
+def _extensions() -> list[Resource]:
+    admission, network = "admissionregistration.k8s.io/v1", "networking.k8s.io/v1"
+    policy, binding = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
+    return [
+        _resource(
+            admission, "validatingadmissionpolicies", policy, namespaced=False,
+            strategy=_cluster_wide(admission, policy, extension_kinds.ADMISSION_POLICY, status=True),
+            categories=_EXTENSIONS, subresources=("status",),
+        ),
+        _resource(
+            admission, "validatingadmissionpolicybindings", binding, namespaced=False,
+            strategy=_cluster_wide(admission, binding, extension_kinds.ADMISSION_POLICY_BINDING),
+            categories=_EXTENSIONS,
+        ),
+        _resource(
+            "apiregistration.k8s.io/v1", "apiservices", "APIService", namespaced=False,
+            strategy=extension_kinds.ApiServiceStrategy(), categories=_EXTENSIONS, subresources=("status",),
+        ),
+        _resource(
+            "certificates.k8s.io/v1", "certificatesigningrequests", "CertificateSigningRequest", "csr",
+            strategy=CertificateRequestStrategy(), namespaced=False, subresources=("status", "approval"),
+        ),
+        _resource(
+            network, "ingressclasses", "IngressClass", namespaced=False,
+            strategy=_cluster_wide(network, "IngressClass", extension_kinds.INGRESS_CLASS),
+        ),
+        _resource(
+            network, "ipaddresses", "IPAddress", "ip", namespaced=False,
+            strategy=_cluster_wide(network, "IPAddress", extension_kinds.IP_ADDRESS),
+        ),
+        _resource(
+            network, "servicecidrs", "ServiceCIDR", namespaced=False, subresources=("status",),
+            strategy=_cluster_wide(network, "ServiceCIDR", extension_kinds.SERVICE_CIDR, status=True),
+        ),
+        _resource(
+            "node.k8s.io/v1", "runtimeclasses", "RuntimeClass", namespaced=False,
+            strategy=extension_kinds.RuntimeClassStrategy(),
+        ),
+        _resource(
+            "storage.k8s.io/v1", "volumeattributesclasses", "VolumeAttributesClass", "vac", namespaced=False,
+            strategy=ObjectStrategy(
+                "storage.k8s.io/v1", "VolumeAttributesClass", namespaced=False,
+                table=extension_kinds.VOLUME_ATTRIBUTES_CLASS,
+            ),
+        ),
+    ]  # fmt: skip
+
+
+def _cluster_wide(api_version: str, kind: str, table: Table, *, status: bool = False) -> ObjectStrategy:
+    return ObjectStrategy(api_version, kind, namespaced=False, generation=True, status=status, table=table)
+
+
 BUILTIN_RESOURCES: Final[tuple[Resource, ...]] = (
     *_core(),
     *_workloads(),
     *_policy_and_coordination(),
     *_storage_and_devices(),
     *_access_and_network(),
+    *_extensions(),
 )

@@ -25,7 +25,7 @@ _SUBRESOURCE_KINDS: Final = {
     "scale": ("autoscaling", "v1", "Scale"),
 }
 """Subresources whose body is another kind than their object's."""
-_OBJECT_SUBRESOURCES: Final = ("scale", "status")
+_OBJECT_SUBRESOURCES: Final = ("approval", "finalize", "scale", "status")
 _OBJECT_VERBS: Final = ["get", "patch", "update"]
 
 
@@ -105,6 +105,8 @@ def _subresource_entry(resource: Resource, name: str) -> Document:
 
 
 def _verbs(subresource: str) -> list[str]:
+    if subresource == "finalize":
+        return ["update"]
     return _OBJECT_VERBS if subresource in _OBJECT_SUBRESOURCES else ["create"]
 
 

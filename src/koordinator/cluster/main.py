@@ -8,14 +8,21 @@ import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import uvloop
 
 from koordinator.base.build import VersionAction
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.process import allow_many_open_files, stop_on_signals
+from koordinator.cluster.controller_selection import add_controllers_flag
 from koordinator.cluster.kubeconfig_file import check_kubeconfig
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
+
+_GARBAGE_COLLECTOR: Final = "garbage-collector-controller"
+_DISRUPTION: Final = "disruption-controller"
+CONTROLLERS: Final = (_GARBAGE_COLLECTOR, _DISRUPTION)
+"""Those of the server's own loops that a kube-controller-manager has, too, by its names for them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,9 +50,22 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="workload controllers run beside this server: nobody is warned that they are missing",
     )
+    add_controllers_flag(parser, CONTROLLERS)
     parser.add_argument("-v", type=int, default=1, dest="verbosity", metavar="LEVEL", help="log level (default: 1)")
     parser.add_argument("--version", action=VersionAction)
     return parser
+
+
+def _server_options(options: argparse.Namespace) -> ServerOptions:
+    return ServerOptions(
+        data=options.data,
+        port=options.port,
+        workload_controllers=options.workload_controllers,
+        garbage_collector=_GARBAGE_COLLECTOR in options.controllers,
+        disruption_controller=_DISRUPTION in options.controllers,
+        # Who leaves both to others has others for the rest, too.
+        missing_controller_warnings=bool(options.controllers),
+    )
 
 
 async def _serve(options: argparse.Namespace) -> None:
@@ -54,8 +74,7 @@ async def _serve(options: argparse.Namespace) -> None:
     allow_many_open_files()
     if options.kubeconfig is not None:
         check_kubeconfig(options.kubeconfig)  # before the server is up and would have to end for it
-    server = ServerOptions(data=options.data, port=options.port, workload_controllers=options.workload_controllers)
-    async with EmbeddedApi(server) as api:
+    async with EmbeddedApi(_server_options(options)) as api:
         if options.kubeconfig is not None:
             api.write_kubeconfig(options.kubeconfig)
         sys.stderr.write(f"embedded Kubernetes API ready on {api.url}\n")

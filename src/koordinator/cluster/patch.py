@@ -56,7 +56,7 @@ __all__ = [
     "STRATEGIC_PATCH",
     "accepted_patch_types",
     "apply_patch",
-    "check_not_applied",
+    "check_patch_type",
     "unsupported_patch",
 ]
 
@@ -98,11 +98,18 @@ def unsupported_patch(resource: Resource) -> ApiError:
     return unsupported_media_type(accepted_patch_types(resource), {} if built_in else None)
 
 
-def check_not_applied(content_type: str) -> None:
-    """Raises ApiError 415 for server-side apply: nothing here keeps track of who owns which field."""
-    if content_type.partition(";")[0].strip().lower() == APPLY_PATCH:
+def check_patch_type(content_type: str, resource: Resource) -> None:
+    """Before the object is looked for: the format alone decides. Raises ApiError 415.
+
+    Also for server-side apply, which would create an object that is not there: nothing here keeps track of who owns
+    which field.
+    """
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type == APPLY_PATCH:
         message = "this API server has no server-side apply; use kubectl apply or kubectl diff without --server-side"
         raise ApiError(415, "UnsupportedMediaType", message, {})
+    if media_type not in accepted_patch_types(resource):
+        raise unsupported_patch(resource)
 
 
 def _decode(patch: bytes, expected: type, go_type: str, prefix: str = "error decoding patch: ") -> Any:

@@ -46,6 +46,7 @@ from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.system_objects import create_system_objects
 from koordinator.cluster.termination import Termination
 from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle
+from koordinator.cluster.verbs.subresources import BINDING
 from koordinator.kube.http_server import HttpServer
 
 _SHUTDOWN_SECONDS = 2.0
@@ -142,7 +143,7 @@ class EmbeddedApi:
                 else MemoryStorage(self._options.history)
             )
             stack.push_async_callback(storage.close)
-            registry = Registry((*BUILTIN_RESOURCES, *REVIEW_RESOURCES, *METRICS_RESOURCES))
+            registry = Registry((*BUILTIN_RESOURCES, BINDING, *REVIEW_RESOURCES, *METRICS_RESOURCES))
             webhooks = self._webhooks(storage, registry)
             stack.push_async_callback(webhooks.close)
             environment = self._environment(storage, registry, webhooks)
@@ -251,10 +252,12 @@ class EmbeddedApi:
         stack: AsyncExitStack,
     ) -> None:
         authenticator = TokenAuthenticator(self._token)
-        application = Application(environment, authenticator, health, self._options.http)
+        metrics = Metrics()
+        metrics.add_process_metrics()
+        application = Application(environment, authenticator, health, self._options.http, metrics)
         runner = web.ServerRunner(application.server(), shutdown_timeout=_CANCEL_SECONDS)
         await runner.setup()
-        program = ProgramConnections(Metrics(), self._options.clock)
+        program = ProgramConnections(metrics, self._options.clock)
         self._connections = program.serve(str(self._port), self._options.http.connections)
         server = HttpServer(runner, self._connections, self._options.clock, tls=context, options=CONNECTION_OPTIONS)
         stack.push_async_callback(server.stop, _SHUTDOWN_SECONDS)

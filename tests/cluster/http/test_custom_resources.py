@@ -72,6 +72,15 @@ def test_versions_share_their_objects() -> None:
     assert (found["apiVersion"], found["spec"]) == ("example.io/v1beta1", {"size": 1})
 
 
+def test_in_a_list_each_names_its_kind() -> None:
+    async def scenario(client: ApiClient) -> Any:
+        await client.post(THINGS, _thing(size=1))
+        return await client.get(THINGS)
+
+    (item,) = _run(scenario)["items"]
+    assert (item["apiVersion"], item["kind"]) == ("example.io/v1", "Thing")
+
+
 def test_discovery_follows() -> None:
     async def scenario(client: ApiClient) -> Any:
         return await client.get("/apis/example.io")

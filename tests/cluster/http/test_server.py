@@ -67,6 +67,17 @@ def test_classic_discovery_lists_groups_and_resources() -> None:
     assert "deployments/status" in [entry["name"] for entry in resources["resources"]]
 
 
+def test_the_preferred_version_of_autoscalers_is_the_second() -> None:
+    group = _run(lambda client: client.get("/apis/autoscaling"))
+    assert group["preferredVersion"]["version"] == "v2"
+
+
+def test_finalize_is_listed_as_it_is_served() -> None:
+    resources = _run(lambda client: client.get("/api/v1"))["resources"]
+    (finalize,) = [entry for entry in resources if entry["name"] == "namespaces/finalize"]
+    assert (finalize["kind"], finalize["verbs"]) == ("Namespace", ["update"])
+
+
 @pytest.mark.parametrize(
     "path", ["/apis/none", "/apis/none/v1", "/api/v2", "/nothing", "/api/v1/nothings", "/api/v1/pods/p"]
 )
@@ -185,6 +196,34 @@ def test_a_watched_table_names_its_columns_once() -> None:
     assert _run(scenario) == [3, 0]
 
 
+@pytest.mark.parametrize("group", ["/api/v1", "/apis/events.k8s.io/v1"])
+def test_a_list_names_the_kind_of_its_items_once(group: str) -> None:
+    async def scenario(client: ApiClient) -> Any:
+        event = {"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}}
+        await client.post("/api/v1/namespaces/default/events", event)
+        return await client.get(f"{group}/namespaces/default/events")
+
+    listed = _run(scenario)
+    assert listed["kind"] == "EventList"
+    assert [item.keys() & {"kind", "apiVersion"} for item in listed["items"]] == [set()]
+
+
+def test_a_bookmark_of_a_table_is_in_a_row() -> None:
+    query = "?allowWatchBookmarks=true"
+
+    async def scenario(client: ApiClient) -> Any:
+        async with client.watch(CONFIG_MAPS + query, Accept=TABLE) as events:
+            return await anext(events)
+
+    table = _run(scenario)["object"]
+    (row,) = table["rows"]
+    assert row["cells"] == ["", "", ""]
+    assert row["object"]["metadata"] == {
+        "resourceVersion": table["metadata"]["resourceVersion"],
+        "annotations": {"k8s.io/initial-events-end": "true"},
+    }
+
+
 def test_a_streaming_list_ends_with_a_bookmark() -> None:
     query = "?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 
@@ -233,8 +272,9 @@ def test_events_are_one_collection_in_two_groups() -> None:
         await client.post("/apis/events.k8s.io/v1/namespaces/default/events", event)
         return await client.get("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=p")
 
-    (found,) = _run(scenario)["items"]
-    assert (found["apiVersion"], found["message"], found["involvedObject"]["name"]) == ("v1", "placed", "p")
+    listed = _run(scenario)
+    (found,) = listed["items"]
+    assert (listed["apiVersion"], found["message"], found["involvedObject"]["name"]) == ("v1", "placed", "p")
 
 
 @pytest.mark.parametrize(

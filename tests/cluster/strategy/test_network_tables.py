@@ -60,18 +60,6 @@ def _cells(plural: str, obj: Document) -> list[Any]:
             {"status": {"hard": {"pods": "2", "limits.cpu": "1"}, "used": {"pods": "1", "limits.cpu": "0"}}},
             ["pods: 1/2", "limits.cpu: 0/1"],
         ),
-        (
-            "horizontalpodautoscalers",
-            {
-                "spec": {
-                    "scaleTargetRef": {"kind": "Deployment", "name": "d"},
-                    "minReplicas": 1,
-                    "maxReplicas": 3,
-                    "targetCPUUtilizationPercentage": 80,
-                }
-            },
-            ["Deployment/d", "cpu: <unknown>/80%", "1", 3, 0],
-        ),
     ],
 )
 def test_row(plural: str, obj: Document, cells: list[Any]) -> None:

@@ -27,11 +27,11 @@ class _Contended(Verbs):
         super().__post_init__()
         update = self.storage.update
 
-        async def contended(key: str, value: bytes, expected: int) -> Stored:
+        async def contended(key: str, value: bytes, expected: int, *, frees: bool = False) -> Stored:
             if self.prefix and key.startswith(self.prefix):
                 self.prefix = ""
                 await self.interfere()
-            return await update(key, value, expected)
+            return await update(key, value, expected, frees=frees)
 
         self.environment = replace(self.environment, storage=_with_update(self.storage, contended))
 

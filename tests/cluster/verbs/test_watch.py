@@ -124,6 +124,49 @@ def test_a_streaming_list_marks_the_end_of_the_state() -> None:
     assert (first.type, second.type, second.initial_events_end) == ("ADDED", "BOOKMARK", True)
 
 
+def test_a_streaming_list_needs_no_bookmarks() -> None:
+    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+    assert _watch(_nothing, _with_one(), **query).seen == [("ADDED", "a", 1)]
+
+
+@pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}])
+def test_the_end_of_a_state_that_comes_unasked_is_marked_too(query: dict[str, str]) -> None:
+    first, second, *_ = _watch(_nothing, _with_one(), allowWatchBookmarks="true", **query).events
+    assert (first.type, second.type, second.initial_events_end) == ("ADDED", "BOOKMARK", True)
+
+
+def test_the_last_bookmark_comes_two_seconds_before_the_end() -> None:
+    async def act(watching: Watching) -> None:
+        await watching.verbs.clock.advance(297)
+        before = len(watching.events)
+        await watching.create("b")
+        await watching.verbs.clock.advance(1)
+        assert watching.seen[before:] == [("ADDED", "b", 2), ("BOOKMARK", "", 2)]
+
+    _watch(act, _with_one(), resourceVersion="1", allowWatchBookmarks="true")
+
+
+def test_a_watch_from_a_revision_to_come_waits_for_what_follows_it() -> None:
+    assert _watch(_life, _with_one(), resourceVersion="3").seen == [("DELETED", "b", 4)]
+
+
+def test_a_revision_to_come_has_no_bookmarks() -> None:
+    assert _watch(_nothing, _with_one(), resourceVersion="3", allowWatchBookmarks="true").seen == []
+
+
+def test_a_state_to_come_is_an_error_of_the_stream() -> None:
+    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "resourceVersion": "3"}
+
+    async def main() -> ApiError | None:
+        watching = Watching(verbs, **query)
+        return await watching.session.run(watching.send)
+
+    verbs = _with_one()
+    error = asyncio.run(main())
+    assert error is not None
+    assert (error.code, error.reason, error.retry_after) == (504, "Timeout", 1)
+
+
 def test_a_history_that_is_gone_ends_the_watch() -> None:
     verbs = Verbs(limits=HistoryLimits(changes=2))
 
@@ -157,7 +200,6 @@ def test_a_client_that_went_away_ends_the_watch() -> None:
     [
         {"resourceVersionMatch": "NotOlderThan"},
         {"sendInitialEvents": "true", "allowWatchBookmarks": "true"},
-        {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"},
     ],
 )
 def test_meaningless_options_are_refused(query: dict[str, str]) -> None:

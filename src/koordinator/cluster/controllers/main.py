@@ -10,9 +10,9 @@ from typing import Final
 
 from koordinator.base import logs
 from koordinator.base.build import VersionAction
-from koordinator.base.errors import ConfigurationError
 from koordinator.base.listen_address import parse_listen_address
 from koordinator.base.program import Process, Run, greet, run_program
+from koordinator.cluster.controller_selection import add_controllers_flag
 from koordinator.cluster.controllers.program import Dependencies, WorkloadControllers
 from koordinator.cluster.controllers.table import CONTROLLERS
 from koordinator.kube.connect import ClientOptions, connected, user_agent
@@ -25,22 +25,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def prepare() -> Run:
         options = _parser().parse_args(sys.argv[1:] if arguments is None else arguments)
-        names = chosen(options.controllers)
+        names: Sequence[str] = options.controllers
         logs.configure(options.verbosity)
         greet(_PROGRAM, f"controllers {', '.join(names)}")
         return partial(_run, options, names)
 
     return run_program(_PROGRAM, prepare)
-
-
-def chosen(text: str) -> list[str]:
-    """The names of the controllers to run: ``*`` is all of them, ``foo`` one, ``-foo`` takes one away. Raises
-    ConfigurationError for a name that is unknown."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    unknown = [word for word in words if word != "*" and word.removeprefix("-") not in CONTROLLERS]
-    if unknown:
-        raise ConfigurationError("--controllers", unknown[0], f"*, or among {', '.join(CONTROLLERS)}")
-    return [name for name in CONTROLLERS if f"-{name}" not in words and (name in words or "*" in words)]
 
 
 async def _run(options: argparse.Namespace, names: Sequence[str], process: Process) -> None:
@@ -68,13 +58,7 @@ async def _run(options: argparse.Namespace, names: Sequence[str], process: Proce
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m koordinator.cluster.controllers", description=__doc__)
     parser.add_argument("--kubeconfig", default="", metavar="FILE", help="the cluster to work on")
-    parser.add_argument(
-        "--controllers",
-        default="*",
-        metavar="LIST",
-        help="which to run: * for all, NAME for one, -NAME for all but one "
-        f"(default: *; known: {', '.join(CONTROLLERS)})",
-    )
+    add_controllers_flag(parser, CONTROLLERS)
     parser.add_argument(
         "--bind-address",
         default="0",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import resource
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,16 +14,20 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 
+from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ServerLimits
 from koordinator.cluster.errors import ApiError, bad_request, method_not_allowed, storage_failure, too_large
 from koordinator.cluster.http.authentication import Reviews, TokenAuthenticator, check_no_impersonation
 from koordinator.cluster.http.endpoints import Endpoints, Health
-from koordinator.cluster.http.request import parse_resource_path
+from koordinator.cluster.http.open_watches import OpenWatches, too_many_requests
+from koordinator.cluster.http.request import ResourcePath, parse_resource_path
+from koordinator.cluster.http.request_metrics import OpenRequests, RequestMetrics
 from koordinator.cluster.http.resources import ResourceHandler, wants_watch
 from koordinator.cluster.http.response import failure
 from koordinator.cluster.limits import MAX_BODY, TOO_DEEP
 from koordinator.cluster.storage.interface import StorageError, WriteFailed
 from koordinator.cluster.verbs.environment import Environment
+from koordinator.kube.metrics_page import MetricsPage
 
 _LOG = logging.getLogger(__name__)
 
@@ -32,16 +38,17 @@ _CONNECTIONS: Final = ServerLimits(connections=10_000, body=34.0, idle=90.0)
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """What clients may take up. Watches are meant to last: they are neither limited in time nor counted as requests."""
+    """What clients may take up. Watches are meant to last: they are not limited in time, and counted apart."""
 
     connections: ServerLimits = _CONNECTIONS
     requests: int = 3_000
     """In flight at one time."""
+    watches: int = 7_500
+    """At one time, and never more than three quarters of the connections: the rest is for other requests."""
 
-
-def too_many_requests() -> ApiError:
-    """429, in the words of the real server."""
-    return ApiError(429, "TooManyRequests", "Too many requests, please try again later.", retry_after=1)
+    def most_watches(self, files: int) -> int:
+        """Of a process that may open so many ``files``."""
+        return max(1, min(self.watches, self.connections.connections * 3 // 4, files // 2))
 
 
 _MAX_LINE = 64 << 10
@@ -63,9 +70,16 @@ class Application:
         authenticator: TokenAuthenticator,
         health: Health,
         limits: HttpLimits | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self._limits = limits or HttpLimits()
         self._in_flight = 0
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._watches = OpenWatches(self._limits.most_watches(files if files > 0 else 1 << 31))
+        metrics = metrics or Metrics()
+        self._metrics = RequestMetrics(metrics, environment)
+        metrics.register(OpenRequests(lambda: self._in_flight, lambda: self._watches.open))
+        self._metrics_page = MetricsPage(metrics, environment.clock)
         self._authenticator = authenticator
         self._resources = ResourceHandler(environment, Reviews(authenticator))
         self._endpoints = Endpoints(environment.registry, health)
@@ -76,13 +90,18 @@ class Application:
         )
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        counted = not wants_watch(request)
-        if counted:
-            if self._in_flight >= self._limits.requests:
-                return failure(too_many_requests())
-            self._in_flight += 1
+        path = parse_resource_path(request.path)
+        is_watch = path is not None and wants_watch(request, path)
+        response = await self._handled(request, path, is_watch=is_watch)
+        self._metrics.count(request.method, path, response.status, is_watch=is_watch)
+        return response
+
+    async def _handled(
+        self, request: web.BaseRequest, path: ResourcePath | None, *, is_watch: bool
+    ) -> web.StreamResponse:
         try:
-            return await self._respond(request)
+            with self._one_more(request, is_watch=is_watch):
+                return await self._respond(request, path)
         except ApiError as error:
             return failure(error)
         except RecursionError:
@@ -100,21 +119,36 @@ class Application:
         except Exception:
             _LOG.exception("%s %r failed", request.method, request.path)
             return failure(ApiError(500, "InternalError", "Internal error occurred: see the API server's log"))
-        finally:
-            if counted:
-                self._in_flight -= 1
 
-    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+    @contextmanager
+    def _one_more(self, request: web.BaseRequest, *, is_watch: bool) -> Iterator[None]:
+        """Raises ApiError 429 when there are too many of its sort; who has no token is told so instead."""
+        if is_watch:
+            self._authenticator.check(request.path, request.headers.get("Authorization", ""))
+            with self._watches.one():
+                yield
+            return
+        if self._in_flight >= self._limits.requests:
+            raise too_many_requests()
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+
+    async def _respond(self, request: web.BaseRequest, path: ResourcePath | None) -> web.StreamResponse:
         self._authenticator.check(request.path, request.headers.get("Authorization", ""))
         check_no_impersonation(request.raw_headers)
         if request.can_read_body and not request.content.is_eof():
             # Kept in the request.
             await request.read()
-        path = parse_resource_path(request.path)
         if path is not None:
             return await self._resources.handle(request, path)
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
+        if request.path == "/metrics":
+            body, content_type = await self._metrics_page.rendered(request.headers.get("Accept", ""))
+            return web.Response(body=body, headers={"Content-Type": content_type})
         return self._endpoints.handle(request)
 
 

@@ -138,8 +138,8 @@ class Endpoints:
     def _discovery(self, parts: list[str], accept: str) -> Document | None:
         match parts:
             case [""]:
-                return {"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3",
-                                  "/readyz", "/version"]}  # fmt: skip
+                return {"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2",
+                                  "/openapi/v3", "/readyz", "/version"]}  # fmt: skip
             case ["version"]:
                 return discovery.VERSION
             case ["api"] | ["apis"] if negotiate(accept) == "discovery":

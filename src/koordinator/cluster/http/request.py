@@ -38,6 +38,8 @@ class ResourcePath:
     namespace: str | None
     name: str
     subresource: str
+    watch: bool = False
+    """In the form that was there before the query parameter: ``/api/v1/watch/…``."""
 
 
 def parse_resource_path(path: str) -> ResourcePath | None:
@@ -50,12 +52,15 @@ def parse_resource_path(path: str) -> ResourcePath | None:
     else:
         return None
     namespace = None
+    watch = rest[0] == "watch" and len(rest) > 1
+    if watch:
+        rest = rest[1:]
     if rest[0] == "namespaces" and len(rest) > 2 and (len(rest) > 3 or rest[2] not in _NAMESPACE_SUBRESOURCES):
         namespace, rest = rest[1], rest[2:]
     if "" in rest:
         return None
     name = rest[1] if len(rest) > 1 else ""
-    return ResourcePath(group, version, rest[0], namespace, name, "/".join(rest[2:]))
+    return ResourcePath(group, version, rest[0], namespace, name, "/".join(rest[2:]), watch)
 
 
 # Bodies in YAML as the real server reads them: what JSON can say, of bounded depth, and no larger than it was sent.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 
 from aiohttp import web
 
 from koordinator.cluster.errors import ApiError, method_not_allowed, not_found, unknown_path
 from koordinator.cluster.http.authentication import Reviews
+from koordinator.cluster.http.event_lines import EventLines
 from koordinator.cluster.http.request import (
     OPTION_KINDS,
     ResourcePath,
@@ -21,6 +23,7 @@ from koordinator.cluster.http.response import (
     Renderer,
     deleted_details,
     document_response,
+    event_line,
     json_response,
     negotiate,
     renderer,
@@ -38,7 +41,9 @@ from koordinator.cluster.verbs.options import DeleteOptions, ListOptions, WriteO
 from koordinator.cluster.verbs.read import get, list_objects
 from koordinator.cluster.verbs.subresources import (
     ACTION_KINDS,
+    BINDING,
     CREATED_SUBRESOURCES,
+    bind_named,
     get_scale,
     patch_scale,
     update_scale,
@@ -49,8 +54,10 @@ from koordinator.cluster.verbs.update import patch, update
 from koordinator.cluster.verbs.watch import WatchSession
 
 PendingResponse = Awaitable[web.StreamResponse]
-_OBJECT_SUBRESOURCES = ("status", "scale")
+_OBJECT_SUBRESOURCES = ("status", "scale", "finalize", "approval")
 """Subresources that are read and changed like objects; all others are actions."""
+_WATCH_OFF = ("false", "0")
+"""Values of the query parameter that request no watch; all others do."""
 
 
 class ResourceHandler:
@@ -59,6 +66,7 @@ class ResourceHandler:
     def __init__(self, environment: Environment, reviews: Reviews) -> None:
         self._environment = environment
         self._reviews = reviews
+        self._lines = EventLines()
         self._on_collection: dict[str, Callable[[web.BaseRequest, Target], PendingResponse]] = {
             "GET": self._list,
             "POST": self._create,
@@ -78,6 +86,8 @@ class ResourceHandler:
             raise unknown_path()
         target = Target(resource, path.namespace, path.name, path.subresource)
         if "watch" not in resource.verbs:
+            if wants_watch(request, path):
+                raise method_not_allowed()
             return await self._not_stored(request, target)
         if path.subresource and path.subresource not in _OBJECT_SUBRESOURCES:
             return await self._act(request, target)
@@ -85,7 +95,8 @@ class ResourceHandler:
             raise unknown_path()
         if path.name and resource.namespaced and not path.namespace:
             raise unknown_path()
-        method = (self._on_object if path.name else self._on_collection).get(request.method)
+        methods = self._on_object if path.name and not path.watch else self._on_collection
+        method = self._watch if wants_watch(request, path) else methods.get(request.method)
         if method is None or not _is_allowed(request.method, resource, path):
             raise method_not_allowed()
         # Before anything is stored: a response that cannot be made must not hide a write that was.
@@ -93,8 +104,6 @@ class ResourceHandler:
         return await method(request, target)
 
     async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        if wants_watch(request):
-            return await self._list(request, target)
         if _is_scale(target):
             return self._object(request, target, get_scale(self._environment, target))
         stored = get(self._environment, target, ListOptions.parse(request.query))
@@ -103,9 +112,18 @@ class ResourceHandler:
     async def _list(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options = ListOptions.parse(request.query)
         render = self._renderer(request, target)
-        if wants_watch(request):
-            return await stream_watch(request, WatchSession(self._environment, target, options), render)
         return json_response(render.many(list_objects(self._environment, target, options)))
+
+    async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        options = ListOptions.parse(request.query)
+        line = partial(event_line, self._renderer(request, target))
+        session = WatchSession(self._environment, target, options)
+        form = negotiate(request.headers.get("Accept", ""))
+        # A table names its columns once in each stream, and ages by the time of its request.
+        with self._lines.watcher(form, target.resource) if form != "table" else nullcontext() as shared:
+            if shared is None:
+                return await stream_watch(request, session, lambda batch: b"".join(map(line, batch)))
+            return await stream_watch(request, session, partial(shared.join, line))
 
     async def _create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         obj = await read_document(request, target.resource.kind, target.resource)
@@ -164,14 +182,28 @@ class ResourceHandler:
 
     async def _not_stored(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Of kinds that are reviews, or computed for each request."""
+        if target.resource is BINDING:
+            return await self._bind(request, target)
         if "get" not in target.resource.verbs:
             return await self._review(request, target)
         options = ListOptions.parse(request.query)
-        if request.method != "GET" or wants_watch(request):
+        if request.method != "GET":
             raise method_not_allowed()
         if target.name:
             return self._object(request, target, get_computed(self._environment, target))
         return json_response(self._renderer(request, target).many(list_computed(self._environment, target, options)))
+
+    async def _bind(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """POST of a Binding to the collection, which names the pod itself: the form before ``pods/NAME/binding``."""
+        if target.name or target.namespace is None:
+            raise unknown_path()
+        if request.method != "POST":
+            raise method_not_allowed()
+        negotiate(request.headers.get("Accept", ""))
+        body = await read_document(request, BINDING.kind)
+        with self._writing(request) as options:
+            await bind_named(self._environment, target, body, options)
+        return success(status=201, warnings=options.warnings)
 
     async def _review(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if request.method != "POST" or target.subresource:
@@ -214,6 +246,10 @@ class ResourceHandler:
 
 def _is_allowed(method: str, resource: Resource, path: ResourcePath) -> bool:
     """Whether a method that makes sense in general does so here."""
+    if path.watch:
+        return method == "GET" and not path.subresource
+    if path.subresource == "finalize":
+        return method == "PUT"
     if method == "POST":
         return bool(path.namespace) or not resource.namespaced
     if method == "DELETE":
@@ -230,6 +266,11 @@ def _shown(target: Target) -> Resource:
     return SCALE if _is_scale(target) else target.resource
 
 
-def wants_watch(request: web.BaseRequest) -> bool:
-    """Checked for every request."""
-    return "watch" in request.rel_url.raw_query_string and request.query.get("watch", "") in ("true", "1", "True", "t")
+def wants_watch(request: web.BaseRequest, path: ResourcePath) -> bool:
+    """Checked for every request. On an object the parameter has no effect, as on the real server."""
+    if request.method != "GET":
+        return False
+    if path.watch or path.name or "watch" not in request.rel_url.raw_query_string:
+        return path.watch
+    value = request.query.get("watch")
+    return value is not None and value.lower() not in _WATCH_OFF

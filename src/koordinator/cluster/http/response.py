@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -17,7 +17,7 @@ from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.verbs.read import ObjectList
-from koordinator.cluster.verbs.target import decode, wire
+from koordinator.cluster.verbs.target import decode, list_item, wire
 from koordinator.cluster.verbs.watch import WatchEvent, WatchSession
 
 # In which form a client wants its response: plain objects, a table for people, or metadata alone.
@@ -167,7 +167,10 @@ class TableRenderer:
         return self.one(stored)
 
     def bookmark(self, metadata: Document) -> bytes:
-        return _encode(self._table(metadata, []))
+        cells = [""] * len(self._resource.strategy.columns())
+        obj = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        revision = {"resourceVersion": metadata["resourceVersion"]}
+        return _encode(self._table(revision, [{"cells": cells, "object": obj}]))
 
     def _table(self, metadata: Document, rows: list[Document]) -> Document:
         columns = [] if self._columns_sent else [asdict(column) for column in self._resource.strategy.columns()]
@@ -219,11 +222,9 @@ def renderer(form: Form, resource: Resource, include_object: str, now: datetime)
     return MetadataRenderer(resource) if form == "metadata" else PlainRenderer(resource)
 
 
-def events(render: Renderer, batch: Sequence[WatchEvent]) -> bytes:
-    """One line per event, all in one write."""
-    return b"".join(
-        b'{"type":"%s","object":%s}\n' % (event.type.encode(), _event_object(render, event)) for event in batch
-    )
+def event_line(render: Renderer, event: WatchEvent) -> bytes:
+    """Of a watch stream."""
+    return b'{"type":"%s","object":%s}\n' % (event.type.encode(), _event_object(render, event))
 
 
 def error_event(error: ApiError) -> bytes:
@@ -233,7 +234,7 @@ def error_event(error: ApiError) -> bytes:
 def _event_object(render: Renderer, event: WatchEvent) -> bytes:
     if event.type != "BOOKMARK":
         return render.event_object(event.stored)
-    metadata: Document = {"resourceVersion": str(event.stored.revision), "creationTimestamp": None}
+    metadata: Document = {"resourceVersion": str(event.stored.revision)}
     if event.initial_events_end:
         metadata["annotations"] = _INITIAL_EVENTS_END
     return render.bookmark(metadata)
@@ -251,7 +252,7 @@ class PlainRenderer:
     def many(self, found: ObjectList) -> bytes:
         resource = self._resource
         head = _encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": found.metadata()})
-        return head[:-1] + b',"items":[' + b",".join([wire(resource, stored) for stored in found.items]) + b"]}"
+        return head[:-1] + b',"items":[' + b",".join([list_item(resource, stored) for stored in found.items]) + b"]}"
 
     def event_object(self, stored: Stored) -> bytes:
         return wire(self._resource, stored)
@@ -289,14 +290,18 @@ class MetadataRenderer:
 _LOG = logging.getLogger(__name__)
 
 
-async def stream_watch(request: web.BaseRequest, session: WatchSession, render: Renderer) -> web.StreamResponse:
+Join = Callable[[Sequence[WatchEvent]], bytes]
+"""From a batch of events to its lines, for one write."""
+
+
+async def stream_watch(request: web.BaseRequest, session: WatchSession, join: Join) -> web.StreamResponse:
     """Ends when the watch does. The headers go out before the first event: clients wait for them."""
     response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
     response.enable_chunked_encoding()
     await response.prepare(request)
 
     async def send(batch: Sequence[WatchEvent]) -> None:
-        await response.write(events(render, batch))
+        await response.write(join(batch))
 
     try:
         error = await session.run(send)

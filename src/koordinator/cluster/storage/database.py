@@ -147,6 +147,10 @@ def boot_id() -> str:
         return ""
 
 
+def _says_nothing_new(change: Change) -> bool:
+    return change.type == "deleted" and change.previous is not None and change.previous.value == change.current.value
+
+
 class Database:
     """Raises sqlite3.Error and OSError, which the store translates, and StorageError for what it finds in the file."""
 
@@ -225,16 +229,17 @@ class Database:
         self._synced(lambda: self._transaction(work))
         self._reserved = revision + RESERVED
 
-    def commit(self, changes: Sequence[Change], compact: tuple[int, int] | None) -> int:
+    def commit(self, changes: Sequence[Change], compact: tuple[int, int] | None, *, sparing: bool = False) -> int:
         """Append ``changes``, and drop what the history between two revisions replaced; returns the bytes of values.
 
+        ``sparing``: of what is deleted, the last value is not stored again, which the change before has.
         Raises InDoubt when it may be done or not, and sqlite3.Error when nothing is done.
         """
         rows = [
             (
                 change.revision,
                 change.key,
-                change.current.value,
+                b"" if sparing and _says_nothing_new(change) else change.current.value,
                 change.previous.revision if change.previous else None,
                 change.type == "deleted",
             )
@@ -307,6 +312,15 @@ class Database:
         )
         run("DELETE FROM change WHERE revision > ? AND revision <= ? AND deleted", between)
         run("UPDATE compaction SET floor = ?", (floor,))
+
+    def compact(self, compacted: int, floor: int) -> None:
+        """Drop what the history between two revisions replaced, in a commit of its own. Raises as ``commit`` does."""
+        self._transaction(lambda: self._compact(compacted, floor))
+
+    def truncate_log(self) -> None:
+        """Copy the log into the database and give its space back, if nobody else reads it."""
+        with suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def checkpoint(self) -> None:
         """Copy the log into the database on a connection of its own; may be called in another thread."""

@@ -22,6 +22,7 @@ from koordinator.cluster.storage.interface import (
     Page,
     RevisionMismatch,
     StorageError,
+    StorageFull,
     Stored,
     Watch,
 )
@@ -36,6 +37,7 @@ class _Write:
     key: str
     value: bytes
     previous: Stored | None
+    frees: bool
     done: asyncio.Future[Stored]
 
 
@@ -50,8 +52,8 @@ class IndexedStorage(ABC):
         self._closed = False
 
     @abstractmethod
-    def _persist(self, changes: Sequence[Change]) -> None:
-        """Make the changes durable, all or none; raises StorageError."""
+    def _persist(self, changes: Sequence[Change], *, frees: bool) -> None:
+        """Make the changes durable, all or none; raises StorageError. ``frees``: all of them remove something."""
 
     @abstractmethod
     def health(self) -> str:
@@ -81,12 +83,12 @@ class IndexedStorage(ABC):
             raise KeyExists(f"{key} exists")
         return await self._write("created", key, value, None)
 
-    async def update(self, key: str, value: bytes, expected: int) -> Stored:
-        return await self._write("updated", key, value, await self._expected(key, expected))
+    async def update(self, key: str, value: bytes, expected: int, *, frees: bool = False) -> Stored:
+        return await self._write("updated", key, value, await self._expected(key, expected), frees=frees)
 
     async def delete(self, key: str, expected: int, final: bytes | None = None) -> Stored:
         previous = await self._expected(key, expected)
-        return await self._write("deleted", key, previous.value if final is None else final, previous)
+        return await self._write("deleted", key, previous.value if final is None else final, previous, frees=True)
 
     def end_watches(self) -> None:
         self._watch_cache.end_watches()
@@ -114,7 +116,13 @@ class IndexedStorage(ABC):
         return current
 
     async def _write(
-        self, kind: Literal["created", "updated", "deleted"], key: str, value: bytes, previous: Stored | None
+        self,
+        kind: Literal["created", "updated", "deleted"],
+        key: str,
+        value: bytes,
+        previous: Stored | None,
+        *,
+        frees: bool = False,
     ) -> Stored:
         if self._closed:
             raise StorageError("the store is closed")
@@ -123,7 +131,7 @@ class IndexedStorage(ABC):
             self._committed = loop.create_future()
             loop.call_soon(self._flush)
         done: asyncio.Future[Stored] = loop.create_future()
-        self._writes.append(_Write(kind, key, value, previous, done))
+        self._writes.append(_Write(kind, key, value, previous, frees, done))
         self._pending.add(key)
         return await done
 
@@ -131,6 +139,19 @@ class IndexedStorage(ABC):
         writes, self._writes = self._writes, []
         if not writes:
             return
+        reports = [self._commit(writes)]
+        freeing = [write for write in writes if write.frees]
+        if isinstance(reports[0][2], StorageFull) and 0 < len(freeing) < len(writes):
+            # Those that remove something must not fail for those beside them.
+            others = [write for write in writes if not write.frees]
+            reports = [(others, (), reports[0][2]), self._commit(freeing)]
+        self._pending.clear()
+        if self._committed is not None:
+            self._committed.set_result(None)
+        for report in reports:
+            self._report(*report)
+
+    def _commit(self, writes: Sequence[_Write]) -> tuple[Sequence[_Write], Sequence[Change], StorageError | None]:
         first = self._watch_cache.revision + 1
         changes = [
             Change(write.type, Stored(write.key, write.value, first + index), write.previous)
@@ -138,7 +159,7 @@ class IndexedStorage(ABC):
         ]
         failure: StorageError | None = None
         try:
-            self._persist(changes)
+            self._persist(changes, frees=all(write.frees for write in writes))
             self._watch_cache.apply(changes)
         except StorageError as error:
             failure = error
@@ -147,19 +168,18 @@ class IndexedStorage(ABC):
             _LOG.exception("%d writes failed", len(writes))
             failure = StorageError(f"the write failed for an unforeseen reason, see the log: {error}")
             failure.__cause__ = error
-        self._pending.clear()
-        self._report(writes, changes, failure)
+        return writes, changes, failure
 
     def _report(self, writes: Sequence[_Write], changes: Sequence[Change], failure: StorageError | None) -> None:
-        if self._committed is not None:
-            self._committed.set_result(None)
+        # The caller of one that is done was cancelled meanwhile; the write holds all the same.
+        if failure is not None:
+            for write in writes:
+                if not write.done.done():
+                    write.done.set_exception(failure)
+            return
         for write, change in zip(writes, changes, strict=True):
-            if write.done.done():
-                continue  # its caller was cancelled meanwhile; the write holds all the same
-            if failure is None:
+            if not write.done.done():
                 write.done.set_result(change.current)
-            else:
-                write.done.set_exception(failure)
 
 
 # A store that forgets with the process: for tests, for throw-away clusters and for simulations.
@@ -175,7 +195,7 @@ class MemoryStorage(IndexedStorage):
             revision = objects[-1].revision
             self._watch_cache.restore(objects, (), revision, revision)
 
-    def _persist(self, changes: Sequence[Change]) -> None:
+    def _persist(self, changes: Sequence[Change], *, frees: bool) -> None:
         """What is in memory is as durable as this store gets."""
 
     def health(self) -> str:

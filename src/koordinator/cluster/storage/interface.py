@@ -149,7 +149,9 @@ class Storage(Protocol):
 
     async def create(self, key: str, value: bytes) -> Stored: ...
 
-    async def update(self, key: str, value: bytes, expected: int) -> Stored: ...
+    async def update(self, key: str, value: bytes, expected: int, *, frees: bool = False) -> Stored:
+        """``frees``: a step on the way to the removal of the key, which as that may use the last of the disk."""
+        ...
 
     async def delete(self, key: str, expected: int, final: bytes | None = None) -> Stored:
         """Returns the last state under the revision of the deletion; ``final`` replaces the value in the event."""

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from koordinator.cluster.storage.ballast import Ballast
 from koordinator.cluster.storage.database import (
     Connect,
     Database,
@@ -29,7 +30,7 @@ from koordinator.cluster.storage.database import (
     write_failure,
 )
 from koordinator.cluster.storage.indexed import IndexedStorage
-from koordinator.cluster.storage.interface import Change, OutcomeUnknown, StorageError, Stored, WriteFailed
+from koordinator.cluster.storage.interface import Change, OutcomeUnknown, StorageError, StorageFull, Stored, WriteFailed
 from koordinator.cluster.storage.watch_cache import HistoryLimits
 
 _LOG = logging.getLogger(__name__)
@@ -47,10 +48,12 @@ class SqliteStorage(IndexedStorage):
         *,
         connect: Connect = sqlite3.connect,
         boot: str | None = None,
+        ballast: Ballast | None = None,
     ) -> None:
         """Opens or makes the file; raises StorageError when it is not usable.
 
-        ``boot`` distinguishes the boots of the machine; by default it is the kernel's boot id.
+        ``boot`` distinguishes the boots of the machine; by default it is the kernel's boot id. ``ballast`` is the space
+        that is kept for deletions; by default a file beside the database.
         """
         super().__init__(limits or HistoryLimits())
         self._path = path
@@ -62,22 +65,39 @@ class SqliteStorage(IndexedStorage):
         """None: it failed and could not be opened anew yet."""
         self._write_error = ""
         self._checkpoint_error = ""
+        self._ballast = Ballast(path.with_name(f"{path.name}-ballast")) if ballast is None else ballast
         try:
-            self._database = Database(path, connect, create=True)
-            try:
-                self._load(self._database, boot_id() if boot is None else boot)
-            except BaseException:
-                self._database.close()
-                raise
+            self._open_with_ballast(boot_id() if boot is None else boot)
         except (sqlite3.Error, OSError, ValueError, InDoubt) as error:
             cause = error.__cause__ if isinstance(error, InDoubt) and isinstance(error.__cause__, Exception) else error
             why = "the disk is full; free some space" if is_full(path, cause) else explanation(cause)
             raise StorageError(f"{path} cannot be used as the cluster's store: {why}") from error
+        self._ballast.lay_in()
+
+    def _open_with_ballast(self, boot: str) -> None:
+        """A full disk must not keep the server from starting, and so from deleting."""
+        try:
+            self._open(boot)
+        except (sqlite3.Error, OSError, InDoubt) as error:
+            cause = error.__cause__ if isinstance(error, InDoubt) and isinstance(error.__cause__, Exception) else error
+            if not is_full(self._path, cause) or not self._ballast.release():
+                raise
+            self._open(boot)
+
+    def _open(self, boot: str) -> None:
+        self._database = Database(self._path, self._connect, create=True)
+        try:
+            self._load(self._database, boot)
+        except BaseException:
+            self._database.close()
+            raise
 
     def health(self) -> str:
         return self._write_error or self._checkpoint_error
 
     def try_again(self) -> None:
+        if self._ballast.is_released:
+            self._relieve()
         if self._write_error:
             try:
                 self._usable().probe()
@@ -91,6 +111,20 @@ class SqliteStorage(IndexedStorage):
                 self._succeeded()
         if self._checkpoint_error:
             self._checkpoint_soon(_CHECKPOINT_BYTES)
+
+    def _relieve(self) -> None:
+        """Make what was deleted worth it: drop the history, in which it still is, and give the log's space back."""
+        database = self._database
+        if database is None or (self._checkpoint and not self._checkpoint.done()):
+            return
+        if self._watch_cache.revision > self._compacted:
+            self._watch_cache.forget_history()
+            floor = self._watch_cache.floor
+            with suppress(sqlite3.Error, InDoubt):
+                database.compact(self._compacted, floor)
+                self._compacted = floor
+        database.truncate_log()
+        self._ballast.lay_in()
 
     def _load(self, database: Database, boot: str) -> None:
         position = database.take_over(boot)
@@ -107,7 +141,19 @@ class SqliteStorage(IndexedStorage):
         self._compacted = position.floor
         self._watch_cache.restore(objects.values(), changes, position.revision, position.floor)
 
-    def _persist(self, changes: Sequence[Change]) -> None:
+    def _persist(self, changes: Sequence[Change], *, frees: bool) -> None:
+        if not frees and not self._ballast.spares():
+            raise self._failed(StorageFull(f"{self._path}: the disk is full; what is left is for deletions"))
+        try:
+            self._commit_once(changes)
+        except StorageFull:
+            if not frees or not self._ballast.release():
+                raise
+            if self._database is not None:
+                self._database.truncate_log()
+            self._commit_once(changes)
+
+    def _commit_once(self, changes: Sequence[Change]) -> None:
         floor = self._watch_cache.floor
         compact = (self._compacted, floor) if floor - self._compacted >= _COMPACT_EVERY else None
         known = self._watch_cache.revision
@@ -115,7 +161,7 @@ class SqliteStorage(IndexedStorage):
         if self._watch_cache.revision != known:
             raise WriteFailed(f"{self._path} was opened anew, and earlier writes turned out to be stored; try again")
         try:
-            written = database.commit(changes, compact)
+            written = database.commit(changes, compact, sparing=self._ballast.is_released)
         except InDoubt as doubt:
             self._resolve(changes, doubt)
             written = 0
@@ -251,6 +297,8 @@ class SqliteStorage(IndexedStorage):
 
 def _replayed(row: Row, previous: Stored | None) -> Change:
     revision, key, value, _, deleted = row
+    if deleted and not value and previous is not None:
+        value = previous.value
     if not key.startswith("/") or key.count("/") < 3:
         raise ValueError(f"revision {revision} has the key {key!r}, which is none of a cluster")
     current = Stored(key, value, revision)

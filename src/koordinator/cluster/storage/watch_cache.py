@@ -184,8 +184,12 @@ class WatchCache:
         self._size += size
         return collection
 
-    def _trim(self) -> None:
-        while len(self._order) > self._limits.changes or self._size > self._limits.size:
+    def forget_history(self) -> None:
+        """Keep no change: who has not read one yet has to list again."""
+        self._trim(all_of_it=True)
+
+    def _trim(self, *, all_of_it: bool = False) -> None:
+        while self._order and (all_of_it or len(self._order) > self._limits.changes or self._size > self._limits.size):
             collection, size = self._order.popleft()
             self._size -= size
             collection.trim_oldest()
@@ -209,10 +213,12 @@ class WatchCursor:
 
     async def next(self) -> Sequence[Change] | None:
         while not self._closed:
-            changes = self.pending()
-            if changes or self._woken:
-                self._woken = False
-                return changes
+            # Mostly nothing has happened since the last look, which one comparison tells.
+            if self._woken or self.revision < self._watch_cache.revision:
+                changes = self.pending()
+                if changes or self._woken:
+                    self._woken = False
+                    return changes
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         return None

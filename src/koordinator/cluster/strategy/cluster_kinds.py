@@ -13,7 +13,7 @@ from koordinator.cluster.strategy import containers as _containers  # noqa: F401
 from koordinator.cluster.strategy import tables
 from koordinator.cluster.strategy.causes import forbidden, invalid, not_supported
 from koordinator.cluster.strategy.containers import default_each, defaults_of, round_up_resources
-from koordinator.cluster.strategy.metadata import validate_label_selector
+from koordinator.cluster.strategy.metadata import check_finalizer, validate_label_selector
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.table import Table
 
@@ -111,6 +111,12 @@ class NamespaceStrategy(ObjectStrategy):
         obj["spec"]["finalizers"] = list(old["spec"].get("finalizers") or [])
         if not obj["spec"]["finalizers"]:
             del obj["spec"]["finalizers"]
+
+    def check(self, obj: Document, old: Document | None) -> list[Cause]:
+        causes: list[Cause] = []
+        for index, finalizer in enumerate(obj["spec"].get("finalizers") or []):
+            causes += check_finalizer(f"spec.finalizers[{index}]", finalizer)
+        return causes
 
 
 class ServiceStrategy(ObjectStrategy):

@@ -39,15 +39,19 @@ def _validate_finalizers(finalizers: list[str]) -> list[Cause]:
 
 def validate_core_finalizers(obj: Document) -> list[Cause]:
     """Built-in kinds require a prefix, so that the owner of a finalizer is known."""
-    return [
-        invalid(
-            f"metadata.finalizers[{index}]",
-            finalizer,
-            "name is neither a standard finalizer name nor is it fully qualified",
-        )
-        for index, finalizer in enumerate((obj.get("metadata") or {}).get("finalizers") or [])
-        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS
-    ]
+    finalizers = (obj.get("metadata") or {}).get("finalizers") or []
+    return [c for index, each in enumerate(finalizers) for c in _check_owner(f"metadata.finalizers[{index}]", each)]
+
+
+def check_finalizer(field: str, finalizer: str) -> list[Cause]:
+    """Of a namespace's spec."""
+    return [invalid(field, finalizer, detail) for detail in label_key(finalizer)] + _check_owner(field, finalizer)
+
+
+def _check_owner(field: str, finalizer: str) -> list[Cause]:
+    if "/" in finalizer or finalizer in _STANDARD_FINALIZERS:
+        return []
+    return [invalid(field, finalizer, "name is neither a standard finalizer name nor is it fully qualified")]
 
 
 def finalizer_warnings(metadata: Document, known: list[str]) -> list[str]:

@@ -54,8 +54,17 @@ _WARNINGS: Final[Mapping[tuple[str, str], str]] = {
         "nothing in this cluster enforces a NetworkPolicy: simulated pods have no network"
     ),
     ("networking.k8s.io", "ingresses"): "nothing in this cluster serves an Ingress: simulated pods have no network",
+    ("apiregistration.k8s.io", "apiservices"): (
+        "this API server forwards no requests: what an APIService registers is not served"
+    ),
     ("autoscaling", "horizontalpodautoscalers"): (
         "no controller in this cluster acts on a HorizontalPodAutoscaler; change replicas with kubectl scale"
+    ),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): (
+        "nothing in this cluster evaluates a ValidatingAdmissionPolicy: its expressions refuse nothing"
+    ),
+    ("certificates.k8s.io", "certificatesigningrequests"): (
+        f"no controller in this cluster signs a CertificateSigningRequest, {_RUN_CONTROLLERS}"
     ),
     ("resource.k8s.io", "resourceclaims"): (
         "nothing in this cluster allocates the devices of a ResourceClaim: koord-scheduler does not place pods by "
@@ -74,6 +83,8 @@ def creation_warning(resource: Resource, obj: Document, *, controllers_run: bool
         return f"nothing in this cluster counts {', '.join(uncounted)}: it is not limited" if uncounted else None
     warning = _WARNINGS.get(key)
     if warning is None or (controllers_run and key in CONTROLLED) or obj["metadata"].get("ownerReferences"):
+        return None
+    if key == ("apiregistration.k8s.io", "apiservices") and not (obj.get("spec") or {}).get("service"):
         return None
     if key == ("", "services") and not _has_endpoints(obj.get("spec") or {}):
         return None

@@ -108,12 +108,6 @@ def _cron_job(spec: Document) -> None:
     spec.setdefault("failedJobsHistoryLimit", 1)
 
 
-@defaults_of("io.k8s.api.autoscaling.v1.HorizontalPodAutoscalerSpec")
-def _horizontal_pod_autoscaler(spec: Document) -> None:
-    spec.setdefault("minReplicas", 1)
-    spec.setdefault("targetCPUUtilizationPercentage", 80)
-
-
 class WorkloadStrategy(ObjectStrategy):
     """Kinds with ``spec.selector`` and ``spec.template``: the one must match the other and stay."""
 

@@ -12,7 +12,6 @@ from koordinator.cluster.strategy.table import (
     AGE,
     NAME,
     NONE,
-    UNSET,
     age,
     computed,
     human_duration,
@@ -157,29 +156,4 @@ CRON_JOB = table(
     (Column("Last Schedule"), _last_schedule),
     AGE,
     *_TEMPLATE,
-)
-
-
-def _scale_target(obj: Document) -> str:
-    reference = obj["spec"].get("scaleTargetRef") or {}
-    return f"{reference.get('kind') or ''}/{reference.get('name') or ''}"
-
-
-def _cpu_target(obj: Document) -> str:
-    """Only version 1's one metric, in the real server's words."""
-    wanted = obj["spec"].get("targetCPUUtilizationPercentage")
-    if wanted is None:
-        return NONE
-    current = lookup(obj, ("status", "currentCPUUtilizationPercentage"))
-    return f"cpu: {'<unknown>' if current is None else f'{current}%'}/{wanted}%"
-
-
-HORIZONTAL_POD_AUTOSCALER = table(
-    NAME,
-    computed("Reference", _scale_target),
-    computed("Targets", _cpu_target),
-    computed("MinPods", lambda obj: str(obj["spec"].get("minReplicas") or UNSET)),
-    integer("MaxPods", "spec.maxReplicas"),
-    integer("Replicas", "status.currentReplicas"),
-    AGE,
 )

@@ -70,7 +70,7 @@ async def _store(
     value = encode(resource, obj)
     if options.dry_run:
         return Stored(stored.key, value, stored.revision)
-    return await environment.storage.update(stored.key, value, stored.revision)
+    return await environment.storage.update(stored.key, value, stored.revision, frees=True)
 
 
 async def _admit(environment: Environment, attributes: Attributes) -> None:
@@ -148,9 +148,11 @@ def _mark(resource: Resource, obj: Document, grace: int, now: datetime) -> bool:
         metadata["deletionTimestamp"] = timestamp(now + _as_duration(grace))
         if metadata.get("generation"):
             metadata["generation"] += 1
-    metadata["deletionGracePeriodSeconds"] = grace
     if is_namespace(resource):
+        # Its end has no time: it comes when the namespace is empty.
         obj.setdefault("status", {})["phase"] = "Terminating"
+    else:
+        metadata["deletionGracePeriodSeconds"] = grace
     return True
 
 

@@ -99,8 +99,6 @@ class ListOptions:
                 causes.append(not_supported(_MATCH, self.match, (_NOT_OLDER,)))
             if self.continue_token:
                 causes.append(_match("is forbidden when continue is provided"))
-        if not causes and self.send_initial_events and not self.allow_bookmarks:
-            causes.append(forbidden("sendInitialEvents", "sendInitialEvents requires allowWatchBookmarks"))
         if causes:
             raise invalid_options(_LIST, causes)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, bad_request, conflict, invalid, not_found
-from koordinator.cluster.patch import accepted_patch_types, check_not_applied, unsupported_patch
+from koordinator.cluster.patch import check_patch_type
 from koordinator.cluster.resource import Cause, Resource, ScalePaths
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
@@ -44,8 +44,10 @@ BINDING: Final = Resource(
     kind=_KIND[2],
     namespaced=True,
     strategy=ObjectStrategy("v1", "Binding"),
+    singular="binding",
+    verbs=("create",),
 )
-"""The form of the body; nothing is stored as it."""
+"""The form of the body, and the collection that takes it as well; nothing is stored as it."""
 
 
 async def bind(environment: Environment, target: Target, binding: Document, options: WriteOptions) -> None:
@@ -74,6 +76,16 @@ async def bind(environment: Environment, target: Target, binding: Document, opti
         return await store(environment, target, stored, pod, dry_run=options.dry_run)
 
     await retry(environment, target, attempt)
+
+
+async def bind_named(environment: Environment, target: Target, binding: Document, options: WriteOptions) -> None:
+    """The same for ``POST bindings``, where the binding itself names the pod. Raises ApiError 400 when it does not."""
+    name = check_namespace(target, binding, BINDING).get("name")
+    if not name:
+        raise bad_request("Name parameter required.")
+    pods = environment.registry.stored("", "pods")
+    assert pods is not None
+    await bind(environment, Target(pods, target.namespace, str(name), "binding"), binding, options)
 
 
 def _complete(target: Target, binding: Document) -> None:
@@ -174,9 +186,7 @@ async def patch_scale(
     environment: Environment, target: Target, content_type: str, body: bytes, options: WriteOptions
 ) -> Stored:
     """Raises ApiError: 415 for a format that the object's kind does not take."""
-    check_not_applied(content_type)
-    if content_type.partition(";")[0].strip().lower() not in accepted_patch_types(target.resource):
-        raise unsupported_patch(target.resource)
+    check_patch_type(content_type, target.resource)
     with explained(content_type, body, SCALE) as change:
         return await _modify(environment, target, change, options)
 

@@ -14,8 +14,8 @@ from koordinator.api.document import Document, same
 from koordinator.api.kubernetes_types.canonical import WrongType
 from koordinator.api.kubernetes_types.table import ObjectType, kind_type
 from koordinator.cluster.errors import ApiError, bad_request, conflict, invalid, not_found
-from koordinator.cluster.patch import STRATEGIC_PATCH, apply_patch, check_not_applied
-from koordinator.cluster.resource import Cause, RequestContext, Resource
+from koordinator.cluster.patch import STRATEGIC_PATCH, apply_patch, check_patch_type
+from koordinator.cluster.resource import Cause, RequestContext, Resource, Strategy
 from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
 from koordinator.cluster.strategy import causes
 from koordinator.cluster.strategy.causes import Unknown, find_unknown, go_quoted
@@ -54,8 +54,8 @@ async def modify(
     options: WriteOptions | None = None,
 ) -> Stored:
     """Returns the new state; for an object that was removed its last one. Raises ApiError."""
-    strategy, options = target.resource.strategy, options or WriteOptions()
-    prepare = strategy.prepare_status_update if target.subresource == "status" else strategy.prepare_update
+    options = options or WriteOptions()
+    prepare = _preparation(target)
 
     async def replace(stored: Stored, old: Document) -> Stored:
         obj = change(old)
@@ -65,6 +65,37 @@ async def modify(
         return await store(environment, target, stored, obj, dry_run=options.dry_run)
 
     return await retry(environment, target, replace)
+
+
+def _preparation(target: Target) -> Prepare:
+    strategy = target.resource.strategy
+    if target.subresource == "status":
+        return strategy.prepare_status_update
+    if target.subresource == "approval":
+        return _approving(strategy)
+    return _finalizing(strategy) if target.subresource == "finalize" else strategy.prepare_update
+
+
+def _finalizing(strategy: Strategy) -> Prepare:
+    """An update that takes over ``spec.finalizers`` of a namespace, too, which is all that its spec has."""
+
+    def prepare(obj: Document, old: Document, context: RequestContext) -> None:
+        strategy.decode(obj)
+        strategy.prepare_update(obj, {**old, "spec": obj["spec"]}, context)
+
+    return prepare
+
+
+def _approving(strategy: Strategy) -> Prepare:
+    """An update of the conditions of a certificate request, and of nothing else in its status."""
+
+    def prepare(obj: Document, old: Document, context: RequestContext) -> None:
+        strategy.decode(obj)
+        conditions = obj["status"].get("conditions")
+        obj["status"] = {**old["status"], **({"conditions": conditions} if conditions else {})}
+        strategy.prepare_status_update(obj, old, context)
+
+    return prepare
 
 
 async def retry(environment: Environment, target: Target, attempt: Attempt) -> Stored:
@@ -93,10 +124,10 @@ async def store(environment: Environment, target: Target, stored: Stored, obj: D
     if dry_run:
         return Stored(stored.key, value, stored.revision)
     metadata = obj["metadata"]
-    going = metadata.get("deletionTimestamp") and not metadata.get("deletionGracePeriodSeconds")
-    if going and not blocks_removal(target.resource, obj):
+    going = bool(metadata.get("deletionTimestamp"))
+    if going and not metadata.get("deletionGracePeriodSeconds") and not blocks_removal(target.resource, obj):
         return await environment.storage.delete(stored.key, stored.revision, value)
-    return await environment.storage.update(stored.key, value, stored.revision)
+    return await environment.storage.update(stored.key, value, stored.revision, frees=going)
 
 
 def _check_identity(target: Target, obj: Document, old: Document) -> None:
@@ -238,8 +269,7 @@ async def patch(
     options: WriteOptions | None = None,
 ) -> Stored:
     """Raises ApiError: 415 for a format that the kind does not take, 400 and 422 for a patch that does not fit."""
-    # Also for an object that is not there yet, which server-side apply would create.
-    check_not_applied(content_type)
+    check_patch_type(content_type, target.resource)
     with explained(content_type, body, target.resource) as change:
         return await modify(environment, target, inspected(target.resource, change, body, options), options)
 

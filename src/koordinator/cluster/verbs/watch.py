@@ -16,6 +16,8 @@ from koordinator.cluster.verbs.selection import Selection
 from koordinator.cluster.verbs.target import Target
 
 _BOOKMARK_SECONDS = 60.0
+_LAST_BOOKMARK_SECONDS = 2.0
+"""Before the timeout, so that the client resumes from a revision that is fresh, however quiet its watch was."""
 _BATCH_EVENTS = 500
 _BATCH_BYTES = 1 << 20
 """A batch ends with the event that reaches it."""
@@ -40,7 +42,8 @@ class WatchSession:
     def __init__(self, environment: Environment, target: Target, options: ListOptions) -> None:
         """Fixes the revision from which the stream starts. Raises ApiError when the options are wrong."""
         options.check_watch()
-        check_not_too_new(environment, options.revision)
+        self._failure = _impossible_start(environment, options)
+        self._storage = environment.storage
         self._clock = environment.clock
         self._bookmarks = options.allow_bookmarks
         # Half an hour to an hour spreads the reconnects of many clients, as the real server does.
@@ -53,24 +56,25 @@ class WatchSession:
         """What of the state at the start has not been sent."""
         self._sending_since: float | None = None
         after = options.revision or environment.storage.revision()
-        if _starts_with_state(options):
+        if _starts_with_state(options) and self._failure is None:
             snapshot = environment.storage.list(prefix)
             after = snapshot.revision
             self.pending = [WatchEvent("ADDED", s) for s in snapshot.items if self._selection.matches(s)]
-        if options.send_initial_events:
-            self.pending.append(WatchEvent("BOOKMARK", Stored("", b"", after), initial_events_end=True))
+            if self._bookmarks:
+                self.pending.append(WatchEvent("BOOKMARK", Stored("", b"", after), initial_events_end=True))
         self._cursor = environment.storage.watch(prefix, after)
 
     async def run(self, send: Send) -> ApiError | None:
         """Send events until the timeout or the end of the store (None), or until the history is lost (the 410).
 
+        The state at a revision that is still to come is a 504 at once, and not the refusal of the watch.
         Raises ConnectionAbortedError when the client has not taken a batch for half a minute: what it was sent, and the
         snapshot of the state, are not held for a reader that is not there.
         """
         try:
             async with asyncio.timeout(None) as scope, asyncio.TaskGroup() as group:
                 timer = group.create_task(self._tick(scope), name="watch timer")
-                failure = await self._stream(send)
+                failure = self._failure or await self._stream(send)
                 timer.cancel()
         except TimeoutError as error:
             if not scope.expired():
@@ -92,7 +96,7 @@ class WatchSession:
             self.pending.clear()
             while (changes := await cursor.next()) is not None:
                 events = [e for change in changes if (e := seen_through(self._selection, change)) is not None]
-                if not changes and self._bookmarks:
+                if not changes and self._bookmarks and cursor.revision <= self._storage.revision():
                     events.append(WatchEvent("BOOKMARK", Stored("", b"", cursor.revision)))
                 for batch in _batches(events):
                     await self._send(send, batch)
@@ -110,7 +114,8 @@ class WatchSession:
     async def _tick(self, scope: asyncio.Timeout) -> None:
         """Wake the cursor for each bookmark, end it at its time, and end the watch of a client that does not read."""
         now = self._clock.monotonic()
-        end, bookmark = now + self._timeout, now + _BOOKMARK_SECONDS
+        end = now + self._timeout
+        bookmark = _next_bookmark(now, end)
         while now < end:
             await self._clock.sleep(min(end, bookmark, now + _STALLED_SECONDS / 3) - now)
             now = self._clock.monotonic()
@@ -118,9 +123,25 @@ class WatchSession:
                 scope.reschedule(asyncio.get_running_loop().time())
                 return
             if now >= bookmark:
-                bookmark = now + _BOOKMARK_SECONDS
+                bookmark = _next_bookmark(now, end)
                 self._cursor.wake()
         self._cursor.close()
+
+
+def _next_bookmark(now: float, end: float) -> float:
+    """On the clock of the watch, whose timeout is ``end``."""
+    last = end - _LAST_BOOKMARK_SECONDS
+    return last if now < last < now + _BOOKMARK_SECONDS else now + _BOOKMARK_SECONDS
+
+
+def _impossible_start(environment: Environment, options: ListOptions) -> ApiError | None:
+    """Why the watch cannot start with the state that it requests; changes after a revision to come are waited for."""
+    if options.send_initial_events:
+        try:
+            check_not_too_new(environment, options.revision)
+        except ApiError as error:
+            return error
+    return None
 
 
 def _batches(events: Sequence[WatchEvent]) -> Iterator[Sequence[WatchEvent]]:

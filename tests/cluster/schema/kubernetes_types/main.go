@@ -16,12 +16,15 @@ import (
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
 	autoscaling "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batch "k8s.io/api/batch/v1"
+	certificates "k8s.io/api/certificates/v1"
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
 	events "k8s.io/api/events/v1"
 	networking "k8s.io/api/networking/v1"
+	node "k8s.io/api/node/v1"
 	policy "k8s.io/api/policy/v1"
 	rbac "k8s.io/api/rbac/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -32,6 +35,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 var scalars = map[reflect.Type]string{
@@ -184,21 +188,22 @@ func main() {
 		admissionregistration.AddToScheme, apps.AddToScheme, authentication.AddToScheme, authorization.AddToScheme,
 		autoscaling.AddToScheme, batch.AddToScheme, coordination.AddToScheme, core.AddToScheme, discovery.AddToScheme,
 		events.AddToScheme, networking.AddToScheme, policy.AddToScheme, rbac.AddToScheme, resourceapi.AddToScheme,
-		scheduling.AddToScheme, storage.AddToScheme, apiextensions.AddToScheme,
+		scheduling.AddToScheme, storage.AddToScheme, apiextensions.AddToScheme, autoscalingv2.AddToScheme,
+		certificates.AddToScheme, node.AddToScheme, apiregistration.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			panic(err)
 		}
 	}
 	for gvk, t := range scheme.AllKnownTypes() {
-		if gvk.Version != "v1" || strings.HasSuffix(gvk.Kind, "List") || strings.HasSuffix(gvk.Kind, "Options") && gvk.Kind != "DeleteOptions" ||
+		if gvk.Version != "v1" && gvk != autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler") || strings.HasSuffix(gvk.Kind, "List") || strings.HasSuffix(gvk.Kind, "Options") && gvk.Kind != "DeleteOptions" ||
 			gvk.Kind == "WatchEvent" || gvk.Kind == "RangeAllocation" || gvk.Kind == "ConversionReview" || gvk.Group != "" && t.PkgPath() == reflect.TypeOf(meta.DeleteOptions{}).PkgPath() {
 			continue
 		}
 		if gvk.Group == "" {
 			out.Kinds["v1/"+gvk.Kind] = describe(t)
 		} else {
-			out.Kinds[gvk.Group+"/v1/"+gvk.Kind] = describe(t)
+			out.Kinds[gvk.Group+"/"+gvk.Version+"/"+gvk.Kind] = describe(t)
 		}
 	}
 	out.Kinds["v1/DeleteOptions"] = describe(reflect.TypeOf(meta.DeleteOptions{}))
