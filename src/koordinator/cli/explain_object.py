@@ -11,7 +11,19 @@ from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import quote, urlencode
 
 from koordinator.api.codec import DecodeError, decode_any
-from koordinator.api.kinds import EVENTS, NAMESPACES, NODE_METRICS, NODES, POD_MIGRATION_JOBS, PODS, RESERVATIONS, Kind
+from koordinator.api.kinds import (
+    ELASTIC_QUOTAS,
+    EVENTS,
+    NAMESPACES,
+    NODE_METRICS,
+    NODES,
+    POD_GROUPS,
+    POD_MIGRATION_JOBS,
+    PODS,
+    RESERVATIONS,
+    Kind,
+)
+from koordinator.base.spelling import meant
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import ExplainError, UsageError, explain_error
 from koordinator.cli.explain_state import PodFacts, scheduler_of
@@ -57,7 +69,7 @@ _OF_PODS: Final = frozenset(
     | {"service", "svc"}
 )
 """Kinds that a user may well name, because their pods are what is pending."""
-_REBALANCE: Final = "rebalance"
+REBALANCE: Final = "rebalance"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _FORMS: Final = (
     "koord explain pod NAME, koord explain pod/NAME -n NAMESPACE, koord explain node NAME, koord explain quota NAME, "
@@ -82,8 +94,8 @@ def parse_target(words: Sequence[str], namespace: str | None) -> Target:
         raise UsageError(f"what is to be explained? {_FORMS}")
     if len(words) > 2:
         raise UsageError(f"one object at a time, not {' '.join(words)!r}: {_FORMS}")
-    if list(words) == [_REBALANCE]:
-        return Target(_REBALANCE, "")
+    if list(words) == [REBALANCE]:
+        return Target(REBALANCE, "")
     kind, name, guessed = _split(words)
     if kind in ("node", "quota", "reservation", "interference", "migration"):
         # As with kubectl, a namespace says nothing about a node or a Reservation; and names of quotas are global.
@@ -124,6 +136,9 @@ def _unknown(kind: str, name: str) -> UsageError:
             f"{kind} {name} is not scheduled itself, its pods are: find one with kubectl get pods, then koord explain "
             "pod NAME"
         )
+    if near := meant(kind, _KINDS):
+        example = f"koord explain {near} {name}" if name else f"koord explain {near} NAME"
+        return UsageError(f"{kind!r} cannot be explained; did you mean {near}? {example}")
     return UsageError(
         f"{kind!r} cannot be explained, pods, nodes, quotas, gangs, reservations, migrations and interference can: "
         f"{_FORMS}"
@@ -143,6 +158,16 @@ def _checked(what: str, name: str) -> str:
     return name
 
 
+LISTED: Final[Mapping[TargetKind, Kind[Any]]] = {
+    "pod": PODS,
+    "node": NODES,
+    "interference": NODES,
+    "quota": ELASTIC_QUOTAS,
+    "gang": POD_GROUPS,
+    "reservation": RESERVATIONS,
+    "migration": POD_MIGRATION_JOBS,
+}
+"""What is explained -> the objects whose names it takes."""
 _LISTED: Final = 500
 """Objects of which names are compared: enough for a hint, and no load on the server."""
 
@@ -203,6 +228,10 @@ class ObjectReader:
             await self._get(RESERVATIONS, named) if named else None,
             await self._get(PODS, pod["name"], pod.get("namespace", "")) if pod.get("name") else None,
         )
+
+    async def similar(self, kind: TargetKind, name: str, namespace: str) -> Sequence[str]:
+        """Names of objects of that kind that may be meant. Raises KubeError."""
+        return _like(name, await self._names(LISTED[kind], namespace)) if kind in LISTED else ()
 
     async def _absent(self, namespace: str, name: str) -> PodFacts:
         elsewhere: Sequence[str] = ()

@@ -9,11 +9,12 @@ from typing import Any, Final
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU
+from koordinator.base.spelling import meant
 from koordinator.cli.data_folder import DESCHEDULER, MANAGER
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import ExplainError, NotFoundError, UnknownToProgramError
 from koordinator.cli.explain_migration import migration_document
-from koordinator.cli.explain_object import Target, TargetKind, read_from
+from koordinator.cli.explain_object import REBALANCE, Target, TargetKind, read_from
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.cli.explain_state import PodFacts, condition_message, node_state, pod_state, scheduler_of
 from koordinator.cli.explain_suppression import suppression_document
@@ -66,7 +67,11 @@ async def explain(target: Target, sources: Sources) -> Explanation:
         "gang": f"Coscheduling/gang/{namespace}/{target.name}",
     }
     if target.kind in paths:
-        document = await fetch(sources.scheduler, f"/apis/v1/plugins/{paths[target.kind]}/explanation")
+        path = f"/apis/v1/plugins/{paths[target.kind]}/explanation"
+        try:
+            document = await fetch(sources.scheduler, path)
+        except UnknownToProgramError as error:
+            raise NotFoundError(f"{error}{await _similar(target, namespace, sources)}") from error
         return Explanation(_checked(document, target.kind, sources), kind=target.kind)
     try:
         result = await _pod(namespace, target.name, sources)
@@ -79,12 +84,27 @@ async def explain(target: Target, sources: Sources) -> Explanation:
     return result
 
 
+async def _similar(target: Target, namespace: str, sources: Sources) -> str:
+    """``; there is NAME``: what may be meant, as far as the API says it."""
+    cluster = sources.cluster
+    if cluster is None or cluster.client is None or not sources.cluster_is_sure:
+        return ""
+    within = namespace if target.kind == "gang" else ""
+    try:
+        async with read_from(cluster) as reader:
+            names = await reader.similar(target.kind, target.name, within)
+    except ExplainError:
+        return ""
+    return f"; there {'is' if len(names) == 1 else 'are'} {', '.join(names)}" if names else ""
+
+
 async def _node_instead(name: str, sources: Sources, no_pod: NotFoundError) -> Explanation:
     """The user did not say that the name is a pod's, and there is no such pod."""
     try:
         result = await _node(name, sources)
     except NotFoundError:
-        raise NotFoundError(f"no node is named {name}, and {no_pod}") from no_pod
+        hint = f"; did you mean koord explain {REBALANCE}?" if meant(name, [REBALANCE]) else ""
+        raise NotFoundError(f"no node is named {name}, and {no_pod}{hint}") from no_pod
     result.document["takenFor"] = "node"
     return result
 
@@ -243,7 +263,10 @@ async def _migration(name: str, sources: Sources) -> dict[str, Any]:
     async with read_from(cluster) as reader:
         found = await reader.migration(name)
     if found is None:
-        raise NotFoundError(f"{cluster.name} has no PodMigrationJob {name}; jobs are deleted minutes after their end")
+        like = await _similar(Target("migration", name), "", sources)
+        raise NotFoundError(
+            f"{cluster.name} has no PodMigrationJob {name}{like}; jobs are deleted minutes after their end"
+        )
     return migration_document(*found)
 
 

@@ -15,6 +15,7 @@ from typing import Final
 from koordinator.base.build import VersionAction
 from koordinator.base.entry import what_is_missing
 from koordinator.base.errors import KoordinatorError
+from koordinator.cli.arguments import CommandParser
 
 COMMANDS: Final = {
     "up": ("koordinator.cli.up", "start an embedded cluster with simulated nodes and the programs"),
@@ -68,9 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser(loaded: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     """The parser that knows all commands by name, and ``loaded`` with their options."""
-    parser = argparse.ArgumentParser(
-        prog="koord", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser(prog="koord", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action=VersionAction)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     wanted = set(loaded)

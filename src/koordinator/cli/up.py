@@ -14,6 +14,7 @@ from pathlib import Path
 from koordinator.api.kinds import PODS
 from koordinator.base.clock import SystemClock
 from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.base.spelling import did_you_mean
 from koordinator.cli.data_folder import default_data_folder, lock_data_folder
 from koordinator.cli.interruption import Interrupted, until_interrupted
 from koordinator.cli.local_cluster.programs import PROGRAMS, LocalClusterOptions, with_free_ports
@@ -192,6 +193,7 @@ def run(options: argparse.Namespace) -> int:
     kubeconfig: Path = (options.kubeconfig or data / "kubeconfig").expanduser().absolute()
     if embedded:
         check_kubeconfig(kubeconfig)
+    _check_files(options)
     cluster = LocalClusterOptions(
         data=data,
         kubeconfig=kubeconfig,
@@ -212,6 +214,15 @@ def run(options: argparse.Namespace) -> int:
         clear_the_way(cluster, options.only, _say)
         with asyncio.Runner() as runner:
             return runner.run(_serve(with_free_ports(cluster), options.only))
+
+
+def _check_files(options: argparse.Namespace) -> None:
+    """An error of a file is said at once, with its line, and not by a program that ends. Raises ConfigurationError."""
+    if options.scheduler_config is not None:
+        # Loaded with the file alone: the scheduler takes half a second.
+        from koordinator.cli.what_if_input import configuration_of_file
+
+        configuration_of_file(options.scheduler_config)
 
 
 async def _serve(options: LocalClusterOptions, only: tuple[str, ...]) -> int:
@@ -284,7 +295,8 @@ def _program_names(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in PROGRAMS]
     if unknown or not names:
-        raise argparse.ArgumentTypeError(f"{text!r}: allowed are {', '.join(PROGRAMS)}, separated by commas")
+        hint = did_you_mean(unknown[0], PROGRAMS) if unknown else ""
+        raise argparse.ArgumentTypeError(f"{text!r}: allowed are {', '.join(PROGRAMS)}, separated by commas{hint}")
     return tuple(name for name in PROGRAMS if name in names)
 
 
