@@ -49,7 +49,7 @@ def test_the_list_of_commands_says_what_each_command_says(capsys: pytest.Capture
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_examples_of_the_help_are_command_lines_that_work(name: str) -> None:
     # What stands in the first columns of a line, up to what explains it.
-    lines = [re.split(r" {3,}", line.strip())[0] for line in (commands()[name].epilog or "").splitlines()
+    lines = [re.split(r" {3,}", line.strip())[0] for line in re.sub(r"\\\n +", "", commands()[name].epilog or "").splitlines()
              if re.match(r"  \S", line)]  # fmt: skip
     examples = [match[0] for line in lines for match in re.finditer(r"\bkoord [^|;>)&]*", line)]
     assert examples, f"koord {name} --help has no example"

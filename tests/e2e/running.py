@@ -37,7 +37,8 @@ class Up:
 
 async def start_koord_up(data: Path, *arguments: str, port: int = 0) -> asyncio.subprocess.Process:
     """Start it on free ports, but for ``port`` of the API."""
-    zero = ["--scheduler-port=0", "--manager-port=0", "--manager-health-port=0", "--webhook-port=0"]
+    programs = ("scheduler", "descheduler", "manager", "manager-health", "webhook")
+    zero = [f"--{name}-port=0" for name in programs]
     return await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "koordinator.cli.main", "up", f"--data={data}", f"--port={port}", *zero, *arguments),

@@ -81,9 +81,10 @@ def _commands(
 
 
 _DESCRIPTION = """\
-Start an embedded Kubernetes API server, simulated nodes, koord-manager and koord-scheduler, and supervise them until
-Ctrl-C. Programs that exit are restarted. `koord status`, in another terminal, shows whether they are healthy. With 0 as
-a port, a free port is chosen.
+Start an embedded Kubernetes API server, simulated nodes, koord-manager, koord-scheduler and koord-descheduler, and
+supervise them until Ctrl-C. koord-descheduler carries out PodMigrationJobs and DrainNodes, and evicts no pod by itself.
+Programs that exit are restarted. `koord status`, in another terminal, shows whether they are healthy. With 0 as a port,
+a free port is chosen.
 
 exit status: 0 after Ctrl-C or SIGTERM; 1 when the cluster cannot be started; 130 or 143 when it was interrupted before
 it was up, or killed by a second signal.
@@ -96,7 +97,8 @@ examples:
   koord up --only apiserver                    the Kubernetes API alone
   koord up --only nodes,manager,scheduler --kubeconfig ~/.kube/config
                                                simulated nodes and the programs for an existing cluster
-  koord up --data /tmp/second --port 0 --scheduler-port 0 --manager-port 0 --manager-health-port 0 --webhook-port 0
+  koord up --data /tmp/second --port 0 --scheduler-port 0 --descheduler-port 0 --manager-port 0 \\
+      --manager-health-port 0 --webhook-port 0
                                                a second cluster beside the first
 """
 
@@ -163,6 +165,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="port of the manager's admission webhooks (default: 9876)",
     )
     parser.add_argument(
+        "--descheduler-port",
+        type=_port,
+        metavar="PORT",
+        default=10264,
+        help="port of the descheduler's /metrics and /healthz (default: 10264)",
+    )
+    parser.add_argument(
         "--scheduler-config", type=Path, metavar="FILE", help="KubeSchedulerConfiguration (default: load-aware profile)"
     )
     parser.add_argument(
@@ -205,6 +214,7 @@ def run(options: argparse.Namespace) -> int:
         manager_port=options.manager_port,
         manager_health_port=options.manager_health_port,
         webhook_port=options.webhook_port,
+        descheduler_port=options.descheduler_port,
         scenario=options.scenario and options.scenario.absolute(),
         scheduler_config=options.scheduler_config and options.scheduler_config.absolute(),
         seed=options.seed,
@@ -249,6 +259,7 @@ async def _start_and_watch(cluster: LocalCluster) -> None:
         "nodes": f"starting {options.nodes + options.gpu_nodes} simulated nodes",
         "manager": "starting koord-manager",
         "scheduler": "starting koord-scheduler",
+        "descheduler": "starting koord-descheduler",
     }
     try:
         if "apiserver" in cluster.names:
