@@ -135,12 +135,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="SECONDS",
         help="how long to wait for each response (default: %(default)g)",
     )
-    _add_cluster(parser)
-    _add_programs(parser)
+    add_cluster(parser)
+    add_programs(parser)
     parser.set_defaults(run=run)
 
 
-def _add_cluster(parser: argparse.ArgumentParser) -> None:
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """The options by which a cluster is found."""
     group = parser.add_argument_group("which cluster to query (default: kubectl's, else that of koord up)")
     where = group.add_mutually_exclusive_group()
     where.add_argument("--kubeconfig", type=Path, metavar="FILE", help="instead of KUBECONFIG and ~/.kube/config")
@@ -150,7 +151,8 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--context", default="", metavar="NAME", help="of the kubeconfig (default: the current one)")
 
 
-def _add_programs(parser: argparse.ArgumentParser) -> None:
+def add_programs(parser: argparse.ArgumentParser) -> None:
+    """The options by which its programs are found."""
     programs = (
         ("scheduler", "", "which scheduler to query", "koord-scheduler", "healthz", 10251),
         ("manager", "manager-", "which manager to query about nodes", "koordinator-manager", "metrics", 8080),
@@ -192,11 +194,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _explain_target(options: argparse.Namespace) -> tuple[Explanation, Cluster | None]:
     target = parse_target(options.what, options.namespace)
-    sources = _sources(options)
+    sources = sources_of(options)
     return interruption.run(explain(target, sources)), sources.cluster
 
 
-def _sources(options: argparse.Namespace) -> Sources:
+def sources_of(options: argparse.Namespace) -> Sources:
+    """What those options name. Raises ExplainError and ConfigurationError."""
     lease, manager_lease = _lease("--lease", options.lease), _lease("--manager-lease", options.manager_lease)
     descheduler_lease = _lease("--descheduler-lease", options.descheduler_lease)
     cluster = find_cluster(

@@ -37,7 +37,7 @@ from koordinator.kube.errors import ApiStatusError, KubeError
 
 TargetKind = Literal["pod", "node", "quota", "gang", "reservation", "interference", "migration", "rebalance"]
 
-_KINDS: Final[dict[str, TargetKind]] = {
+KINDS: Final[dict[str, TargetKind]] = {
     "pod": "pod",
     "pods": "pod",
     "po": "pod",
@@ -111,20 +111,20 @@ def parse_target(words: Sequence[str], namespace: str | None) -> Target:
 def _split(words: Sequence[str]) -> tuple[TargetKind, str, bool]:
     if len(words) == 2:
         kind, name = words
-        if kind.lower() not in _KINDS:
+        if kind.lower() not in KINDS:
             raise _unknown(kind, name)
         first, slash, rest = name.partition("/")
         # `node node/n1`: what kubectl get -o name prints may follow the kind.
-        same = slash and _KINDS.get(first.lower()) == _KINDS[kind.lower()]
-        return _KINDS[kind.lower()], rest if same else name, False
+        same = slash and KINDS.get(first.lower()) == KINDS[kind.lower()]
+        return KINDS[kind.lower()], rest if same else name, False
     first, slash, rest = words[0].partition("/")
     if not slash:
-        if first.lower() in _KINDS or _has_pods(first):
-            example = f"koord explain {first} NAME" if first.lower() in _KINDS else _FORMS
+        if first.lower() in KINDS or _has_pods(first):
+            example = f"koord explain {first} NAME" if first.lower() in KINDS else _FORMS
             raise UsageError(f"which {first}? {example}")
         return "pod", first, True
-    if first.lower() in _KINDS:
-        return _KINDS[first.lower()], rest, False
+    if first.lower() in KINDS:
+        return KINDS[first.lower()], rest, False
     if _has_pods(first):
         raise _unknown(first, rest)
     return "pod", words[0], True
@@ -136,7 +136,7 @@ def _unknown(kind: str, name: str) -> UsageError:
             f"{kind} {name} is not scheduled itself, its pods are: find one with kubectl get pods, then koord explain "
             "pod NAME"
         )
-    if near := meant(kind, _KINDS):
+    if near := meant(kind, KINDS):
         example = f"koord explain {near} {name}" if name else f"koord explain {near} NAME"
         return UsageError(f"{kind!r} cannot be explained; did you mean {near}? {example}")
     return UsageError(
@@ -228,6 +228,20 @@ class ObjectReader:
             await self._get(RESERVATIONS, named) if named else None,
             await self._get(PODS, pod["name"], pod.get("namespace", "")) if pod.get("name") else None,
         )
+
+    async def every(
+        self, kind: Kind[Any], namespace: str = "", field_selector: str = ""
+    ) -> Sequence[Mapping[str, Any]]:
+        """All objects of the kind, in pages. Raises KubeError."""
+        found: list[Mapping[str, Any]] = []
+        page = {"limit": str(_LISTED), **({"fieldSelector": field_selector} if field_selector else {})}
+        while True:
+            document = await self._decoded(f"{kind.path(quote(namespace))}?{urlencode(page)}")
+            found += document.get("items") or ()
+            rest = (document.get("metadata") or {}).get("continue")
+            if not rest:
+                return found
+            page["continue"] = rest
 
     async def similar(self, kind: TargetKind, name: str, namespace: str) -> Sequence[str]:
         """Names of objects of that kind that may be meant. Raises KubeError."""

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "status": ("koordinator.cli.status", "say what runs, where, and whether it is healthy"),
     "demo": ("koordinator.cli.demo", "play a scripted day on 20 simulated nodes and report what came of it"),
     "explain": ("koordinator.cli.explain", "say why a pod is pending or where it is, or why a node takes no pods"),
+    "get": ("koordinator.cli.get", "list pods that wait, quotas, gangs, reservations, nodes or migrations"),
     "what-if": ("koordinator.cli.what_if", "say what a change would do: a drain, a new workload, another node"),
     "doctor": ("koordinator.cli.doctor", "say which kernel features this machine has for koordlet"),
     "manifests": ("koordinator.cli.manifests", "print what a real cluster needs, for kubectl apply"),
@@ -37,6 +38,7 @@ Try and inspect QoS-based co-location scheduling for Kubernetes.
   koord up              start an embedded cluster that your own kubectl can talk to; Ctrl-C stops it
   koord status          in another terminal: what runs, where, and whether it is healthy
   koord explain pod X   why is pod X pending, or on the node that it is on? (also: explain node N)
+  koord get pending     which pods wait, and why? (also: quotas, gangs, reservations, nodes, migrations)
   koord what-if drain N where would the pods of node N go? (also: apply, fit, scale, add-node; nothing is written)
   koord doctor          which kernel features does this machine have for koordlet?
   koord manifests       print what a real cluster needs: koord manifests | kubectl apply -f -
