@@ -29,7 +29,7 @@ pod|pods|po) {names} pods ;;
     gang|gangs|podgroup|pg) {names} gangs ;;
     reservation|reservations) {names} reservations ;;
     migration|podmigrationjob|pmj) {names} migrations ;;"""
-_KINDS: Final = "pod node quota gang reservation interference migration rebalance"
+_KINDS: Final = "pod node quota gang reservation interference migration deployment rebalance"
 _PREAMBLE: Final = {
     "bash": f"""\
 _koord_names() {{

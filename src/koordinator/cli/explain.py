@@ -94,6 +94,7 @@ examples:
   koord explain reservation web-release        whose it is, who uses it, what is left, and which owners wait and why
   koord explain interference node-3            which pods of the node suffer from others, and from whom
   koord explain migration move-web             how far a PodMigrationJob is, and what it waits for (also: pmj move-web)
+  koord explain deployment web                 how many of its pods there are, and who should make the others
   koord explain rebalance                      whom koord-descheduler would evict now and why, and why all others stay
   koord explain pod web --context production   in another cluster of the kubeconfig
   koord explain pod web -o json | jq .closestNodes
@@ -120,7 +121,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "what",
         nargs="*",
         metavar="pod NAME | node NAME | KIND NAME | interference NODE | rebalance",
-        help="what to explain; KIND is quota, gang, reservation or migration; also pod/NAME, po NAME, no NAME",
+        help="what to explain; KIND is quota, gang, reservation, migration, or deployment and its like; also "
+        "pod/NAME, po NAME, no NAME",
     )
     parser.add_argument(
         "-n", "--namespace", metavar="NAME", help="that of the pod or gang (default: that of the context, else default)"

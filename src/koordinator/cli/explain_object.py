@@ -12,6 +12,8 @@ from urllib.parse import quote, urlencode
 
 from koordinator.api.codec import DecodeError, decode_any
 from koordinator.api.kinds import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
     ELASTIC_QUOTAS,
     EVENTS,
     NAMESPACES,
@@ -20,22 +22,28 @@ from koordinator.api.kinds import (
     POD_GROUPS,
     POD_MIGRATION_JOBS,
     PODS,
+    REPLICA_SETS,
     RESERVATIONS,
+    STATEFUL_SETS,
     Kind,
 )
 from koordinator.base.spelling import meant
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import ExplainError, UsageError, explain_error
 from koordinator.cli.explain_state import PodFacts, scheduler_of
+from koordinator.cli.explain_workload import WorkloadFacts, owned_by
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import connect
 from koordinator.kube.errors import ApiStatusError, KubeError
+from koordinator.simulate.snapshot_kinds import JOBS
 
 # What is explained: a pod, a node, a quota, a gang, a Reservation, a migration or the interference on a node, in each
 # of the forms that kubectl takes; or the next cycle of koord-descheduler.
 
 
-TargetKind = Literal["pod", "node", "quota", "gang", "reservation", "interference", "migration", "rebalance"]
+TargetKind = Literal[
+    "pod", "node", "quota", "gang", "reservation", "interference", "migration", "rebalance", "workload"
+]
 
 KINDS: Final[dict[str, TargetKind]] = {
     "pod": "pod",
@@ -64,10 +72,19 @@ KINDS: Final[dict[str, TargetKind]] = {
     "podmigrationjobs": "migration",
     "pmj": "migration",
 }
-_OF_PODS: Final = frozenset(
-    {"deployment", "deploy", "replicaset", "rs", "statefulset", "sts", "daemonset", "ds", "job", "cronjob", "cj"}
-    | {"service", "svc"}
-)
+WORKLOADS: Final[Mapping[str, Kind[Any]]] = {
+    alias: kind
+    for kind, aliases in (
+        (DEPLOYMENTS, ("deployment", "deploy")),
+        (REPLICA_SETS, ("replicaset", "rs")),
+        (STATEFUL_SETS, ("statefulset", "sts")),
+        (DAEMON_SETS, ("daemonset", "ds")),
+        (JOBS, ("job",)),
+    )
+    for alias in (*aliases, kind.plural)
+}
+"""Whose pods are scheduled: the word on the command line -> the kind."""
+_OF_PODS: Final = frozenset({"cronjob", "cj", "service", "svc"})
 """Kinds that a user may well name, because their pods are what is pending."""
 REBALANCE: Final = "rebalance"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -86,6 +103,8 @@ class Target:
     name: str
     namespace: str = ""
     guessed: bool = False
+    workload: Kind[Any] | None = None
+    """Of a workload, of which kind it is."""
 
 
 def parse_target(words: Sequence[str], namespace: str | None) -> Target:
@@ -96,6 +115,12 @@ def parse_target(words: Sequence[str], namespace: str | None) -> Target:
         raise UsageError(f"one object at a time, not {' '.join(words)!r}: {_FORMS}")
     if list(words) == [REBALANCE]:
         return Target(REBALANCE, "")
+    word, slash, rest = words[0].partition("/")
+    workload = WORKLOADS.get(word.lower())
+    name_of_workload = rest if slash else words[1] if len(words) == 2 else ""
+    if workload is not None and name_of_workload:
+        within, _, short = name_of_workload.rpartition("/")
+        return Target("workload", _checked(word, short), within or namespace or "", workload=workload)
     kind, name, guessed = _split(words)
     if kind in ("node", "quota", "reservation", "interference", "migration"):
         # As with kubectl, a namespace says nothing about a node or a Reservation; and names of quotas are global.
@@ -146,7 +171,7 @@ def _unknown(kind: str, name: str) -> UsageError:
 
 
 def _has_pods(kind: str) -> bool:
-    return kind.lower() in _OF_PODS or kind.lower().removesuffix("s") in _OF_PODS
+    return kind.lower() in WORKLOADS or kind.lower() in _OF_PODS or kind.lower().removesuffix("s") in _OF_PODS
 
 
 def _checked(what: str, name: str) -> str:
@@ -245,7 +270,11 @@ class ObjectReader:
 
     async def similar(self, kind: TargetKind, name: str, namespace: str) -> Sequence[str]:
         """Names of objects of that kind that may be meant. Raises KubeError."""
-        return _like(name, await self._names(LISTED[kind], namespace)) if kind in LISTED else ()
+        return await self.similar_of(LISTED[kind], name, namespace) if kind in LISTED else ()
+
+    async def similar_of(self, kind: Kind[Any], name: str, namespace: str) -> Sequence[str]:
+        """Names of objects of that kind of the API that may be meant. Raises KubeError."""
+        return _like(name, await self._names(kind, namespace))
 
     async def _absent(self, namespace: str, name: str) -> PodFacts:
         elsewhere: Sequence[str] = ()
@@ -282,17 +311,32 @@ class ObjectReader:
         except ApiStatusError:
             return None
 
-    async def _events(self, pod: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-        metadata = pod["metadata"]
-        selector = f"involvedObject.kind=Pod,involvedObject.name={metadata['name']}"
+    async def workload(self, kind: Kind[Any], namespace: str, name: str) -> WorkloadFacts | None:
+        """A workload with its ReplicaSets, its pods and what was said about it; None if there is none of that name."""
+        found = await self._get(kind, name, namespace)
+        if found is None:
+            return None
+        owners = [found]
+        if kind is DEPLOYMENTS:
+            owners += owned_by(await self.every(REPLICA_SETS, namespace), found)
+        pods = owned_by(await self.every(PODS, namespace), *owners)
+        kinds = [kind.name, *(REPLICA_SETS.name for _ in owners[1:])]
+        events = [
+            event for owner, called in zip(owners, kinds, strict=True) for event in await self._events(owner, called)
+        ]
+        return WorkloadFacts(kind.name, found, owners[1:], pods, sorted(events, key=_time_of))
+
+    async def _events(self, found: Mapping[str, Any], kind: str = "Pod") -> Sequence[Mapping[str, Any]]:
+        metadata = found["metadata"]
+        selector = f"involvedObject.kind={kind},involvedObject.name={metadata['name']}"
         if uid := metadata.get("uid"):
             selector += f",involvedObject.uid={uid}"
         try:
-            found = await self._list(EVENTS, metadata["namespace"], field_selector=selector)
+            events = await self._list(EVENTS, metadata["namespace"], field_selector=selector)
         except ApiStatusError:
             # Who may read pods may not always read events, which then are none.
             return ()
-        return sorted(found, key=_time_of)
+        return sorted(events, key=_time_of)
 
     async def _names(self, kind: Kind[Any], namespace: str = "") -> Sequence[str]:
         try:

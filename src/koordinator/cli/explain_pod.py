@@ -28,9 +28,7 @@ def print_pod(document: Mapping[str, Any], console: Console) -> None:
     if message := _message(document):
         print_text(console, escape(message), indent=2)
     if reservation := document.get("reservation"):
-        text = (
-            f"It uses the Reservation {reservation}: koord explain reservation {reservation} says what is left of it."
-        )
+        text = f"It uses the Reservation {reservation}: koord explain reservation {reservation} says what is left."
         print_text(console, escape(text), indent=2)
     _print_fitting(document, console)
     print_list(console, "What would help", document.get("advice", ()))

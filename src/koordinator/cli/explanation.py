@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from koordinator.api.kinds import Kind
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU
@@ -18,6 +19,7 @@ from koordinator.cli.explain_object import REBALANCE, Target, TargetKind, read_f
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.cli.explain_state import PodFacts, condition_message, node_state, pod_state, scheduler_of
 from koordinator.cli.explain_suppression import suppression_document
+from koordinator.cli.explain_workload import workload_state
 
 _EVENTS_KEPT: Final = 20
 _SERVING: Final = {
@@ -61,6 +63,8 @@ async def explain(target: Target, sources: Sources) -> Explanation:
     if target.kind == "migration":
         return Explanation(await _migration(target.name, sources), kind=target.kind)
     namespace = target.namespace or (sources.cluster.namespace if sources.cluster is not None else "default")
+    if target.workload is not None:
+        return Explanation(await _workload(target.workload, namespace, target.name, sources), kind=target.kind)
     paths: dict[TargetKind, str] = {
         "quota": f"ElasticQuota/quotas/{target.name}",
         "reservation": f"Reservation/reservations/{target.name}",
@@ -268,6 +272,25 @@ async def _migration(name: str, sources: Sources) -> dict[str, Any]:
             f"{cluster.name} has no PodMigrationJob {name}{like}; jobs are deleted minutes after their end"
         )
     return migration_document(*found)
+
+
+async def _workload(kind: Kind[Any], namespace: str, name: str, sources: Sources) -> dict[str, Any]:
+    """How many of its pods there are, and who should make the others."""
+    cluster = sources.cluster
+    if cluster is None:
+        raise ExplainError(f"a {kind.name} is read from the API: name a cluster with --kubeconfig or --data")
+    async with read_from(cluster) as reader:
+        facts = await reader.workload(kind, namespace, name)
+        similar = () if facts is not None else await reader.similar_of(kind, name, namespace)
+    if facts is None:
+        like = f"; there is {', '.join(similar)}" if similar else ""
+        raise NotFoundError(f"there is no {kind.name} {namespace}/{name} in {cluster.name}{like}")
+    events = [_event(each) for each in facts.events[-_EVENTS_KEPT:]]
+    return {
+        "workload": f"{namespace}/{name}",
+        "kind": kind.name,
+        "api": {**workload_state(facts), **({"events": events} if events else {})},
+    }
 
 
 async def _node_of_api(name: str, cluster: Cluster, *, known_to_scheduler: bool | None) -> dict[str, Any]:
