@@ -153,6 +153,13 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--context", default="", metavar="NAME", help="of the kubeconfig (default: the current one)")
 
 
+def find_named_cluster(options: argparse.Namespace) -> Cluster | None:
+    """The cluster that the options of ``add_cluster`` name. Raises UsageError."""
+    return find_cluster(
+        ClusterOptions(options.kubeconfig, options.context, options.data, options.request_timeout, os.environ)
+    )
+
+
 def add_programs(parser: argparse.ArgumentParser) -> None:
     """The options by which its programs are found."""
     programs = (
@@ -204,9 +211,7 @@ def sources_of(options: argparse.Namespace) -> Sources:
     """What those options name. Raises ExplainError and ConfigurationError."""
     lease, manager_lease = _lease("--lease", options.lease), _lease("--manager-lease", options.manager_lease)
     descheduler_lease = _lease("--descheduler-lease", options.descheduler_lease)
-    cluster = find_cluster(
-        ClusterOptions(options.kubeconfig, options.context, options.data, options.request_timeout, os.environ)
-    )
+    cluster = find_named_cluster(options)
     if cluster is None and options.scheduler is None and options.descheduler is None:
         raise ExplainError(
             "no scheduler found: there is no kubeconfig (KUBECONFIG, ~/.kube/config), and "

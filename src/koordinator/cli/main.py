@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "explain": ("koordinator.cli.explain", "say why a pod is pending or where it is, or why a node takes no pods"),
     "get": ("koordinator.cli.get", "list pods that wait, quotas, gangs, reservations, nodes or migrations"),
     "what-if": ("koordinator.cli.what_if", "say what a change would do: a drain, a new workload, another node"),
+    "lint": ("koordinator.cli.lint", "find typing mistakes in manifests that an API server takes in silence"),
     "doctor": ("koordinator.cli.doctor", "say which kernel features this machine has for koordlet"),
     "manifests": ("koordinator.cli.manifests", "print what a real cluster needs, for kubectl apply"),
     "version": ("koordinator.cli.version", "show version, commit and Python"),
@@ -40,6 +41,7 @@ Try and inspect QoS-based co-location scheduling for Kubernetes.
   koord explain pod X   why is pod X pending, or on the node that it is on? (also: explain node N)
   koord get pending     which pods wait, and why? (also: quotas, gangs, reservations, nodes, migrations)
   koord what-if drain N where would the pods of node N go? (also: apply, fit, scale, add-node; nothing is written)
+  koord lint FILE       which typing mistakes in a manifest would pass in silence?
   koord doctor          which kernel features does this machine have for koordlet?
   koord manifests       print what a real cluster needs: koord manifests | kubectl apply -f -
 
