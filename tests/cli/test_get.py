@@ -7,6 +7,7 @@ import json
 from argparse import Namespace
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 import yaml
@@ -50,7 +51,10 @@ def test_the_pods_that_wait_are_listed_with_the_reason(cluster: ExplainedCluster
     assert [row.split(maxsplit=2)[::2] for row in rows] == [["default/web", "0/1 nodes are available: no"]]
 
 
-def test_a_long_name_is_whole_where_no_terminal_is(cluster: ExplainedCluster, capsys: Captured) -> None:
+def test_a_long_name_is_whole_where_no_terminal_is(
+    cluster: ExplainedCluster, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     assert main(["get", "quotas", *cluster.arguments]) == 0
     (row,) = (line for line in capsys.readouterr().out.splitlines() if LONG in line)
     assert row.split(maxsplit=1)[1].split("  ") == ["4 cpu", "8 cpu"]
@@ -96,7 +100,7 @@ def test_what_goes_on_prints_each_row_when_it_changes(cluster: ExplainedCluster)
 
 
 def test_a_gang_is_listed_as_the_scheduler_knows_it() -> None:
-    children = {"children": {"a/1": {}, "a/2": {}}, "pendingChildren": {"a/1": {}}}
+    children: dict[str, Any] = {"children": {"a/1": {}, "a/2": {}}, "pendingChildren": {"a/1": {}}}
     document = {"name": "a/b", "minRequiredNumber": 3, "gangGroup": ["a/b", "a/c"], **children}
     (row,) = rows_of(LISTINGS["gangs"], [document], NOW)
     assert (row["needs"], row["pods"], row["pending"], row["placed with"]) == ("3", "2", "1", "a/c")
