@@ -16,7 +16,6 @@ from koordinator.cli.explain_state import condition_message, node_state, schedul
 
 Document = Mapping[str, Any]
 Row = dict[str, str]
-_MESSAGE_CHARACTERS: Final = 60
 
 
 _STATES: Final = {"there": "ready", "notReady": "not ready"}
@@ -78,11 +77,11 @@ def _waits(pod: Document) -> bool:
 def _pending(pod: Document, now: datetime) -> Row:
     # A pod that is held back before it is tried has no condition; the scheduler itself knows why.
     message = condition_message(pod) or f"not tried yet: koord explain pod {_key(pod)}"
-    first = message.partition(". ")[0]
     return {
         "name": _key(pod),
         "age": _created(pod, now),
-        "why": first if len(first) <= _MESSAGE_CHARACTERS else f"{first[:_MESSAGE_CHARACTERS]}…",
+        # What preemption found comes after it, and is longer than it.
+        "why": message.partition(". preemption: ")[0],
         "scheduler": scheduler_of(pod),
         "message": message,
     }
