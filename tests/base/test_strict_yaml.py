@@ -21,7 +21,7 @@ def test_empty_documents_do_not_count() -> None:
         ("a: 1\n---\na: 2\n", "file: '2 documents' is not usable: one Thing"),
         ("[1]", r"file: \[1\] is not usable: a Thing"),
         ("a: {b: 1, b: 2}", "file: line 1: 'b' is not usable: a key may stand only once"),
-        ("a: [", "file: 'the document' is not usable: YAML"),
+        ("a: [", "file: line 1, column 5: 'the document' is not usable: YAML"),
         ("kind: ConfigMap\ndata: {key: 1}", r"file: data\[key\]: 1 is not usable: a Thing as text"),
     ],
 )

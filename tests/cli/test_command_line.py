@@ -48,9 +48,9 @@ def test_the_list_of_commands_says_what_each_command_says(capsys: pytest.Capture
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_examples_of_the_help_are_command_lines_that_work(name: str) -> None:
+    epilog = re.sub(r"\\\n +", "", commands()[name].epilog or "")
     # What stands in the first columns of a line, up to what explains it.
-    lines = [re.split(r" {3,}", line.strip())[0] for line in (commands()[name].epilog or "").splitlines()
-             if re.match(r"  \S", line)]  # fmt: skip
+    lines = [re.split(r" {3,}", line.strip())[0] for line in epilog.splitlines() if re.match(r"  \S", line)]
     examples = [match[0] for line in lines for match in re.finditer(r"\bkoord [^|;>)&]*", line)]
     assert examples, f"koord {name} --help has no example"
     for example in examples:
@@ -104,11 +104,17 @@ def bash_script(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["up", "--scheduler-p"], {"--scheduler-port"}),
         (["status", "-o", "js"], {"json"}),
         (["completion", ""], {"bash", "zsh", "fish"}),
+        (["get", "qu"], {"quotas"}),
+        (["explain", ""], {"pod", "node", "quota", "gang", "rebalance"}),
+        (["explain", "quota", "vi"], {"vision"}),
+        (["what-if", "drain", ""], {"node-of-nodes"}),
     ],
 )
 def test_bash_completes(bash_script: Path, words: list[str], completed: set[str]) -> None:
     typed = shlex.join(["koord", *words])
     code = (
+        # Names are those that the command lists, which a cluster would have to be there for.
+        'koord() { [ "$2" = quotas ] && echo vision || echo "node-of-$2"; }\n'
         f"source {shlex.quote(str(bash_script))}\n"
         "complete -p koord > /dev/null || exit 9\n"
         f"COMP_WORDS=({typed}); COMP_CWORD={len(words)}\n"

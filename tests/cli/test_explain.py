@@ -193,8 +193,8 @@ def test_json_is_all_that_is_known(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         ([], "what is to be explained? koord explain pod NAME"),
         (["pod"], "which pod? koord explain pod NAME"),
         (["no"], "which no? koord explain no NAME"),
-        (["deploy/web"], "deploy web is not scheduled itself, its pods are: find one with kubectl get pods"),
-        (["deployment", "web"], "deployment web is not scheduled itself"),
+        (["svc/web"], "svc web is not scheduled itself, its pods are: find one with kubectl get pods"),
+        (["cronjob", "web"], "cronjob web is not scheduled itself"),
         (
             ["secret", "web"],
             "'secret' cannot be explained, pods, nodes, quotas, gangs, reservations, migrations and interference can",

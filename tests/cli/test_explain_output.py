@@ -69,6 +69,18 @@ def test_a_plugin_that_refuses_the_pod_on_every_node_is_named_beside_the_nodes_t
     assert "Right now one node has room for it (a); what holds it back is ElasticQuota.\n" in text
 
 
+def test_a_pod_that_its_quota_holds_back_is_told_what_would_help_and_nothing_of_preemption() -> None:
+    document = refused_by_its_quota().pod("p")
+    text = said({**document, "message": f"{document['message']} preemption: 0/1 nodes are available: 1 No victims."})
+    assert "koord explain quota q says who borrows what" in " ".join(text.split())
+    assert "preemption" not in text
+
+
+def test_a_pod_says_which_reservation_it_uses() -> None:
+    text = said({"pod": "default/p", "node": "a", "attempts": [], "reservation": "release"})
+    assert "It uses the Reservation release: koord explain reservation release" in text
+
+
 def test_a_placed_pod_shows_its_node_and_only_scores_that_differ_from_nothing() -> None:
     scene = Scene(make_node("a"), make_node("b", unschedulable=True))
     scene.try_pod(make_pod("p"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from koordinator.cli.local_cluster.programs import LocalClusterOptions, manager, simulated_nodes
-from koordinator.cli.main import main
+from koordinator.cli.local_cluster.programs import LocalClusterOptions, descheduler, manager, simulated_nodes
+from koordinator.cli.main import main, make_parser
 
 _HERE = Path("here")
 _OPTIONS = LocalClusterOptions(
@@ -50,3 +50,22 @@ def test_a_number_of_koordlets_that_is_none_is_refused(text: str, capsys: pytest
         main(["up", f"--koordlets={text}"])
 
     assert f"--koordlets: {text!r}: a whole number of at least 0 is needed" in capsys.readouterr().err
+
+
+def test_the_descheduler_without_a_configuration_serves_on_its_own_port() -> None:
+    arguments = descheduler(replace(_OPTIONS, descheduler_port=5)).arguments
+    assert {"--port=5", "--address=127.0.0.1", "--feature-gates=NodeDrain=true"} <= set(arguments)
+    assert not [each for each in arguments if each.startswith("--config")]
+
+
+def test_the_descheduler_with_a_configuration_is_told_no_port() -> None:
+    arguments = descheduler(replace(_OPTIONS, descheduler_config=_HERE / "descheduler.yaml")).arguments
+    assert f"--config={_HERE / 'descheduler.yaml'}" in arguments
+    assert not [each for each in arguments if each.startswith("--port")]
+
+
+def test_no_two_programs_of_a_local_cluster_have_the_same_port_by_default() -> None:
+    given = make_parser().parse_args(["up"])
+    ports = [given.port, given.scheduler_port, given.descheduler_port, given.manager_port]
+    ports += [given.manager_health_port, given.webhook_port]
+    assert len(set(ports)) == len(ports)

@@ -158,7 +158,7 @@ def documented_cluster(folder: Path) -> Iterator[DocumentedCluster]:
     log = folder / "up.log"
     with log.open("wb") as file:
         process = subprocess.Popen(
-            ["koord", "up", "--nodes=5", "--port=0", *ports],
+            ["koord", "up", "--nodes=5", "--port=0", "--descheduler-port=0", *ports],
             env=cluster.environment,
             stdout=file,
             stderr=file,

@@ -62,8 +62,8 @@ class Kubectl:
 
 async def start_koord_up(data: Path, *arguments: str, port: int = 0) -> asyncio.subprocess.Process:
     """Start it on free ports, but for ``port`` of the API."""
-    ports = ("port", "scheduler-port", "controllers-port", "manager-port", "manager-health-port", "webhook-port")
-    zero = [f"--{name}=0" for name in ports]
+    programs = ("scheduler", "descheduler", "manager", "manager-health", "webhook", "controllers")
+    zero = [f"--{name}-port=0" for name in programs]
     return await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "koordinator.cli.main", "up", f"--data={data}", *zero, f"--port={port}", *arguments),

@@ -254,3 +254,27 @@ def test_a_killed_scheduler_comes_back_and_schedules(tmp_path: Path) -> None:
 def _kill_scheduler_of(parent: int) -> None:
     (scheduler,) = (each for each in psutil.Process(parent).children() if "koordinator.scheduler" in each.cmdline())
     scheduler.kill()
+
+
+def test_a_running_cluster_says_what_its_descheduler_would_do_and_is_found_by_its_kubeconfig(tmp_path: Path) -> None:
+    """With nothing but KUBECONFIG, as after the first line that ``koord up`` prints."""
+
+    async def scenario() -> tuple[str, str]:
+        async with koord_up(tmp_path, "--nodes=2", "--koordlets=0") as up:
+            return await _koord(up.kubeconfig, "explain", "rebalance"), await _koord(up.kubeconfig, "status")
+
+    plan, status = asyncio.run(scenario())
+    assert "a cycle that began now would evict 0 pods of 0 pods on 2 nodes" in " ".join(plan.split())
+    assert "koord up is healthy" in status
+    assert "descheduler  ok" in status
+
+
+async def _koord(kubeconfig: Path, *words: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "koordinator.cli.main", *words),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+    )
+    printed, _ = await process.communicate()
+    return printed.decode()

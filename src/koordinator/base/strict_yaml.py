@@ -40,6 +40,10 @@ def load_documents(text: str, source: str) -> list[Any]:
     except _DuplicateKeyError as error:
         where, allowed = f"{source}: line {error.line}", "a key may stand only once in a mapping"
         raise ConfigurationError(where, error.key, allowed) from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{source}: line {mark.line + 1}, column {mark.column + 1}" if mark is not None else source
+        raise ConfigurationError(where, "the document", f"YAML ({error.problem or error.context})") from error
     except yaml.YAMLError as error:
         raise ConfigurationError(source, "the document", f"YAML ({error})") from error
     return [document for document in documents if document is not None]

@@ -94,6 +94,7 @@ examples:
   koord explain reservation web-release        whose it is, who uses it, what is left, and which owners wait and why
   koord explain interference node-3            which pods of the node suffer from others, and from whom
   koord explain migration move-web             how far a PodMigrationJob is, and what it waits for (also: pmj move-web)
+  koord explain deployment web                 how many of its pods there are, and who should make the others
   koord explain rebalance                      whom koord-descheduler would evict now and why, and why all others stay
   koord explain pod web --context production   in another cluster of the kubeconfig
   koord explain pod web -o json | jq .closestNodes
@@ -120,7 +121,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "what",
         nargs="*",
         metavar="pod NAME | node NAME | KIND NAME | interference NODE | rebalance",
-        help="what to explain; KIND is quota, gang, reservation or migration; also pod/NAME, po NAME, no NAME",
+        help="what to explain; KIND is quota, gang, reservation, migration, or deployment and its like; also "
+        "pod/NAME, po NAME, no NAME",
     )
     parser.add_argument(
         "-n", "--namespace", metavar="NAME", help="that of the pod or gang (default: that of the context, else default)"
@@ -135,12 +137,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="SECONDS",
         help="how long to wait for each response (default: %(default)g)",
     )
-    _add_cluster(parser)
-    _add_programs(parser)
+    add_cluster(parser)
+    add_programs(parser)
     parser.set_defaults(run=run)
 
 
-def _add_cluster(parser: argparse.ArgumentParser) -> None:
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """The options by which a cluster is found."""
     group = parser.add_argument_group("which cluster to query (default: kubectl's, else that of koord up)")
     where = group.add_mutually_exclusive_group()
     where.add_argument("--kubeconfig", type=Path, metavar="FILE", help="instead of KUBECONFIG and ~/.kube/config")
@@ -150,7 +153,15 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--context", default="", metavar="NAME", help="of the kubeconfig (default: the current one)")
 
 
-def _add_programs(parser: argparse.ArgumentParser) -> None:
+def find_named_cluster(options: argparse.Namespace) -> Cluster | None:
+    """The cluster that the options of ``add_cluster`` name. Raises UsageError."""
+    return find_cluster(
+        ClusterOptions(options.kubeconfig, options.context, options.data, options.request_timeout, os.environ)
+    )
+
+
+def add_programs(parser: argparse.ArgumentParser) -> None:
+    """The options by which its programs are found."""
     programs = (
         ("scheduler", "", "which scheduler to query", "koord-scheduler", "healthz", 10251),
         ("manager", "manager-", "which manager to query about nodes", "koordinator-manager", "metrics", 8080),
@@ -192,16 +203,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _explain_target(options: argparse.Namespace) -> tuple[Explanation, Cluster | None]:
     target = parse_target(options.what, options.namespace)
-    sources = _sources(options)
+    sources = sources_of(options)
     return interruption.run(explain(target, sources)), sources.cluster
 
 
-def _sources(options: argparse.Namespace) -> Sources:
+def sources_of(options: argparse.Namespace) -> Sources:
+    """What those options name. Raises ExplainError and ConfigurationError."""
     lease, manager_lease = _lease("--lease", options.lease), _lease("--manager-lease", options.manager_lease)
     descheduler_lease = _lease("--descheduler-lease", options.descheduler_lease)
-    cluster = find_cluster(
-        ClusterOptions(options.kubeconfig, options.context, options.data, options.request_timeout, os.environ)
-    )
+    cluster = find_named_cluster(options)
     if cluster is None and options.scheduler is None and options.descheduler is None:
         raise ExplainError(
             "no scheduler found: there is no kubeconfig (KUBECONFIG, ~/.kube/config), and "

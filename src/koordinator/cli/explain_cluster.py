@@ -11,6 +11,7 @@ from typing import Final
 
 from koordinator.cli.data_folder import SCHEDULER, address_of, default_data_folder
 from koordinator.cli.explain_failure import UsageError
+from koordinator.cluster.data_folder import MARKER
 from koordinator.kube import connection, kubeconfig
 from koordinator.kube.connect import ClientOptions, user_agent
 from koordinator.kube.connection import Connection
@@ -111,6 +112,18 @@ def _folder_of(found: Connection, config: Kubeconfig) -> Path | None:
             own = kubeconfig.load_explicit(file)
             if found.endpoint.url in {cluster.server for cluster in own.clusters.values()}:
                 return folder
+    return None
+
+
+def folder_of_server(cluster: Cluster, named: Path | None, environment: Mapping[str, str]) -> Path | None:
+    """The data folder from which the API server of the cluster runs or ran: it has a kubeconfig of that server."""
+    sources = [named.expanduser()] if named is not None else kubeconfig.search_paths(environment)
+    for folder in (default_data_folder(), *(Path(source).absolute().parent for source in sources)):
+        file = folder / _KUBECONFIG
+        if not file.exists() or not (folder / MARKER).exists():
+            continue
+        if cluster.server in {each.server for each in kubeconfig.load_explicit(file).clusters.values()}:
+            return folder
     return None
 
 

@@ -11,21 +11,41 @@ from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import quote, urlencode
 
 from koordinator.api.codec import DecodeError, decode_any
-from koordinator.api.kinds import EVENTS, NAMESPACES, NODE_METRICS, NODES, POD_MIGRATION_JOBS, PODS, RESERVATIONS, Kind
+from koordinator.api.kinds import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    ELASTIC_QUOTAS,
+    EVENTS,
+    NAMESPACES,
+    NODE_METRICS,
+    NODES,
+    POD_GROUPS,
+    POD_MIGRATION_JOBS,
+    PODS,
+    REPLICA_SETS,
+    RESERVATIONS,
+    STATEFUL_SETS,
+    Kind,
+)
+from koordinator.base.spelling import meant
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import ExplainError, UsageError, explain_error
 from koordinator.cli.explain_state import PodFacts, scheduler_of
+from koordinator.cli.explain_workload import WorkloadFacts, owned_by
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import connect
 from koordinator.kube.errors import ApiStatusError, KubeError
+from koordinator.simulate.snapshot_kinds import JOBS
 
 # What is explained: a pod, a node, a quota, a gang, a Reservation, a migration or the interference on a node, in each
 # of the forms that kubectl takes; or the next cycle of koord-descheduler.
 
 
-TargetKind = Literal["pod", "node", "quota", "gang", "reservation", "interference", "migration", "rebalance"]
+TargetKind = Literal[
+    "pod", "node", "quota", "gang", "reservation", "interference", "migration", "rebalance", "workload"
+]
 
-_KINDS: Final[dict[str, TargetKind]] = {
+KINDS: Final[dict[str, TargetKind]] = {
     "pod": "pod",
     "pods": "pod",
     "po": "pod",
@@ -52,12 +72,21 @@ _KINDS: Final[dict[str, TargetKind]] = {
     "podmigrationjobs": "migration",
     "pmj": "migration",
 }
-_OF_PODS: Final = frozenset(
-    {"deployment", "deploy", "replicaset", "rs", "statefulset", "sts", "daemonset", "ds", "job", "cronjob", "cj"}
-    | {"service", "svc"}
-)
+WORKLOADS: Final[Mapping[str, Kind[Any]]] = {
+    alias: kind
+    for kind, aliases in (
+        (DEPLOYMENTS, ("deployment", "deploy")),
+        (REPLICA_SETS, ("replicaset", "rs")),
+        (STATEFUL_SETS, ("statefulset", "sts")),
+        (DAEMON_SETS, ("daemonset", "ds")),
+        (JOBS, ("job",)),
+    )
+    for alias in (*aliases, kind.plural)
+}
+"""Whose pods are scheduled: the word on the command line -> the kind."""
+_OF_PODS: Final = frozenset({"cronjob", "cj", "service", "svc"})
 """Kinds that a user may well name, because their pods are what is pending."""
-_REBALANCE: Final = "rebalance"
+REBALANCE: Final = "rebalance"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _FORMS: Final = (
     "koord explain pod NAME, koord explain pod/NAME -n NAMESPACE, koord explain node NAME, koord explain quota NAME, "
@@ -74,6 +103,8 @@ class Target:
     name: str
     namespace: str = ""
     guessed: bool = False
+    workload: Kind[Any] | None = None
+    """Of a workload, of which kind it is."""
 
 
 def parse_target(words: Sequence[str], namespace: str | None) -> Target:
@@ -82,8 +113,14 @@ def parse_target(words: Sequence[str], namespace: str | None) -> Target:
         raise UsageError(f"what is to be explained? {_FORMS}")
     if len(words) > 2:
         raise UsageError(f"one object at a time, not {' '.join(words)!r}: {_FORMS}")
-    if list(words) == [_REBALANCE]:
-        return Target(_REBALANCE, "")
+    if list(words) == [REBALANCE]:
+        return Target(REBALANCE, "")
+    word, slash, rest = words[0].partition("/")
+    workload = WORKLOADS.get(word.lower())
+    name_of_workload = rest if slash else words[1] if len(words) == 2 else ""
+    if workload is not None and name_of_workload:
+        within, _, short = name_of_workload.rpartition("/")
+        return Target("workload", _checked(word, short), within or namespace or "", workload=workload)
     kind, name, guessed = _split(words)
     if kind in ("node", "quota", "reservation", "interference", "migration"):
         # As with kubectl, a namespace says nothing about a node or a Reservation; and names of quotas are global.
@@ -99,20 +136,20 @@ def parse_target(words: Sequence[str], namespace: str | None) -> Target:
 def _split(words: Sequence[str]) -> tuple[TargetKind, str, bool]:
     if len(words) == 2:
         kind, name = words
-        if kind.lower() not in _KINDS:
+        if kind.lower() not in KINDS:
             raise _unknown(kind, name)
         first, slash, rest = name.partition("/")
         # `node node/n1`: what kubectl get -o name prints may follow the kind.
-        same = slash and _KINDS.get(first.lower()) == _KINDS[kind.lower()]
-        return _KINDS[kind.lower()], rest if same else name, False
+        same = slash and KINDS.get(first.lower()) == KINDS[kind.lower()]
+        return KINDS[kind.lower()], rest if same else name, False
     first, slash, rest = words[0].partition("/")
     if not slash:
-        if first.lower() in _KINDS or _has_pods(first):
-            example = f"koord explain {first} NAME" if first.lower() in _KINDS else _FORMS
+        if first.lower() in KINDS or _has_pods(first):
+            example = f"koord explain {first} NAME" if first.lower() in KINDS else _FORMS
             raise UsageError(f"which {first}? {example}")
         return "pod", first, True
-    if first.lower() in _KINDS:
-        return _KINDS[first.lower()], rest, False
+    if first.lower() in KINDS:
+        return KINDS[first.lower()], rest, False
     if _has_pods(first):
         raise _unknown(first, rest)
     return "pod", words[0], True
@@ -124,6 +161,9 @@ def _unknown(kind: str, name: str) -> UsageError:
             f"{kind} {name} is not scheduled itself, its pods are: find one with kubectl get pods, then koord explain "
             "pod NAME"
         )
+    if near := meant(kind, KINDS):
+        example = f"koord explain {near} {name}" if name else f"koord explain {near} NAME"
+        return UsageError(f"{kind!r} cannot be explained; did you mean {near}? {example}")
     return UsageError(
         f"{kind!r} cannot be explained, pods, nodes, quotas, gangs, reservations, migrations and interference can: "
         f"{_FORMS}"
@@ -131,7 +171,7 @@ def _unknown(kind: str, name: str) -> UsageError:
 
 
 def _has_pods(kind: str) -> bool:
-    return kind.lower() in _OF_PODS or kind.lower().removesuffix("s") in _OF_PODS
+    return kind.lower() in WORKLOADS or kind.lower() in _OF_PODS or kind.lower().removesuffix("s") in _OF_PODS
 
 
 def _checked(what: str, name: str) -> str:
@@ -143,6 +183,16 @@ def _checked(what: str, name: str) -> str:
     return name
 
 
+LISTED: Final[Mapping[TargetKind, Kind[Any]]] = {
+    "pod": PODS,
+    "node": NODES,
+    "interference": NODES,
+    "quota": ELASTIC_QUOTAS,
+    "gang": POD_GROUPS,
+    "reservation": RESERVATIONS,
+    "migration": POD_MIGRATION_JOBS,
+}
+"""What is explained -> the objects whose names it takes."""
 _LISTED: Final = 500
 """Objects of which names are compared: enough for a hint, and no load on the server."""
 
@@ -204,6 +254,28 @@ class ObjectReader:
             await self._get(PODS, pod["name"], pod.get("namespace", "")) if pod.get("name") else None,
         )
 
+    async def every(
+        self, kind: Kind[Any], namespace: str = "", field_selector: str = ""
+    ) -> Sequence[Mapping[str, Any]]:
+        """All objects of the kind, in pages. Raises KubeError."""
+        found: list[Mapping[str, Any]] = []
+        page = {"limit": str(_LISTED), **({"fieldSelector": field_selector} if field_selector else {})}
+        while True:
+            document = await self._decoded(f"{kind.path(quote(namespace))}?{urlencode(page)}")
+            found += document.get("items") or ()
+            rest = (document.get("metadata") or {}).get("continue")
+            if not rest:
+                return found
+            page["continue"] = rest
+
+    async def similar(self, kind: TargetKind, name: str, namespace: str) -> Sequence[str]:
+        """Names of objects of that kind that may be meant. Raises KubeError."""
+        return await self.similar_of(LISTED[kind], name, namespace) if kind in LISTED else ()
+
+    async def similar_of(self, kind: Kind[Any], name: str, namespace: str) -> Sequence[str]:
+        """Names of objects of that kind of the API that may be meant. Raises KubeError."""
+        return _like(name, await self._names(kind, namespace))
+
     async def _absent(self, namespace: str, name: str) -> PodFacts:
         elsewhere: Sequence[str] = ()
         unknown = ""
@@ -239,17 +311,32 @@ class ObjectReader:
         except ApiStatusError:
             return None
 
-    async def _events(self, pod: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-        metadata = pod["metadata"]
-        selector = f"involvedObject.kind=Pod,involvedObject.name={metadata['name']}"
+    async def workload(self, kind: Kind[Any], namespace: str, name: str) -> WorkloadFacts | None:
+        """A workload with its ReplicaSets, its pods and what was said about it; None if there is none of that name."""
+        found = await self._get(kind, name, namespace)
+        if found is None:
+            return None
+        owners = [found]
+        if kind is DEPLOYMENTS:
+            owners += owned_by(await self.every(REPLICA_SETS, namespace), found)
+        pods = owned_by(await self.every(PODS, namespace), *owners)
+        kinds = [kind.name, *(REPLICA_SETS.name for _ in owners[1:])]
+        events = [
+            event for owner, called in zip(owners, kinds, strict=True) for event in await self._events(owner, called)
+        ]
+        return WorkloadFacts(kind.name, found, owners[1:], pods, sorted(events, key=_time_of))
+
+    async def _events(self, found: Mapping[str, Any], kind: str = "Pod") -> Sequence[Mapping[str, Any]]:
+        metadata = found["metadata"]
+        selector = f"involvedObject.kind={kind},involvedObject.name={metadata['name']}"
         if uid := metadata.get("uid"):
             selector += f",involvedObject.uid={uid}"
         try:
-            found = await self._list(EVENTS, metadata["namespace"], field_selector=selector)
+            events = await self._list(EVENTS, metadata["namespace"], field_selector=selector)
         except ApiStatusError:
             # Who may read pods may not always read events, which then are none.
             return ()
-        return sorted(found, key=_time_of)
+        return sorted(events, key=_time_of)
 
     async def _names(self, kind: Kind[Any], namespace: str = "") -> Sequence[str]:
         try:

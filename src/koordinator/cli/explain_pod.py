@@ -25,8 +25,11 @@ def print_pod(document: Mapping[str, Any], console: Console) -> None:
     """Write it, what matters most first."""
     attempts = document["attempts"]
     print_text(console, f"[bold]{escape(document['pod'])}[/bold]  {_state(document)}")
-    if message := document.get("message"):
+    if message := _message(document):
         print_text(console, escape(message), indent=2)
+    if reservation := document.get("reservation"):
+        text = f"It uses the Reservation {reservation}: koord explain reservation {reservation} says what is left."
+        print_text(console, escape(text), indent=2)
     _print_fitting(document, console)
     print_list(console, "What would help", document.get("advice", ()))
     _print_retry(document.get("queue", {}), console)
@@ -40,6 +43,13 @@ def print_pod(document: Mapping[str, Any], console: Console) -> None:
         print_text(console, _placed_by_others(document))
     _print_closest(document, console)
     _print_attempts(attempts, console)
+
+
+def _message(document: Mapping[str, Any]) -> str:
+    """Without what preemption found on each node, where no node is what keeps the pod back."""
+    message: str = document.get("message") or ""
+    is_held_back = bool(document.get("fittingNow", {}).get("heldBackBy"))
+    return message.partition(" preemption: ")[0] if is_held_back else message
 
 
 def _state(document: Mapping[str, Any]) -> str:

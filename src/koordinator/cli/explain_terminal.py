@@ -14,6 +14,7 @@ from typing import Any, Final, TextIO
 
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 
@@ -23,7 +24,11 @@ from koordinator.cli.explain_failure import DEFECT, INTERRUPTED, NOT_REACHED, PI
 # break them at its width.
 
 
-__all__ = ["drawable", "escape", "print_lines", "print_list", "print_table", "print_text"]
+__all__ = ["drawable", "escape", "print_lines", "print_list", "print_table", "print_text", "print_whole"]
+
+
+class _PipedConsole(Console):
+    """Of a stream that is no terminal: what reads it wants each row of a table on a line of its own."""
 
 
 def print_table(console: Console, title: str, table: Table) -> None:
@@ -34,7 +39,20 @@ def print_table(console: Console, title: str, table: Table) -> None:
     console.print()
     if title:
         console.print(f"[italic]{escape(title)}[/italic]")
-    console.print(table)
+    print_whole(console, table)
+
+
+def print_whole(console: Console, table: Table) -> None:
+    """Write it at the width of the terminal; where there is none, at the width that it needs."""
+    if not isinstance(console, _PipedConsole):
+        console.print(table)
+        return
+    width = console.width
+    console.width = max(width, Measurement.get(console, console.options.update(max_width=_ANY_WIDTH), table).maximum)
+    try:
+        console.print(table)
+    finally:
+        console.width = width
 
 
 def print_text(console: Console, markup: str, indent: int = 0) -> None:
@@ -66,6 +84,7 @@ def drawable(console: Console, text: str) -> str:
 
 
 _WIDTH: Final = 80
+_ANY_WIDTH: Final = 100_000
 _LEAST_WIDTH: Final = 40
 """Below it tables would be columns of single letters."""
 _IN_ASCII: Final = str.maketrans(
@@ -94,10 +113,13 @@ class Terminal:
     ascii_only: bool = True
     colour: bool = False
     encoding: str = "utf-8"
+    piped: bool = False
+    """It is no terminal, and nobody has said how wide it is."""
 
     def console(self) -> Console:
         """A console whose text ``text_of`` gives back."""
-        return Console(
+        kind = _PipedConsole if self.piped else Console
+        return kind(
             file=_AsciiBuffer() if self.ascii_only else io.StringIO(),
             width=self.width,
             # Else rich measures the terminal of this process, which may be another.
@@ -142,6 +164,7 @@ def terminal_of(stream: TextIO, environment: Mapping[str, str]) -> Terminal:
         ascii_only=not unicode,
         colour=not plain and not environment.get("NO_COLOR"),
         encoding=encoding,
+        piped=not stream.isatty() and not environment.get("COLUMNS", "").isdecimal(),
     )
 
 

@@ -6,17 +6,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from koordinator.api.kinds import Kind
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU
+from koordinator.base.spelling import meant
 from koordinator.cli.data_folder import DESCHEDULER, MANAGER
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import ExplainError, NotFoundError, UnknownToProgramError
 from koordinator.cli.explain_migration import migration_document
-from koordinator.cli.explain_object import Target, TargetKind, read_from
+from koordinator.cli.explain_object import REBALANCE, Target, TargetKind, read_from
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.cli.explain_state import PodFacts, condition_message, node_state, pod_state, scheduler_of
 from koordinator.cli.explain_suppression import suppression_document
+from koordinator.cli.explain_workload import workload_state
 
 _EVENTS_KEPT: Final = 20
 _SERVING: Final = {
@@ -60,13 +63,19 @@ async def explain(target: Target, sources: Sources) -> Explanation:
     if target.kind == "migration":
         return Explanation(await _migration(target.name, sources), kind=target.kind)
     namespace = target.namespace or (sources.cluster.namespace if sources.cluster is not None else "default")
+    if target.workload is not None:
+        return Explanation(await _workload(target.workload, namespace, target.name, sources), kind=target.kind)
     paths: dict[TargetKind, str] = {
         "quota": f"ElasticQuota/quotas/{target.name}",
         "reservation": f"Reservation/reservations/{target.name}",
         "gang": f"Coscheduling/gang/{namespace}/{target.name}",
     }
     if target.kind in paths:
-        document = await fetch(sources.scheduler, f"/apis/v1/plugins/{paths[target.kind]}/explanation")
+        path = f"/apis/v1/plugins/{paths[target.kind]}/explanation"
+        try:
+            document = await fetch(sources.scheduler, path)
+        except UnknownToProgramError as error:
+            raise NotFoundError(f"{error}{await _similar(target, namespace, sources)}") from error
         return Explanation(_checked(document, target.kind, sources), kind=target.kind)
     try:
         result = await _pod(namespace, target.name, sources)
@@ -79,12 +88,27 @@ async def explain(target: Target, sources: Sources) -> Explanation:
     return result
 
 
+async def _similar(target: Target, namespace: str, sources: Sources) -> str:
+    """``; there is NAME``: what may be meant, as far as the API says it."""
+    cluster = sources.cluster
+    if cluster is None or cluster.client is None or not sources.cluster_is_sure:
+        return ""
+    within = namespace if target.kind == "gang" else ""
+    try:
+        async with read_from(cluster) as reader:
+            names = await reader.similar(target.kind, target.name, within)
+    except ExplainError:
+        return ""
+    return f"; there {'is' if len(names) == 1 else 'are'} {', '.join(names)}" if names else ""
+
+
 async def _node_instead(name: str, sources: Sources, no_pod: NotFoundError) -> Explanation:
     """The user did not say that the name is a pod's, and there is no such pod."""
     try:
         result = await _node(name, sources)
     except NotFoundError:
-        raise NotFoundError(f"no node is named {name}, and {no_pod}") from no_pod
+        hint = f"; did you mean koord explain {REBALANCE}?" if meant(name, [REBALANCE]) else ""
+        raise NotFoundError(f"no node is named {name}, and {no_pod}{hint}") from no_pod
     result.document["takenFor"] = "node"
     return result
 
@@ -243,8 +267,30 @@ async def _migration(name: str, sources: Sources) -> dict[str, Any]:
     async with read_from(cluster) as reader:
         found = await reader.migration(name)
     if found is None:
-        raise NotFoundError(f"{cluster.name} has no PodMigrationJob {name}; jobs are deleted minutes after their end")
+        like = await _similar(Target("migration", name), "", sources)
+        raise NotFoundError(
+            f"{cluster.name} has no PodMigrationJob {name}{like}; jobs are deleted minutes after their end"
+        )
     return migration_document(*found)
+
+
+async def _workload(kind: Kind[Any], namespace: str, name: str, sources: Sources) -> dict[str, Any]:
+    """How many of its pods there are, and who should make the others."""
+    cluster = sources.cluster
+    if cluster is None:
+        raise ExplainError(f"a {kind.name} is read from the API: name a cluster with --kubeconfig or --data")
+    async with read_from(cluster) as reader:
+        facts = await reader.workload(kind, namespace, name)
+        similar = () if facts is not None else await reader.similar_of(kind, name, namespace)
+    if facts is None:
+        like = f"; there is {', '.join(similar)}" if similar else ""
+        raise NotFoundError(f"there is no {kind.name} {namespace}/{name} in {cluster.name}{like}")
+    events = [_event(each) for each in facts.events[-_EVENTS_KEPT:]]
+    return {
+        "workload": f"{namespace}/{name}",
+        "kind": kind.name,
+        "api": {**workload_state(facts), **({"events": events} if events else {})},
+    }
 
 
 async def _node_of_api(name: str, cluster: Cluster, *, known_to_scheduler: bool | None) -> dict[str, Any]:

@@ -15,13 +15,16 @@ from typing import Final
 from koordinator.base.build import VersionAction
 from koordinator.base.entry import what_is_missing
 from koordinator.base.errors import KoordinatorError
+from koordinator.cli.arguments import CommandParser
 
 COMMANDS: Final = {
     "up": ("koordinator.cli.up", "start an embedded cluster with simulated nodes and the programs"),
     "status": ("koordinator.cli.status", "say what runs, where, and whether it is healthy"),
     "demo": ("koordinator.cli.demo", "play a scripted day on 20 simulated nodes and report what came of it"),
     "explain": ("koordinator.cli.explain", "say why a pod is pending or where it is, or why a node takes no pods"),
+    "get": ("koordinator.cli.get", "list pods that wait, quotas, gangs, reservations, nodes or migrations"),
     "what-if": ("koordinator.cli.what_if", "say what a change would do: a drain, a new workload, another node"),
+    "lint": ("koordinator.cli.lint", "find typing mistakes in manifests that an API server takes in silence"),
     "doctor": ("koordinator.cli.doctor", "say which kernel features this machine has for koordlet"),
     "manifests": ("koordinator.cli.manifests", "print what a real cluster needs, for kubectl apply"),
     "version": ("koordinator.cli.version", "show version, commit and Python"),
@@ -36,7 +39,9 @@ Try and inspect QoS-based co-location scheduling for Kubernetes.
   koord up              start an embedded cluster that your own kubectl can talk to; Ctrl-C stops it
   koord status          in another terminal: what runs, where, and whether it is healthy
   koord explain pod X   why is pod X pending, or on the node that it is on? (also: explain node N)
+  koord get pending     which pods wait, and why? (also: quotas, gangs, reservations, nodes, migrations)
   koord what-if drain N where would the pods of node N go? (also: apply, fit, scale, add-node; nothing is written)
+  koord lint FILE       which typing mistakes in a manifest would pass in silence?
   koord doctor          which kernel features does this machine have for koordlet?
   koord manifests       print what a real cluster needs: koord manifests | kubectl apply -f -
 
@@ -68,9 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser(loaded: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     """The parser that knows all commands by name, and ``loaded`` with their options."""
-    parser = argparse.ArgumentParser(
-        prog="koord", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser(prog="koord", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action=VersionAction)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     wanted = set(loaded)

@@ -21,6 +21,7 @@ from koordinator.api.manifests.installation import (
 )
 from koordinator.api.names import dns_label
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.spelling import did_you_mean
 
 _DESCRIPTION: Final = f"""\
 Print what a real cluster needs before the programs run in it, and the Deployments and DaemonSets that run them, in an
@@ -154,8 +155,10 @@ def _differs(path: Path, text: str) -> bool:
 def _parts(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     allowed = (*PARTS, *OPTIONAL_PARTS)
-    if not names or any(name not in allowed for name in names):
-        raise argparse.ArgumentTypeError(f"{text!r}: a list of {', '.join(allowed)} is allowed")
+    unknown = [name for name in names if name not in allowed]
+    if not names or unknown:
+        hint = did_you_mean(unknown[0], allowed) if unknown else ""
+        raise argparse.ArgumentTypeError(f"{text!r}: a list of {', '.join(allowed)} is allowed{hint}")
     return names
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,7 +17,10 @@ from koordinator.base.clock import SystemClock
 from koordinator.cli import interruption
 from koordinator.cli.cluster_record import ClusterRecord, ProgramRecord
 from koordinator.cli.data_folder import default_data_folder
+from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster, folder_of_server
+from koordinator.cli.explain_terminal import output, print_whole, text_of, write
 from koordinator.cli.own_command import data_option, own_command
+from koordinator.cli.status_of_cluster import ClusterReport, collect_cluster, document_of_cluster
 from koordinator.cli.status_report import HEALTHY, Counts, Health, Report, collect, document
 
 # The status of a cluster on a terminal.
@@ -39,7 +44,7 @@ def print_status(report: Report, now: datetime, console: Console) -> None:
     for name, value in facts.items():
         console.print(f"  {name + ':':<15} {escape(value)}", soft_wrap=True, highlight=False)
     console.print()
-    console.print(_table(report, record, now))
+    print_whole(console, _table(report, record, now))
     console.print()
     if checks := _checks(report):
         console.print(f"Well: {checks}", soft_wrap=True, highlight=False, markup=False)
@@ -55,6 +60,36 @@ def age(since: datetime, now: datetime) -> str:
             rest = seconds % size // smaller_size
             return f"{seconds // size}{unit}" + (f"{rest}{smaller}" if rest and seconds < 10 * size else "")
     return f"{seconds}s"
+
+
+def print_cluster(report: ClusterReport, now: datetime, console: Console) -> None:
+    """Write the status of a cluster that runs elsewhere."""
+    unwell = ", ".join(leader.program for leader in report.leaders if leader.error and leader.is_needed)
+    state = f"[red]is not healthy[/red]: {unwell}" if unwell else "[green]is healthy[/green]"
+    for line in (
+        f"{escape(report.cluster.name)} {state}",
+        f"  in the cluster: {escape(_contents(report.counts))}",
+        f"  koordlet:       reports from {report.reporting} of {report.counts.nodes} nodes",
+        "",
+    ):
+        console.print(line, soft_wrap=True, highlight=False)
+    table = _borderless("program", "leads", "leader", "renewed")
+    for leader in report.leaders:
+        word = "[red]no[/red]" if leader.is_needed else "no"
+        renewed = f"{age(leader.renewed, now)} ago" if leader.renewed is not None else ""
+        table.add_row(leader.program, word if leader.error else "[green]yes[/green]", escape(leader.holder), renewed)
+    print_whole(console, table)
+    for leader in report.leaders:
+        if leader.error:
+            console.print(f"\n{leader.program}: {leader.error}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _borderless(*columns: str) -> Table:
+    # Without borders it fits a terminal of 80 columns. A name that is cut off cannot be looked up.
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
 
 
 def _print_absent(report: Report, console: Console) -> None:
@@ -93,10 +128,7 @@ def _contents(counts: Counts | None) -> str:
 
 
 def _table(report: Report, record: ClusterRecord, now: datetime) -> Table:
-    # Without borders it fits a terminal of 80 columns.
-    table = Table(
-        "program", "health", "pid", "age", "restarts", "serves", box=None, pad_edge=False, padding=(0, 2, 0, 0)
-    )
+    table = _borderless("program", "health", "pid", "age", "restarts", "serves")
     for program in record.programs:
         table.add_row(
             program.name,
@@ -126,9 +158,13 @@ def _print_errors(program: ProgramRecord, health: Health, console: Console) -> N
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
+_SECONDS: Final = 5.0
+"""How long a cluster that is not on this machine may take for a response."""
 _DESCRIPTION = """\
 Show the programs of the `koord up` or `koord demo --keep` of a data folder: where each program serves, whether it is
-healthy, and how often it was restarted. The command checks every program and the API server when it runs.
+healthy, and how often it was restarted. The command checks every program and the API server when it runs. Of any other
+cluster that KUBECONFIG, --kubeconfig or --context names, show which replicas lead and from how many nodes koordlet
+reports.
 
 exit status: 0 healthy; 1 something is not healthy, or is still starting; 3 nothing runs on this folder.
 """
@@ -136,6 +172,7 @@ _EPILOG = """\
 examples:
   koord status                                 the koord up of this machine
   koord status --data /tmp/big                 one that keeps its state elsewhere
+  koord status --context production            the cluster of a kubeconfig, through its API
   koord status -o json | jq '.programs[] | {name, healthy, restarts}'
   until koord status > /dev/null; do sleep 1; done
                                                wait until everything is healthy
@@ -151,13 +188,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
         "--data",
         type=Path,
-        default=default_data_folder(),
         metavar="DIR",
-        help="the folder of a koord up (default: %(default)s)",
+        help=f"the folder of a koord up (default: that of KUBECONFIG's cluster, else {default_data_folder()})",
     )
+    where.add_argument("--kubeconfig", type=Path, metavar="FILE", help="the cluster of this file (default: KUBECONFIG)")
+    parser.add_argument("--context", default="", metavar="NAME", help="of the kubeconfig (default: the current one)")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="a table for people, or JSON")
     parser.set_defaults(run=run)
 
@@ -165,9 +204,31 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(options: argparse.Namespace) -> int:
     """Query and print."""
     clock = SystemClock()
-    report = interruption.run(collect(options.data.expanduser().absolute(), clock))
-    if options.output == "json":
-        print(json.dumps(document(report), indent=2, ensure_ascii=False))
+    cluster, folder = _where(options)
+    stream, terminal = output()
+    console = terminal.console()
+    if cluster is not None:
+        elsewhere = interruption.run(collect_cluster(cluster, clock))
+        found, status = document_of_cluster(elsewhere), elsewhere.exit_status
+        print_cluster(elsewhere, clock.now(), console)
     else:
-        print_status(report, clock.now(), Console())
-    return report.exit_status
+        report = interruption.run(collect(folder, clock))
+        found, status = document(report), report.exit_status
+        print_status(report, clock.now(), console)
+    text = json.dumps(found, indent=2, ensure_ascii=False) + "\n" if options.output == "json" else text_of(console)
+    write(text, stream, terminal)
+    return status
+
+
+def _where(options: argparse.Namespace) -> tuple[Cluster | None, Path]:
+    """The cluster, or None for that of the folder. Without a word about either, KUBECONFIG counts: a local cluster is
+    found without it, and ``~/.kube/config`` may well be of another."""
+    folder: Path = (options.data or default_data_folder()).expanduser().absolute()
+    named = options.kubeconfig is not None or options.context or os.environ.get("KUBECONFIG")
+    if options.data is not None or not named:
+        return None, folder
+    cluster = find_cluster(ClusterOptions(options.kubeconfig, options.context, None, _SECONDS, os.environ))
+    if cluster is None:
+        return None, folder
+    local = folder_of_server(cluster, options.kubeconfig, os.environ)
+    return (None, local) if local is not None else (cluster, folder)

@@ -25,6 +25,7 @@ from koordinator.cluster.nodes.node_objects import FLEET_ANNOTATION, LEASE_NAMES
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.interface import Client
 from koordinator.kube.write_policy import ReadOnly
 
 HEALTHY: Final = 0
@@ -163,11 +164,9 @@ class _Queries:
         if self._client is None:
             return None
         try:
-            nodes, pods = await asyncio.gather(self._client.list(NODES), self._client.list(PODS))
+            return await counts_of(self._client)
         except KoordinatorError:
             return None
-        phases = Counter(pod.status.phase or "Pending" for pod in pods.items)
-        return Counts(len(nodes.items), sum(map(_is_ready, nodes.items)), dict(sorted(phases.items())))
 
     async def _api(self) -> Health:
         if self._client is None:
@@ -207,6 +206,13 @@ class _Queries:
             return Health(f"the API cannot be queried about its nodes: {error}")
         ours = [node for node in nodes.items if FLEET_ANNOTATION in node.metadata.annotations]
         return health_of_nodes(ours, leases.items, self._now)
+
+
+async def counts_of(client: Client) -> Counts:
+    """What the cluster has. Raises KubeError."""
+    nodes, pods = await asyncio.gather(client.list(NODES), client.list(PODS))
+    phases = Counter(pod.status.phase or "Pending" for pod in pods.items)
+    return Counts(len(nodes.items), sum(map(_is_ready, nodes.items)), dict(sorted(phases.items())))
 
 
 def health_of_nodes(nodes: Sequence[Node], leases: Sequence[Lease], now: datetime) -> Health:

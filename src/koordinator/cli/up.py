@@ -14,6 +14,7 @@ from pathlib import Path
 from koordinator.api.kinds import PODS
 from koordinator.base.clock import SystemClock
 from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.base.spelling import did_you_mean
 from koordinator.cli.data_folder import default_data_folder, lock_data_folder
 from koordinator.cli.interruption import Interrupted, until_interrupted
 from koordinator.cli.local_cluster.programs import PROGRAMS, LocalClusterOptions, with_free_ports
@@ -80,9 +81,10 @@ def _commands(
 
 
 _DESCRIPTION = """\
-Start an embedded Kubernetes API server, simulated nodes, koord-manager, koord-scheduler and workload controllers, and
-supervise them until Ctrl-C. Programs that exit are restarted. `koord status`, in another terminal, shows whether they
-are healthy. With 0 as a port, a free port is chosen.
+Start an embedded Kubernetes API server, simulated nodes, koord-manager, koord-scheduler, koord-descheduler and workload
+controllers, and supervise them until Ctrl-C. koord-descheduler carries out PodMigrationJobs and DrainNodes, and evicts
+no pod by itself. Programs that exit are restarted. `koord status`, in another terminal, shows whether they are healthy.
+With 0 as a port, a free port is chosen.
 
 exit status: 0 after Ctrl-C or SIGTERM; 1 when the cluster cannot be started; 130 or 143 when it was interrupted before
 it was up, or killed by a second signal.
@@ -97,8 +99,8 @@ examples:
                                                simulated nodes and the programs for an existing cluster
   koord up --only apiserver,nodes,manager,scheduler
                                                without workload controllers, for a kube-controller-manager of your own
-  koord up --data /tmp/second --port 0 --scheduler-port 0 --manager-port 0 --manager-health-port 0 --webhook-port 0 \
---controllers-port 0
+  koord up --data /tmp/second --port 0 --scheduler-port 0 --descheduler-port 0 --manager-port 0 \\
+      --manager-health-port 0 --webhook-port 0 --controllers-port 0
                                                a second cluster beside the first
 """
 
@@ -172,6 +174,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="port of the manager's admission webhooks (default: 9876)",
     )
     parser.add_argument(
+        "--descheduler-port",
+        type=_port,
+        metavar="PORT",
+        default=10264,
+        help="port of the descheduler's /metrics and /healthz (default: 10264)",
+    )
+    parser.add_argument(
         "--scheduler-config", type=Path, metavar="FILE", help="KubeSchedulerConfiguration (default: load-aware profile)"
     )
     parser.add_argument(
@@ -202,6 +211,7 @@ def run(options: argparse.Namespace) -> int:
     kubeconfig: Path = (options.kubeconfig or data / "kubeconfig").expanduser().absolute()
     if embedded:
         check_kubeconfig(kubeconfig)
+    _check_files(options)
     cluster = LocalClusterOptions(
         data=data,
         kubeconfig=kubeconfig,
@@ -215,6 +225,7 @@ def run(options: argparse.Namespace) -> int:
         webhook_port=options.webhook_port,
         controllers_port=options.controllers_port,
         workload_controllers="controllers" in options.only,
+        descheduler_port=options.descheduler_port,
         scenario=options.scenario and options.scenario.absolute(),
         scheduler_config=options.scheduler_config and options.scheduler_config.absolute(),
         seed=options.seed,
@@ -224,6 +235,15 @@ def run(options: argparse.Namespace) -> int:
         clear_the_way(cluster, options.only, _say)
         with asyncio.Runner() as runner:
             return runner.run(_serve(with_free_ports(cluster), options.only))
+
+
+def _check_files(options: argparse.Namespace) -> None:
+    """An error of a file is said at once, with its line, and not by a program that ends. Raises ConfigurationError."""
+    if options.scheduler_config is not None:
+        # Loaded with the file alone: the scheduler takes half a second.
+        from koordinator.cli.what_if_input import configuration_of_file
+
+        configuration_of_file(options.scheduler_config)
 
 
 async def _serve(options: LocalClusterOptions, only: tuple[str, ...]) -> int:
@@ -250,6 +270,7 @@ async def _start_and_watch(cluster: LocalCluster) -> None:
         "nodes": f"starting {options.nodes + options.gpu_nodes} simulated nodes",
         "manager": "starting koord-manager",
         "scheduler": "starting koord-scheduler",
+        "descheduler": "starting koord-descheduler",
         "controllers": "starting the workload controllers",
     }
     try:
@@ -297,7 +318,8 @@ def _program_names(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in PROGRAMS]
     if unknown or not names:
-        raise argparse.ArgumentTypeError(f"{text!r}: allowed are {', '.join(PROGRAMS)}, separated by commas")
+        hint = did_you_mean(unknown[0], PROGRAMS) if unknown else ""
+        raise argparse.ArgumentTypeError(f"{text!r}: allowed are {', '.join(PROGRAMS)}, separated by commas{hint}")
     return tuple(name for name in PROGRAMS if name in names)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.base.yaml_lines import naming_lines
 from koordinator.cli import interruption
 from koordinator.cli.data_folder import default_data_folder
 from koordinator.cli.explain_cluster import seconds
@@ -20,9 +21,14 @@ from koordinator.cli.explain_failure import (
     ExplainError,
 )
 from koordinator.cli.explain_terminal import Terminal, ended, output, say, text_of, write
-from koordinator.cli.what_if_input import read_objects, read_text, scheduler_configuration, source_of
+from koordinator.cli.what_if_input import (
+    configuration_of_file,
+    read_objects,
+    read_text,
+    scheduler_configuration,
+    source_of,
+)
 from koordinator.cli.what_if_report import print_outcome
-from koordinator.scheduler.configuration import load_configuration
 from koordinator.scheduler.options import parse_options
 from koordinator.simulate.change import Change, ChangeError
 from koordinator.simulate.change_file import read_changes
@@ -265,7 +271,7 @@ def _add_config(kinds: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _config(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
-    return [Reconfigure(load_configuration(options.file), str(options.file))]
+    return [Reconfigure(configuration_of_file(options.file), str(options.file))]
 
 
 def _add_colocation(kinds: Any, common: argparse.ArgumentParser) -> None:
@@ -286,7 +292,8 @@ def _add_changes(kinds: Any, common: argparse.ArgumentParser) -> None:
 
 def _changes(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
     text = read_text(str(options.file))
-    return read_changes(text, str(options.file), options.file.parent, namespace, read_objects)
+    with naming_lines(text, str(options.file)):
+        return read_changes(text, str(options.file), options.file.parent, namespace, read_objects)
 
 
 def _add_snapshot(kinds: Any, common: argparse.ArgumentParser) -> None:
@@ -338,7 +345,7 @@ async def _simulate(options: argparse.Namespace) -> dict[str, Any]:
     document = await what_if(snapshot, changes, configuration, simulation)
     if getattr(options, "replay", False):
         now = configuration or configuration_of(snapshot)[0]
-        document["replay"] = await replay(snapshot, now, load_configuration(options.file), simulation)
+        document["replay"] = await replay(snapshot, now, configuration_of_file(options.file), simulation)
     return document
 
 

@@ -15,6 +15,7 @@ from koordinator.api.codec import encode
 from koordinator.api.document import Document
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.strict_yaml import load_documents
+from koordinator.base.yaml_lines import naming_lines
 from koordinator.cli.data_folder import default_data_folder
 from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster
 from koordinator.cli.explain_failure import ExplainError, explain_error
@@ -60,7 +61,13 @@ def source_of(options: argparse.Namespace) -> Source:
 
 def scheduler_configuration(path: Path | None) -> SchedulerConfiguration | None:
     """That of ``--scheduler-config``; None where the snapshot says it. Raises ConfigurationError."""
-    return None if path is None else load_configuration(path)
+    return None if path is None else configuration_of_file(path)
+
+
+def configuration_of_file(path: Path) -> SchedulerConfiguration:
+    """Raises ConfigurationError with the line of the field."""
+    with naming_lines(read_text(str(path)) if path.is_file() else "", str(path)):
+        return load_configuration(path)
 
 
 def read_objects(paths: Sequence[str]) -> list[Document]:
@@ -68,11 +75,28 @@ def read_objects(paths: Sequence[str]) -> list[Document]:
     found: list[Document] = []
     for path in paths:
         source = "standard input" if path == STANDARD_INPUT else path
-        for index, document in enumerate(load_documents(read_text(path), source)):
-            found += _objects(document, f"{source}: document {index + 1}")
+        text = read_text(path)
+        documents = load_documents(text, source)
+        for document in documents:
+            _check_kind(document, source)
+        with naming_lines(text, source):
+            for index, document in enumerate(documents):
+                found += _objects(document, f"{source}: document {index + 1}")
     if not found:
         raise ConfigurationError("-f", ", ".join(paths), "a file with at least one object is needed")
     return found
+
+
+def _check_kind(document: Any, source: str) -> None:
+    """What another of the commands takes is a wrong command, not a wrong file."""
+    command = ""
+    if isinstance(document, dict):
+        if list(document) == ["changes"]:
+            command = "changes"
+        elif document.get("kind") == "KubeSchedulerConfiguration":
+            command = "config"
+    if command:
+        raise ConfigurationError("-f", source, f"that is a file for koord what-if {command} -f {source}")
 
 
 def _objects(document: Any, where: str) -> list[Document]:

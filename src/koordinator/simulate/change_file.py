@@ -11,6 +11,7 @@ from typing import Any, Final
 from koordinator.api.document import Document
 from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
+from koordinator.base.spelling import did_you_mean
 from koordinator.base.strict_yaml import load_document
 from koordinator.scheduler.configuration import load_configuration
 from koordinator.simulate.change import Change, ChangeError
@@ -104,7 +105,8 @@ def _change(entry: Any, where: str, folder: Path, namespace: str, read_objects: 
         raise ConfigurationError(where, entry, f"one of {', '.join(_KINDS)}, and nothing beside it")
     ((name, given),) = entry.items()
     if name not in _KINDS:
-        raise ConfigurationError(f"{where}.{name}", given, f"no such change; there are {', '.join(_KINDS)}")
+        allowed = f"no such change; there are {', '.join(_KINDS)}{did_you_mean(name, _KINDS)}"
+        raise ConfigurationError(f"{where}.{name}", given, allowed)
     path = f"{where}.{name}"
     if not isinstance(given, dict):
         raise ConfigurationError(path, given, "a mapping")

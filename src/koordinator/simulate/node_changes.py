@@ -23,6 +23,7 @@ from koordinator.api.node import Node
 from koordinator.api.quantity import Format, Quantity, QuantityError, parse_quantity
 from koordinator.api.resource_names import MEMORY
 from koordinator.api.timestamps import format_time
+from koordinator.base.spelling import did_you_mean
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.environment import NoWebhooks
@@ -238,8 +239,9 @@ def node_named(api: InProcessApi, name: str) -> Document:
     found: Document | None = api.document(NODES, name)
     if found is None:
         known = sorted(node["metadata"]["name"] for node in api.documents(NODES))
+        hint = did_you_mean(name, known)
         some = ", ".join(known[:_SHOWN]) + (f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else "")
-        raise ChangeError(f"there is no node {name!r} in the snapshot; there are {some or 'none'}")
+        raise ChangeError(f"there is no node {name!r} in the snapshot; there are {some or 'none'}{hint}")
     return found
 
 

@@ -17,6 +17,7 @@ from koordinator.api.kinds import (
     RESERVATIONS,
     STATEFUL_SETS,
 )
+from koordinator.base.spelling import did_you_mean
 from koordinator.cluster.patch import apply_merge_patch
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.verbs.create import create
@@ -179,7 +180,10 @@ class Delete(Change):
                 await delete_pods_of(cluster, found)
         stored = cluster.api.environment.storage.get(target.key)
         if stored is None:
-            raise ChangeError(f"there is no {resource.kind} {self.name!r} in the snapshot")
+            found_there = cluster.api.environment.storage.list(resource.storage_prefix(namespace)).items
+            names = [decode(resource, each)["metadata"]["name"] for each in found_there]
+            hint = did_you_mean(self.name, names)
+            raise ChangeError(f"there is no {resource.kind} {self.name!r} in the snapshot{hint}")
         if resource.plural == PODS.plural and not resource.group:
             cluster.pods.causes[str(decode(resource, stored)["metadata"]["uid"])] = "deleted"
         await delete(cluster.api.environment, target, DeleteOptions())
@@ -260,4 +264,5 @@ def _resource_named(cluster: SimulatedCluster, name: str) -> Resource:
     for resource in cluster.api.environment.registry:
         if wanted in (resource.plural, resource.singular, resource.kind.lower(), *resource.short_names):
             return resource
-    raise ChangeError(f"{name!r} is no kind that what-if knows")
+    known = [each for resource in cluster.api.environment.registry for each in (resource.singular, resource.plural)]
+    raise ChangeError(f"{name!r} is no kind that what-if knows{did_you_mean(wanted, known)}")

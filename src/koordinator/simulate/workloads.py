@@ -20,6 +20,7 @@ from koordinator.api.kinds import (
     STATEFUL_SETS,
     Kind,
 )
+from koordinator.base.spelling import did_you_mean
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.verbs.create import create
@@ -71,7 +72,8 @@ def parse_workload(text: str, namespace: str) -> WorkloadName:
     kind = _BY_NAME.get(parts[0].lower()) if len(parts) == 2 else None
     if kind is None or not parts[1]:
         kinds = ", ".join(kind.name.lower() for kind in WORKLOADS)
-        raise ChangeError(f"{text!r} is no workload: KIND/NAME is needed, and KIND is one of {kinds}")
+        hint = did_you_mean(parts[0], _BY_NAME) if kind is None and len(parts) == 2 else ""
+        raise ChangeError(f"{text!r} is no workload: KIND/NAME is needed, and KIND is one of {kinds}{hint}")
     return WorkloadName(kind, namespace, parts[1])
 
 
@@ -91,10 +93,11 @@ class Workloads:
         found = self._api.document(workload.kind, workload.name, workload.namespace)
         if found is None:
             names = sorted(each["metadata"]["name"] for each in self._api.documents(workload.kind, workload.namespace))
+            hint = did_you_mean(workload.name, names)
             known = f"there are {', '.join(names[:5])}" if names else "there are none"
             raise ChangeError(
                 f"there is no {workload.kind.name} {workload.name!r} in the namespace {workload.namespace!r} of the "
-                f"snapshot; {known}"
+                f"snapshot; {known}{hint}"
             )
         return found
 

@@ -32,7 +32,7 @@ from koordinator.scheduler.queue.queued_pod import QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from tests.scheduler.fakes import FirstChoice, make_node, make_pod
 
-__all__ = ["NOW", "WITH_QUOTAS", "Scene", "make_node", "make_pod", "refused_by_its_quota", "tainted"]
+__all__ = ["NOW", "WITH_GANGS", "WITH_QUOTAS", "Scene", "make_node", "make_pod", "refused_by_its_quota", "tainted"]
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CONFIGURATION = """\
@@ -50,6 +50,13 @@ WITH_QUOTAS = f"""\
 {CONFIGURATION.rstrip()}
       preFilter: {{enabled: [{{name: ElasticQuota}}]}}
       reserve: {{enabled: [{{name: ElasticQuota}}]}}
+"""
+
+
+WITH_GANGS = f"""\
+{CONFIGURATION.rstrip()}
+      preEnqueue: {{enabled: [{{name: Coscheduling}}]}}
+      permit: {{enabled: [{{name: Coscheduling}}]}}
 """
 
 

@@ -184,3 +184,21 @@ def test_a_pod_that_was_not_tried_yet_gets_no_advice() -> None:
     scene = Scene(make_node("a"))
     scene.add(make_pod("p"))
     assert scene.pod("p")["advice"] == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "quota", "limit"),
+    [
+        ("Insufficient quotas, quotaName: q, runtime: cpu:8", "q", "runtime"),
+        ("Insufficient quotas, quotaNameTopo: [root team q], runtime: cpu:8", "q", "runtime"),
+        ("Insufficient non-preemptible quotas, quotaName: q, min: cpu:8", "q", "its min:"),
+    ],
+)
+def test_a_quota_is_named_with_the_limit_that_counts(reason: str, quota: str, limit: str) -> None:
+    text = blamed("ElasticQuota", reason)
+    assert f"The pods of the quota {quota} use, with this one, more than" in text
+    assert limit in text
+
+
+def test_another_refusal_of_a_quota_has_no_advice() -> None:
+    assert blamed("ElasticQuota", "quota q belongs to no tree: a cycle") == ""

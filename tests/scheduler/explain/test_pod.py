@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from koordinator.api.annotations import RESERVATION_ALLOCATED
 from koordinator.api.pod import (
     Affinity,
     NodeAffinity,
@@ -18,7 +19,7 @@ from koordinator.scheduler.engine.decision import Attempt
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain import explain_pod
 from koordinator.scheduler.plugins.taint_toleration import TaintToleration
-from tests.scheduler.explain.scene import NOW, Scene, make_node, make_pod, refused_by_its_quota, tainted
+from tests.scheduler.explain.scene import NOW, WITH_GANGS, Scene, make_node, make_pod, refused_by_its_quota, tainted
 
 
 def unschedulable() -> Scene:
@@ -184,6 +185,24 @@ def test_a_gated_pod_says_what_holds_it_back() -> None:
     assert document["queue"]["pool"] == "gated"
     assert document["message"] == "SchedulingGates: waiting for scheduling gates: [example.com/quota]"
     assert len(document["advice"]) == 1
+
+
+def test_a_gang_is_counted_when_its_pod_is_explained_and_not_when_it_was_gated() -> None:
+    scene = Scene(make_node("a"), configuration=WITH_GANGS)
+    labels = {"pod-group.scheduling.sigs.k8s.io/name": "g", "pod-group.scheduling.sigs.k8s.io/min-available": "3"}
+    for name in ("p", "q"):
+        info = scene.info(make_pod(name, labels=labels))
+        scene.state.show_pod(info, "")
+        scene.add(info.pod)
+    assert "default/g has 2 of 3 pods" in scene.pod("p")["message"]
+
+
+def test_a_pod_that_uses_a_reservation_names_it() -> None:
+    scene = Scene(make_node("a"))
+    annotations = {RESERVATION_ALLOCATED: '{"name":"release","uid":"1"}'}
+    pod = make_pod("p", node="a")
+    scene.place(msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations)))
+    assert scene.pod("p")["reservation"] == "release"
 
 
 def test_a_pod_that_waits_for_its_turn_shows_where_it_would_fit() -> None:

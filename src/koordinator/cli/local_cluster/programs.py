@@ -20,7 +20,7 @@ from koordinator.kube.connect import ClientOptions, connect
 
 _REQUESTS_PER_SECOND: Final = 500
 """Of the manager: a local cluster has no other clients, and a thousand nodes should not take a minute."""
-PROGRAMS = ("apiserver", "nodes", "manager", "scheduler", "controllers")
+PROGRAMS = ("apiserver", "nodes", "manager", "scheduler", "descheduler", "controllers")
 """In the order of their start: pods that controllers create pass the webhooks of the manager."""
 
 
@@ -39,7 +39,8 @@ class LocalClusterOptions:
     scenario: Path | None = None
     scheduler_config: Path | None = None
     descheduler_config: Path | None = None
-    """Also says on which port koord-descheduler serves: ``descheduler_port``."""
+    """Also says on which port koord-descheduler serves: ``descheduler_port``. None: it carries out PodMigrationJobs and
+    DrainNodes, and evicts no pod by itself."""
     descheduler_port: int = 0
     controllers_port: int = 0
     workload_controllers: bool = False
@@ -70,6 +71,9 @@ def port_uses(options: LocalClusterOptions, names: Iterable[str]) -> list[PortUs
             PortUse(options.webhook_port, "koord-manager's webhooks", "--webhook-port"),
         ],
         "scheduler": [PortUse(options.scheduler_port, "koord-scheduler's metrics and health", "--scheduler-port")],
+        "descheduler": [
+            PortUse(options.descheduler_port, "koord-descheduler's metrics and health", "--descheduler-port")
+        ],
     }
     return [use for name in names for use in uses.get(name, ())]
 
@@ -193,10 +197,18 @@ def manager(options: LocalClusterOptions) -> Program:
 
 
 def descheduler(options: LocalClusterOptions) -> Program:
-    """koord-descheduler, which needs a configuration; ready when its informers have synced."""
+    """koord-descheduler; ready when its informers have synced."""
+    if options.descheduler_config is not None:
+        configured = [f"--config={options.descheduler_config}"]
+    else:
+        configured = [
+            f"--address={ADDRESS}",
+            f"--port={options.descheduler_port}",
+            "--feature-gates=NodeDrain=true",
+        ]
     arguments = [
         *_python("koordinator.descheduler"),
-        f"--config={options.descheduler_config}",
+        *configured,
         f"--kubeconfig={options.kubeconfig}",
         f"-v={options.verbosity}",
     ]

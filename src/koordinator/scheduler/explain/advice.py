@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -225,6 +226,25 @@ def _devices(obstacle: Obstacle) -> list[str]:
     return sentences
 
 
+_QUOTA: Final = re.compile(r"quotaName(?:Topo)?: (?:\[(?P<names>[^\]]*)\]|(?P<name>[^,]*))")
+
+
+def _quota(obstacle: Obstacle) -> list[str]:
+    """Advice of ElasticQuota, whose reasons name the quota, or the quotas from the root down to the pod's."""
+    sentences = []
+    for reason in obstacle.reasons:
+        found = _QUOTA.search(reason)
+        if found is None:
+            continue
+        name = found["name"] or (found["names"] or "").rpartition(" ")[2]
+        limit = "its min" if "non-preemptible" in reason else "its runtime, which is between its min and its max"
+        sentences.append(
+            f"The pods of the quota {name} use, with this one, more than {limit}: wait until some of them end, request "
+            f"less, or raise the quota (koord explain quota {name} says who borrows what, and who is next)."
+        )
+    return sentences
+
+
 _ABOUT_DEVICES: Final = (
     (
         "GPU Partition Table",
@@ -263,5 +283,6 @@ _ADVISERS: Final[Mapping[str, _Adviser]] = {
     "VolumeZone": _volumes("A volume of the pod is in another zone than these nodes."),
     "NodeVolumeLimits": _volumes("Nodes have as many volumes attached as their driver allows: add a node."),
     "DeviceShare": _devices,
+    "ElasticQuota": _quota,
     "VolumeRestrictions": _volumes("A volume of the pod is in use elsewhere in a way that does not allow sharing."),
 }

@@ -13,7 +13,7 @@ from koordinator.api.resource_names import PODS
 from koordinator.api.timestamps import format_micro_time
 from koordinator.scheduler.engine.columns import NodeColumns, Rows
 from koordinator.scheduler.engine.decision import Attempt, Placement, Rejection
-from koordinator.scheduler.engine.framework import FEASIBLE, FilterPlugin
+from koordinator.scheduler.engine.framework import FEASIBLE, FilterPlugin, PluginError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
@@ -21,6 +21,7 @@ from koordinator.scheduler.explain.advice import advise
 from koordinator.scheduler.explain.filter_results import FilterResults, Objection, filter_nodes
 from koordinator.scheduler.explain.sources import Sources
 from koordinator.scheduler.explain.wording import amount_text, event_meaning
+from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
 
 _LOOKED_AT: Final = 64
@@ -88,11 +89,13 @@ def explain_pod(sources: Sources, namespace: str, name: str) -> dict[str, Any] |
     document: dict[str, Any] = {"pod": key}
     if found is not None:
         document |= {"node": found[0], "scheduler": found[1].pod.spec.scheduler_name}
+        if (taken_from := allocated_record(found[1].pod)) is not None:
+            document["reservation"] = taken_from.name
     if entry is not None:
         document |= {
             "scheduler": entry.pod.pod.spec.scheduler_name,
             "requests": _requests(entry.pod, sources.view),
-            "message": _message(entry, attempts),
+            "message": _message(sources, entry, attempts),
             "queue": _queued(entry, sources.monotonic()),
             **_outlook(sources, entry, attempts),
         }
@@ -126,12 +129,26 @@ def _requests(pod: PodInfo, view: ClusterView) -> dict[str, str]:
     return {name: amount_text(name, amount) for name, amount in ordered if name != PODS}
 
 
-def _message(entry: QueuedPod, attempts: Sequence[Attempt]) -> str:
-    """The text of the pod's event and condition: the message of the last attempt, or the reason why there was none."""
-    if entry.pool is Pool.GATED or not attempts:
+def _message(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) -> str:
+    """The text of the pod's event and condition: the message of the last attempt, or the reason why there is none.
+
+    That reason is asked for anew: what it counts, such as the pods of a gang, has changed since the pod was gated.
+    """
+    if entry.pool is Pool.GATED:
+        return _gate(sources, entry) or entry.reason
+    if not attempts:
         return entry.reason
     last = attempts[-1]
     return last.rejection.message if last.rejection is not None else last.error or entry.reason
+
+
+def _gate(sources: Sources, entry: QueuedPod) -> str:
+    """What holds the pod back now; empty when nothing does, or when a plugin fails."""
+    try:
+        gated = sources.profiles[entry.pod.pod.spec.scheduler_name].gate(entry.pod)
+    except PluginError:
+        return ""
+    return f"{gated[0]}: {gated[1]}" if gated is not None else ""
 
 
 def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) -> dict[str, Any]:
