@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from koordinator.cli.explain_failure import UsageError
@@ -46,3 +48,20 @@ def test_words_may_stand_among_the_flags() -> None:
 def test_a_mistyped_kind_is_answered_by_a_command_that_works() -> None:
     with pytest.raises(UsageError, match=r"did you mean pod\? koord explain pod web"):
         parse_target(["pd", "web"], None)
+
+
+def test_a_wrong_configuration_of_the_scheduler_is_named_with_its_line_and_starts_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n  - plugns: {}\n"
+    (tmp_path / "scheduler.yaml").write_text(text)
+    data = tmp_path / "data"
+    assert main(["up", f"--scheduler-config={tmp_path / 'scheduler.yaml'}", f"--data={data}"]) == 1
+    assert "scheduler.yaml: line 4: profiles[0].plugns: {} is not usable: no such field" in capsys.readouterr().err
+    assert not data.exists()
+
+
+def test_a_file_of_changes_is_sent_to_the_command_that_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
+    file = Path(__file__).parents[2] / "docs/examples/what-if-changes.yaml"
+    assert main(["what-if", "apply", "-f", str(file), "--snapshot=none"]) == 2
+    assert f"koord what-if changes -f {file}" in capsys.readouterr().err
