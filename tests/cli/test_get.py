@@ -112,3 +112,14 @@ def test_a_gang_is_listed_as_the_scheduler_knows_it() -> None:
 )
 def test_ages(text: str | None, age: str) -> None:
     assert age_of(text, NOW) == age
+
+
+def test_amounts_of_a_node_are_in_the_units_that_people_use() -> None:
+    amounts = {"cpu": "7800m", "memory": "32156Mi", "kubernetes.io/batch-cpu": "5k"}
+    (row,) = rows_of(LISTINGS["nodes"], [{"metadata": {"name": "n"}, "status": {"allocatable": amounts}}], NOW)
+    assert [row[title] for title in ("cpu", "memory", "batch cpu", "batch memory")] == [
+        "7.8 cores",
+        "31.402Gi",
+        "5000m",
+        "",
+    ]

@@ -12,7 +12,10 @@ from koordinator.api.annotations import QUOTA_RUNTIME
 from koordinator.api.kinds import ELASTIC_QUOTAS, NODES, POD_GROUPS, POD_MIGRATION_JOBS, PODS, RESERVATIONS, Kind
 from koordinator.api.labels import QOS_CLASS, QUOTA_PARENT
 from koordinator.api.pod import FINISHED_PHASES
+from koordinator.api.quantity import Quantity, QuantityError
+from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY
 from koordinator.cli.explain_state import condition_message, node_state, scheduler_of
+from koordinator.scheduler.explain.wording import amount_text
 
 Document = Mapping[str, Any]
 Row = dict[str, str]
@@ -20,6 +23,8 @@ Row = dict[str, str]
 
 _STATES: Final = {"there": "ready", "notReady": "not ready"}
 """Of a node, in words."""
+_OF_NODE: Final = {"cpu": CPU, "memory": MEMORY, "batch cpu": BATCH_CPU, "batch memory": BATCH_MEMORY}
+"""The columns of amounts, with their resources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,15 @@ def _amounts(resources: Mapping[str, Any] | None) -> str:
     return ", ".join(f"{amount} {name}" for name, amount in (resources or {}).items())
 
 
+def _readable(resource: str, text: Any) -> str:
+    """An amount as a person reads it; what is no amount as it is."""
+    try:
+        nanos = Quantity.parse(str(text)).nanos
+    except QuantityError:
+        return "" if text is None else str(text)
+    return amount_text(resource, nanos // 10**6 if resource == CPU else nanos // 10**9)
+
+
 def _waits(pod: Document) -> bool:
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     return not spec.get("nodeName") and status.get("phase") not in FINISHED_PHASES
@@ -107,9 +121,7 @@ def _node(node: Document, now: datetime) -> Row:
         "name": name,
         "state": _STATES.get(state, state),
         "age": _created(node, now),
-        "cpu": str(allocatable.get("cpu", "")),
-        "memory": str(allocatable.get("memory", "")),
-        "batch": _amounts({key: each for key, each in allocatable.items() if key.startswith("kubernetes.io/batch-")}),
+        **{title: _readable(name, allocatable.get(name)) for title, name in _OF_NODE.items()},
         "allocatable": _amounts(allocatable),
     }
 
@@ -188,7 +200,7 @@ LISTINGS: Final[Mapping[str, Listing]] = {
         PODS, "pod", ("age", "why"), ("scheduler", "message"), _pending, _waits, field_selector="spec.nodeName="
     ),
     "pods": Listing(PODS, "pod", ("phase", "node", "age"), ("qos", "scheduler"), _pod),
-    "nodes": Listing(NODES, "node", ("state", "age", "cpu", "memory", "batch"), ("allocatable",), _node),
+    "nodes": Listing(NODES, "node", ("state", "age", *_OF_NODE), ("allocatable",), _node),
     "quotas": Listing(
         ELASTIC_QUOTAS, "quota", ("parent", "min", "max", "used", "runtime"), ("namespace", "age"), _quota
     ),
