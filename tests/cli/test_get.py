@@ -75,7 +75,7 @@ def test_whole_documents_are_for_programs(form: str, read: object, cluster: Expl
 
 def test_a_namespace_that_has_none_says_so(cluster: ExplainedCluster, capsys: Captured) -> None:
     assert main(["get", "pending", "-n", "kube-system", *cluster.arguments]) == 0
-    assert capsys.readouterr().out == "nothing is there\n"
+    assert capsys.readouterr().out == "No resources found in kube-system namespace.\n"
 
 
 def test_a_mistyped_list_is_answered(capsys: Captured) -> None:

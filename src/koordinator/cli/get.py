@@ -149,13 +149,13 @@ def rendered(options: argparse.Namespace, documents: Sequence[Document], clock: 
     rows = rows_of(listing, documents, clock.now())
     if options.output == "name":
         return "".join(f"{row['name']}\n" for row in rows)
+    if not rows:
+        return f"No resources found in {options.namespace} namespace.\n" if options.namespace else "No resources found.\n"
     return _table(listing, terminal.readable(rows), options.output, terminal)
 
 
 def _table(listing: Listing, rows: Sequence[Row], form: str, terminal: Terminal) -> str:
     console = terminal.console()
-    if not rows:
-        return "nothing is there\n"
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     columns = ("name", *_columns(listing, form))
     for column in columns:
