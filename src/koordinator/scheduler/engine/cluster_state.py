@@ -69,7 +69,9 @@ class ClusterState:
         """Those of ``view.objects``, by name."""
         self._priorities: Counter[int] = Counter()
         self._shown: dict[str, tuple[PodInfo, str]] = {}
-        """Pods that the API has, with the names of their nodes; kept only if some event handler wants them."""
+        """Pods that the API has, with the names of their nodes; kept only if ``shows_pods``."""
+        self.shows_pods = False
+        """Whether some event handler wants pods that are on no node, too."""
 
     def add_event_handlers(self, event_handlers: Iterable[EventHandler]) -> None:
         """Register who is notified; to be called before the first event."""
@@ -78,6 +80,7 @@ class ClusterState:
             if isinstance(handler, AllocatorPlugin):
                 self.view.allocations.register(handler.name, partial(self.event_handlers.notify_one, handler))
                 self._allocators.setdefault(handler.event_handler, []).append(handler)
+        self.shows_pods = self.event_handlers.has("on_pod") or self.event_handlers.has("on_pod_gone")
 
     @property
     def pod_count(self) -> int:
@@ -223,11 +226,6 @@ class ClusterState:
             return False
         self._remove(placed)
         return True
-
-    @property
-    def shows_pods(self) -> bool:
-        """Whether some plugin handles pods that are on no node, too."""
-        return self.event_handlers.has("on_pod") or self.event_handlers.has("on_pod_gone")
 
     def show_pod(self, pod: PodInfo, node_name: str) -> None:
         """The API has the pod, which has not finished, on ``node_name``; "" for no node."""
