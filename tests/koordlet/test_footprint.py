@@ -75,6 +75,16 @@ def test_an_agent_that_serves_loads_them_no_more(tmp_path: Path) -> None:
     assert not loaded & _HEAVY
 
 
+def test_what_few_nodes_need_is_not_loaded_with_the_program() -> None:
+    """The library of protocol buffers is for NRI and runtime proxies, that of entry points for nodes with plugins, and
+    that of YAML for programs outside of a cluster: 5 MiB together."""
+    code = "import koordinator.koordlet.main, koordinator.kube.serving, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "koordinator.koordlet.main" in loaded
+    assert not loaded & {"google.protobuf", "importlib.metadata", "yaml", "aiohttp"}
+
+
 @pytest.mark.parametrize("module", sorted(_HEAVY))
 def test_what_is_not_loaded_is_what_would_be_seen(module: str) -> None:
     """The names are those that Python reports."""
