@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
-
 from koordinator.api.kinds import LEASES, NAMESPACES, Kind
 from koordinator.base.metrics import Metrics
 from koordinator.base.services import ServiceError
@@ -20,6 +18,7 @@ from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.interface import PatchType
+from koordinator.kube.pages import Request, Response, json_response
 from koordinator.kube.services import Services
 from koordinator.kube.serving import HealthServer
 from koordinator.scheduler.services.routes import NODE_PATH, POD_PATH
@@ -106,6 +105,6 @@ def _scheduler(documents: Mapping[str, Any]) -> HealthServer:
     return server
 
 
-async def _configuration(request: web.Request) -> web.StreamResponse:
+async def _configuration(request: Request) -> Response:
     profiles = [{"schedulerName": "koord-scheduler"}, {"schedulerName": "default-scheduler"}]
-    return web.json_response({"componentconfig": {"profiles": profiles}})
+    return json_response({"componentconfig": {"profiles": profiles}})

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from koordinator.api.kinds import LEASES
 from koordinator.base.errors import ConfigurationError
@@ -20,6 +19,7 @@ from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.cli.main import main
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from koordinator.kube.connect import ClientOptions, connect
+from koordinator.kube.pages import Request, Response
 from koordinator.kube.services import Services
 from koordinator.kube.serving import HealthServer
 
@@ -48,8 +48,8 @@ def answered(question: Callable[[int], Awaitable[Any]], *, leading: bool = True)
     return asyncio.run(run())
 
 
-async def _text(request: web.Request) -> web.StreamResponse:
-    return web.Response(text="hello", status=404)
+async def _text(request: Request) -> Response:
+    return Response(text="hello", status=404)
 
 
 def at(port: int, prefix: str = "http://") -> ProgramEndpoint:

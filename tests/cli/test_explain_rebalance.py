@@ -12,7 +12,8 @@ from koordinator.base.metrics import Metrics
 from koordinator.cli.explain_failure import EXPLAINED, NOT_REACHED, UNUSABLE
 from koordinator.cli.explain_source import ProgramEndpoint
 from koordinator.cli.main import main
-from koordinator.kube.serving import HealthServer, json_response
+from koordinator.kube.pages import json_response
+from koordinator.kube.serving import HealthServer
 
 DOCUMENT: dict[str, Any] = {
     "rebalance": "koord-descheduler",

@@ -19,7 +19,7 @@ from tests.free_ports import free_ports
 from tests.koordlet.node_under_test import NODE, NodeUnderTest
 
 _LOADED = re.compile(r"^import time:.*\| +([\w.]+)$", re.MULTILINE)
-_HEAVY = {"numpy", "rich", "aiohttp.web"}
+_HEAVY = {"numpy", "rich", "aiohttp"}
 
 
 async def _kubelet(requested: asyncio.Event, port: int) -> web.AppRunner:
@@ -62,15 +62,27 @@ async def _loaded(folder: Path, addr: str) -> set[str]:
     return set(_LOADED.findall(said.decode()))
 
 
-def test_an_agent_that_serves_nothing_loads_neither_numpy_nor_rich_nor_a_web_server(tmp_path: Path) -> None:
+def test_an_agent_that_serves_nothing_loads_neither_numpy_nor_rich_nor_a_web_framework(tmp_path: Path) -> None:
     loaded = asyncio.run(_loaded(tmp_path, "0"))
     assert "koordinator.koordlet.agent" in loaded
     assert not loaded & _HEAVY
 
 
-def test_an_agent_that_serves_loads_the_web_server_alone(tmp_path: Path) -> None:
+def test_an_agent_that_serves_loads_them_no_more(tmp_path: Path) -> None:
     (port,) = free_ports(1)
-    assert asyncio.run(_loaded(tmp_path, f"127.0.0.1:{port}")) & _HEAVY == {"aiohttp.web"}
+    loaded = asyncio.run(_loaded(tmp_path, f"127.0.0.1:{port}"))
+    assert "koordinator.kube.serving" in loaded
+    assert not loaded & _HEAVY
+
+
+def test_what_few_nodes_need_is_not_loaded_with_the_program() -> None:
+    """The library of protocol buffers is for NRI and runtime proxies, that of entry points for nodes with plugins, and
+    that of YAML for programs outside of a cluster: 5 MiB together."""
+    code = "import koordinator.koordlet.main, koordinator.kube.serving, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "koordinator.koordlet.main" in loaded
+    assert not loaded & {"google.protobuf", "importlib.metadata", "yaml", "aiohttp"}
 
 
 @pytest.mark.parametrize("module", sorted(_HEAVY))

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from aiohttp import web
 
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ProgramConnections
+from koordinator.kube.pages import Request, Response
 from koordinator.kube.serving import HealthServer
 from tests.kube.certificates import Authority
 from tests.real_world.attacked_server import LIMITS, AttackedServer, outlive
@@ -26,8 +26,8 @@ OVER = {"http": asyncio.new_event_loop, "https": uvloop.new_event_loop}
 """Programs run on uvloop, tests mostly on asyncio's own loop."""
 
 
-async def large_page(request: web.Request) -> web.StreamResponse:
-    return web.Response(body=bytes(100_000))
+async def large_page(request: Request) -> Response:
+    return Response(body=bytes(100_000))
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 import pytest
 from aiohttp import web
@@ -15,6 +16,9 @@ from aiohttp import web
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ProgramConnections, ServerLimits
+from koordinator.kube.accepted_connections import listen
+from koordinator.kube.http_server import HttpServer
+from koordinator.kube.pages import Request, Response
 from koordinator.kube.serving import HealthServer
 from tests.waiting import PATIENCE, wait_for
 
@@ -24,14 +28,74 @@ GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 FEW = ServerLimits(connections=2)
 
 
+Handler = Callable[[bytes], Awaitable[bytes]]
+"""From the body of a request to that of its response."""
+
+
+class Served(Protocol):
+    """A server of /healthz and, with the handler, of /page."""
+
+    bound_port: int
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class Application:
+    """The server of the API and of webhooks, as they make it."""
+
+    def __init__(self, handler: Handler | None, connections: ProgramConnections, limits: ServerLimits) -> None:
+        self.bound_port = 0
+        self._handler = handler
+        self._connections, self._limits = connections, limits
+        self._server: HttpServer | None = None
+
+    async def start(self) -> None:
+        application = web.Application()
+        application.router.add_get("/healthz", self._health)
+        application.router.add_get("/page", self._page)
+        runner = web.AppRunner(application)
+        await runner.setup()
+        listeners = await listen(HOST, 0)
+        self.bound_port = int(listeners[0].getsockname()[1])
+        pool = self._connections.serve(str(self.bound_port), self._limits)
+        self._server = HttpServer(runner, pool, self._connections.clock)
+        self._server.start(listeners)
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        await self._server.stop(2)
+
+    async def _health(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(text="ok")
+
+    async def _page(self, request: web.Request) -> web.StreamResponse:
+        assert self._handler is not None
+        return web.Response(body=await self._handler(await request.read()))
+
+
+def _pages(handler: Handler | None, connections: ProgramConnections, limits: ServerLimits) -> HealthServer:
+    server = HealthServer(Metrics(), connections=connections, limits=limits)
+    if handler is not None:
+        respond = handler
+
+        async def page(request: Request) -> Response:
+            return Response(body=await respond(request.body))
+
+        server.add_route("/page", page)
+    return server
+
+
 class Serving:
     """A server with a manual clock, and what it counts."""
 
-    def __init__(self, limits: ServerLimits, most_files: int | None) -> None:
+    def __init__(self, kind: str, handler: Handler | None, limits: ServerLimits, most_files: int | None) -> None:
         self.clock = ManualClock()
         self.metrics = Metrics()
         connections = ProgramConnections(self.metrics, self.clock, most_files=most_files)
-        self.server = HealthServer(self.metrics, connections=connections, limits=limits)
+        make = _pages if kind == "pages" else Application
+        self.server: Served = make(handler, connections, limits)
 
     def closed(self, reason: str) -> float:
         labels = {"port": str(self.server.bound_port), "reason": reason}
@@ -51,22 +115,28 @@ class Serving:
         return reader, writer
 
 
-@asynccontextmanager
-async def serving(
-    handler: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None,
-    *,
-    limits: ServerLimits | None = None,
-    most_files: int | None = None,
-) -> AsyncIterator[Serving]:
-    """With the handler at /page."""
-    made = Serving(limits or ServerLimits(), most_files)
-    if handler is not None:
-        made.server.add_route("/page", handler)
-    await made.server.start()
-    try:
-        yield made
-    finally:
-        await made.server.stop()
+class Serve:
+    """Makes servers of one kind."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    @asynccontextmanager
+    async def __call__(
+        self, handler: Handler | None = None, *, limits: ServerLimits | None = None, most_files: int | None = None
+    ) -> AsyncIterator[Serving]:
+        made = Serving(self.kind, handler, limits or ServerLimits(), most_files)
+        await made.server.start()
+        try:
+            yield made
+        finally:
+            await made.server.stop()
+
+
+@pytest.fixture(params=["pages", "application"])
+def serving(request: pytest.FixtureRequest) -> Serve:
+    """Of the pages of all programs, and of the API and webhooks."""
+    return Serve(request.param)
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -83,10 +153,9 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
         (b"", 10, "handshake"),
         (b"GET /healthz", 10, "header"),
         (GET, 120, "idle"),
-        (GET + b"GET", 120, "idle"),
     ],
 )
-def test_a_client_that_goes_no_further_is_left(said: bytes, seconds: int, reason: str) -> None:
+def test_a_client_that_goes_no_further_is_left(serving: Serve, said: bytes, seconds: int, reason: str) -> None:
     async def scenario() -> None:
         async with serving() as made:
             reader, writer = await made.send(said)
@@ -103,7 +172,25 @@ def test_a_client_that_goes_no_further_is_left(said: bytes, seconds: int, reason
     run(scenario)
 
 
-def test_a_header_of_a_later_request_has_its_time_from_its_first_byte_on() -> None:
+@pytest.mark.parametrize(("kind", "seconds", "reason"), [("pages", 10, "header"), ("application", 120, "idle")])
+def test_a_client_that_sends_half_of_its_next_request_at_once_is_left(kind: str, seconds: int, reason: str) -> None:
+    """The library keeps to itself what it has read beyond a request."""
+
+    async def scenario() -> None:
+        async with Serve(kind)() as made:
+            reader, writer = await made.send(GET + b"GET")
+            await reader.readuntil(b"ok")
+            await turns()
+            await made.clock.advance(seconds - 1)
+            assert made.open == 1
+            await made.clock.advance(2)
+            await wait_for(lambda: made.closed(reason) == 1)
+            writer.close()
+
+    run(scenario)
+
+
+def test_a_header_of_a_later_request_has_its_time_from_its_first_byte_on(serving: Serve) -> None:
     async def scenario() -> None:
         async with serving() as made:
             reader, writer = await made.send(GET)
@@ -123,11 +210,11 @@ def test_a_header_of_a_later_request_has_its_time_from_its_first_byte_on() -> No
     run(scenario)
 
 
-async def page(request: web.Request) -> web.StreamResponse:
-    return web.Response(body=bytes(SIZE))
+async def page(body: bytes) -> bytes:
+    return bytes(SIZE)
 
 
-def test_a_client_that_does_not_read_is_left() -> None:
+def test_a_client_that_does_not_read_is_left(serving: Serve) -> None:
     async def scenario() -> None:
         async with serving(page) as made:
             reader, writer = await made.connect(limit=1024)
@@ -149,7 +236,7 @@ def test_a_client_that_does_not_read_is_left() -> None:
     run(scenario)
 
 
-def test_a_client_that_reads_gets_all_of_it() -> None:
+def test_a_client_that_reads_gets_all_of_it(serving: Serve) -> None:
     async def scenario() -> None:
         async with serving(page) as made:
             reader, writer = await made.send(b"GET /page HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -160,13 +247,13 @@ def test_a_client_that_reads_gets_all_of_it() -> None:
     run(scenario)
 
 
-def test_a_request_in_progress_may_last_and_is_never_closed_for_another() -> None:
+def test_a_request_in_progress_may_last_and_is_never_closed_for_another(serving: Serve) -> None:
     """Profiles take minutes, watches for ever. Who comes when all are busy is served when one of them is done."""
     done = asyncio.Event()
 
-    async def patient(request: web.Request) -> web.StreamResponse:
+    async def patient(body: bytes) -> bytes:
         await done.wait()
-        return web.Response(text="done")
+        return b"done"
 
     async def scenario() -> None:
         async with serving(patient, limits=FEW) as made:
@@ -187,7 +274,7 @@ def test_a_request_in_progress_may_last_and_is_never_closed_for_another() -> Non
     run(scenario)
 
 
-def test_descriptors_are_left_for_others() -> None:
+def test_descriptors_are_left_for_others(serving: Serve) -> None:
     """Whoever uses them: a connection is closed for each that would use one of the last."""
 
     async def scenario() -> None:
@@ -205,7 +292,9 @@ def test_descriptors_are_left_for_others() -> None:
     run(scenario)
 
 
-def test_a_process_without_descriptors_tries_again_and_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_without_descriptors_tries_again_and_does_not_spin(
+    serving: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tried = 0
     really = socket.socket.accept
 
@@ -228,7 +317,7 @@ def test_a_process_without_descriptors_tries_again_and_does_not_spin(monkeypatch
     run(scenario)
 
 
-def test_a_burst_is_logged_once_with_its_address(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_burst_is_logged_once_with_its_address(serving: Serve, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with serving(limits=FEW) as made:
             held = [await made.connect() for _ in range(30)]
@@ -255,7 +344,9 @@ HEAD = b"GET /page HTTP/1.1\r\nHost: x\r\n"
     [b"GET / HTTP/1.1\r\nA\x00: b\r\n\r\n", HEAD + b"Transfer-Encoding: chunked\r\n\r\nno number\r\n"],
     ids=["header", "body"],
 )
-def test_what_is_not_http_is_refused_without_stack_traces(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_not_http_is_refused_without_stack_traces(
+    serving: Serve, sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         async with serving(read) as made:
             reader, writer = await made.send(sent)
@@ -266,7 +357,9 @@ def test_what_is_not_http_is_refused_without_stack_traces(sent: bytes, caplog: p
     assert [record for record in caplog.records if record.exc_info] == []
 
 
-def test_a_client_that_goes_away_within_its_request_leaves_no_stack_traces(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_goes_away_within_its_request_leaves_no_stack_traces(
+    serving: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         async with serving(read) as made:
             _, writer = await made.send(HEAD + b"Content-Length: 10\r\n\r\nhalf")
@@ -279,7 +372,7 @@ def test_a_client_that_goes_away_within_its_request_leaves_no_stack_traces(caplo
     assert [record for record in caplog.records if record.exc_info] == []
 
 
-def test_a_body_that_does_not_come_ends_its_request_on_any_port() -> None:
+def test_a_body_that_does_not_come_ends_its_request_on_any_port(serving: Serve) -> None:
     async def scenario() -> None:
         async with serving(read) as made:
             reader, writer = await made.send(HEAD + b"Content-Length: 10\r\n\r\nhalf")
@@ -296,14 +389,13 @@ def test_a_body_that_does_not_come_ends_its_request_on_any_port() -> None:
     run(scenario)
 
 
-def test_a_body_that_comes_in_parts_is_waited_for_and_its_handler_as_long_as_it_takes() -> None:
+def test_a_body_that_comes_in_parts_is_waited_for_and_its_handler_as_long_as_it_takes(serving: Serve) -> None:
     has_body, may_go_on = asyncio.Event(), asyncio.Event()
 
-    async def slowly(request: web.Request) -> web.StreamResponse:
-        body = await request.read()
+    async def slowly(body: bytes) -> bytes:
         has_body.set()
         await may_go_on.wait()
-        return web.Response(body=body)
+        return body
 
     async def scenario() -> None:
         async with serving(slowly) as made:
@@ -321,8 +413,8 @@ def test_a_body_that_comes_in_parts_is_waited_for_and_its_handler_as_long_as_it_
     run(scenario)
 
 
-async def read(request: web.Request) -> web.StreamResponse:
-    return web.Response(body=await request.read())
+async def read(body: bytes) -> bytes:
+    return body
 
 
 async def turns() -> None:

@@ -21,10 +21,10 @@ PORTS = {
     "listen",
 }
 ALLOWED = {
-    ("kube/http_server.py", "listen"),  # the one server
+    ("kube/accepted_connections.py", "listen"),  # of all servers
     ("base/accepting.py", "listen"),  # unix sockets, whose connections have the same limits
     ("cluster/server.py", "listen"),  # its socket is bound before the store is opened
-    ("kube/serving.py", "listen"),  # by ``kube.http_server.listen``
+    ("kube/serving.py", "listen"),  # by ``kube.accepted_connections.listen``
     ("manager/webhook/server.py", "listen"),
     ("cli/ports.py", "listen"),  # to see whether a port is free
     ("runtime_proxy/server.py", "listen"),  # by ``base.accepting``

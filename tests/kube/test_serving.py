@@ -9,9 +9,9 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from koordinator.base.metrics import Metrics
+from koordinator.kube.pages import Request, Response, json_response
 from koordinator.kube.serving import HealthServer
 from tests.kube.certificates import Authority
 
@@ -95,10 +95,10 @@ def test_metrics_have_no_created_series() -> None:
 
 
 def test_program_adds_routes() -> None:
-    async def configz(request: web.Request) -> web.StreamResponse:
-        return web.json_response({"profiles": 1})
+    async def configz(request: Request) -> Response:
+        return json_response({"profiles": 1})
 
-    assert send("/configz", lambda server: server.add_route("/configz", configz))[1] == '{"profiles": 1}'
+    assert send("/configz", lambda server: server.add_route("/configz", configz))[1] == '{"profiles":1}'
 
 
 def test_name_of_a_check_is_taken_once() -> None:

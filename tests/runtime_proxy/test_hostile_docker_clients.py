@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 
 from koordinator.api.protobuf.runtime_hooks_pb2 import PodSandboxHookRequest
+from koordinator.base import http_streams
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ProgramConnections
-from koordinator.runtime_proxy import http_streams
 from koordinator.runtime_proxy.checkpoints import CheckpointTable
 from tests.runtime_proxy.proxied import run
 from tests.runtime_proxy.test_docker import Daemon, in_front_of, raw

@@ -2,20 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from importlib.metadata import EntryPoint, entry_points
-from typing import NoReturn, TypeVar
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from koordinator.base.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 T = TypeVar("T")
 
-ListEntryPoints = Callable[[], Iterable[EntryPoint]]
+ListEntryPoints = Callable[[], "Iterable[EntryPoint]"]
+_METADATA: Final = (".dist-info", ".egg-info")
 
 
 def listing(group: str) -> ListEntryPoints:
     """The entry points of a group in this environment."""
-    return lambda: entry_points(group=group)
+
+    def found() -> Iterable[EntryPoint]:
+        if not is_declared(group, sys.path):
+            return ()
+        # With parsers of mail and of archives, more than a MiB that few nodes need.
+        from importlib.metadata import entry_points
+
+        return entry_points(group=group)
+
+    return found
+
+
+def is_declared(group: str, path: Sequence[str]) -> bool:
+    """Whether any package on a path for imports may declare an entry point of the group: one in a folder, by its
+    metadata; what is not a folder, such as an archive, may."""
+    return any(_may_declare(f"[{group}]", folder or os.curdir) for folder in path)
+
+
+def _may_declare(header: str, folder: str) -> bool:
+    if not os.path.isdir(folder):
+        return os.path.exists(folder)
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            if name.endswith(_METADATA) and header in _declared(Path(folder, name, "entry_points.txt")):
+                return True
+    return False
+
+
+def _declared(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def make_all(

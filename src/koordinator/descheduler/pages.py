@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable
 
 import yaml
-from aiohttp import web
 
 from koordinator.base.debug_flags import set_verbosity
 from koordinator.descheduler.configuration import Configuration, write_configuration
 from koordinator.descheduler.program import Descheduler
 from koordinator.kube.debug_flags import add_debug_flags
+from koordinator.kube.pages import Request, Response, json_response
 from koordinator.kube.progress import add_progress
-from koordinator.kube.serving import HealthServer, json_response
+from koordinator.kube.serving import HealthServer
 
 
 def add_pages(
@@ -29,7 +29,7 @@ def add_pages(
         add_debug_flags(server, {"v": set_verbosity})
     answering = asyncio.Lock()
 
-    async def explain(request: web.Request) -> web.StreamResponse:
+    async def explain(request: Request) -> Response:
         if not is_leading():
             return json_response({"message": "the instance is not leader"}, 503)
         if not descheduler.cycles:

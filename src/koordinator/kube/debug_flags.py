@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from aiohttp import web
-
-from koordinator.kube.serving import Handler, HealthServer
+from koordinator.kube.pages import ANY_METHOD, Handler, Request, Response
+from koordinator.kube.serving import HealthServer
 
 _BASE: Final = "/debug/flags"
 _HEADERS: Final = {"Content-Type": "text/plain", "X-Content-Type-Options": "nosniff"}
@@ -20,18 +19,18 @@ Setters = Mapping[str, Callable[[str], str]]
 def add_debug_flags(server: HealthServer, setters: Setters) -> None:
     """Add the routes, for leaders and followers alike; before the server starts."""
     for name, setter in setters.items():
-        server.add_route(f"{_BASE}/{name}", _set(setter), method="*")
+        server.add_route(f"{_BASE}/{name}", _set(setter), method=ANY_METHOD)
     index = _index(sorted(setters))
     for path in (_BASE, f"{_BASE}/", f"{_BASE}/{{rest:.*}}"):
-        server.add_route(path, index, method="*")
+        server.add_route(path, index, method=ANY_METHOD)
 
 
 def _set(setter: Callable[[str], str]) -> Handler:
-    async def handle(request: web.Request) -> web.StreamResponse:
+    async def handle(request: Request) -> Response:
         if request.method != "PUT":
             return _text(406, "unsupported http method")
         try:
-            return _text(200, setter((await request.read()).decode("utf-8", "replace")))
+            return _text(200, setter(request.body.decode("utf-8", "replace")))
         except ValueError as error:
             return _text(400, str(error))
 
@@ -45,11 +44,11 @@ def _index(names: list[str]) -> Handler:
         "</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n"
     )
 
-    async def handle(request: web.Request) -> web.StreamResponse:
-        return web.Response(text=page, content_type="text/html")
+    async def handle(request: Request) -> Response:
+        return Response(text=page, content_type="text/html; charset=utf-8")
 
     return handle
 
 
-def _text(status: int, text: str) -> web.Response:
-    return web.Response(status=status, body=f"{text}\n".encode(), headers=_HEADERS)
+def _text(status: int, text: str) -> Response:
+    return Response(status=status, body=f"{text}\n".encode(), headers=_HEADERS)

@@ -1,4 +1,4 @@
-"""The HTTP server behind every TCP port that a program serves.
+"""The HTTP server behind the ports of the API and of webhooks.
 
 aiohttp reads requests and writes responses; what a client may take up meanwhile is limited here (the rules are in
 ``koordinator.base.served_connections``).
@@ -7,7 +7,6 @@ aiohttp reads requests and writes responses; what a client may take up meanwhile
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
@@ -18,54 +17,13 @@ from typing import Any, Final, cast
 
 from aiohttp import web
 
-from koordinator.base.accepting import BACKLOG, Acceptor, attach
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.served_connections import Reason, ServedConnection, ServedConnections
+from koordinator.kube.accepted_connections import AcceptedConnections
 
-_HANDSHAKES_AT_ONCE: Final = 4
-_LONGEST_HANDSHAKE: Final = 60.0
-"""Of the library, whose timer does not know the limits; a connection is closed by those first."""
-_GOODBYE_SECONDS: Final = 1.0
-"""How long a client may take to confirm the end of a TLS connection."""
 _NEVER: Final = 1e9
 """Seconds, for the library's own timer of idle connections."""
-
-
-async def listen(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets for each address of a host; "" is every address. OSError if one is not available."""
-    listeners: list[socket.socket] = []
-    try:
-        for family, kind, protocol, _, address in dict.fromkeys(await _addresses(host, port)):
-            if not host and family == socket.AF_INET6 and not socket.has_dualstack_ipv6():
-                continue  # a machine without IPv6 has this address all the same
-            listener = socket.socket(family, kind, protocol)
-            listeners.append(listener)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            listener.bind(address)
-            listener.listen(BACKLOG)
-    except OSError as error:
-        for listener in listeners:
-            listener.close()
-        if isinstance(error, socket.gaierror):
-            raise
-        reason = os.strerror(error.errno or 0).lower()
-        raise OSError(error.errno, f"cannot listen on {host or '*'} port {port}: {reason}") from error
-    return listeners
-
-
-async def _addresses(host: str, port: int) -> Sequence[Any]:
-    """Without a thread, unless it is a name."""
-    try:
-        return socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICHOST
-        )
-    except socket.gaierror:
-        return await asyncio.get_running_loop().getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
 
 
 class HttpServer:
@@ -89,19 +47,15 @@ class HttpServer:
         self._server = server
         self._pool = pool
         self._clock = clock
-        self._tls = tls
         self._options = {"access_log": None, **(options or {}), "keepalive_timeout": _NEVER}
         self._handler = server.request_handler
         server.request_handler = self._respond
-        self._acceptor = Acceptor(pool, self._hear)
-        self._heard: list[tuple[socket.socket, ServedConnection]] = []
-        """Those whose first bytes have come, and whose handshake has not begun."""
-        self._connecting: set[asyncio.Task[None]] = set()
+        self._accepted = AcceptedConnections(pool, self._protocol, tls)
         self._is_last = False
 
     def start(self, listeners: Sequence[socket.socket]) -> None:
         """Serve on sockets that listen; they are closed at the end."""
-        self._acceptor.start(listeners)
+        self._accepted.start(listeners)
 
     def close_after_response(self) -> None:
         """From now on, respond to each client once more."""
@@ -110,45 +64,18 @@ class HttpServer:
     async def stop(self, grace: float) -> None:
         """Accept no more, let requests in progress finish for ``grace`` seconds, and close all connections."""
         self.close_after_response()
-        self._acceptor.stop()
+        self._accepted.stop()
         try:
             with suppress(TimeoutError):
                 await within(self._clock, grace, self._pool.quiet.wait())
         finally:
             self._pool.close_all()
             await self._runner.cleanup()
-            if self._connecting:
-                await asyncio.wait(self._connecting)
+            await self._accepted.ended()
             await self._pool.time_limits.close()
 
-    def _hear(self, accepted: socket.socket, connection: ServedConnection) -> None:
-        if self._tls is None:
-            self._connect_soon(accepted, connection)
-            return
-        self._heard.append((accepted, connection))
-        if len(self._heard) == 1:
-            asyncio.get_running_loop().call_soon(self._begin_handshakes)
-
-    def _begin_handshakes(self) -> None:
-        """Begin a few in a turn of the event loop, for each of them takes a good part of a millisecond.
-
-        The newest is the first: when thousands have come at once, whoever comes after them need not wait for them all.
-        """
-        for _ in range(min(_HANDSHAKES_AT_ONCE, len(self._heard))):
-            self._connect_soon(*self._heard.pop())
-        if self._heard:
-            asyncio.get_running_loop().call_soon(self._begin_handshakes)
-
-    def _connect_soon(self, accepted: socket.socket, connection: ServedConnection) -> None:
-        if connection.is_open:
-            task = asyncio.create_task(self._connect(accepted, connection), name="accept a connection")
-            self._connecting.add(task)
-            task.add_done_callback(self._connecting.discard)
-
-    async def _connect(self, accepted: socket.socket, connection: ServedConnection) -> None:
-        protocol = _HttpConnection(self._server, connection, asyncio.get_running_loop(), self._options)
-        timers = {"ssl_handshake_timeout": _LONGEST_HANDSHAKE, "ssl_shutdown_timeout": _GOODBYE_SECONDS}
-        await attach(accepted, connection, protocol, ssl=self._tls, **(timers if self._tls is not None else {}))
+    def _protocol(self, connection: ServedConnection) -> _HttpConnection:
+        return _HttpConnection(self._server, connection, asyncio.get_running_loop(), self._options)
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         protocol = request.protocol

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import yaml
 
 from koordinator.api import codec
 from koordinator.api.meta import WireStruct
@@ -183,6 +182,9 @@ def _load_file(path: Path) -> Kubeconfig:
 
 
 def _parse(path: Path) -> _File:
+    # A program in a cluster has no such file, and a node agent there no other use for the library.
+    import yaml
+
     try:
         document = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except OSError as error:

@@ -6,10 +6,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from aiohttp import web
-
 from koordinator.base.clock import Clock
 from koordinator.base.metrics import Metrics
+from koordinator.kube.pages import Request, Response
 
 _PAUSE: Final = 3
 """How many times as long as it took the next rendering is put off, so that a quarter of the time is spent at most."""
@@ -25,9 +24,9 @@ class MetricsPage:
         """The renderings that have not begun, by content type."""
         self._not_before = 0.0
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: Request) -> Response:
         body, content_type = await self.rendered(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        return Response(body=body, content_type=content_type)
 
     async def rendered(self, accept: str) -> tuple[bytes, str]:
         """The page as it is now or later, and its content type."""

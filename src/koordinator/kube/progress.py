@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from aiohttp import web
-
 from koordinator.kube.informer import Informer
-from koordinator.kube.serving import HealthServer, json_response
+from koordinator.kube.pages import Request, Response, json_response
+from koordinator.kube.serving import HealthServer
 
 PATH: Final = "/debug/progress"
 
@@ -32,7 +31,7 @@ def add_progress(
     does again and again.
     """
 
-    async def handle(request: web.Request) -> web.StreamResponse:
+    async def handle(request: Request) -> Response:
         return json_response(
             {
                 "seen": {str(informer.selection): informer.resource_version for informer in informers},

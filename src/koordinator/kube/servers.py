@@ -1,7 +1,7 @@
 """The HTTP servers of a program, by listen address.
 
-The HTTP modules are imported only when the first server starts: that takes a quarter of a second and 15 MiB, which a
-program that serves nothing, or fails before, does not need.
+The modules of pages are imported only when the first server starts: a program that serves nothing, or fails before,
+does not need them.
 """
 
 from __future__ import annotations

@@ -9,10 +9,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from aiohttp import web
-
 from koordinator.base.services import Service, ServiceError
-from koordinator.kube.serving import Handler, HealthServer, json_response
+from koordinator.kube.pages import ANY_METHOD, Handler, Request, Response, json_response
+from koordinator.kube.serving import HealthServer
 
 BASE: Final = "/apis/v1"
 _PARAMETER: Final = re.compile(r":(\w+)")
@@ -37,14 +36,14 @@ class Services:
         """Serve them all, and respond to everything else below the base path."""
         for path, service in self._services.items():
             server.add_route(_PARAMETER.sub(r"{\1}", path), self._handler(service))
-        server.add_route(BASE + "/{rest:.*}", self._handler(_unknown), method="*")
+        server.add_route(BASE + "/{rest:.*}", self._handler(_unknown), method=ANY_METHOD)
 
     def _handler(self, service: Service) -> Handler:
-        async def handle(request: web.Request) -> web.StreamResponse:
+        async def handle(request: Request) -> Response:
             if not self._is_leading():
                 return json_response({"message": _NOT_LEADER}, 503)
             try:
-                return json_response(service({**request.query, **request.match_info}))
+                return json_response(service({**request.query, **request.parameters}))
             except ServiceError as error:
                 return json_response({"message": str(error)}, error.status)
 

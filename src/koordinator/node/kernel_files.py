@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from koordinator.node.cgroup_reader import MAX_SHARES, MIN_SHARES, NO_LIMIT
 
@@ -196,12 +196,11 @@ CONTAINER_LIMITS: Final = frozenset({CPU_QUOTA, CPU_BURST, CPUSET, MEMORY_LIMIT}
 """What holds for the processes of a container in each folder between theirs and the root."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """One value of the kernel: of a file in a folder, and in it of a device, a switch or a kind of cache.
 
     ``folder`` is a relative folder of ``CgroupLayout``, the name of a resctrl group or the number of a process; empty
-    for what the machine has once.
+    for what the machine has once. A tuple, whose hash needs no Python code: each write looks up a hundred of them.
     """
 
     file: KernelFile

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Final
 
 from koordinator.base.clock import Clock
-from koordinator.base.side_thread import SideThread, UnfinishedCallError
+from koordinator.base.side_thread import Call, SideThread, UnfinishedCallError
 from koordinator.node.errors import FileError
 from koordinator.node.kernel_writer import KernelFiles
 
@@ -36,7 +35,7 @@ class WriterThread:
         self._clock = clock
         self._seconds = seconds
         self._thread = SideThread("kernel files")
-        self._unfinished: Future[None] | None = None
+        self._unfinished: Call[None] | None = None
         self._path = ""
         """Of what is unfinished."""
         self._since = 0.0
@@ -57,14 +56,14 @@ class WriterThread:
         self._do(path, lambda: self._files.remove_folder(path))
 
     def _do(self, path: str, call: Callable[[], None]) -> None:
-        if self._unfinished is not None and not self._unfinished.done():
+        if self._unfinished is not None and not self._unfinished.has_ended:
             self._say()
             raise UnfinishedWriteError(path, f"waits for {self._path}, which the kernel is still writing")
         self._since, self._is_said = self._clock.monotonic(), False
         try:
             self._thread.call(call, self._seconds)
         except UnfinishedCallError as unfinished:
-            self._unfinished, self._path = unfinished.future, path
+            self._unfinished, self._path = unfinished.call, path
             raise UnfinishedWriteError(path, "is still being written by the kernel") from None
 
     def _say(self) -> None:

@@ -15,8 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
+from koordinator.base import http_streams
 from koordinator.base.accepting import Acceptor, attach
 from koordinator.base.deadline import within
+from koordinator.base.http_streams import Head, HttpError
 from koordinator.base.served_connections import (
     SOCKET_LIMITS,
     ProgramConnections,
@@ -24,11 +26,9 @@ from koordinator.base.served_connections import (
     ServedConnections,
     ServerLimits,
 )
-from koordinator.runtime_proxy import http_streams
 from koordinator.runtime_proxy.buffer_budget import BufferBudget, BufferLease
 from koordinator.runtime_proxy.docker_interceptor import DockerCall, DockerInterceptor
 from koordinator.runtime_proxy.hook_dispatcher import HookError
-from koordinator.runtime_proxy.http_streams import Head, HttpError
 from koordinator.runtime_proxy.server import listen
 
 logger = logging.getLogger(__name__)

@@ -22,8 +22,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.installed import ListEntryPoints, make_all, refuse
@@ -32,6 +31,9 @@ from koordinator.koordlet.enforce.executor.desired_settings import DesiredSettin
 from koordinator.koordlet.enforce.hooks.contexts import Change, HookError
 from koordinator.koordlet.enforce.hooks.registry import Hook
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, Strategy
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 logger = logging.getLogger(__name__)
 

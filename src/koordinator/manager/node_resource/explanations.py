@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from aiohttp import web
-
 from koordinator.api.codec import to_document
 from koordinator.api.timestamps import format_time
-from koordinator.kube.serving import Handler, json_response
+from koordinator.kube.pages import Handler, Request, Response, json_response
 from koordinator.model.overcommit.abnormality import NodeHealth
 from koordinator.model.overcommit.amounts import ExplainedAmount, sentence
 
@@ -60,8 +58,8 @@ def explain_handler(explain: Callable[[str], NodeExplanation | None]) -> Handler
     """The handler of PATH: responds with JSON, or 404 with a message where the node has no explanation. ``explain``
     maps a node's name to its explanation."""
 
-    async def handle(request: web.Request) -> web.StreamResponse:
-        name = request.match_info["name"]
+    async def handle(request: Request) -> Response:
+        name = request.parameters["name"]
         explanation = explain(name)
         if explanation is None:
             text = f"nothing is known of node {name!r} here: it does not exist, or another replica leads"

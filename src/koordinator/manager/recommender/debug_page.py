@@ -6,10 +6,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
-from aiohttp import web
-
 from koordinator.api.codec import to_document
-from koordinator.kube.serving import Handler, json_response
+from koordinator.kube.pages import Handler, Request, Response, json_response
 from koordinator.manager.recommender.container_model import ContainerModel
 from koordinator.manager.recommender.tracked import Tracked
 from koordinator.model.decaying_histogram import DecayingHistogram
@@ -22,8 +20,8 @@ def recommendation_page(find: Callable[[str, str], Tracked | None]) -> Handler:
     """The handler of PATH: responds with JSON, or 404 with a message. ``find`` maps a namespace and a name to what is
     known of the Recommendation."""
 
-    async def handle(request: web.Request) -> web.StreamResponse:
-        namespace, name = request.match_info["namespace"], request.match_info["name"]
+    async def handle(request: Request) -> Response:
+        namespace, name = request.parameters["namespace"], request.parameters["name"]
         tracked = find(namespace, name)
         if tracked is None:
             text = f"Recommendation {namespace}/{name} is not known here: it does not exist, or another replica leads"

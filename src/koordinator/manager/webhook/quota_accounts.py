@@ -27,7 +27,6 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client, PatchType
-from koordinator.kube.serving import json_response
 from koordinator.manager.options import QuotaUpdateOptions
 from koordinator.manager.webhook.elastic_quota.account import Account
 from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
@@ -256,7 +255,9 @@ def _decide_all(batch: Sequence[_Waiter], refusal: KoordinatorError | None = Non
 
 def quota_page(quotas: QuotaAssumeCache) -> RequestHandler:
     async def response(request: web.Request) -> web.StreamResponse:
-        return json_response(quota_summary(quotas.tree()))
+        return web.Response(
+            body=encode(to_document(quota_summary(quotas.tree()))), content_type="application/json", charset="utf-8"
+        )
 
     return response
 

@@ -11,7 +11,8 @@ from aiohttp import web
 
 from koordinator.base.clock import Clock
 from koordinator.base.served_connections import ProgramConnections, ServerLimits
-from koordinator.kube.http_server import HttpServer, listen
+from koordinator.kube.accepted_connections import listen
+from koordinator.kube.http_server import HttpServer
 from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.manager.webhook.admission import AdmissionHandler
 from koordinator.manager.webhook.dispatch import Webhook

@@ -6,18 +6,17 @@ There may be tens of thousands of pods, so the response is written piece by piec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aiohttp import web
-
 from koordinator.api.pod import Pod
+from koordinator.kube.pages import Request, Response
 from koordinator.kube.serving import HealthServer
 from koordinator.model.pod_requests import pod_limits, pod_requests
 
 _PODS_AT_ONCE: Final = 200
-_HEADERS: Final = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _UNITS: Final[Mapping[str, str]] = {
     "cpu": "cores",
     "memory": "bytes",
@@ -45,19 +44,17 @@ _FAMILIES: Final = (
 def add_pod_resources(server: HealthServer, pods: Callable[[], Iterable[Pod]], is_leading: Callable[[], bool]) -> None:
     """Serve the path; an instance that does not lead returns no samples."""
 
-    async def handle(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers=_HEADERS)
-        await response.prepare(request)
-        if is_leading():
-            shown = list(pods())
-            for family in _FAMILIES:
-                for text in _written(family, shown):
-                    await response.write(text.encode())
-                    await asyncio.sleep(0)
-        await response.write_eof()
-        return response
+    async def handle(request: Request) -> Response:
+        return Response(parts=_parts(list(pods()) if is_leading() else None), content_type=_CONTENT_TYPE)
 
     server.add_route("/metrics/resources", handle)
+
+
+async def _parts(pods: Sequence[Pod] | None) -> AsyncGenerator[bytes, None]:
+    for family in () if pods is None else _FAMILIES:
+        for text in _written(family, pods or ()):
+            yield text.encode()
+            await asyncio.sleep(0)
 
 
 def _written(family: _Family, pods: Sequence[Pod]) -> Iterator[str]:

@@ -11,16 +11,15 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp import ClientSession
 from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.base.clock import ManualClock
+from koordinator.base.metrics import Metrics
 from koordinator.koordlet.report.audit.log import AuditEvent, AuditLog
 from koordinator.koordlet.report.audit.pages import AuditPages, handler, lines_backwards
-
-Client = TestClient[web.Request, web.Application]
+from koordinator.kube.serving import HealthServer
 
 
 class Served:
@@ -39,12 +38,16 @@ class Served:
         for name in names:
             self.log.record(AuditEvent(name=str(name)), 0)
 
-    def play(self, story: Callable[[Client], Awaitable[None]], *, pages: bool = True) -> None:
+    def play(self, story: Callable[[ClientSession], Awaitable[None]], *, pages: bool = True) -> None:
         async def run() -> None:
-            application = web.Application()
-            application.router.add_get("/events", handler(self.pages if pages else None))
-            async with TestClient(TestServer(application)) as client:
-                await story(client)
+            server = HealthServer(Metrics())
+            server.add_route("/events", handler(self.pages if pages else None))
+            await server.start()
+            try:
+                async with ClientSession(f"http://127.0.0.1:{server.bound_port}") as client:
+                    await story(client)
+            finally:
+                await server.stop()
 
         asyncio.run(run())
         self.pages.close()
@@ -56,7 +59,7 @@ def served(tmp_path: Path) -> Served:
     return Served(tmp_path)
 
 
-async def names(client: Client, query: str) -> tuple[list[int], str]:
+async def names(client: ClientSession, query: str) -> tuple[list[int], str]:
     """Of one page, and the token of the next."""
     async with client.get(f"/events{query}", headers={"Accept": "application/json"}) as response:
         assert response.status == 200
@@ -68,7 +71,7 @@ async def names(client: Client, query: str) -> tuple[list[int], str]:
 def test_the_newest_event_comes_first_and_the_end_has_no_token(served: Served) -> None:
     served.record(*range(5))
 
-    async def story(client: Client) -> None:
+    async def story(client: ClientSession) -> None:
         page, token = await names(client, "?size=2")
         assert page == [4, 3]
         assert await names(client, f"?size=2&pageToken={token}") == ([2, 1], token)
@@ -80,7 +83,7 @@ def test_the_newest_event_comes_first_and_the_end_has_no_token(served: Served) -
 def test_who_pages_sees_the_log_as_it_was_at_the_first_page(served: Served) -> None:
     served.record(*range(4))
 
-    async def story(client: Client) -> None:
+    async def story(client: ClientSession) -> None:
         _, token = await names(client, "?size=2")
         served.record(99)
         served.log.flush()
@@ -95,7 +98,7 @@ def test_rotated_files_follow_newest_first(served: Served) -> None:
         (served.folder / f"audit-2025-12-0{day}-00-00-00-0.log").write_text(f'{{"name":"{day}"}}\n')
     served.record(3)
 
-    async def story(client: Client) -> None:
+    async def story(client: ClientSession) -> None:
         assert await names(client, "") == ([3, 2, 1], "")
 
     served.play(story)
@@ -104,7 +107,7 @@ def test_rotated_files_follow_newest_first(served: Served) -> None:
 def test_text_has_the_token_in_a_header(served: Served) -> None:
     served.record(*range(3))
 
-    async def story(client: Client) -> None:
+    async def story(client: ClientSession) -> None:
         async with client.get("/events?size=2") as response:
             assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
             assert response.headers["Next-Page-Token"] == "t0"
@@ -123,7 +126,7 @@ def test_text_has_the_token_in_a_header(served: Served) -> None:
     ],
 )
 def test_what_is_refused(served: Served, query: str, status: int, text: str) -> None:
-    async def story(client: Client) -> None:
+    async def story(client: ClientSession) -> None:
         async with client.get(f"/events{query}") as response:
             assert (response.status, await response.text()) == (status, text)
 
@@ -133,7 +136,7 @@ def test_what_is_refused(served: Served, query: str, status: int, text: str) -> 
 def test_a_size_that_is_no_number_is_the_default(served: Served) -> None:
     served.record(*range(260))
 
-    async def story(client: Client) -> None:
+    async def story(client: ClientSession) -> None:
         page, _ = await names(client, "?size=many")
         assert len(page) == 256
 
@@ -143,7 +146,7 @@ def test_a_size_that_is_no_number_is_the_default(served: Served) -> None:
 def test_a_line_that_is_no_event_is_left_out_and_counts(served: Served) -> None:
     (served.folder / "audit.log").write_text('{"name":"1"}\nnonsense\n{"name":"2"}\n')
 
-    async def story(client: Client) -> None:
+    async def story(client: ClientSession) -> None:
         assert await names(client, "?size=2") == ([2], "t0")
 
     served.play(story)
@@ -156,7 +159,7 @@ def test_the_oldest_of_too_many_is_closed(served: Served) -> None:
         served.pages.page("", 1)
     assert len(os.listdir("/proc/self/fd")) == before + 2
 
-    async def story(client: Client) -> None:
+    async def story(client: ClientSession) -> None:
         async with client.get("/events?pageToken=t0") as response:
             assert response.status == 409
         assert await names(client, "?size=1&pageToken=t4") == ([7], "t4")
@@ -167,7 +170,7 @@ def test_the_oldest_of_too_many_is_closed(served: Served) -> None:
 def test_who_does_not_request_ten_minutes_is_closed(served: Served) -> None:
     served.record(1)
 
-    async def story(client: Client) -> None:
+    async def story(client: ClientSession) -> None:
         await names(client, "?size=1")
         await served.clock.advance(601)
         async with client.get("/events?pageToken=t0") as response:
@@ -181,7 +184,7 @@ def test_who_does_not_request_ten_minutes_is_closed(served: Served) -> None:
 
 
 def test_without_an_audit_log_the_response_is_empty(served: Served) -> None:
-    async def story(client: Client) -> None:
+    async def story(client: ClientSession) -> None:
         async with client.get("/events") as response:
             assert (response.status, await response.read()) == (200, b"")
 
@@ -191,7 +194,7 @@ def test_without_an_audit_log_the_response_is_empty(served: Served) -> None:
 def test_a_folder_that_is_not_there_has_no_events(tmp_path: Path) -> None:
     served = Served(tmp_path / "absent")
 
-    async def story(client: Client) -> None:
+    async def story(client: ClientSession) -> None:
         assert await names(client, "") == ([], "")
 
     served.play(story)

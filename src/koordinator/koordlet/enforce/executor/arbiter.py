@@ -85,7 +85,7 @@ def ancestors(target: Target) -> list[Target]:
     if target.file.nesting not in (Nesting.LIMIT, Nesting.SET):
         return []
     parts = target.folder.split("/")
-    return [replace(target, folder="/".join(parts[:length])) for length in range(len(parts) - 1, 0, -1)]
+    return [Target(target.file, "/".join(parts[:length]), target.part) for length in range(len(parts) - 1, 0, -1)]
 
 
 def allows(file: KernelFile, parent: Value | None, child: Value | None) -> bool:

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Explanation
 from koordinator.koordlet.enforce.executor.executor import Executor
-
-if TYPE_CHECKING:
-    from aiohttp import web
+from koordinator.kube.pages import Handler, Request, Response
 
 
-def handler(executor: Callable[[], Executor | None]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def handler(executor: Callable[[], Executor | None]) -> Handler:
     """Serves one JSON document a line, those of ``?path=`` alone if it is given."""
-    # Loaded by the server that this handler is for, and by nothing before.
-    from aiohttp import web
 
-    async def handle(request: web.Request) -> web.StreamResponse:
+    async def handle(request: Request) -> Response:
         present = executor()
         if present is None:
-            return web.Response(status=503, text="where the cgroups are is not known yet\n")
+            return Response(status=503, text="where the cgroups are is not known yet\n")
         part = request.query.get("path", "")
         documents = [document(each) for each in present.explanations() if part in each.path]
         documents += [_desired(each) | {"outcome": why} for each, why in present.invalid_settings.items()]
         body = b"".join(msgspec.json.encode(each) + b"\n" for each in documents)
-        return web.Response(body=body, headers={"Content-Type": "application/x-ndjson"})
+        return Response(body=body, content_type="application/x-ndjson")
 
     return handle
 

@@ -89,7 +89,7 @@ class Submissions:
             yield each
             inner = self.inner.get(each.target.folder)
             if inner is not None and each.target.file in CONTAINER_LIMITS:
-                yield replace(each, target=replace(each.target, folder=inner))
+                yield replace(each, target=each.target._replace(folder=inner))
 
 
 def _values(desired: Iterable[DesiredSetting]) -> list[tuple[Value, Priority]]:

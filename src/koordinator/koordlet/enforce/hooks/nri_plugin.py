@@ -9,8 +9,6 @@ import asyncio
 import logging
 from typing import Final
 
-import yaml
-
 from koordinator.api.cpu_list import format_cpu_list
 from koordinator.api.protobuf import nri_pb2 as nri
 from koordinator.base.clock import Clock
@@ -132,6 +130,8 @@ def _configure(request: nri.ConfigureRequest) -> nri.ConfigureResponse:
     """All events, or those of the runtime's configuration of the plugin: YAML with a list ``events``."""
     names: object = tuple(_EVENTS)
     if request.config:
+        import yaml
+
         try:
             document = yaml.safe_load(request.config)
         except yaml.YAMLError as error:

@@ -1,115 +1,24 @@
-"""The gRPC service that runtime proxies call before they let a pod or a container start.
-
-A response is the request with the changes of the hooks (pkg/koordlet/runtimehooks/proxyserver; the message types
-are those of apis/runtime/v1alpha1/api.proto).
-"""
+"""The gRPC service that runtime proxies call before they let a pod or a container start
+(pkg/koordlet/runtimehooks/proxyserver)."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from google.protobuf.message import DecodeError
-
-from koordinator.api.cpu_list import format_cpu_list
-from koordinator.api.protobuf.runtime_hooks_pb2 import (
-    ContainerResourceHookRequest,
-    ContainerResourceHookResponse,
-    LinuxContainerResources,
-    PodSandboxHookRequest,
-    PodSandboxHookResponse,
-)
-from koordinator.koordlet.enforce.hooks.contexts import (
-    Change,
-    ContainerContext,
-    PodContext,
-    starting_container,
-    starting_pod,
-)
 from koordinator.koordlet.enforce.hooks.registry import Stage
 from koordinator.koordlet.enforce.hooks.starting import StartingHooks
-from koordinator.node import grpc_messages
-from koordinator.node.grpc_messages import GrpcError
 from koordinator.node.grpc_server import Handler
 
-logger = logging.getLogger(__name__)
-
 _SERVICE: Final = "runtime.v1alpha1.RuntimeHookService"
-_OF_PODS: Final = frozenset({Stage.PRE_RUN_POD_SANDBOX, Stage.POST_STOP_POD_SANDBOX})
 
 
 def handlers(hooks: StartingHooks) -> dict[str, Handler]:
     """One for each method, by its path."""
-    responders: dict[Stage, Callable[[StartingHooks, Stage, bytes], bytes]] = {
-        stage: respond_for_pod if stage in _OF_PODS else respond_for_container for stage in Stage
-    }
-    return {
-        f"/{_SERVICE}/{stage}Hook": partial(_respond, hooks, stage, respond) for stage, respond in responders.items()
-    }
+    return {f"/{_SERVICE}/{stage}Hook": partial(_respond, hooks, stage) for stage in Stage}
 
 
-async def _respond(
-    hooks: StartingHooks, stage: Stage, respond: Callable[[StartingHooks, Stage, bytes], bytes], message: bytes
-) -> bytes:
-    try:
-        return respond(hooks, stage, message)
-    except DecodeError as error:
-        raise GrpcError(grpc_messages.INTERNAL, f"the request is not what {stage} has: {error}") from error
+async def _respond(hooks: StartingHooks, stage: Stage, message: bytes) -> bytes:
+    from koordinator.koordlet.enforce.hooks.proxy_messages import respond
 
-
-def respond_for_pod(hooks: StartingHooks, stage: Stage, message: bytes) -> bytes:
-    """GrpcError if a hook fails whose failures count."""
-    request = PodSandboxHookRequest.FromString(message)
-    meta = request.pod_meta
-    pod = starting_pod(
-        meta.namespace, meta.name, meta.uid, dict(request.labels), dict(request.annotations), request.cgroup_parent
-    )
-    change = hooks.pod(stage, pod)
-    response = PodSandboxHookResponse(
-        labels=request.labels, annotations=request.annotations, cgroup_parent=request.cgroup_parent
-    )
-    if request.HasField("resources"):
-        response.resources.CopyFrom(request.resources)
-    if change is not None:
-        _set_resources(response.resources, change)
-    return response.SerializeToString()
-
-
-def respond_for_container(hooks: StartingHooks, stage: Stage, message: bytes) -> bytes:
-    """GrpcError if a hook fails whose failures count."""
-    request = ContainerResourceHookRequest.FromString(message)
-    pod, container = _contexts(request)
-    change = hooks.container(stage, pod, container)
-    response = ContainerResourceHookResponse(
-        container_annotations=request.container_annotations,
-        pod_cgroup_parent=request.pod_cgroup_parent,
-        container_envs=request.container_envs,
-    )
-    if request.HasField("container_resources"):
-        response.container_resources.CopyFrom(request.container_resources)
-    if change is not None:
-        _set_resources(response.container_resources, change)
-        response.container_envs.update(change.environment)
-    return response.SerializeToString()
-
-
-def _contexts(request: ContainerResourceHookRequest) -> tuple[PodContext, ContainerContext]:
-    meta = request.pod_meta
-    labels, annotations = dict(request.pod_labels), dict(request.pod_annotations)
-    pod = starting_pod(meta.namespace, meta.name, meta.uid, labels, annotations, request.pod_cgroup_parent)
-    given = request.container_resources
-    meta_ = request.container_meta
-    return pod, starting_container(pod, meta_.name, given.cpu_quota, given.cpu_period, meta_.id)
-
-
-def _set_resources(resources: LinuxContainerResources, change: Change) -> None:
-    if change.cpuset is not None:
-        resources.cpuset_cpus = format_cpu_list(change.cpuset)
-    if change.cpu_quota is not None:
-        resources.cpu_quota = change.cpu_quota
-    if change.cpu_shares is not None:
-        resources.cpu_shares = change.cpu_shares
-    if change.memory_limit is not None:
-        resources.memory_limit_in_bytes = change.memory_limit
+    return respond(hooks, stage, message)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from koordinator.api.meta import ObjectReference
 from koordinator.base.clock import Clock
@@ -25,7 +25,6 @@ from koordinator.koordlet.enforce.hooks.contexts import PodContext
 from koordinator.koordlet.enforce.hooks.core_sched_cookies import COOKIE_LABELS, CookieManager
 from koordinator.koordlet.enforce.hooks.network_qos import NetworkQoS, NetworkSources
 from koordinator.koordlet.enforce.hooks.normalization_ratio import NormalizationRatio
-from koordinator.koordlet.enforce.hooks.nri_plugin import NRIPlugin
 from koordinator.koordlet.enforce.hooks.proxy_server import handlers
 from koordinator.koordlet.enforce.hooks.rdma_devices import RDMADeviceInject
 from koordinator.koordlet.enforce.hooks.reconciler import Reconciler, ReconcilerSources
@@ -53,6 +52,9 @@ from koordinator.node.kernel_files import CPU_BVT, NET_CLASS, SCHED_CORE, SCHED_
 from koordinator.node.rdma import device_file, verbs_device
 from koordinator.node.resctrl import CacheAllocation, read_allocation
 from koordinator.node.traffic_control import TrafficControlAccess
+
+if TYPE_CHECKING:
+    from koordinator.koordlet.enforce.hooks.nri_plugin import NRIPlugin
 
 logger = logging.getLogger(__name__)
 
@@ -200,6 +202,9 @@ class RuntimeHooks:
             start("resized pods", self._resized.run)
             nri = self._options.hooks.nri
             if nri.socket:
+                # With the library of protocol buffers, 3 MiB that nobody else needs.
+                from koordinator.koordlet.enforce.hooks.nri_plugin import NRIPlugin
+
                 socket = os.path.join(self._options.host.var_run, nri.socket)
                 self._nri = NRIPlugin(replace(nri, socket=socket), self._starting, self._sources.clock)
                 start("NRI plugin", self._nri.run)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.koordlet.report.audit.log import CURRENT, AuditEvent, AuditLog, rotated_files
-
-if TYPE_CHECKING:
-    from aiohttp import web
+from koordinator.kube.pages import JSON, TEXT, Handler, Request, Response
 
 logger = logging.getLogger(__name__)
 
@@ -114,43 +112,39 @@ class AuditPages:
         return _Reader(descriptors, _lines_of_all(descriptors), self._clock.monotonic())
 
 
-def handler(pages: AuditPages | None) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def handler(pages: AuditPages | None) -> Handler:
     """The handler of ``/events?size=&pageToken=``; without an audit log every response is empty."""
-    # Loaded by the server that this handler is for, and by nothing before.
-    from aiohttp import web
 
-    async def handle(request: web.Request) -> web.StreamResponse:
+    async def handle(request: Request) -> Response:
         if pages is None:
-            return web.Response()
+            return Response()
         size = _size(request.query.get("size", ""))
         if size is None:
             size = min(DEFAULT_PAGE, pages.events_per_page)
         if size < 0:
-            return web.Response(status=400, text=f"size({size}) is negative\n")
+            return Response(status=400, text=f"size({size}) is negative\n")
         if size > pages.events_per_page:
-            return web.Response(status=400, text=f"size({size}) exceeds the limit({pages.events_per_page})\n")
+            return Response(status=400, text=f"size({size}) exceeds the limit({pages.events_per_page})\n")
         try:
             page = pages.page(request.query.get("pageToken", ""), size)
         except PageTokenError as error:
-            return web.Response(status=409, text=f"{error}\n")
+            return Response(status=409, text=f"{error}\n")
         except OSError as error:
             logger.warning("the audit log cannot be read: %s", error)
-            return web.Response(status=500, text=f"read events failed: {error}\n")
+            return Response(status=500, text=f"read events failed: {error}\n")
         return _respond(page, as_json="application/json" in request.headers.getall("Accept", []))
 
     return handle
 
 
-def _respond(page: Page, *, as_json: bool) -> web.Response:
-    from aiohttp import web
-
+def _respond(page: Page, *, as_json: bool) -> Response:
     if as_json:
         body = msgspec.json.encode({"NextPageToken": page.next_token, "Events": page.events})
-        return web.Response(body=body, headers={"Content-Type": "application/json; charset=utf-8"})
-    headers = {"Content-Type": "text/plain; charset=utf-8"}
+        return Response(body=body, content_type=JSON)
+    headers = {"Content-Type": TEXT}
     if page.next_token:
         headers["Next-Page-Token"] = page.next_token
-    return web.Response(body=b"".join(msgspec.json.encode(event) + b"\n" for event in page.events), headers=headers)
+    return Response(body=b"".join(msgspec.json.encode(event) + b"\n" for event in page.events), headers=headers)
 
 
 def _size(text: str) -> int | None:

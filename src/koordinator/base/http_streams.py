@@ -1,4 +1,4 @@
-"""HTTP/1.1 messages on streams, passed on as they are: nothing is collected, each piece is sent when it arrives."""
+"""HTTP/1.1 messages on streams. They are read whole, or passed on as they are, each piece when it arrives."""
 
 from __future__ import annotations
 
@@ -8,19 +8,36 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from koordinator.runtime_proxy.buffer_budget import BufferLease
-from koordinator.runtime_proxy.errors import RuntimeProxyError
+from koordinator.base.errors import KoordinatorError
 
 LONGEST_HEAD: Final = 64 << 10
 _PIECE: Final = 64 << 10
 _MOST_DIGITS: Final = 18
 _CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;.*)?\r\n", re.DOTALL)
+_REQUEST_LINE: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+ [\x21-\x7e\x80-\xff]+ HTTP/1\.[01]")
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _END: Final = b"\r\n\r\n"
 _BODYLESS: Final = (204, 304)
 
 
-class HttpError(RuntimeProxyError):
+class HttpError(KoordinatorError):
     """A peer does not speak HTTP/1.1 as it should, or has gone in the middle of a message."""
+
+
+class EndedError(HttpError):
+    """A peer has gone in the middle of a message."""
+
+
+class TooLargeError(HttpError):
+    """A message is larger than allowed."""
+
+
+class Lease(Protocol):
+    """A bound on the bytes that several messages may have together."""
+
+    def take(self, length: int, /) -> bool:
+        """Whether that many more bytes may be held."""
 
 
 class Sink(Protocol):
@@ -57,6 +74,15 @@ class Head:
         if codings and codings[0].lower() != "chunked":
             raise HttpError(f"Transfer-Encoding {codings[0][:20]!r}: only chunked is allowed")
         _ = self.length
+
+    def check_request(self) -> None:
+        """HttpError unless this is the head of a request, to the letter."""
+        if not _REQUEST_LINE.fullmatch(self.line):
+            raise HttpError(f"{self.line[:40]!r} is not the first line of a request")
+        for name, value in self.headers:
+            if not (_NAME.fullmatch(name) and _VALUE.fullmatch(value)):
+                raise HttpError(f"{name[:40]!r} is not a header")
+        self.check_length()
 
     @property
     def is_chunked(self) -> bool:
@@ -98,9 +124,9 @@ async def read_head(reader: asyncio.StreamReader, on_begin: Callable[[], object]
     except asyncio.IncompleteReadError as error:
         if not error.partial and not data:
             return None
-        raise HttpError("the connection has ended within the head of a message") from error
+        raise EndedError("the connection has ended within the head of a message") from error
     except asyncio.LimitOverrunError as error:
-        raise HttpError(f"the head of a message is longer than {LONGEST_HEAD} bytes") from error
+        raise TooLargeError(f"the head of a message is longer than {LONGEST_HEAD} bytes") from error
     line, *rest = data.removesuffix(_END).decode("latin-1").split("\r\n")
     headers = [header.partition(":") for header in rest]
     if len(line.split(" ")) < 2 or any(not colon or not name for name, colon, _ in headers):
@@ -130,7 +156,7 @@ async def copy_all(reader: asyncio.StreamReader, sink: Sink) -> None:
         await sink.drain()
 
 
-async def read_body(head: Head, reader: asyncio.StreamReader, longest: int, lease: BufferLease | None = None) -> bytes:
+async def read_body(head: Head, reader: asyncio.StreamReader, longest: int, lease: Lease | None = None) -> bytes:
     """All of a body, decoded. HttpError if it is longer than allowed, or than ``lease`` has left."""
     collected = _Collected(longest, lease)
     if head.is_chunked:
@@ -141,7 +167,7 @@ async def read_body(head: Head, reader: asyncio.StreamReader, longest: int, leas
 
 
 class _Collected:
-    def __init__(self, longest: int, lease: BufferLease | None) -> None:
+    def __init__(self, longest: int, lease: Lease | None) -> None:
         self.content = bytearray()
         self._longest = longest
         self._lease = lease
@@ -151,7 +177,7 @@ class _Collected:
             raise HttpError("the requests in hand are too large together")
         self.content += data
         if len(self.content) > self._longest:
-            raise HttpError(f"a body of more than {self._longest} bytes")
+            raise TooLargeError(f"a body of more than {self._longest} bytes")
 
     async def drain(self) -> None:
         return
@@ -161,7 +187,7 @@ async def _copy_bytes(reader: asyncio.StreamReader, sink: Sink, length: int) -> 
     while length:
         data = await reader.read(min(length, _PIECE))
         if not data:
-            raise HttpError("the connection has ended within a body")
+            raise EndedError("the connection has ended within a body")
         length -= len(data)
         sink.write(data)
         await sink.drain()
@@ -199,5 +225,7 @@ async def _copy_chunks(reader: asyncio.StreamReader, sink: Sink, *, decoded: boo
 async def _line(reader: asyncio.StreamReader) -> bytes:
     try:
         return await reader.readuntil(b"\r\n")
-    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-        raise HttpError("the connection has ended within a body") from error
+    except asyncio.IncompleteReadError as error:
+        raise EndedError("the connection has ended within a body") from error
+    except asyncio.LimitOverrunError as error:
+        raise HttpError("a line of a body does not end") from error
