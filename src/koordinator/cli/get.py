@@ -150,7 +150,9 @@ def rendered(options: argparse.Namespace, documents: Sequence[Document], clock: 
     if options.output == "name":
         return "".join(f"{row['name']}\n" for row in rows)
     if not rows:
-        return f"No resources found in {options.namespace} namespace.\n" if options.namespace else "No resources found.\n"
+        return (
+            f"No resources found in {options.namespace} namespace.\n" if options.namespace else "No resources found.\n"
+        )
     return _table(listing, terminal.readable(rows), options.output, terminal)
 
 
