@@ -17,6 +17,12 @@ _DNS_1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE: Final = f"({_QUALIFIED})?"
 
+_WILDCARD: Final = rf"\*\.{_SUBDOMAIN}"
+_C_IDENTIFIER: Final = "[A-Za-z_][A-Za-z0-9_]*"
+
+_WILDCARD_PATTERN: Final = re.compile(_WILDCARD)
+_C_IDENTIFIER_PATTERN: Final = re.compile(_C_IDENTIFIER)
+_PORT_PATTERN: Final = re.compile("[-a-z0-9]+")
 _LABEL_PATTERN: Final = re.compile(_LABEL)
 _SUBDOMAIN_PATTERN: Final = re.compile(_SUBDOMAIN)
 _DNS_1035_PATTERN: Final = re.compile(_DNS_1035)
@@ -64,6 +70,43 @@ def dns_1035_label(text: str) -> list[str]:
         )
         errors.append(_with_pattern(rule, _DNS_1035, "my-name", "abc-123"))
     return errors
+
+
+def wildcard_subdomain(text: str) -> list[str]:
+    """A subdomain whose first label is ``*``."""
+    errors = ["must be no more than 253 characters"] if len(text) > 253 else []
+    if not _WILDCARD_PATTERN.fullmatch(text):
+        rule = (
+            "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist "
+            "of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character"
+        )
+        errors.append(_with_pattern(rule, _WILDCARD, "*.example.com"))
+    return errors
+
+
+def port_name(text: str) -> list[str]:
+    """The name of a port, as IANA's service names are."""
+    errors = ["must be no more than 15 characters"] if len(text) > 15 else []
+    if not _PORT_PATTERN.fullmatch(text):
+        errors.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not any("a" <= character <= "z" for character in text):
+        errors.append("must contain at least one letter (a-z)")
+    if "--" in text:
+        errors.append("must not contain consecutive hyphens")
+    if text.startswith("-") or text.endswith("-"):
+        errors.append("must not begin or end with a hyphen")
+    return errors
+
+
+def c_identifier(text: str) -> list[str]:
+    """A name as C has it."""
+    if _C_IDENTIFIER_PATTERN.fullmatch(text):
+        return []
+    rule = (
+        "a valid C identifier must start with alphabetic character or '_', "
+        "followed by a string of alphanumeric characters or '_'"
+    )
+    return [_with_pattern(rule, _C_IDENTIFIER, "my_name", "MY_NAME", "MyName")]
 
 
 def path_segment(text: str) -> list[str]:

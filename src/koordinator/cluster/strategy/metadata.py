@@ -20,7 +20,7 @@ def validate_metadata(obj: Document, old: Document | None, namespaced: bool, nam
     metadata: Document = obj.get("metadata") or {}
     causes = _validate_name(metadata, namespaced, name_check) if old is None else []
     causes += validate_labels(metadata.get("labels"), "metadata.labels")
-    causes += _validate_annotations(metadata.get("annotations") or {})
+    causes += validate_annotations(metadata.get("annotations") or {}, "metadata.annotations")
     causes += _validate_owners(metadata.get("ownerReferences") or [])
     causes += _validate_finalizers(metadata.get("finalizers") or [])
     return causes + (_validate_unchanged(metadata, old.get("metadata") or {}) if old is not None else [])
@@ -104,10 +104,10 @@ def _validate_name(metadata: Document, namespaced: bool, name_check: NameCheck) 
     return causes + [invalid("metadata.namespace", namespace, detail) for detail in dns_label(namespace)]
 
 
-def _validate_annotations(annotations: Document) -> list[Cause]:
-    causes = [invalid("metadata.annotations", key, detail) for key in annotations for detail in label_key(key.lower())]
+def validate_annotations(annotations: Document, field: str) -> list[Cause]:
+    causes = [invalid(field, key, detail) for key in annotations for detail in label_key(key.lower())]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT:
-        causes.append(too_long("metadata.annotations", _ANNOTATIONS_LIMIT))
+        causes.append(too_long(field, _ANNOTATIONS_LIMIT))
     return causes
 
 

@@ -15,6 +15,7 @@ from koordinator.cluster.resource import Cause, Column, RequestContext
 from koordinator.cluster.strategy.causes import unknown_fields
 from koordinator.cluster.strategy.containers import apply_defaults
 from koordinator.cluster.strategy.metadata import keep_system_metadata, validate_core_finalizers, validate_metadata
+from koordinator.cluster.strategy.rules import Check
 from koordinator.cluster.strategy.table import NAME_AND_AGE, Table
 
 FieldLabels = Mapping[str, Callable[[Document], str]]
@@ -34,8 +35,10 @@ class ObjectStrategy:
         generation: bool = False,
         status: bool = False,
         field_labels: FieldLabels | None = None,
+        check: Check | None = None,
     ) -> None:
-        """``generation``: metadata.generation counts changes of the spec. ``status``: has a status subresource."""
+        """``generation``: metadata.generation counts changes of the spec. ``status``: has a status subresource.
+        ``check`` says what is wrong outside of metadata."""
         object_type = kind_type(api_version, kind)
         assert object_type is not None, f"no table of {api_version} {kind}"
         self._type: ObjectType = object_type
@@ -47,6 +50,7 @@ class ObjectStrategy:
         self._generation = generation
         self._status = status
         self._field_labels = field_labels or {}
+        self._check = check
 
     def decode(self, obj: Document) -> None:
         self._canonicalize(obj)
@@ -126,7 +130,7 @@ class ObjectStrategy:
 
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
         """What is wrong outside of metadata."""
-        return []
+        return self._check(obj, old) if self._check is not None else []
 
     def desired(self, obj: Document) -> Any:
         """The part whose change counts in metadata.generation."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from koordinator.api.document import Document
-from koordinator.api.names import dns_label, dns_subdomain, label_key
+from koordinator.api.names import dns_label, dns_subdomain, label_key, label_value
 from koordinator.api.quantity import Quantity
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_found, not_supported, required
@@ -82,9 +82,11 @@ _NODE_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
 
-def check_pod_spec(spec: Document, field: str, labels: Document) -> list[Cause]:
-    """Everything that is wrong with a pod spec at the path ``field``."""
-    causes = _check_containers(spec, field)
+def check_pod_spec(
+    spec: Document, field: str, labels: Document, other_volumes: tuple[str, ...] = ()
+) -> list[Cause]:
+    """Everything that is wrong with a pod spec at the path ``field``; volumes may also come from elsewhere."""
+    causes = _check_containers(spec, field, other_volumes)
     causes += _check_choice(spec.get("restartPolicy"), ("Always", "OnFailure", "Never"), f"{field}.restartPolicy")
     causes += _check_choice(spec.get("dnsPolicy"), _DNS_POLICIES, f"{field}.dnsPolicy")
     deadline = spec.get("activeDeadlineSeconds")
@@ -107,9 +109,9 @@ def _check_choice(value: Any, allowed: tuple[str, ...], field: str) -> list[Caus
     return [not_supported(field, value, allowed)] if value and value not in allowed else []
 
 
-def _check_containers(spec: Document, field: str) -> list[Cause]:
+def _check_containers(spec: Document, field: str, other_volumes: tuple[str, ...]) -> list[Cause]:
     causes: list[Cause] = []
-    volumes = _names(spec.get("volumes") or [], f"{field}.volumes", causes)
+    volumes = _names(spec.get("volumes") or [], f"{field}.volumes", causes).union(other_volumes)
     seen: set[str] = set()
     if not spec.get("containers"):
         causes.append(required(f"{field}.containers"))
@@ -198,11 +200,8 @@ def check_tolerations(tolerations: list[Document], field: str) -> list[Cause]:
 def _check_node_affinity(affinity: Document, field: str) -> list[Cause]:
     causes: list[Cause] = []
     needed = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    at = f"{field}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-    if needed is not None and not needed.get("nodeSelectorTerms"):
-        causes.append(required(at, "must have at least one node selector term"))
-    for index, term in enumerate((needed or {}).get("nodeSelectorTerms") or []):
-        causes += _check_node_term(term, f"{at}[{index}]")
+    if needed is not None:
+        causes += check_node_selector(needed, f"{field}.requiredDuringSchedulingIgnoredDuringExecution")
     at = f"{field}.preferredDuringSchedulingIgnoredDuringExecution"
     for index, preferred in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []):
         weight = preferred.get("weight") or 0
@@ -212,23 +211,61 @@ def _check_node_affinity(affinity: Document, field: str) -> list[Cause]:
     return causes
 
 
+def check_node_selector(selector: Document, field: str) -> list[Cause]:
+    """What is wrong with a NodeSelector, which needs at least one term."""
+    terms = selector.get("nodeSelectorTerms") or []
+    at = f"{field}.nodeSelectorTerms"
+    if not terms:
+        return [required(at, "must have at least one node selector term")]
+    return [cause for index, term in enumerate(terms) for cause in _check_node_term(term, f"{at}[{index}]")]
+
+
 def _check_node_term(term: Document, field: str) -> list[Cause]:
     causes: list[Cause] = []
     for index, requirement in enumerate(term.get("matchExpressions") or []):
         at = f"{field}.matchExpressions[{index}]"
         operator, values = requirement.get("operator") or "", requirement.get("values") or []
+        causes += _check_node_operator(operator, values, at)
         causes += [invalid(f"{at}.key", requirement.get("key"), c) for c in label_key(requirement.get("key") or "")]
-        if operator not in _NODE_OPERATORS:
-            causes.append(invalid(f"{at}.operator", operator, "not a valid selector operator"))
-        elif operator in ("In", "NotIn") and not values:
-            causes.append(required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        elif operator in ("Exists", "DoesNotExist") and values:
-            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            causes.append(forbidden(f"{at}.values", detail))
-        elif operator in ("Gt", "Lt") and len(values) != 1:
-            detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-            causes.append(required(f"{at}.values", detail))
+        if operator in ("In", "NotIn"):
+            causes += [
+                invalid(f"{at}.values[{position}]", value, detail)
+                for position, value in enumerate(values)
+                for detail in label_value(value)
+            ]
+    for index, requirement in enumerate(term.get("matchFields") or []):
+        causes += _check_node_field(requirement, f"{field}.matchFields[{index}]")
     return causes
+
+
+def _check_node_operator(operator: str, values: list[str], at: str) -> list[Cause]:
+    if operator not in _NODE_OPERATORS:
+        return [invalid(f"{at}.operator", operator, "not a valid selector operator")]
+    if operator in ("In", "NotIn") and not values:
+        return [required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")]
+    if operator in ("Exists", "DoesNotExist") and values:
+        return [forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")]
+    if operator in ("Gt", "Lt") and len(values) != 1:
+        return [required(f"{at}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")]
+    return []
+
+
+def _check_node_field(requirement: Document, at: str) -> list[Cause]:
+    """Of fields there is the name of the node alone."""
+    key, operator, values = (requirement.get(name) or "" for name in ("key", "operator", "values"))
+    causes = []
+    if operator not in ("In", "NotIn"):
+        causes.append(invalid(f"{at}.operator", operator, "not a valid selector operator"))
+    elif len(values) != 1:
+        detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        causes.append(required(f"{at}.values", detail))
+    if key != "metadata.name":
+        return [*causes, invalid(f"{at}.key", key, "not a valid field selector key")]
+    return causes + [
+        invalid(f"{at}.values[{position}]", value, detail)
+        for position, value in enumerate(values)
+        for detail in dns_subdomain(value)
+    ]
 
 
 def _check_spread(constraints: list[Document], field: str) -> list[Cause]:

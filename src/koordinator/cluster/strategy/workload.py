@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from koordinator.api.document import Document
-from koordinator.cluster.resource import Cause, RequestContext
+from koordinator.cluster.resource import RequestContext
 from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the defaults
-from koordinator.cluster.strategy.causes import invalid, required
 from koordinator.cluster.strategy.containers import default_each, defaults_of
+from koordinator.cluster.strategy.job_rules import job
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
-from koordinator.cluster.strategy.pod_validation import check_pod_spec
 from koordinator.cluster.strategy.table import lookup
+from koordinator.cluster.strategy.workload_rules import WORKLOADS
 
 _APPS: Final = "io.k8s.api.apps.v1."
 _BATCH: Final = "io.k8s.api.batch.v1."
@@ -102,23 +102,10 @@ def _horizontal_pod_autoscaler(spec: Document) -> None:
 
 
 class WorkloadStrategy(ObjectStrategy):
-    """Kinds with ``spec.selector`` and ``spec.template``: the one must match the other and stay."""
+    """Kinds with ``spec.selector`` and ``spec.template``."""
 
     def __init__(self, api_version: str, kind: str, **options: Any) -> None:
-        super().__init__(api_version, kind, generation=True, status=True, **options)
-
-    def check(self, obj: Document, old: Document | None) -> list[Cause]:
-        spec = obj["spec"]
-        template = spec.get("template") or {}
-        labels = lookup(template, ("metadata", "labels")) or {}
-        causes: list[Cause] = []
-        if (spec.get("replicas") or 0) < 0:
-            causes.append(invalid("spec.replicas", spec["replicas"], "must be greater than or equal to 0"))
-        causes += _check_selector(spec.get("selector"), labels)
-        causes += check_pod_spec(template.get("spec") or {}, "spec.template.spec", labels)
-        if old is not None and spec.get("selector") != old["spec"].get("selector"):
-            causes.append(invalid("spec.selector", spec.get("selector"), "field is immutable"))
-        return causes
+        super().__init__(api_version, kind, generation=True, status=True, check=WORKLOADS[kind], **options)
 
 
 class DaemonSetStrategy(WorkloadStrategy):
@@ -137,23 +124,11 @@ def _count_template(obj: Document, generation: int) -> None:
     obj["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = str(generation)
 
 
-def _check_selector(selector: Document | None, labels: Document) -> list[Cause]:
-    causes = []
-    if selector is None:
-        causes.append(required("spec.selector"))
-    elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        causes.append(invalid("spec.selector", selector, "empty selector is invalid for deployment"))
-    wanted = (selector or {}).get("matchLabels") or {}
-    if selector is None or any(labels.get(key) != value for key, value in wanted.items()):
-        causes.append(invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`"))
-    return causes
-
-
 class JobStrategy(ObjectStrategy):
     """Jobs get a selector of their own from the UID, which the verb sets before it calls the strategy."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__("batch/v1", "Job", generation=True, status=True, **options)
+        super().__init__("batch/v1", "Job", generation=True, status=True, check=job, **options)
 
     def initialize(self, obj: Document, context: RequestContext) -> None:
         spec, metadata = obj["spec"], obj["metadata"]
@@ -167,19 +142,3 @@ class JobStrategy(ObjectStrategy):
         if not metadata.get("labels"):
             metadata["labels"] = dict(labels)
         spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
-
-    def check(self, obj: Document, old: Document | None) -> list[Cause]:
-        spec = obj["spec"]
-        template = spec["template"]
-        labels = lookup(template, ("metadata", "labels")) or {}
-        causes = check_pod_spec(template["spec"], "spec.template.spec", labels)
-        for name in ("parallelism", "completions", "backoffLimit"):
-            if (spec.get(name) or 0) < 0:
-                causes.append(invalid(f"spec.{name}", spec[name], "must be greater than or equal to 0"))
-        if template["spec"].get("restartPolicy") == "Always":
-            cause = 'Required value: valid values: "OnFailure", "Never"'
-            causes.append(Cause("FieldValueRequired", "spec.template.spec.restartPolicy", cause))
-        resized = old is not None and spec.get("completions") != old["spec"].get("completions")
-        if resized and spec.get("completionMode") != "Indexed":
-            causes.append(invalid("spec.completions", spec.get("completions"), "field is immutable"))
-        return causes
