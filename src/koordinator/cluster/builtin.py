@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from koordinator.api.names import dns_label, path_segment
+from koordinator.api.names import dns_label, path_segment, subdomain_in_bytes
 from koordinator.cluster.resource import ALL_VERBS, Resource, ScalePaths, Strategy
 from koordinator.cluster.strategy import device_rules, network_rules, storage_rules, tables, workload_tables
 from koordinator.cluster.strategy.access_rules import binding, role
@@ -107,8 +107,13 @@ def _core() -> list[Resource]:
     claims = ObjectStrategy(v1, "PersistentVolumeClaim", table=tables.PERSISTENT_VOLUME_CLAIM, status=True, check=claim)
     accounts = ObjectStrategy(v1, "ServiceAccount", table=tables.SERVICE_ACCOUNT)
     controllers = ObjectStrategy(
-        v1, "ReplicationController", table=workload_tables.REPLICA_SET, generation=True, status=True,
+        v1,
+        "ReplicationController",
+        table=workload_tables.REPLICA_SET,
+        generation=True,
+        status=True,
         check=replication_controller,
+        name_check=subdomain_in_bytes,
     )
     status = ("status",)
     return [
@@ -256,7 +261,7 @@ def _storage_and_devices() -> list[Resource]:
         namespaced=False,
         generation=True,
         table=tables.DEVICE_CLASS,
-        name_check=device_rules.device_class_name,
+        name_check=subdomain_in_bytes,
     )
     resource_claims = ObjectStrategy(
         devices, "ResourceClaim", status=True, table=tables.RESOURCE_CLAIM, check=device_rules.resource_claim

@@ -42,7 +42,9 @@ _VERSION: Final = re.compile(r'"resourceVersion": ?"\d+"')
 _INDEX: Final = re.compile(r"\[\d+\]")
 _PATCHED: Final = re.compile(r'(patch: Invalid value: )".*}"')
 """The object that a patch would make: the real server's has managed fields."""
-_STRUCT: Final = re.compile(r"((?:Invalid|Unsupported|Duplicate) value: )[{\[].*[}\]](?=: |$|, |\])")
+_STRUCT: Final = re.compile(
+    r"((?:Invalid|Unsupported|Duplicate) value: )(?:[{\[].*[}\]]|null(?=: `selector`|: only additions))(?=: |$|, |\])"
+)
 """A whole value: the real server shows its internal Go structs, whose fields have other names."""
 _CHANGED: Final = re.compile(r"(Forbidden: [^\n]*)\n.*", re.DOTALL)
 """What a pod or a claim would be is shown by the real server as a comparison of Go structs."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from koordinator.api.base64_text import Base64Error, decode_base64, encode_base64
 from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.schema_values import check_schema
 from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type, go_names
 from koordinator.api.quantity import Quantity, QuantityError
 from koordinator.api.timestamps import format_micro_time, format_time
@@ -59,7 +60,11 @@ def _in_go(of: ObjectType, path: str, name: str) -> tuple[str, str]:
     """The path with the embedded structs in it, and the name of the type that the path ends in."""
     steps: list[str] = []
     holder, field = of, None
-    for step in path.split("."):
+    parts = path.split(".")
+    for position, step in enumerate(parts):
+        if step not in holder.fields:
+            # Below the schema of a definition, whose members the table does not hold.
+            return ".".join([*steps, *parts[position:]]), name
         field = holder.fields[step]
         steps += [field.embedded, step] if field.embedded else [step]
         inner = field.type
@@ -260,6 +265,10 @@ def _as_given(value: Any, struct: str, path: str) -> Any:
     return value
 
 
+def _schema(value: Any, struct: str, path: str) -> Any:
+    return check_schema(value, struct, path, _mismatch)
+
+
 _SCALARS: Final[dict[str, Callable[[Any, str, str], Any]]] = {
     "string": _string,
     "bytes": _bytes,
@@ -274,7 +283,7 @@ _SCALARS: Final[dict[str, Callable[[Any, str, str], Any]]] = {
     "MicroTime": _micro_time,
     "Raw": _as_given,
     "Fields": _as_given,
-    "Schema": _as_given,
+    "Schema": _schema,
 }
 
 

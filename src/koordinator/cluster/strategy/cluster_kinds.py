@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from koordinator.api.document import Document
-from koordinator.api.names import dns_1035_label, dns_label
+from koordinator.api.names import dns_1035_label, dns_label, path_segment
 from koordinator.api.timestamps import format_time
 from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the claim's defaults
@@ -216,7 +216,9 @@ _PERCENT: Final = (
 class DisruptionBudgetStrategy(ObjectStrategy):
     def __init__(self) -> None:
         table = tables.POD_DISRUPTION_BUDGET
-        super().__init__("policy/v1", "PodDisruptionBudget", table=table, generation=True, status=True)
+        super().__init__(
+            "policy/v1", "PodDisruptionBudget", table=table, generation=True, status=True, name_check=path_segment
+        )
 
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
         spec = obj["spec"]

@@ -21,11 +21,6 @@ _ONE_NODE: Final = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perD
 _POOL_NAME_LIMIT: Final = 253
 
 
-def device_class_name(text: str) -> list[str]:
-    """The name of a DeviceClass, whose length the real server states in bytes."""
-    return [detail.replace("253 characters", "253 bytes") for detail in dns_subdomain(text)]
-
-
 # Claims.
 
 
@@ -129,7 +124,11 @@ _NODE_FIELDS: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSel
 
 def resource_slice(obj: Document, old: Document | None) -> list[Cause]:
     spec = obj["spec"]
-    causes = immutable(obj, old, ("spec.pool.name", "spec.driver", "spec.nodeName")) if old is not None else []
+    causes = (
+        immutable(obj, old, ("spec.pool.name", "spec.driver", "spec.nodeName"), ("spec.pool.name", "spec.driver"))
+        if old is not None
+        else []
+    )
     causes += driver_name(spec.get("driver"), "spec.driver") + _pool(spec["pool"], "spec.pool") + _node(spec)
     names: set[str] = set()
     for index, device in enumerate(spec.get("devices") or ()):

@@ -65,6 +65,8 @@ _FROZEN: Final = (
     "reportingInstance", "type", "action", "related", "eventTime",
 )  # fmt: skip
 
+_TEXTS: Final = ("reason", "message", "reportingController", "reportingInstance", "type", "action")
+
 
 def check_core_event(obj: Document, old: Document | None) -> list[Cause]:
     return _namespaces(obj["metadata"], obj["involvedObject"])
@@ -72,9 +74,10 @@ def check_core_event(obj: Document, old: Document | None) -> list[Cause]:
 
 def check_event(obj: Document, old: Document | None) -> list[Cause]:
     """Of events.k8s.io/v1."""
-    checks_namespace = old is None or not obj["regarding"].get("namespace")
+    # A namespace that is there is taken for good.
+    checks_namespace = not obj["regarding"].get("namespace")
     causes = _namespaces(obj["metadata"], obj["regarding"]) if checks_namespace else []
-    if not obj.get("eventTime"):
+    if old is None and not obj.get("eventTime"):
         causes.append(required("eventTime"))
     if old is None:
         kind = obj.get("type") or ""
@@ -87,7 +90,7 @@ def check_event(obj: Document, old: Document | None) -> list[Cause]:
             causes.append(invalid("series.count", "", "should be at least 2"))
         if not series.get("lastObservedTime"):
             causes.append(required("series.lastObservedTime"))
-    return causes if old is None else causes + immutable(_as_core(obj), _as_core(old), _FROZEN)
+    return causes if old is None else causes + immutable(_as_core(obj), _as_core(old), _FROZEN, _TEXTS)
 
 
 def _as_core(event: Document) -> Document:

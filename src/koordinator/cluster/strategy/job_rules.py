@@ -291,7 +291,9 @@ def _time_zone(name: Any, field: str) -> list[Cause]:
     if not name:
         return [invalid(field, name, "timeZone must be nil or non-empty string")]
     if name.lower() == "local":
-        return [invalid(field, name, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")]
+        return [
+            invalid(field, name, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")
+        ]
     return [] if _is_time_zone(name) else [invalid(field, name, f"unknown time zone {name}")]
 
 

@@ -77,6 +77,26 @@ def keep_system_metadata(obj: Document, old: Document) -> None:
             metadata.pop(name, None)
 
 
+def drop_repeated_owners(obj: Document, warnings: list[str]) -> None:
+    """Of references that are there twice one stays."""
+    owners = obj["metadata"].get("ownerReferences") or ()
+    if len(owners) < 2:
+        return
+    kept: list[Document] = []
+    repeated: list[str] = []
+    for owner in owners:
+        if owner in kept:
+            repeated.append(owner.get("uid") or "")
+        else:
+            kept.append(owner)
+    if repeated:
+        obj["metadata"]["ownerReferences"] = kept
+        warnings.append(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may "
+            f"reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {', '.join(repeated)}"
+        )
+
+
 def validate_labels(labels: Any, field: str) -> list[Cause]:
     causes = []
     for key, value in (labels or {}).items():

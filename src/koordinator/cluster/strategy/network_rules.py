@@ -158,8 +158,12 @@ def _port_name(text: str, field: str, seen: set[str], *, needed: bool) -> list[C
 
 
 def _cluster_ips(spec: Document) -> list[Cause]:
-    addresses = spec.get("clusterIPs") or []
-    causes: list[Cause] = []
+    addresses, families = spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
+    causes = [
+        duplicate(f"spec.ipFamilies[{index}]", family)
+        for index, family in enumerate(families)
+        if family in families[:index]
+    ]
     if "None" in addresses and addresses != ["None"]:
         causes.append(invalid("spec.clusterIPs", addresses, "'None' must be the first and only value"))
     for index, address in enumerate(addresses):
@@ -433,6 +437,10 @@ def _ip_block(block: Document, field: str) -> list[Cause]:
         elif part.version != network.version or part.prefixlen <= network.prefixlen or not part.subnet_of(network):
             causes.append(invalid(at, text, "must be a strict subset of `cidr`"))
     return causes
+
+
+def cidr(value: Any, field: str) -> list[Cause]:
+    return [] if _network(value or "") is not None else [invalid(field, value or "", _CIDR)]
 
 
 def _network(text: str) -> Any:

@@ -14,7 +14,12 @@ from koordinator.cluster.errors import bad_request
 from koordinator.cluster.resource import Cause, Column, RequestContext
 from koordinator.cluster.strategy.causes import unknown_fields
 from koordinator.cluster.strategy.containers import apply_defaults
-from koordinator.cluster.strategy.metadata import keep_system_metadata, validate_core_finalizers, validate_metadata
+from koordinator.cluster.strategy.metadata import (
+    drop_repeated_owners,
+    keep_system_metadata,
+    validate_core_finalizers,
+    validate_metadata,
+)
 from koordinator.cluster.strategy.rules import Check
 from koordinator.cluster.strategy.table import NAME_AND_AGE, Table
 
@@ -60,6 +65,7 @@ class ObjectStrategy:
         if self._status:
             obj.pop("status", None)
         self._canonicalize(obj)
+        drop_repeated_owners(obj, context.warnings)
         apply_defaults(obj, self._type)
         obj["metadata"].pop("generation", None)
         if self._generation:
@@ -69,6 +75,7 @@ class ObjectStrategy:
 
     def prepare_update(self, obj: Document, old: Document, context: RequestContext) -> None:
         self._canonicalize(obj)
+        drop_repeated_owners(obj, context.warnings)
         keep_system_metadata(obj, old)
         if self._status:
             _take(obj, old, "status")

@@ -121,6 +121,12 @@ class PriorityClassStrategy(ObjectStrategy):
     def __init__(self) -> None:
         super().__init__("scheduling.k8s.io/v1", "PriorityClass", namespaced=False, table=_TABLE, generation=True)
 
+    def admit(self, obj: Document, context: RequestContext) -> None:
+        _only_default(obj, context)
+
+    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+        _only_default(obj, context)
+
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
         value = obj.get("value") or 0
         if old is None:
@@ -131,6 +137,20 @@ class PriorityClassStrategy(ObjectStrategy):
             for name in ("value", "preemptionPolicy")
             if obj.get(name) != old.get(name)
         ]
+
+
+def _only_default(obj: Document, context: RequestContext) -> None:
+    """Raises ApiError 403 for a second class that pods without one would get."""
+    if not obj.get("globalDefault"):
+        return
+    name = obj["metadata"].get("name") or ""
+    for other in context.list_objects(SCHEDULING_GROUP, "priorityclasses"):
+        named = other["metadata"].get("name")
+        if other.get("globalDefault") and named != name:
+            why = f"PriorityClass {named} is already marked as default. Only one default can exist"
+            message = f'priorityclasses.{SCHEDULING_GROUP} "{name}" is forbidden: {why}'
+            details = {"name": name, "group": SCHEDULING_GROUP, "kind": "priorityclasses"}
+            raise ApiError(403, "Forbidden", message, details)
 
 
 def _immutable(obj: Document, name: str) -> Cause:

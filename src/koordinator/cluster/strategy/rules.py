@@ -142,7 +142,7 @@ def labels(value: Any, field: str) -> list[Cause]:
 
 def qualified(value: Any, field: str) -> list[Cause]:
     """``[prefix/]name``, compared in lower case as annotations are."""
-    return name_or_empty(lambda text: label_key(text.lower()))(value, field)
+    return name_or_empty(label_key)((value or "").lower(), field)
 
 
 def all_of(*rules: Rule) -> Rule:
@@ -159,10 +159,12 @@ def items(rule: Rule) -> Rule:
 # What an update may not change.
 
 
-def immutable(obj: Mapping[str, Any], old: Mapping[str, Any], paths: Sequence[str]) -> list[Cause]:
-    """One cause for each path whose value differs."""
+def immutable(
+    obj: Mapping[str, Any], old: Mapping[str, Any], paths: Sequence[str], texts: Sequence[str] = ()
+) -> list[Cause]:
+    """One cause for each path whose value differs; for those in ``texts`` an absent value is the empty text."""
     return [
-        words.invalid(path, "" if now is None and isinstance(before, str) else now, IMMUTABLE)
+        words.invalid(path, "" if now is None and path in texts else now, IMMUTABLE)
         for path in paths
         for now, before in ((at(obj, path), at(old, path)),)
         if not same(now, before)
@@ -181,13 +183,13 @@ Check = Callable[[Document, Document | None], list[Cause]]
 """From an object and what it replaces, None on creation, to all that is wrong outside of its metadata."""
 
 
-def checked(rules: Rules, *extra: Check, frozen: Sequence[str] = ()) -> Check:
+def checked(rules: Rules, *extra: Check, frozen: Sequence[str] = (), texts: Sequence[str] = ()) -> Check:
     """The rules, further checks, and last what no update may change."""
 
     def check(obj: Document, old: Document | None) -> list[Cause]:
         causes = rules.check(obj)
         for further in extra:
             causes += further(obj, old)
-        return causes if old is None else causes + immutable(obj, old, frozen)
+        return causes if old is None else causes + immutable(obj, old, frozen, texts)
 
     return check

@@ -9,7 +9,7 @@ from koordinator.api.names import NameCheck, dns_subdomain, label_key
 from koordinator.api.quantity import Quantity
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_supported, required
-from koordinator.cluster.strategy.pod_validation import check_node_selector
+from koordinator.cluster.strategy.node_selector import check_node_selector
 from koordinator.cluster.strategy.rules import (
     IMMUTABLE,
     Check,
@@ -17,15 +17,14 @@ from koordinator.cluster.strategy.rules import (
     Rules,
     at_least,
     checked,
-    choice,
     longest,
     name,
     name_or_empty,
     not_negative,
+    one_of,
     one_of_if_set,
     optional,
     qualified,
-    required_name,
     selector,
 )
 
@@ -206,10 +205,14 @@ def _provisioner(value: Any, field: str) -> list[Cause]:
     return qualified(value, field) if value else [required(field)]
 
 
+def _binding_mode(value: Any, field: str) -> list[Cause]:
+    return [required(field)] if value is None else one_of("Immediate", "WaitForFirstConsumer")(value, field)
+
+
 _CLASS: Final = Rules(
     ("provisioner", _provisioner),
     ("reclaimPolicy", optional("Delete", "Retain")),
-    ("volumeBindingMode", choice("Immediate", "WaitForFirstConsumer")),
+    ("volumeBindingMode", _binding_mode),
     ("allowedTopologies", _topologies),
 )
 
@@ -333,8 +336,8 @@ def _attachment_source(source: Any, field: str) -> list[Cause]:
     inline, named = source.get("inlineVolumeSpec"), source.get("persistentVolumeName")
     if (inline is None) == (named is None):
         return [required(field, "must specify exactly one of inlineVolumeSpec and persistentVolumeName")]
-    of = required_name(dns_subdomain, "must specify non empty persistentVolumeName")
-    return of(named, f"{field}.persistentVolumeName") if named is not None else []
+    detail = "must specify non empty persistentVolumeName"
+    return [required(f"{field}.persistentVolumeName", detail)] if named == "" else []
 
 
 _ATTACHMENT: Final = Rules(
@@ -345,8 +348,14 @@ _ATTACHMENT: Final = Rules(
 
 
 def _attacher(obj: Document, old: Document | None) -> list[Cause]:
-    attacher = obj["spec"].get("attacher")
-    return driver_name(attacher, "spec.attacher") if old is None and attacher else []
+    spec = obj["spec"]
+    if old is not None:
+        return []
+    causes = driver_name(spec["attacher"], "spec.attacher") if spec.get("attacher") else []
+    named = (spec.get("source") or {}).get("persistentVolumeName")
+    if named is None:
+        return causes
+    return causes + name_or_empty(dns_subdomain)(named, "spec.source.persistentVolumeName")
 
 
 volume_attachment: Final[Check] = checked(_ATTACHMENT, _attacher, frozen=("spec",))
@@ -362,4 +371,6 @@ _CAPACITY: Final = Rules(
     ("capacity", _not_negative_amount),
     ("maximumVolumeSize", _not_negative_amount),
 )
-csi_storage_capacity: Final[Check] = checked(_CAPACITY, frozen=("nodeTopology", "storageClassName"))
+csi_storage_capacity: Final[Check] = checked(
+    _CAPACITY, frozen=("nodeTopology", "storageClassName"), texts=("storageClassName",)
+)

@@ -144,7 +144,7 @@ def deployment(obj: Document, old: Document | None) -> list[Cause]:
 
 
 def replica_set(obj: Document, old: Document | None) -> list[Cause]:
-    causes = _COUNTS.check(obj) + _selector_and_template(obj["spec"], "replicaset", "ReplicaSet")
+    causes = _COUNTS.check(obj) + _selector_and_template(obj["spec"], "deployment", "ReplicaSet")
     return causes + _frozen_selector(obj, old)
 
 
@@ -249,7 +249,7 @@ def stateful_set(obj: Document, old: Document | None) -> list[Cause]:
     causes += _stateful_template(spec)
     if name := spec.get("serviceName"):
         causes += [invalid("spec.serviceName", name, detail) for detail in dns_label(name)]
-    for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+    for index, claim in enumerate((spec.get("volumeClaimTemplates") or ()) if old is None else ()):
         causes += claim_spec.check(claim["spec"], f"spec.volumeClaimTemplates[{index}].spec")
     if old is not None and not same(_fixed(spec), _fixed(old["spec"])):
         causes.append(forbidden("spec", _STATEFUL_UPDATE))
