@@ -115,6 +115,7 @@ def _core() -> list[Resource]:
         check=replication_controller,
         name_check=subdomain_in_bytes,
     )
+    quotas = ObjectStrategy(v1, "ResourceQuota", table=tables.RESOURCE_QUOTA, status=True, check=resource_quota)
     status = ("status",)
     return [
         _resource(
@@ -154,7 +155,7 @@ def _core() -> list[Resource]:
         _resource(v1, "limitranges", "LimitRange", "limits", strategy=LimitRangeStrategy()),
         _resource(
             v1, "resourcequotas", "ResourceQuota", "quota",
-            strategy=ObjectStrategy(v1, "ResourceQuota", table=tables.RESOURCE_QUOTA, status=True, check=resource_quota), subresources=status,
+            strategy=quotas, subresources=status,
         ),
     ]  # fmt: skip
 
@@ -230,7 +231,9 @@ def _policy_and_coordination() -> list[Resource]:
         replace(
             _resource(
                 events, "events", "Event", "ev", storage_version=False,
-                strategy=ObjectStrategy(events, "Event", table=EVENT_TABLE, field_labels=event_field_labels(events), check=check_event),
+                strategy=ObjectStrategy(
+                    events, "Event", table=EVENT_TABLE, field_labels=event_field_labels(events), check=check_event
+                ),
             ),
             storage_group="", to_stored=to_core, from_stored=to_events_group,
         ),

@@ -240,8 +240,7 @@ def main(arguments: Sequence[str]) -> None:
     kind = (arguments[3:] or [""])[0]
     with tempfile.TemporaryDirectory() as folder, embedded_server(Path(folder), OPTIONS) as kubeconfig:
         found = differences(Server(Path(arguments[0])), Server(kubeconfig), number, seed, kind)
-    print(report(found))
-    print(f"{len(found)} of {number} differ")
+    sys.stdout.write(f"{report(found)}\n{len(found)} of {number} differ\n")
 
 
 if __name__ == "__main__":

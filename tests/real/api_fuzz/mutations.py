@@ -1,4 +1,4 @@
-"""One change to a valid object: a field is taken away, is of another type, out of its bounds, unknown or there twice."""
+"""One change to a valid object: a field goes, is of another type, out of its bounds, unknown or there twice."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Mutation:
     def applies(self, document: Document) -> bool:
         value: Any = document
         for step in self.path:
-            if isinstance(value, dict) and step in value:
-                value = value[step]  # type: ignore[index]
-            elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            if (isinstance(value, dict) and step in value) or (
+                isinstance(value, list) and isinstance(step, int) and step < len(value)
+            ):
                 value = value[step]
             else:
                 return False
@@ -97,16 +97,18 @@ def _mutations(path: Path, value: Any) -> Iterator[Mutation]:
     yield Mutation(path, "set", None)
     if isinstance(path[-1], str):
         yield Mutation(path, "twice")
+    others: tuple[Any, ...] = ()
     if isinstance(value, str):
-        yield from (Mutation(path, "set", text) for text in (*_STRINGS, 5, [], True) if text != value)
+        others = (*_STRINGS, 5, [], True)
     elif isinstance(value, bool):
-        yield from (Mutation(path, "set", new) for new in (not value, "yes", 1))
+        others = (not value, "yes", 1)
     elif isinstance(value, (int, float)):
-        yield from (Mutation(path, "set", new) for new in (*_NUMBERS, "zzz", {}) if new != value)
+        others = (*_NUMBERS, "zzz", {})
     elif isinstance(value, dict):
-        yield from (Mutation(path, "set", new) for new in ({}, "zzz", []))
+        others = ({}, "zzz", [])
         yield Mutation(path, "unknown", 1)
     elif isinstance(value, list):
-        yield from (Mutation(path, "set", new) for new in ([], {}, "zzz", [None]))
+        others = ([], {}, "zzz", [None])
         if value:
             yield Mutation(path, "repeat")
+    yield from (Mutation(path, "set", other) for other in others if other != value or type(other) is not type(value))

@@ -1,4 +1,4 @@
-"""The values in the schema of a CustomResourceDefinition that Go's decoder refuses before anybody looks at the schema."""
+"""The values in the schema of a CustomResourceDefinition that Go's decoder refuses by their types."""
 
 from __future__ import annotations
 

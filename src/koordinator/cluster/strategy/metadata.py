@@ -12,6 +12,10 @@ from koordinator.cluster.strategy.causes import forbidden, invalid, required, to
 _ANNOTATIONS_LIMIT: Final = 256 * 1024
 _STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
 _IMMUTABLE: Final = "field is immutable"
+_REPEATED_OWNERS: Final = (
+    ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject "
+    "such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+)
 _ONCE_SET: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -91,10 +95,7 @@ def drop_repeated_owners(obj: Document, warnings: list[str]) -> None:
             kept.append(owner)
     if repeated:
         obj["metadata"]["ownerReferences"] = kept
-        warnings.append(
-            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may "
-            f"reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {', '.join(repeated)}"
-        )
+        warnings.append(f"{_REPEATED_OWNERS}{', '.join(repeated)}")
 
 
 def validate_labels(labels: Any, field: str) -> list[Cause]:

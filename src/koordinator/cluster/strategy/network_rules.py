@@ -54,13 +54,13 @@ def ip_if_set(value: Any, field: str) -> list[Cause]:
 
 
 def _endpoint_ip(text: str, field: str) -> list[Cause]:
-    """Of an endpoint, which another machine must be able to reach."""
+    """Of an endpoint. The real server refuses loopback addresses, too; here webhooks run on the machine itself, and an
+    endpoint is how their Service finds them."""
     address = _address(text)
     if address is None:
         return [invalid(field, text, "must be a valid IP address")]
     special = (
         (address.is_unspecified, "may not be unspecified (0.0.0.0 or ::)"),
-        (address.is_loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
         (address.is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
         (
             address in _LINK_LOCAL_MULTICAST[address.version],

@@ -28,12 +28,11 @@ def check_node_term(term: Document, field: str) -> list[Cause]:
         operator, values = requirement.get("operator") or "", requirement.get("values") or []
         causes += _check_node_operator(operator, values, at)
         causes += [invalid(f"{at}.key", requirement.get("key"), c) for c in label_key(requirement.get("key") or "")]
-        if operator in ("In", "NotIn"):
-            causes += [
-                invalid(f"{at}.values[{position}]", value, detail)
-                for position, value in enumerate(values)
-                for detail in label_value(value)
-            ]
+        causes += [
+            invalid(f"{at}.values[{position}]", value, detail)
+            for position, value in enumerate(values)
+            for detail in label_value(value)
+        ]
     for index, requirement in enumerate(term.get("matchFields") or []):
         causes += _check_node_field(requirement, f"{field}.matchFields[{index}]")
     return causes

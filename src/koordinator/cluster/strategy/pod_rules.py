@@ -1,4 +1,4 @@
-"""What a pod spec must say beside its containers and volumes: names, security, DNS, affinity to other pods, spreading."""
+"""What a pod spec must say beside its containers and volumes: names, security, DNS, affinity, spreading."""
 
 from __future__ import annotations
 

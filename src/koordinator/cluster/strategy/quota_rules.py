@@ -84,10 +84,8 @@ def _scopes(spec: Document) -> list[Cause]:
     if not scopes:
         return []
     causes = [invalid("spec.scopes", scopes, "unsupported scope") for scope in scopes if scope not in _SCOPES]
-    for pair in _OPPOSITES:
-        if set(pair) <= set(scopes):
-            causes.append(invalid("spec.scopes", scopes, "conflicting scopes"))
-    return causes
+    conflicts = [pair for pair in _OPPOSITES if set(pair) <= set(scopes)]
+    return causes + [invalid("spec.scopes", scopes, "conflicting scopes") for _ in conflicts]
 
 
 def _scope_selector(spec: Document) -> list[Cause]:

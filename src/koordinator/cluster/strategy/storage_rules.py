@@ -116,7 +116,9 @@ def host_path(source: Any, field: str) -> list[Cause]:
     if source is None:
         return []
     path, kind = source.get("path") or "", source.get("type") or ""
-    causes = [] if path else [required(f"{field}.path")]
+    if not path:
+        return [required(f"{field}.path")]
+    causes: list[Cause] = []
     if ".." in path.split("/"):
         causes.append(invalid(f"{field}.path", path, "must not contain '..'"))
     return causes if kind in _HOST_PATHS else [*causes, not_supported(f"{field}.type", kind, _HOST_PATHS)]
@@ -266,7 +268,6 @@ def _lifecycles(modes: Any, field: str) -> list[Cause]:
 
 
 _DRIVER: Final = Rules(
-    ("metadata.name", lambda value, field: driver_name(value, field) if value else []),
     ("spec.fsGroupPolicy", one_of_if_set("File", "None", "ReadWriteOnceWithFSType")),
     ("spec.tokenRequests", _token_requests),
     ("spec.volumeLifecycleModes", _lifecycles),
