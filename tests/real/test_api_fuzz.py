@@ -23,7 +23,8 @@ def found(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("embedded")
     try:
         with embedded_server(folder, OPTIONS) as kubeconfig:
-            yield differences(Server(plane.start()), Server(kubeconfig), CHANGES, SEED)
+            with Server(plane.start()) as real, Server(kubeconfig) as ours:
+                yield differences(real, ours, CHANGES, SEED)
     finally:
         plane.stop()
 

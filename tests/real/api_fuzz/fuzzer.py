@@ -110,6 +110,12 @@ class Server:
         self.stored: dict[str, Document] = {}
         """Kind and name -> object."""
 
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
     def prepare(self, documents: Sequence[Document]) -> None:
         """Store the objects, unless they are there; raises AssertionError where one is refused."""
         self.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
@@ -239,7 +245,8 @@ def main(arguments: Sequence[str]) -> None:
     number, seed = int((arguments[1:] or ["500"])[0]), int((arguments[2:] or ["1"])[0])
     kind = (arguments[3:] or [""])[0]
     with tempfile.TemporaryDirectory() as folder, embedded_server(Path(folder), OPTIONS) as kubeconfig:
-        found = differences(Server(Path(arguments[0])), Server(kubeconfig), number, seed, kind)
+        with Server(Path(arguments[0])) as real, Server(kubeconfig) as ours:
+            found = differences(real, ours, number, seed, kind)
     sys.stdout.write(f"{report(found)}\n{len(found)} of {number} differ\n")
 
 

@@ -32,12 +32,12 @@ class Mutation:
     def applies(self, document: Document) -> bool:
         value: Any = document
         for step in self.path:
-            if (isinstance(value, dict) and step in value) or (
-                isinstance(value, list) and isinstance(step, int) and step < len(value)
-            ):
-                value = value[step]
-            else:
+            is_there = (
+                step in value if isinstance(value, dict) else isinstance(value, list) and step in range(len(value))
+            )
+            if not is_there:
                 return False
+            value = _at(value, step)
         return True
 
     def body(self, document: Document) -> bytes:
@@ -48,6 +48,10 @@ class Mutation:
             holder = holder[step]
         _CHANGES[self.name](holder, self.path[-1], self.value)
         return json.dumps(changed, ensure_ascii=False).replace(_TWICE, "").encode()
+
+
+def _at(holder: Any, step: Any) -> Any:
+    return holder[step]
 
 
 def _set(holder: Any, step: Any, value: Any) -> None:
