@@ -22,9 +22,12 @@ def found(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory)
     plane = ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("fuzzed"))
     folder = tmp_path_factory.mktemp("embedded")
     try:
-        with embedded_server(folder, OPTIONS) as kubeconfig:
-            with Server(plane.start()) as real, Server(kubeconfig) as ours:
-                yield differences(real, ours, CHANGES, SEED)
+        with (
+            embedded_server(folder, OPTIONS) as kubeconfig,
+            Server(plane.start()) as real,
+            Server(kubeconfig) as ours,
+        ):
+            yield differences(real, ours, CHANGES, SEED)
     finally:
         plane.stop()
 

@@ -244,9 +244,13 @@ def report(found: Sequence[Difference]) -> str:
 def main(arguments: Sequence[str]) -> None:
     number, seed = int((arguments[1:] or ["500"])[0]), int((arguments[2:] or ["1"])[0])
     kind = (arguments[3:] or [""])[0]
-    with tempfile.TemporaryDirectory() as folder, embedded_server(Path(folder), OPTIONS) as kubeconfig:
-        with Server(Path(arguments[0])) as real, Server(kubeconfig) as ours:
-            found = differences(real, ours, number, seed, kind)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        embedded_server(Path(folder), OPTIONS) as kubeconfig,
+        Server(Path(arguments[0])) as real,
+        Server(kubeconfig) as ours,
+    ):
+        found = differences(real, ours, number, seed, kind)
     sys.stdout.write(f"{report(found)}\n{len(found)} of {number} differ\n")
 
 
