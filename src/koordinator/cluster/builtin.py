@@ -7,27 +7,47 @@ from dataclasses import replace
 from typing import Final
 
 from koordinator.api.document import Document
-from koordinator.api.names import path_segment
+from koordinator.api.names import dns_label, path_segment, subdomain_in_bytes
 from koordinator.cluster.resource import ALL_VERBS, Resource, ScalePaths, Strategy
-from koordinator.cluster.strategy import autoscaler, extension_kinds, tables, workload_tables
+from koordinator.cluster.strategy import (
+    autoscaler,
+    device_rules,
+    extension_kinds,
+    network_rules,
+    storage_rules,
+    tables,
+    workload_tables,
+)
+from koordinator.cluster.strategy.access_rules import binding, role
 from koordinator.cluster.strategy.certificate_request import CertificateRequestStrategy
 from koordinator.cluster.strategy.cluster_kinds import (
     DisruptionBudgetStrategy,
     NamespaceStrategy,
     ServiceStrategy,
-    StorageClassStrategy,
     VolumeStrategy,
 )
 from koordinator.cluster.strategy.custom_resource_definition import CustomResourceDefinitionStrategy
-from koordinator.cluster.strategy.event import EVENT_TABLE, event_field_labels, to_core, to_events_group
+from koordinator.cluster.strategy.event import (
+    EVENT_TABLE,
+    check_core_event,
+    check_event,
+    event_field_labels,
+    to_core,
+    to_events_group,
+)
+from koordinator.cluster.strategy.job_rules import cron_job
 from koordinator.cluster.strategy.node import NodeStrategy
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod import PodStrategy
 from koordinator.cluster.strategy.priority_class import PriorityClassStrategy
+from koordinator.cluster.strategy.quota_rules import LimitRangeStrategy, resource_quota
+from koordinator.cluster.strategy.rules import Rules, checked, not_negative, positive
 from koordinator.cluster.strategy.secret import ConfigMapStrategy, SecretStrategy
+from koordinator.cluster.strategy.storage_rules import claim
 from koordinator.cluster.strategy.table import NAME_AND_AGE, Table, lookup
 from koordinator.cluster.strategy.webhook_configuration import WebhookConfigurationStrategy
-from koordinator.cluster.strategy.workload import CronJobStrategy, DaemonSetStrategy, JobStrategy, WorkloadStrategy
+from koordinator.cluster.strategy.workload import DaemonSetStrategy, JobStrategy, WorkloadStrategy
+from koordinator.cluster.strategy.workload_rules import controller_revision, pod_template, replication_controller
 
 _ALL: Final = ("all",)
 _EXTENSIONS: Final = ("api-extensions",)
@@ -39,6 +59,8 @@ _ONLY_WITH_REVISION: Final = frozenset(
     }
 )  # fmt: skip
 """Kinds whose update must name the resourceVersion that it was made from."""
+
+_LEASE: Final = Rules(("spec.leaseDurationSeconds", positive), ("spec.leaseTransitions", not_negative))
 
 
 def _resource(
@@ -79,13 +101,27 @@ def _resource(
 
 def _core() -> list[Resource]:
     v1 = "v1"
-    events = ObjectStrategy(v1, "Event", table=EVENT_TABLE, field_labels=event_field_labels(v1))
+    events = ObjectStrategy(
+        v1,
+        "Event",
+        table=EVENT_TABLE,
+        field_labels=event_field_labels(v1),
+        name_check=path_segment,
+        check=check_core_event,
+    )
     volumes = VolumeStrategy(tables.PERSISTENT_VOLUME)
-    claims = ObjectStrategy(v1, "PersistentVolumeClaim", table=tables.PERSISTENT_VOLUME_CLAIM, status=True)
+    claims = ObjectStrategy(v1, "PersistentVolumeClaim", table=tables.PERSISTENT_VOLUME_CLAIM, status=True, check=claim)
     accounts = ObjectStrategy(v1, "ServiceAccount", table=tables.SERVICE_ACCOUNT)
     controllers = ObjectStrategy(
-        v1, "ReplicationController", table=workload_tables.REPLICA_SET, generation=True, status=True
+        v1,
+        "ReplicationController",
+        table=workload_tables.REPLICA_SET,
+        generation=True,
+        status=True,
+        check=replication_controller,
+        name_check=subdomain_in_bytes,
     )
+    quotas = ObjectStrategy(v1, "ResourceQuota", table=tables.RESOURCE_QUOTA, status=True, check=resource_quota)
     status = ("status",)
     return [
         _resource(
@@ -104,7 +140,7 @@ def _core() -> list[Resource]:
         ),
         _resource(
             v1, "endpoints", "Endpoints", "ep",
-            strategy=ObjectStrategy(v1, "Endpoints", table=tables.ENDPOINTS),
+            strategy=ObjectStrategy(v1, "Endpoints", table=tables.ENDPOINTS, check=network_rules.endpoints),
         ),
         _resource(v1, "events", "Event", "ev", strategy=events),
         _resource(v1, "configmaps", "ConfigMap", "cm", strategy=ConfigMapStrategy()),
@@ -118,11 +154,14 @@ def _core() -> list[Resource]:
             v1, "replicationcontrollers", "ReplicationController", "rc",
             strategy=controllers, categories=_ALL, subresources=_SCALED,
         ),
-        _resource(v1, "podtemplates", "PodTemplate", generation=True),
-        _resource(v1, "limitranges", "LimitRange", "limits"),
+        _resource(
+            v1, "podtemplates", "PodTemplate",
+            strategy=ObjectStrategy(v1, "PodTemplate", generation=True, check=pod_template),
+        ),
+        _resource(v1, "limitranges", "LimitRange", "limits", strategy=LimitRangeStrategy()),
         _resource(
             v1, "resourcequotas", "ResourceQuota", "quota",
-            strategy=ObjectStrategy(v1, "ResourceQuota", table=tables.RESOURCE_QUOTA, status=True), subresources=status,
+            strategy=quotas, subresources=status,
         ),
     ]  # fmt: skip
 
@@ -148,12 +187,16 @@ def _workloads() -> list[Resource]:
         ),
         _resource(
             apps, "statefulsets", "StatefulSet", "sts",
-            strategy=WorkloadStrategy(apps, "StatefulSet", table=workload_tables.STATEFUL_SET),
+            strategy=WorkloadStrategy(
+                apps, "StatefulSet", table=workload_tables.STATEFUL_SET, name_check=dns_label
+            ),
             categories=_ALL, subresources=_SCALED,
         ),
         _resource(
             apps, "controllerrevisions", "ControllerRevision",
-            strategy=ObjectStrategy(apps, "ControllerRevision", table=workload_tables.CONTROLLER_REVISION),
+            strategy=ObjectStrategy(
+                apps, "ControllerRevision", table=workload_tables.CONTROLLER_REVISION, check=controller_revision
+            ),
         ),
         _resource(
             batch, "jobs", "Job",
@@ -162,7 +205,9 @@ def _workloads() -> list[Resource]:
         ),
         _resource(
             batch, "cronjobs", "CronJob", "cj",
-            strategy=CronJobStrategy(table=workload_tables.CRON_JOB),
+            strategy=ObjectStrategy(
+                batch, "CronJob", table=workload_tables.CRON_JOB, generation=True, status=True, check=cron_job
+            ),
             categories=_ALL, subresources=("status",),
         ),
         _autoscaler(autoscaler.V2, autoscaler.from_stored, storage_version=True),
@@ -193,12 +238,14 @@ def _policy_and_coordination() -> list[Resource]:
         ),
         _resource(
             "coordination.k8s.io/v1", "leases", "Lease",
-            strategy=ObjectStrategy("coordination.k8s.io/v1", "Lease", table=tables.LEASE),
+            strategy=ObjectStrategy("coordination.k8s.io/v1", "Lease", table=tables.LEASE, check=checked(_LEASE)),
         ),
         replace(
             _resource(
                 events, "events", "Event", "ev", storage_version=False,
-                strategy=ObjectStrategy(events, "Event", table=EVENT_TABLE, field_labels=event_field_labels(events)),
+                strategy=ObjectStrategy(
+                    events, "Event", table=EVENT_TABLE, field_labels=event_field_labels(events), check=check_event
+                ),
             ),
             storage_group="", to_stored=to_core, from_stored=to_events_group,
         ),
@@ -212,22 +259,52 @@ def _policy_and_coordination() -> list[Resource]:
 
 def _storage_and_devices() -> list[Resource]:
     storage, devices = "storage.k8s.io/v1", "resource.k8s.io/v1"
-    classes = StorageClassStrategy(storage, "StorageClass", namespaced=False, table=tables.STORAGE_CLASS)
-    csi_nodes = ObjectStrategy(storage, "CSINode", namespaced=False, table=tables.CSI_NODE)
-    device_classes = ObjectStrategy(
-        devices, "DeviceClass", namespaced=False, generation=True, table=tables.DEVICE_CLASS
+    classes = ObjectStrategy(
+        storage, "StorageClass", namespaced=False, table=tables.STORAGE_CLASS, check=storage_rules.storage_class
     )
-    resource_claims = ObjectStrategy(devices, "ResourceClaim", status=True, table=tables.RESOURCE_CLAIM)
-    claim_templates = ObjectStrategy(devices, "ResourceClaimTemplate", table=tables.DEVICE_CLASS)
+    csi_nodes = ObjectStrategy(
+        storage, "CSINode", namespaced=False, table=tables.CSI_NODE, check=storage_rules.csi_node
+    )
+    drivers = ObjectStrategy(storage, "CSIDriver", namespaced=False, check=storage_rules.csi_driver)
+    capacities = ObjectStrategy(storage, "CSIStorageCapacity", check=storage_rules.csi_storage_capacity)
+    attachments = ObjectStrategy(
+        storage, "VolumeAttachment", namespaced=False, status=True, check=storage_rules.volume_attachment
+    )
+    device_classes = ObjectStrategy(
+        devices,
+        "DeviceClass",
+        namespaced=False,
+        generation=True,
+        table=tables.DEVICE_CLASS,
+        name_check=subdomain_in_bytes,
+    )
+    resource_claims = ObjectStrategy(
+        devices, "ResourceClaim", status=True, table=tables.RESOURCE_CLAIM, check=device_rules.resource_claim
+    )
+    claim_templates = ObjectStrategy(
+        devices, "ResourceClaimTemplate", table=tables.DEVICE_CLASS, check=device_rules.resource_claim_template
+    )
     resource_slices = ObjectStrategy(
-        devices, "ResourceSlice", namespaced=False, generation=True, table=tables.RESOURCE_SLICE
+        devices,
+        "ResourceSlice",
+        namespaced=False,
+        generation=True,
+        table=tables.RESOURCE_SLICE,
+        check=device_rules.resource_slice,
     )
     return [
         _resource(storage, "storageclasses", "StorageClass", "sc", strategy=classes, namespaced=False),
         _resource(storage, "csinodes", "CSINode", strategy=csi_nodes, namespaced=False),
-        _resource(storage, "csidrivers", "CSIDriver", namespaced=False),
-        _resource(storage, "csistoragecapacities", "CSIStorageCapacity"),
-        _resource(storage, "volumeattachments", "VolumeAttachment", namespaced=False, subresources=("status",)),
+        _resource(storage, "csidrivers", "CSIDriver", strategy=drivers, namespaced=False),
+        _resource(storage, "csistoragecapacities", "CSIStorageCapacity", strategy=capacities),
+        _resource(
+            storage,
+            "volumeattachments",
+            "VolumeAttachment",
+            strategy=attachments,
+            namespaced=False,
+            subresources=("status",),
+        ),
         _resource(devices, "deviceclasses", "DeviceClass", strategy=device_classes, namespaced=False),
         _resource(devices, "resourceclaims", "ResourceClaim", strategy=resource_claims, subresources=("status",)),
         _resource(devices, "resourceclaimtemplates", "ResourceClaimTemplate", strategy=claim_templates),
@@ -252,24 +329,31 @@ def _access_and_network() -> list[Resource]:
                 strategy=ObjectStrategy(
                     rbac, kind, namespaced=not kind.startswith("Cluster"), name_check=path_segment,
                     table=tables.ROLE_BINDING if kind.endswith("Binding") else NAME_AND_AGE,
+                    check=(binding if kind.endswith("Binding") else role)(namespaced=not kind.startswith("Cluster")),
                 ),
             )
             for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
         ),
         _resource(
             slices, "endpointslices", "EndpointSlice",
-            strategy=ObjectStrategy(slices, "EndpointSlice", table=tables.ENDPOINT_SLICE, generation=True),
+            strategy=ObjectStrategy(
+                slices, "EndpointSlice", table=tables.ENDPOINT_SLICE, generation=True,
+                check=network_rules.endpoint_slice,
+            ),
         ),
         _resource(
             network, "ingresses", "Ingress", "ing",
             strategy=ObjectStrategy(
-                network, "Ingress", table=tables.INGRESS, generation=True, status=True
+                network, "Ingress", table=tables.INGRESS, generation=True, status=True, check=network_rules.ingress
             ),
             subresources=("status",),
         ),
         _resource(
             network, "networkpolicies", "NetworkPolicy", "netpol",
-            strategy=ObjectStrategy(network, "NetworkPolicy", table=tables.NETWORK_POLICY, generation=True),
+            strategy=ObjectStrategy(
+                network, "NetworkPolicy", table=tables.NETWORK_POLICY, generation=True,
+                check=network_rules.network_policy,
+            ),
         ),
     ]  # fmt: skip
 

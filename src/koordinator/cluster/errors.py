@@ -81,11 +81,14 @@ def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
 
 
 def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> ApiError:
-    texts = [f"{cause.field}: {cause.message}" for cause in causes]
+    # What is said twice is listed once.
+    texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
-    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    group = resource.group if resource.storage_group is None else resource.storage_group
+    kind = f"{resource.kind}.{group}" if group else resource.kind
     details = {
-        **_about(resource, name),
+        **({"name": name} if name else {}),
+        **({"group": group} if group else {}),
         "kind": resource.kind,
         "causes": [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes],
     }

@@ -29,8 +29,15 @@ def apply_merge_patch(original: Document, changes: Document) -> Document:
             current = merged.get(key)
             merged[key] = apply_merge_patch(current if isinstance(current, dict) else {}, change)
         else:
-            merged[key] = copied(change)
+            merged[key] = _without_nulls(copied(change))
     return merged
+
+
+def _without_nulls(value: Any) -> Any:
+    """A list as the real server takes it over from a patch: null members of the objects in it are left out."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(member) for key, member in value.items() if member is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 # Strategic merge patch of a request: an error in it becomes the API server's response.

@@ -249,7 +249,7 @@ def test_another_namespace_is_not_limited() -> None:
 
 def test_what_nothing_counts_is_warned_of() -> None:
     async def scenario(client: ApiClient) -> HttpResponse:
-        return await client.request("POST", f"{CORE}/resourcequotas", _quota({"pods": "1", "gadgets": "1"}))
+        return await client.request("POST", f"{CORE}/resourcequotas", _quota({"pods": "1", "example.com/gadgets": "1"}))
 
     warning = _run(scenario).headers["Warning"]
-    assert warning == '299 - "nothing in this cluster counts gadgets: it is not limited"'
+    assert warning == '299 - "nothing in this cluster counts example.com/gadgets: it is not limited"'

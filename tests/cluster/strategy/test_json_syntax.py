@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.cluster.strategy.json_syntax import object_syntax_error
+from koordinator.cluster.strategy.json_syntax import object_syntax_error, repeated_fields
 
 _JSON = st.recursive(
     st.none()
@@ -59,3 +59,17 @@ def test_any_bytes_get_a_response(text: bytes) -> None:
 )
 def test_error(text: str, detail: str) -> None:
     assert object_syntax_error(text.encode()) == detail
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        (b'{"a":1}', []),
+        (b'{ "a" : 1, "b": {"a": 2} }', []),
+        (b'{"a":1,"a":1}', ["a"]),
+        (b'{"spec":{"containers":[{"name":"a"},{"name":"b","name":"c"}]}}', ["spec.containers[1].name"]),
+        (b'{"x":{"a":1,"b":2,"b":3,"a":4}}', ["x.a", "x.b"]),
+    ],
+)
+def test_members_of_one_name_are_found(text: bytes, paths: list[str]) -> None:
+    assert repeated_fields(text, msgspec.json.decode(text)) == paths

@@ -63,7 +63,7 @@ def test_whoever_creates_a_workload_learns_that_no_pods_come_of_it(path: str, sp
         ),
         (
             "autoscaling/v1/horizontalpodautoscalers",
-            {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"}},
+            {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}},
             "acts on a HorizontalPodAutoscaler",
         ),
     ],

@@ -40,7 +40,7 @@ def test_allowed(changes: dict[str, object]) -> None:
         ({"activeDeadlineSeconds": 11}, "spec.activeDeadlineSeconds: Invalid value: 11: must be less than"),
         ({"activeDeadlineSeconds": None}, "spec.activeDeadlineSeconds: Invalid value: null: must not update from"),
         ({"tolerations": []}, "spec.tolerations: Forbidden: existing toleration can not be modified"),
-        ({"schedulingGates": [{"name": "x"}]}, "spec.schedulingGates: Forbidden: only deletion is allowed"),
+        ({"schedulingGates": [{"name": "x"}]}, "spec.schedulingGates[0].name: Forbidden: only deletion is allowed"),
         ({"nodeSelector": {"zone": "2"}}, "spec: Forbidden: pod updates may not change fields other than"),
         ({"nodeName": "n"}, "spec: Forbidden: pod updates may not change fields other than"),
     ],

@@ -39,7 +39,7 @@ DEPLOYMENT: Document = {
         "selector": {"matchLabels": {"app": "a"}},
         "template": {
             "metadata": {"labels": {"app": "a"}},
-            "spec": {"containers": [{"name": "main", "image": "image"}]},
+            "spec": {"containers": [{"name": "main", "image": "image", "env": [{"name": "first"}]}]},
         },
     },
 }
@@ -51,10 +51,11 @@ def test_an_object_that_patches_have_made_too_large_is_not_stored() -> None:
         await verbs.create("deployments", DEPLOYMENT, group="apps")
         target = verbs.target("deployments", "c", group="apps")
         for name in ("x", "y", "z"):
-            annotations = {"annotations": {name: "x" * (MAX_BODY // 3)}}
-            change = msgspec.json.encode({"spec": {"template": {"metadata": annotations}}})
+            # Annotations would be refused for their own size.
+            variable = {"name": name, "value": "x" * (MAX_BODY // 3)}
+            added = [{"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": variable}]
             try:
-                await patch(verbs.environment, target, "application/merge-patch+json", change)
+                await patch(verbs.environment, target, "application/json-patch+json", msgspec.json.encode(added))
             except ApiError as error:
                 return error, verbs.get("deployments", "c", group="apps")
         raise AssertionError("nothing was refused")
@@ -63,7 +64,8 @@ def test_an_object_that_patches_have_made_too_large_is_not_stored() -> None:
     assert (refused.code, refused.reason) == (413, "RequestEntityTooLarge")
     assert refused.message == f"Request entity too large: limit is {MAX_BODY}"
     assert stored is not None
-    assert list(stored["spec"]["template"]["metadata"]["annotations"]) == ["x", "y"]
+    variables = stored["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert [variable["name"] for variable in variables] == ["first", "x", "y"]
 
 
 def test_copies_that_double_a_document_end_before_it_is_large() -> None:

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from koordinator.api.base64_text import Base64Error, decode_base64, encode_base64
 from koordinator.api.document import Document
-from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type
+from koordinator.api.kubernetes_types.schema_values import check_schema
+from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type, go_names
 from koordinator.api.quantity import Quantity, QuantityError
 from koordinator.api.timestamps import format_micro_time, format_time
 from koordinator.base.errors import KoordinatorError
@@ -23,6 +24,9 @@ from koordinator.base.errors import KoordinatorError
 _QUANTITY_RULE: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _MICRO_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+_MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
+_SECONDS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_MICRO_SECONDS: Final = re.compile(r"\.\d{6}(Z|[+-]\d\d:\d\d)$")
 _ZERO: Final[dict[str, Any]] = {
     "string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0, "Quantity": "0", "IntOrString": 0,
     "Duration": "0s", "bytes": "",
@@ -34,9 +38,63 @@ class WrongType(KoordinatorError):
     """A value that the field's Go type cannot hold; the text is that of Go's JSON decoder."""
 
 
+class _Mismatch(Exception):
+    """A JSON value of another type than its field has: the caller words it, who knows what holds the field."""
+
+    def __init__(self, kind: str, struct: str, path: str, of: str) -> None:
+        super().__init__(path)
+        self.kind, self.struct, self.path, self.of = kind, struct, path, of
+
+
 def canonicalize(document: Document, of: ObjectType) -> None:
     """Change a document in place into what the real server would print. Raises WrongType."""
-    _object(document, of, f"{of.name.rpartition('.')[2]}.", "")
+    try:
+        _object(document, of, f"{of.name.rpartition('.')[2]}.", "")
+    except _Mismatch as error:
+        path, name = _in_go(of, error.path, error.of)
+        field = f"{error.struct}{path}"
+        raise WrongType(f"json: cannot unmarshal {error.kind} into Go struct field {field} of type {name}") from error
+
+
+def _in_go(of: ObjectType, path: str, name: str) -> tuple[str, str]:
+    """The path with the embedded structs in it, and the name of the type that the path ends in."""
+    steps: list[str] = []
+    holder, field = of, None
+    parts = path.split(".")
+    for position, step in enumerate(parts):
+        if step not in holder.fields:
+            # Below the schema of a definition, whose members the table does not hold.
+            return ".".join([*steps, *parts[position:]]), name
+        field = holder.fields[step]
+        steps += [field.embedded, step] if field.embedded else [step]
+        inner = field.type
+        while inner.element is not None:
+            inner = inner.element
+        if inner.shape is Shape.OBJECT:
+            owner, holder = holder, inner.members
+        else:
+            owner = holder
+    assert field is not None
+    return ".".join(steps), _type_in_go(owner, field, name)
+
+
+def _type_in_go(owner: ObjectType, field: Field, name: str) -> str:
+    """Of a field, or of what it holds: whichever ``name`` is the name of."""
+    recorded = (go_names().get(owner.name) or {}).get(field.name)
+    if recorded is None:
+        return name
+    level: Type | None = field.type
+    for found in recorded.split("|"):
+        if level is not None and _default_name(level) == name:
+            return found
+        level = level.element if level is not None else None
+    return name
+
+
+def _default_name(of: Type) -> str:
+    if of.shape is Shape.LIST:
+        return f"[]{_go_name(of.of)}"
+    return f"map[string]{_go_name(of.of)}" if of.shape is Shape.MAP else _go_name(of)
 
 
 def _object(value: Document, of: ObjectType, struct: str, path: str) -> None:
@@ -50,13 +108,18 @@ def _object(value: Document, of: ObjectType, struct: str, path: str) -> None:
             del value[name]
             continue
         new = _value(given, field.type, struct, f"{path}.{name}" if path else name)
-        if field.omit_empty and not field.pointer and field.type.shape is not Shape.OBJECT and new in _EMPTY:
+        if new in _EMPTY and _disappears(field):
             del value[name]
         elif new is not given:
             value[name] = new
     for name, zero in _printed_when_absent(of):
         if name not in value:
             value[name] = zero()
+
+
+def _disappears(field: Field) -> bool:
+    """Whether an empty value does; encoding/json takes no struct for empty, and raw JSON is held by one."""
+    return field.omit_empty and not field.pointer and field.type.shape is not Shape.OBJECT and field.type.name != "Raw"
 
 
 @cache
@@ -95,12 +158,12 @@ def _value(value: Any, of: Type, struct: str, path: str) -> Any:
         return value
     if of.shape is Shape.LIST:
         if type(value) is not list:
-            raise _mismatch(value, struct, path, f"[]{_go_name(of.of)}")
+            raise _mismatch(value, struct, path, _default_name(of))
         for index, item in enumerate(value):
             value[index] = _element(item, of.of, struct, path)
         return value
     if type(value) is not dict:
-        raise _mismatch(value, struct, path, f"map[string]{_go_name(of.of)}")
+        raise _mismatch(value, struct, path, _default_name(of))
     for key, item in value.items():
         value[key] = _element(item, of.of, struct, path)
     return value
@@ -164,7 +227,7 @@ def _quantity(value: Any, struct: str, path: str) -> Any:
 
 
 def _int_or_string(value: Any, struct: str, path: str) -> Any:
-    if type(value) in (int, str):
+    if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
         return value
     raise _mismatch(value, struct, path, "int32")
 
@@ -172,24 +235,21 @@ def _int_or_string(value: Any, struct: str, path: str) -> Any:
 def _time(value: Any, struct: str, path: str) -> Any:
     if type(value) is str and _TIME.fullmatch(value):
         return value
-    return format_time(_moment(value, struct, path, "v1.Time"))
+    return format_time(_moment(value, struct, path, "2006-01-02T15:04:05Z07:00"))
 
 
 def _micro_time(value: Any, struct: str, path: str) -> Any:
     if type(value) is str and _MICRO_TIME.fullmatch(value):
         return value
     # Go insists on six digits here, and on nothing but them.
-    if type(value) is str and not re.search(r"\.\d{6}(Z|[+-]\d\d:\d\d)$", value):
-        rest = value[19:]
-        raise WrongType(
-            f'parsing time "{value}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "{rest}" as ".000000"'
-        )
-    return format_micro_time(_moment(value, struct, path, "v1.MicroTime"))
+    if type(value) is str and _SECONDS.match(value) and not _MICRO_SECONDS.search(value):
+        raise WrongType(f'parsing time "{value}" as "{_MICRO_LAYOUT}": cannot parse "{value[19:]}" as ".000000"')
+    return format_micro_time(_moment(value, struct, path, _MICRO_LAYOUT))
 
 
-def _moment(value: Any, struct: str, path: str, of: str) -> datetime:
+def _moment(value: Any, struct: str, path: str, layout: str) -> datetime:
     if type(value) is not str:
-        raise _mismatch(value, struct, path, of)
+        raise _mismatch(value, struct, path, "string")
     try:
         # Nanoseconds are legal in RFC 3339 and too fine for datetime.
         moment = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", value))
@@ -197,12 +257,16 @@ def _moment(value: Any, struct: str, path: str, of: str) -> datetime:
         moment = None
     if moment is None or moment.tzinfo is None or "T" not in value:
         quoted = f'"{value}"'
-        raise WrongType(f'parsing time {quoted} as "2006-01-02T15:04:05Z07:00": cannot parse {quoted} as "2006"')
+        raise WrongType(f'parsing time {quoted} as "{layout}": cannot parse {quoted} as "2006"')
     return moment
 
 
 def _as_given(value: Any, struct: str, path: str) -> Any:
     return value
+
+
+def _schema(value: Any, struct: str, path: str) -> Any:
+    return check_schema(value, struct, path, _mismatch)
 
 
 _SCALARS: Final[dict[str, Callable[[Any, str, str], Any]]] = {
@@ -219,7 +283,7 @@ _SCALARS: Final[dict[str, Callable[[Any, str, str], Any]]] = {
     "MicroTime": _micro_time,
     "Raw": _as_given,
     "Fields": _as_given,
-    "Schema": _as_given,
+    "Schema": _schema,
 }
 
 
@@ -229,9 +293,9 @@ def _go_name(of: Type) -> str:
     return {"bytes": "[]uint8"}.get(of.name, of.name) or "interface {}"
 
 
-def _mismatch(value: Any, struct: str, path: str, of: str) -> WrongType:
+def _mismatch(value: Any, struct: str, path: str, of: str) -> _Mismatch:
     kinds = {str: "string", bool: "bool", list: "array", dict: "object"}
     kind = kinds.get(type(value), "number")
     if kind == "number" and of.startswith(("int", "float")):
         kind = f"number {value}"
-    return WrongType(f"json: cannot unmarshal {kind} into Go struct field {struct}{path} of type {of}")
+    return _Mismatch(kind, struct, path, of)

@@ -72,6 +72,8 @@ class Field:
     merge_key: str = ""
     list_type: str = ""
     list_keys: tuple[str, ...] = ()
+    embedded: str = ""
+    """The Go struct, such as ``VolumeSource``, whose field it is, where that is embedded in the type."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,10 +115,26 @@ def named(name: str) -> ObjectType:
         if field_name == "*":
             embedded[int(number)] = type_text
             # Numbers of an embedded type count within its own message, not within this one.
-            fields.update({key: replace(field, number=0) for key, field in named(type_text).fields.items()})
+            fields.update(_embedded(type_text))
             continue
         fields[field_name] = _field(field_name, type_text, number, flags, patch, lists)
     return ObjectType(name, fields, embedded)
+
+
+def _embedded(name: str) -> dict[str, Field]:
+    struct = name.rpartition(".")[2]
+    return {
+        key: replace(field, number=0, embedded=f"{struct}.{field.embedded}".rstrip("."))
+        for key, field in named(name).fields.items()
+    }
+
+
+@cache
+def go_names() -> dict[str, dict[str, str]]:
+    """Type -> field -> Go's names of its type, where the JSON type does not say them: ``v1.ResourceList|Quantity`` is
+    the name of the map and that of what it holds. Recorded from the error messages of the real server."""
+    raw = resources.files(__package__).joinpath("go_names.json").read_bytes()
+    return msgspec.json.decode(raw, type=dict[str, dict[str, str]])
 
 
 def _field(name: str, type_text: str, number: str, flags: str, patch: str, lists: str) -> Field:

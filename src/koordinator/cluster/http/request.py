@@ -20,7 +20,7 @@ from koordinator.cluster.errors import bad_request, invalid_options, unsupported
 from koordinator.cluster.limits import MAX_BODY, MAX_DEPTH, TOO_DEEP, is_too_deep
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.strategy.causes import go_quoted, not_supported
-from koordinator.cluster.strategy.json_syntax import json_kind, syntax_error
+from koordinator.cluster.strategy.json_syntax import json_kind, repeated_fields, syntax_error
 
 # The grammar of resource paths: ``/api/v1/…`` and ``/apis/GROUP/VERSION/…``.
 
@@ -319,15 +319,19 @@ def check_mode(method: str, query: Mapping[str, str]) -> str:
     raise invalid_options(OPTION_KINDS[method], [not_supported("fieldValidation", mode, ("", *_MODES))])
 
 
-def check_fields(resource: Resource, obj: Document, method: str, query: Mapping[str, str]) -> list[str]:
-    """The warnings of the response. Raises ApiError 400 for an unknown field in a strict request."""
-    mode = check_mode(method, query)
+async def check_fields(resource: Resource, obj: Document, request: web.BaseRequest) -> list[str]:
+    """The warnings of the response: ``obj`` is the body of the request. Raises ApiError 400 for an unknown field, and
+    for one that is there twice, in a strict request."""
+    mode = check_mode(request.method, request.query)
     if mode == "Ignore":
         return []
-    unknown = [f"unknown field {go_quoted(path)}" for path in resource.strategy.unknown_fields(obj)]
-    if unknown and mode == "Strict":
+    errors = [f"unknown field {go_quoted(path)}" for path in resource.strategy.unknown_fields(obj)]
+    if media_type(request) in ("", _JSON):
+        repeated = repeated_fields(await request.read(), obj)
+        errors = [*(f"duplicate field {go_quoted(path)}" for path in repeated), *errors]
+    if errors and mode == "Strict":
         raise bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-            f"strict decoding error: {', '.join(unknown)}"
+            f"strict decoding error: {', '.join(errors)}"
         )
-    return unknown
+    return errors

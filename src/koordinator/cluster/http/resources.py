@@ -128,7 +128,7 @@ class ResourceHandler:
     async def _create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         obj = await read_document(request, target.resource.kind, target.resource)
         with self._writing(request) as options:
-            options.warnings.extend(check_fields(target.resource, obj, request.method, request.query))
+            options.warnings.extend(await check_fields(target.resource, obj, request))
             stored = await create(self._environment, target, obj, options)
         return self._object(request, target, stored, 201, options.warnings)
 
@@ -136,7 +136,7 @@ class ResourceHandler:
         shown = _shown(target)
         obj = await read_document(request, shown.kind, shown)
         with self._writing(request) as options:
-            options.warnings.extend(check_fields(shown, obj, request.method, request.query))
+            options.warnings.extend(await check_fields(shown, obj, request))
             write = update_scale if _is_scale(target) else update
             stored = await write(self._environment, target, obj, options)
         return self._object(request, target, stored, 200, options.warnings)
@@ -176,7 +176,7 @@ class ResourceHandler:
         with self._writing(request) as options:
             kind = ACTION_KINDS.get(target.subresource)
             if kind is not None:
-                options.warnings.extend(check_fields(kind, body, request.method, request.query))
+                options.warnings.extend(await check_fields(kind, body, request))
             await action(self._environment, target, body, options)
         return success(status=201, warnings=options.warnings)
 

@@ -7,11 +7,10 @@ from typing import Any, Final
 import msgspec
 
 from koordinator.api.document import Document, copied
-from koordinator.cluster.resource import Cause
-from koordinator.cluster.strategy.causes import invalid
 from koordinator.cluster.strategy.containers import default_each, defaults_of
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.table import AGE, NAME, NONE, UNSET, computed, lookup, table, text
+from koordinator.cluster.strategy.workload_rules import horizontal_pod_autoscaler
 
 KIND: Final = "HorizontalPodAutoscaler"
 V1: Final = "autoscaling/v1"
@@ -55,15 +54,7 @@ class AutoscalerStrategy(ObjectStrategy):
     """Of one of the two versions."""
 
     def __init__(self, api_version: str) -> None:
-        super().__init__(api_version, KIND, status=True, table=_TABLE)
-
-    def check(self, obj: Document, old: Document | None) -> list[Cause]:
-        spec = obj["spec"]
-        most, least = spec.get("maxReplicas") or 0, spec.get("minReplicas") or 0
-        if most < 1:
-            return [invalid("spec.maxReplicas", most, "must be greater than 0")]
-        why = "must be greater than or equal to `minReplicas`"
-        return [invalid("spec.maxReplicas", most, why)] if most < least else []
+        super().__init__(api_version, KIND, status=True, table=_TABLE, check=horizontal_pod_autoscaler)
 
 
 def to_version_1(obj: Document) -> Document:

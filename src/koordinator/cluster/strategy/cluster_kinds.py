@@ -6,15 +6,17 @@ import re
 from typing import Any, Final
 
 from koordinator.api.document import Document
-from koordinator.api.names import dns_1035_label, dns_label
+from koordinator.api.names import dns_1035_label, dns_label, path_segment
 from koordinator.api.timestamps import format_time
 from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the claim's defaults
 from koordinator.cluster.strategy import tables
-from koordinator.cluster.strategy.causes import forbidden, invalid, not_supported
+from koordinator.cluster.strategy.causes import invalid, not_supported
 from koordinator.cluster.strategy.containers import default_each, defaults_of, round_up_resources
 from koordinator.cluster.strategy.metadata import check_finalizer, validate_label_selector
+from koordinator.cluster.strategy.network_rules import service
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.storage_rules import volume
 from koordinator.cluster.strategy.table import Table
 
 _CORE: Final = "io.k8s.api.core.v1."
@@ -22,6 +24,8 @@ _RBAC: Final = "io.k8s.api.rbac.v1."
 _NETWORKING: Final = "io.k8s.api.networking.v1."
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+
+_AFFINITY_SECONDS: Final = 10_800
 
 
 @defaults_of(f"{_CORE}Namespace")
@@ -35,6 +39,9 @@ def _namespace(namespace: Document) -> None:
 def _service(spec: Document) -> None:
     default_each(spec, "sessionAffinity", "None")
     default_each(spec, "type", "ClusterIP")
+    if spec["sessionAffinity"] == "ClientIP":
+        client = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
+        client.setdefault("timeoutSeconds", _AFFINITY_SECONDS)
     if spec["type"] != "ExternalName":
         spec.setdefault("internalTrafficPolicy", "Cluster")
         spec.setdefault("ipFamilies", ["IPv4"])
@@ -127,13 +134,25 @@ class ServiceStrategy(ObjectStrategy):
             "spec.clusterIP": lambda obj: obj["spec"].get("clusterIP") or "",
             "spec.type": lambda obj: obj["spec"].get("type") or "",
         }
-        super().__init__("v1", "Service", name_check=dns_1035_label, table=table, status=True, field_labels=labels)
+        super().__init__(
+            "v1", "Service", name_check=dns_1035_label, table=table, status=True, field_labels=labels, check=service
+        )
 
     def initialize(self, obj: Document, context: RequestContext) -> None:
         spec = obj["spec"]
-        if spec["type"] != "ExternalName":
+        if spec["type"] != "ExternalName" and spec.get("ports"):
             spec.setdefault("clusterIP", "None")
             spec.setdefault("clusterIPs", [spec["clusterIP"]])
+
+    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+        """Whoever knows one of the two fields with the address changes that one, and the other one follows."""
+        spec, before = obj["spec"], old["spec"]
+        if spec.get("clusterIPs") != before.get("clusterIPs"):
+            return
+        if not spec.get("clusterIP") and before.get("clusterIP"):
+            spec["clusterIP"] = before["clusterIP"]
+        elif spec.get("clusterIP") and spec["clusterIP"] != before.get("clusterIP"):
+            spec["clusterIPs"] = [spec["clusterIP"]]
 
 
 # Volumes, claims and storage classes.
@@ -182,24 +201,10 @@ class VolumeStrategy(ObjectStrategy):
     """
 
     def __init__(self, table: Table) -> None:
-        super().__init__("v1", "PersistentVolume", namespaced=False, table=table, status=True)
+        super().__init__("v1", "PersistentVolume", namespaced=False, table=table, status=True, check=volume)
 
     def initialize(self, obj: Document, context: RequestContext) -> None:
         obj["status"]["lastPhaseTransitionTime"] = format_time(context.now)
-
-
-class StorageClassStrategy(ObjectStrategy):
-    def check(self, obj: Document, old: Document | None) -> list[Cause]:
-        modes = ("Immediate", "WaitForFirstConsumer")
-        mode: Any = obj.get("volumeBindingMode")
-        causes = [] if mode in modes else [not_supported("volumeBindingMode", mode, modes)]
-        if old is not None:
-            causes += [
-                forbidden(name, f"updates to {name} are forbidden.")
-                for name in ("parameters", "provisioner", "reclaimPolicy")
-                if obj.get(name) != old.get(name)
-            ]
-        return causes
 
 
 # PodDisruptionBudgets: how many pods may be missing, as a number or as a share, but not both ways at once.
@@ -217,7 +222,9 @@ _PERCENT: Final = (
 class DisruptionBudgetStrategy(ObjectStrategy):
     def __init__(self) -> None:
         table = tables.POD_DISRUPTION_BUDGET
-        super().__init__("policy/v1", "PodDisruptionBudget", table=table, generation=True, status=True)
+        super().__init__(
+            "policy/v1", "PodDisruptionBudget", table=table, generation=True, status=True, name_check=path_segment
+        )
 
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
         spec = obj["spec"]

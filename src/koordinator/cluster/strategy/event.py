@@ -7,8 +7,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from koordinator.api.document import Document
-from koordinator.cluster.resource import Column
+from koordinator.api.names import label_key
+from koordinator.cluster.resource import Cause, Column
+from koordinator.cluster.strategy.causes import invalid, required
 from koordinator.cluster.strategy.object_strategy import FieldLabels
+from koordinator.cluster.strategy.rules import immutable
 from koordinator.cluster.strategy.table import Table, age, lookup
 
 _RENAMED: Final = {
@@ -51,6 +54,72 @@ def event_field_labels(api_version: str) -> FieldLabels:
 
 def _reader(*path: str) -> Callable[[Document], str]:
     return lambda obj: lookup(obj, path) or ""
+
+
+# What an event must say: little where it comes by core/v1, which is older.
+
+
+_LIMITS: Final = {"reportingInstance": 128, "action": 128, "reason": 128, "note": 1024}
+_FROZEN: Final = (
+    "involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "reportingController",
+    "reportingInstance", "type", "action", "related", "eventTime",
+)  # fmt: skip
+
+_TEXTS: Final = ("reason", "message", "reportingController", "reportingInstance", "type", "action")
+
+
+def check_core_event(obj: Document, old: Document | None) -> list[Cause]:
+    return _namespaces(obj["metadata"], obj["involvedObject"])
+
+
+def check_event(obj: Document, old: Document | None) -> list[Cause]:
+    """Of events.k8s.io/v1."""
+    # A namespace that is there is taken for good.
+    checks_namespace = not obj["regarding"].get("namespace")
+    causes = _namespaces(obj["metadata"], obj["regarding"]) if checks_namespace else []
+    if old is None and not obj.get("eventTime"):
+        causes.append(required("eventTime"))
+    if old is None:
+        kind = obj.get("type") or ""
+        if kind not in ("Normal", "Warning"):
+            causes.append(invalid("type", "", f"has invalid value: {kind}"))
+    causes += _reporter(obj)
+    series = obj.get("series")
+    if series is not None:
+        if (series.get("count") or 0) < 2:
+            causes.append(invalid("series.count", "", "should be at least 2"))
+        if not series.get("lastObservedTime"):
+            causes.append(required("series.lastObservedTime"))
+    return causes if old is None else causes + immutable(_as_core(obj), _as_core(old), _FROZEN, _TEXTS)
+
+
+def _as_core(event: Document) -> Document:
+    core = to_core(event)
+    core["reportingController"] = core.pop("reportingComponent", None)
+    return core
+
+
+def _namespaces(metadata: Document, subject: Document) -> list[Cause]:
+    namespace, of = metadata.get("namespace") or "", subject.get("namespace") or ""
+    # What is about no namespace is reported in the default one.
+    fits = of == namespace or (not of and namespace == "default")
+    return [] if fits else [invalid("involvedObject.namespace", of, "does not match event.namespace")]
+
+
+def _reporter(event: Document) -> list[Cause]:
+    causes: list[Cause] = []
+    controller = event.get("reportingController") or ""
+    if not controller:
+        causes.append(required("reportingController"))
+    causes += [invalid("reportingController", controller, detail) for detail in label_key(controller)]
+    for name, limit in _LIMITS.items():
+        text = event.get(name) or ""
+        if not text and name != "note":
+            causes.append(required(name))
+        if len(text.encode()) > limit:
+            shown = "message" if name == "note" else name
+            causes.append(invalid(shown, "", f"can have at most {limit} characters"))
+    return causes
 
 
 class EventTable(Table):

@@ -12,6 +12,10 @@ from koordinator.cluster.strategy.causes import forbidden, invalid, required, to
 _ANNOTATIONS_LIMIT: Final = 256 * 1024
 _STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
 _IMMUTABLE: Final = "field is immutable"
+_REPEATED_OWNERS: Final = (
+    ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject "
+    "such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+)
 _ONCE_SET: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -20,7 +24,7 @@ def validate_metadata(obj: Document, old: Document | None, namespaced: bool, nam
     metadata: Document = obj.get("metadata") or {}
     causes = _validate_name(metadata, namespaced, name_check) if old is None else []
     causes += validate_labels(metadata.get("labels"), "metadata.labels")
-    causes += _validate_annotations(metadata.get("annotations") or {})
+    causes += validate_annotations(metadata.get("annotations") or {}, "metadata.annotations")
     causes += _validate_owners(metadata.get("ownerReferences") or [])
     causes += _validate_finalizers(metadata.get("finalizers") or [])
     return causes + (_validate_unchanged(metadata, old.get("metadata") or {}) if old is not None else [])
@@ -81,6 +85,23 @@ def keep_system_metadata(obj: Document, old: Document) -> None:
             metadata.pop(name, None)
 
 
+def drop_repeated_owners(obj: Document, warnings: list[str]) -> None:
+    """Of references that are there twice one stays."""
+    owners = obj["metadata"].get("ownerReferences") or ()
+    if len(owners) < 2:
+        return
+    kept: list[Document] = []
+    repeated: list[str] = []
+    for owner in owners:
+        if owner in kept:
+            repeated.append(owner.get("uid") or "")
+        else:
+            kept.append(owner)
+    if repeated:
+        obj["metadata"]["ownerReferences"] = kept
+        warnings.append(f"{_REPEATED_OWNERS}{', '.join(repeated)}")
+
+
 def validate_labels(labels: Any, field: str) -> list[Cause]:
     causes = []
     for key, value in (labels or {}).items():
@@ -108,10 +129,10 @@ def _validate_name(metadata: Document, namespaced: bool, name_check: NameCheck) 
     return causes + [invalid("metadata.namespace", namespace, detail) for detail in dns_label(namespace)]
 
 
-def _validate_annotations(annotations: Document) -> list[Cause]:
-    causes = [invalid("metadata.annotations", key, detail) for key in annotations for detail in label_key(key.lower())]
+def validate_annotations(annotations: Document, field: str) -> list[Cause]:
+    causes = [invalid(field, key, detail) for key in annotations for detail in label_key(key.lower())]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT:
-        causes.append(too_long("metadata.annotations", _ANNOTATIONS_LIMIT))
+        causes.append(too_long(field, _ANNOTATIONS_LIMIT))
     return causes
 
 

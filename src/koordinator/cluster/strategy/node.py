@@ -9,6 +9,7 @@ from koordinator.api.names import label_key, label_value
 from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_supported, required
 from koordinator.cluster.strategy.containers import defaults_of, round_up_resources
+from koordinator.cluster.strategy.network_rules import cidr
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod_validation import check_amount, check_name
 from koordinator.cluster.strategy.table import AGE, NAME, Table, computed, lookup, table
@@ -50,6 +51,8 @@ class NodeStrategy(ObjectStrategy):
             for name, text in (status.get(group) or {}).items():
                 causes += check_name(name, f"status.{group}.{name}")
                 causes += check_amount(name, text, f"status.{group}.{name}")
+        for index, block in enumerate(obj["spec"].get("podCIDRs") or ()):
+            causes += cidr(block, f"spec.podCIDRs[{index}]")
         if old is None:
             return causes
         before, now = old["spec"], obj["spec"]
@@ -64,10 +67,11 @@ class NodeStrategy(ObjectStrategy):
 
 def _pair_pod_cidrs(spec: Document) -> None:
     """``podCIDR`` is the first of ``podCIDRs``; whichever was given fills in the other."""
-    if spec.get("podCIDRs"):
-        spec["podCIDR"] = spec["podCIDRs"][0]
-    elif spec.get("podCIDR"):
+    blocks = spec.get("podCIDRs") or []
+    if spec.get("podCIDR") and blocks[:1] != [spec["podCIDR"]]:
         spec["podCIDRs"] = [spec["podCIDR"]]
+    elif blocks:
+        spec["podCIDR"] = blocks[0]
 
 
 def check_taints(taints: list[Document], field: str) -> list[Cause]:

@@ -14,7 +14,13 @@ from koordinator.cluster.errors import bad_request
 from koordinator.cluster.resource import Cause, Column, RequestContext
 from koordinator.cluster.strategy.causes import unknown_fields
 from koordinator.cluster.strategy.containers import apply_defaults
-from koordinator.cluster.strategy.metadata import keep_system_metadata, validate_core_finalizers, validate_metadata
+from koordinator.cluster.strategy.metadata import (
+    drop_repeated_owners,
+    keep_system_metadata,
+    validate_core_finalizers,
+    validate_metadata,
+)
+from koordinator.cluster.strategy.rules import Check
 from koordinator.cluster.strategy.table import NAME_AND_AGE, Table
 
 FieldLabels = Mapping[str, Callable[[Document], str]]
@@ -34,8 +40,10 @@ class ObjectStrategy:
         generation: bool = False,
         status: bool = False,
         field_labels: FieldLabels | None = None,
+        check: Check | None = None,
     ) -> None:
-        """``generation``: metadata.generation counts changes of the spec. ``status``: has a status subresource."""
+        """``generation``: metadata.generation counts changes of the spec. ``status``: has a status subresource.
+        ``check`` says what is wrong outside of metadata."""
         object_type = kind_type(api_version, kind)
         assert object_type is not None, f"no table of {api_version} {kind}"
         self._type: ObjectType = object_type
@@ -47,6 +55,7 @@ class ObjectStrategy:
         self._generation = generation
         self._status = status
         self._field_labels = field_labels or {}
+        self._check = check
 
     def decode(self, obj: Document) -> None:
         self._canonicalize(obj)
@@ -56,6 +65,7 @@ class ObjectStrategy:
         if self._status:
             obj.pop("status", None)
         self._canonicalize(obj)
+        drop_repeated_owners(obj, context.warnings)
         apply_defaults(obj, self._type)
         obj["metadata"].pop("generation", None)
         if self._generation:
@@ -65,6 +75,7 @@ class ObjectStrategy:
 
     def prepare_update(self, obj: Document, old: Document, context: RequestContext) -> None:
         self._canonicalize(obj)
+        drop_repeated_owners(obj, context.warnings)
         keep_system_metadata(obj, old)
         if self._status:
             _take(obj, old, "status")
@@ -126,7 +137,7 @@ class ObjectStrategy:
 
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
         """What is wrong outside of metadata."""
-        return []
+        return self._check(obj, old) if self._check is not None else []
 
     def desired(self, obj: Document) -> Any:
         """The part whose change counts in metadata.generation."""

@@ -9,11 +9,14 @@ from datetime import datetime
 from typing import Any, Final
 
 from koordinator.api.document import Document
+from koordinator.api.names import dns_subdomain, label_key
 from koordinator.api.quantity import Quantity
 from koordinator.api.timestamps import format_time
 from koordinator.cluster.resource import Cause, Column, RequestContext
 from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the defaults
 from koordinator.cluster.strategy.causes import forbidden, invalid
+from koordinator.cluster.strategy.metadata import validate_core_finalizers
+from koordinator.cluster.strategy.network_rules import ip
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod_validation import check_pod_spec
 from koordinator.cluster.strategy.priority_class import add_default_tolerations, resolve_priority
@@ -212,10 +215,15 @@ def check_pod_update(spec: Document, old: Document, other_causes: list[Cause]) -
     causes += _check_tolerations(spec.get("tolerations") or [], old.get("tolerations") or [])
     before = {gate.get("name") for gate in old.get("schedulingGates") or []}
     causes += [
-        forbidden("spec.schedulingGates", f"only deletion is allowed, but found new scheduling gate '{gate['name']}'")
-        for gate in spec.get("schedulingGates") or []
+        forbidden(
+            f"spec.schedulingGates[{index}].name",
+            f"only deletion is allowed, but found new scheduling gate '{gate.get('name') or ''}'",
+        )
+        for index, gate in enumerate(spec.get("schedulingGates") or [])
         if gate.get("name") not in before
     ]
+    if old.get("schedulingGates"):
+        causes += _check_narrowing(spec, old)
     changed = _changed_fields(_frozen_part(spec, old), _frozen_part(old, old))
     if changed:
         causes.append(forbidden("spec", f"{_RULE}\n{changed}"))
@@ -230,8 +238,8 @@ def _frozen_part(spec: Document, old: Document) -> Document:
     for group in ("containers", "initContainers"):
         if part.get(group):
             part[group] = [{k: v for k, v in container.items() if k != "image"} for container in part[group]]
-    # A gated pod may still be narrowed to fewer nodes.
-    if old.get("schedulingGates") and _narrows(spec, old):
+    # A gated pod may still be narrowed to fewer nodes; ``_check_narrowing`` says whether it is.
+    if old.get("schedulingGates"):
         part = copy.deepcopy(part)
         part.pop("nodeSelector", None)
         if part.get("affinity"):
@@ -241,9 +249,39 @@ def _frozen_part(spec: Document, old: Document) -> Document:
     return part
 
 
-def _narrows(spec: Document, old: Document) -> bool:
-    selector, before = spec.get("nodeSelector") or {}, old.get("nodeSelector") or {}
-    return all(selector.get(key) == value for key, value in before.items())
+def _check_narrowing(spec: Document, old: Document) -> list[Cause]:
+    """Node selectors may get more to select by, and terms more expressions; nothing may go or change."""
+    selector, before = spec.get("nodeSelector"), old.get("nodeSelector") or {}
+    causes: list[Cause] = []
+    if any((selector or {}).get(key) != value for key, value in before.items()):
+        detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        causes.append(invalid("spec.nodeSelector", selector, detail))
+    field = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    terms, old_terms = _terms(spec), _terms(old) or []
+    if not old_terms:
+        return causes
+    if len(terms or ()) != len(old_terms):
+        detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        return [*causes, invalid(field, terms, detail)]
+    detail = "only additions are allowed (no mutations or deletions)"
+    return causes + [
+        invalid(f"{field}[{index}]", term, detail)
+        for index, (term, earlier) in enumerate(zip(terms or (), old_terms, strict=True))
+        if not _only_adds(term, earlier)
+    ]
+
+
+def _terms(spec: Document) -> list[Document] | None:
+    path = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+    found: list[Document] | None = lookup(spec, path)
+    return found
+
+
+def _only_adds(term: Document, old: Document) -> bool:
+    groups = ("matchExpressions", "matchFields")
+    if not any(old.get(group) for group in groups):
+        return not any(term.get(group) for group in groups)
+    return all((term.get(group) or [])[: len(old.get(group) or [])] == (old.get(group) or []) for group in groups)
 
 
 def _check_deadline(value: Any, old: Any) -> list[Cause]:
@@ -323,10 +361,27 @@ class PodStrategy(ObjectStrategy):
             obj["status"]["qosClass"] = before
 
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
+        finalizers = validate_core_finalizers(obj) if old is not None else []
         if old is not None and obj["spec"] == old["spec"]:
-            return []  # was checked when it was stored; most updates are of a pod's status or labels
-        causes = check_pod_spec(obj["spec"], "spec", obj["metadata"].get("labels") or {})
+            return finalizers  # was checked when it was stored; most updates are of a pod's status or labels
+        causes = finalizers + check_pod_spec(obj["spec"], "spec", obj["metadata"].get("labels") or {})
         return causes if old is None else check_pod_update(obj["spec"], old["spec"], causes)
+
+    def validate_status(self, obj: Document, old: Document) -> list[Cause]:
+        return self.validate(obj, old) + _check_status(obj["status"])
+
+
+def _check_status(status: Document) -> list[Cause]:
+    """Little: not even the phase is looked at."""
+    causes: list[Cause] = []
+    if name := status.get("nominatedNodeName"):
+        causes += [invalid("status.nominatedNodeName", name, detail) for detail in dns_subdomain(name)]
+    for index, address in enumerate(status.get("podIPs") or ()):
+        causes += ip(address.get("ip"), f"status.podIPs[{index}]")
+    for index, condition in enumerate(status.get("conditions") or ()):
+        kind = condition.get("type") or ""
+        causes += [invalid(f"status.conditions[{index}].Type", kind, detail) for detail in label_key(kind)]
+    return causes
 
 
 def _reader(label: str) -> Any:

@@ -6,11 +6,16 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from koordinator.api.document import Document
-from koordinator.api.names import dns_label, dns_subdomain, label_key
+from koordinator.api.names import dns_label, dns_subdomain, environment_name, label_key, label_value
 from koordinator.api.quantity import Quantity
 from koordinator.cluster.resource import Cause
-from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_found, not_supported, required
+from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_supported, required
+from koordinator.cluster.strategy.container_rules import check_settings as container_settings
 from koordinator.cluster.strategy.metadata import validate_labels
+from koordinator.cluster.strategy.node_selector import check_node_selector, check_node_term
+from koordinator.cluster.strategy.pod_rules import check_pod_affinity, check_settings, check_spread_details
+from koordinator.cluster.strategy.rules import required_name
+from koordinator.cluster.strategy.volume_rules import check_volume
 
 # Resource lists of containers and nodes: names, quantities, and how requests relate to limits.
 
@@ -78,27 +83,30 @@ def check_amount(name: str, text: str, field: str) -> list[Cause]:
 
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_NODE_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
 
-def check_pod_spec(spec: Document, field: str, labels: Document) -> list[Cause]:
-    """Everything that is wrong with a pod spec at the path ``field``."""
-    causes = _check_containers(spec, field)
+def check_pod_spec(spec: Document, field: str, labels: Document, other_volumes: tuple[str, ...] = ()) -> list[Cause]:
+    """Everything that is wrong with a pod spec at the path ``field``; volumes may also come from elsewhere."""
+    causes = _check_containers(spec, field, other_volumes)
     causes += _check_choice(spec.get("restartPolicy"), ("Always", "OnFailure", "Never"), f"{field}.restartPolicy")
     causes += _check_choice(spec.get("dnsPolicy"), _DNS_POLICIES, f"{field}.dnsPolicy")
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and deadline < 1:
         detail = "must be between 1 and 2147483647, inclusive"
         causes.append(invalid(f"{field}.activeDeadlineSeconds", deadline, detail))
-    for name in ("nodeName", "schedulerName", "priorityClassName", "serviceAccountName"):
+    for name in ("nodeName", "priorityClassName", "serviceAccountName"):
         if value := spec.get(name):
             causes += [invalid(f"{field}.{name}", value, detail) for detail in dns_subdomain(value)]
     causes += validate_labels(spec.get("nodeSelector"), f"{field}.nodeSelector")
     causes += check_tolerations(spec.get("tolerations") or [], f"{field}.tolerations")
-    causes += _check_node_affinity(
-        (spec.get("affinity") or {}).get("nodeAffinity") or {}, f"{field}.affinity.nodeAffinity"
-    )
+    causes += check_settings(spec, field)
+    if affinity := spec.get("affinity"):
+        causes += _check_node_affinity(affinity.get("nodeAffinity") or {}, f"{field}.affinity.nodeAffinity")
+        for kind in ("podAffinity", "podAntiAffinity"):
+            causes += check_pod_affinity(affinity.get(kind) or {}, f"{field}.affinity.{kind}")
+    if overhead := spec.get("overhead"):
+        causes += check_container_resources({"limits": overhead}, f"{field}.overhead")
     causes += _check_spread(spec.get("topologySpreadConstraints") or [], f"{field}.topologySpreadConstraints")
     return causes + _check_gates(spec, field)
 
@@ -107,16 +115,23 @@ def _check_choice(value: Any, allowed: tuple[str, ...], field: str) -> list[Caus
     return [not_supported(field, value, allowed)] if value and value not in allowed else []
 
 
-def _check_containers(spec: Document, field: str) -> list[Cause]:
+def _check_containers(spec: Document, field: str, other_volumes: tuple[str, ...]) -> list[Cause]:
     causes: list[Cause] = []
-    volumes = _names(spec.get("volumes") or [], f"{field}.volumes", causes)
+    volumes = _volumes(spec, f"{field}.volumes", causes, other_volumes)
     seen: set[str] = set()
     if not spec.get("containers"):
         causes.append(required(f"{field}.containers"))
+    grace = spec.get("terminationGracePeriodSeconds")
+    host_ports: set[str] = set()
     for group in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(group) or []):
             at = f"{field}.{group}[{index}]"
-            causes += _check_container(container, at, volumes, bool(spec.get("hostNetwork")))
+            causes += _check_container(container, at, bool(spec.get("hostNetwork")))
+            causes += container_settings(container, at, volumes, grace)
+            if group == "initContainers":
+                causes += _check_init_container(container, at)
+            else:
+                causes += _check_host_ports(container.get("ports") or (), f"{at}.ports", host_ports)
             name = container.get("name")
             if name and name in seen:
                 causes.append(duplicate(f"{at}.name", name))
@@ -124,7 +139,53 @@ def _check_containers(spec: Document, field: str) -> list[Cause]:
     return causes
 
 
-def _check_container(container: Document, at: str, volumes: set[str], host_network: bool) -> list[Cause]:
+def _volumes(spec: Document, field: str, causes: list[Cause], other_volumes: tuple[str, ...]) -> dict[str, Document]:
+    """The well-formed volumes by name; a volume that is not counts as absent for what mounts it."""
+    found: dict[str, Document] = dict.fromkeys(other_volumes, _FROM_ELSEWHERE)
+    seen: set[str] = set()
+    for index, volume in enumerate(spec.get("volumes") or []):
+        at, name = f"{field}[{index}]", volume.get("name") or ""
+        wrong = check_volume(volume, spec, at)
+        wrong += (
+            [invalid(f"{at}.name", name, detail) for detail in dns_label(name)] if name else [required(f"{at}.name")]
+        )
+        if name in seen:
+            wrong.append(duplicate(f"{at}.name", name))
+        seen.add(name)
+        causes += wrong
+        if not wrong:
+            found[name] = volume
+    return found
+
+
+_FROM_ELSEWHERE: Final[Document] = {"persistentVolumeClaim": {}}
+
+
+def _check_host_ports(ports: Iterable[Document], field: str, taken: set[str]) -> list[Cause]:
+    causes: list[Cause] = []
+    for index, port in enumerate(ports):
+        if number := port.get("hostPort"):
+            shown = f"{port.get('protocol') or ''}/{port.get('hostIP') or ''}/{number}"
+            if shown in taken:
+                causes.append(duplicate(f"{field}[{index}].hostPort", shown))
+            taken.add(shown)
+    return causes
+
+
+def _check_init_container(container: Document, at: str) -> list[Cause]:
+    policy = container.get("restartPolicy")
+    causes = _check_choice(policy, ("Always", "Never", "OnFailure"), f"{at}.restartPolicy")
+    if policy == "Always":
+        return causes
+    detail = "may not be set for init containers without restartPolicy=Always"
+    return causes + [
+        forbidden(f"{at}.{name}", detail)
+        for name in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+        if container.get(name) is not None
+    ]
+
+
+def _check_container(container: Document, at: str, host_network: bool) -> list[Cause]:
     name, image = container.get("name"), container.get("image") or ""
     causes = [invalid(f"{at}.name", name, text) for text in dns_label(name)] if name else [required(f"{at}.name")]
     if not image:
@@ -135,13 +196,8 @@ def _check_container(container: Document, at: str, volumes: set[str], host_netwo
     causes += _check_choice(container.get("imagePullPolicy"), policies, f"{at}.imagePullPolicy")
     causes += _check_ports(container.get("ports") or [], f"{at}.ports", host_network)
     for index, variable in enumerate(container.get("env") or []):
-        if not variable.get("name"):
-            causes.append(required(f"{at}.env[{index}].name"))
-    for index, mount in enumerate(container.get("volumeMounts") or []):
-        if mount.get("name") not in volumes:
-            causes.append(not_found(f"{at}.volumeMounts[{index}].name", mount.get("name") or ""))
-        if not mount.get("mountPath"):
-            causes.append(required(f"{at}.volumeMounts[{index}].mountPath"))
+        named = variable.get("name") or ""
+        causes += required_name(environment_name)(named, f"{at}.env[{index}].name")
     return causes + check_container_resources(container.get("resources") or {}, f"{at}.resources")
 
 
@@ -158,20 +214,8 @@ def _check_ports(ports: list[Document], field: str, host_network: bool) -> list[
         if host_network and port.get("hostPort") and port["hostPort"] != port.get("containerPort"):
             detail = "must match `containerPort` when `hostNetwork` is true"
             causes.append(invalid(f"{field}[{index}].hostPort", port["hostPort"], detail))
-        causes += _check_choice(port.get("protocol"), ("TCP", "UDP", "SCTP"), f"{field}[{index}].protocol")
+        causes += _check_choice(port.get("protocol"), ("SCTP", "TCP", "UDP"), f"{field}[{index}].protocol")
     return causes
-
-
-def _names(items: Iterable[Document], field: str, causes: list[Cause]) -> set[str]:
-    seen: set[str] = set()
-    for index, item in enumerate(items):
-        name = item.get("name") or ""
-        at = f"{field}[{index}].name"
-        causes += [invalid(at, name, detail) for detail in dns_label(name)] if name else [required(at)]
-        if name in seen:
-            causes.append(duplicate(at, name))
-        seen.add(name)
-    return seen
 
 
 def check_tolerations(tolerations: list[Document], field: str) -> list[Cause]:
@@ -189,6 +233,8 @@ def check_tolerations(tolerations: list[Document], field: str) -> list[Cause]:
             causes.append(invalid(f"{at}.effect", toleration.get("effect") or "", detail))
         if operator not in ("", "Equal", "Exists"):
             causes.append(not_supported(f"{at}.operator", operator, ("Equal", "Exists")))
+        elif operator != "Exists" and value:
+            causes += [invalid(f"{at}.operator", value, detail) for detail in label_value(value)]
         elif operator == "Exists" and value:
             causes.append(invalid(f"{at}.operator", value, "value must be empty when `operator` is 'Exists'"))
         causes += _check_choice(toleration.get("effect"), _EFFECTS, f"{at}.effect")
@@ -198,36 +244,14 @@ def check_tolerations(tolerations: list[Document], field: str) -> list[Cause]:
 def _check_node_affinity(affinity: Document, field: str) -> list[Cause]:
     causes: list[Cause] = []
     needed = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    at = f"{field}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-    if needed is not None and not needed.get("nodeSelectorTerms"):
-        causes.append(required(at, "must have at least one node selector term"))
-    for index, term in enumerate((needed or {}).get("nodeSelectorTerms") or []):
-        causes += _check_node_term(term, f"{at}[{index}]")
+    if needed is not None:
+        causes += check_node_selector(needed, f"{field}.requiredDuringSchedulingIgnoredDuringExecution")
     at = f"{field}.preferredDuringSchedulingIgnoredDuringExecution"
     for index, preferred in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []):
         weight = preferred.get("weight") or 0
         if not 1 <= weight <= 100:
             causes.append(invalid(f"{at}[{index}].weight", weight, "must be in the range 1-100"))
-        causes += _check_node_term(preferred.get("preference") or {}, f"{at}[{index}].preference")
-    return causes
-
-
-def _check_node_term(term: Document, field: str) -> list[Cause]:
-    causes: list[Cause] = []
-    for index, requirement in enumerate(term.get("matchExpressions") or []):
-        at = f"{field}.matchExpressions[{index}]"
-        operator, values = requirement.get("operator") or "", requirement.get("values") or []
-        causes += [invalid(f"{at}.key", requirement.get("key"), c) for c in label_key(requirement.get("key") or "")]
-        if operator not in _NODE_OPERATORS:
-            causes.append(invalid(f"{at}.operator", operator, "not a valid selector operator"))
-        elif operator in ("In", "NotIn") and not values:
-            causes.append(required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        elif operator in ("Exists", "DoesNotExist") and values:
-            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            causes.append(forbidden(f"{at}.values", detail))
-        elif operator in ("Gt", "Lt") and len(values) != 1:
-            detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-            causes.append(required(f"{at}.values", detail))
+        causes += check_node_term(preferred.get("preference") or {}, f"{at}[{index}].preference")
     return causes
 
 
@@ -235,6 +259,7 @@ def _check_spread(constraints: list[Document], field: str) -> list[Cause]:
     causes: list[Cause] = []
     for index, constraint in enumerate(constraints):
         at = f"{field}[{index}]"
+        causes += check_spread_details(constraint, at, constraints[index + 1 :])
         if (constraint.get("maxSkew") or 0) <= 0:
             causes.append(invalid(f"{at}.maxSkew", constraint.get("maxSkew") or 0, "must be greater than zero"))
         if not constraint.get("topologyKey"):

@@ -8,9 +8,10 @@ from typing import Any, Final, NamedTuple
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import Cause, RequestContext
-from koordinator.cluster.strategy.causes import forbidden, invalid, not_supported
+from koordinator.cluster.strategy.causes import forbidden, invalid
 from koordinator.cluster.strategy.containers import defaults_of
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.rules import choice
 from koordinator.cluster.strategy.table import AGE, NAME, boolean, integer, table, text
 
 # What the default admission plugins of the real server do to a new pod: Priority and DefaultTolerationSeconds.
@@ -120,21 +121,36 @@ class PriorityClassStrategy(ObjectStrategy):
     def __init__(self) -> None:
         super().__init__("scheduling.k8s.io/v1", "PriorityClass", namespaced=False, table=_TABLE, generation=True)
 
+    def admit(self, obj: Document, context: RequestContext) -> None:
+        _only_default(obj, context)
+
+    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+        _only_default(obj, context)
+
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
         value = obj.get("value") or 0
-        policies = ("PreemptLowerPriority", "Never")
-        causes = []
-        if obj.get("preemptionPolicy") not in policies:
-            causes.append(not_supported("preemptionPolicy", obj.get("preemptionPolicy"), policies))
-        if old is not None:
-            causes += [
-                forbidden(name, "may not be changed in an update.") if name == "value" else _immutable(obj, name)
-                for name in ("value", "preemptionPolicy")
-                if obj.get(name) != old.get(name)
-            ]
-        else:
-            causes += _check_name(obj["metadata"].get("name") or "", value)
-        return causes
+        if old is None:
+            policy = choice("PreemptLowerPriority", "Never")(obj.get("preemptionPolicy"), "preemptionPolicy")
+            return _check_name(obj["metadata"].get("name") or "", value) + policy
+        return [
+            forbidden(name, "may not be changed in an update.") if name == "value" else _immutable(obj, name)
+            for name in ("value", "preemptionPolicy")
+            if obj.get(name) != old.get(name)
+        ]
+
+
+def _only_default(obj: Document, context: RequestContext) -> None:
+    """Raises ApiError 403 for a second class that pods without one would get."""
+    if not obj.get("globalDefault"):
+        return
+    name = obj["metadata"].get("name") or ""
+    for other in context.list_objects(SCHEDULING_GROUP, "priorityclasses"):
+        named = other["metadata"].get("name")
+        if other.get("globalDefault") and named != name:
+            why = f"PriorityClass {named} is already marked as default. Only one default can exist"
+            message = f'priorityclasses.{SCHEDULING_GROUP} "{name}" is forbidden: {why}'
+            details = {"name": name, "group": SCHEDULING_GROUP, "kind": "priorityclasses"}
+            raise ApiError(403, "Forbidden", message, details)
 
 
 def _immutable(obj: Document, name: str) -> Cause:

@@ -107,8 +107,10 @@ def list_item(resource: Resource, stored: Stored) -> bytes:
 # Who an object is: does a body belong to the URL that it was sent to, and what makes a new object unique?
 
 
-_TEXTS: Final = ("name", "generateName", "namespace", "uid", "resourceVersion")
-"""What the verbs compare before the rest of the metadata is looked at."""
+_TEXTS: Final = {
+    "name": "string", "generateName": "string", "namespace": "string", "uid": "types.UID", "resourceVersion": "string"
+}  # fmt: skip
+"""What the verbs compare before the rest of the metadata is looked at, and the types that Go names for them."""
 
 
 def check_kind(resource: Resource, obj: Document) -> None:
@@ -148,10 +150,10 @@ def check_namespace(target: Target, obj: Document, form: Resource | None = None)
         kind = (form or target.resource).kind
         why = f"cannot unmarshal {json_kind(metadata)} into Go struct field {kind}.metadata of type v1.ObjectMeta"
         raise _wrong_type(form or target.resource, obj, f"json: {why}")
-    for name in _TEXTS:
+    for name, of in _TEXTS.items():
         if not isinstance(metadata.get(name), (str, type(None))):
             why = f"cannot unmarshal {json_kind(metadata[name])} into Go struct field ObjectMeta.metadata.{name}"
-            raise _wrong_type(form or target.resource, obj, f"json: {why} of type string")
+            raise _wrong_type(form or target.resource, obj, f"json: {why} of type {of}")
     if not target.resource.namespaced:
         return metadata
     if metadata.get("namespace") and metadata["namespace"] != target.namespace:

@@ -19,6 +19,7 @@ from koordinator.cluster.resource import Cause, RequestContext, Resource, Strate
 from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
 from koordinator.cluster.strategy import causes
 from koordinator.cluster.strategy.causes import Unknown, find_unknown, go_quoted
+from koordinator.cluster.strategy.json_syntax import repeated_fields
 from koordinator.cluster.verbs.environment import Attributes, Environment
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import (
@@ -36,6 +37,7 @@ from koordinator.model.patch.merge_list import go_text
 # The object is removed instead of stored when the change drops the last finalizer of an object that is being deleted.
 
 
+_REVISION = re.compile("[0-9]+", re.ASCII)
 _ATTEMPTS = 100
 """Each failed attempt means that another writer of the object got through, so this is never reached in practice."""
 
@@ -52,14 +54,18 @@ async def modify(
     target: Target,
     change: Change,
     options: WriteOptions | None = None,
+    *,
+    compares_uid: bool = True,
 ) -> Stored:
-    """Returns the new state; for an object that was removed its last one. Raises ApiError."""
+    """Returns the new state; for an object that was removed its last one. Raises ApiError.
+
+    ``compares_uid``: another uid means another object, which is a conflict; a patch just may not change it."""
     options = options or WriteOptions()
     prepare = _preparation(target)
 
     async def replace(stored: Stored, old: Document) -> Stored:
         obj = change(old)
-        _check_identity(target, obj, old)
+        _check_identity(target, obj, old, compares_uid=compares_uid)
         context = environment.context(options.warnings)
         await _admit(environment, Attributes("UPDATE", target, obj, old, context, options), prepare)
         return await store(environment, target, stored, obj, dry_run=options.dry_run)
@@ -130,12 +136,15 @@ async def store(environment: Environment, target: Target, stored: Stored, obj: D
     return await environment.storage.update(stored.key, value, stored.revision, frees=going)
 
 
-def _check_identity(target: Target, obj: Document, old: Document) -> None:
+def _check_identity(target: Target, obj: Document, old: Document, *, compares_uid: bool) -> None:
     """Optimistic concurrency, and no update of another object under the same name."""
     check_kind(target.resource, obj)
     metadata, before = check_namespace(target, obj), old["metadata"]
     check_name(target, metadata)
     version = metadata.get("resourceVersion")
+    if version and not _REVISION.fullmatch(version):
+        # The real server has no reason for this one.
+        raise ApiError(500, "", f"strconv.ParseUint: parsing {go_quoted(version)}: invalid syntax", {})
     if version and version != before["resourceVersion"]:
         raise conflict(target.resource, target.name)
     if not version and not target.resource.unconditional_update:
@@ -144,7 +153,7 @@ def _check_identity(target: Target, obj: Document, old: Document) -> None:
         )
         # In this one message the real server puts the plural where the kind belongs.
         raise invalid(replace(target.resource, kind=target.resource.plural), target.name, [cause])
-    if metadata.get("uid") and metadata["uid"] != before["uid"]:
+    if compares_uid and metadata.get("uid") and metadata["uid"] != before["uid"]:
         why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {before['uid']}"
         raise conflict(target.resource, target.name, why)
 
@@ -182,7 +191,16 @@ async def update(
     """With a resourceVersion in ``obj`` a newer state is a conflict; without one the newest is replaced."""
     # Strategies change what they are given, and each attempt starts from what was sent.
     sent = msgspec.json.encode(obj)
-    return await modify(environment, target, lambda old: msgspec.json.decode(sent, type=dict), options)
+    object_type = kind_type(target.resource.api_version, target.resource.kind)
+    has_unknown = object_type is not None and bool(find_unknown(obj, object_type, ""))
+
+    def change(old: Document) -> Document:
+        new: Document = _decode(sent)
+        if has_unknown and object_type is not None:
+            _drop_added(new, old, object_type)
+        return new
+
+    return await modify(environment, target, change, options)
 
 
 # ``fieldValidation`` of a patch: what counts is not what is in the patch, but what comes of it.
@@ -202,9 +220,10 @@ def inspected(resource: Resource, change: Change, body: bytes, options: WriteOpt
     a schema drops those of a custom resource itself. The change raises ApiError for unknown fields in a strict request.
     """
     mode = options.field_validation if options is not None else ""
+    repeated = [] if options is None or mode == "Ignore" else _repeated(body)
     if resource.schema is None:
         object_type = kind_type(resource.api_version, resource.kind)
-        if object_type is None or not _may_add_unknown(body, object_type):
+        if object_type is None or not (repeated or _may_add_unknown(body, object_type)):
             return change
     elif options is None or mode == "Ignore":
         return change
@@ -217,6 +236,7 @@ def inspected(resource: Resource, change: Change, body: bytes, options: WriteOpt
             errors = _drop_added(new, old, object_type)
         else:
             errors = [f"unknown field {go_quoted(path)}" for path in resource.strategy.unknown_fields(new)]
+        errors = [*(f"duplicate field {go_quoted(path)}" for path in repeated), *errors]
         if errors and mode == "Strict":
             error = UnknownFields(f"strict decoding error: {', '.join(errors)}")
             raise bad_request(str(error)) from error
@@ -226,6 +246,14 @@ def inspected(resource: Resource, change: Change, body: bytes, options: WriteOpt
         return new
 
     return inspect
+
+
+def _repeated(body: bytes) -> list[str]:
+    try:
+        patch = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return []  # is refused when it is applied
+    return repeated_fields(body, patch) if isinstance(patch, dict) else []
 
 
 def _may_add_unknown(body: bytes, of: ObjectType) -> bool:
@@ -271,7 +299,8 @@ async def patch(
     """Raises ApiError: 415 for a format that the kind does not take, 400 and 422 for a patch that does not fit."""
     check_patch_type(content_type, target.resource)
     with explained(content_type, body, target.resource) as change:
-        return await modify(environment, target, inspected(target.resource, change, body, options), options)
+        inspected_change = inspected(target.resource, change, body, options)
+        return await modify(environment, target, inspected_change, options, compares_uid=False)
 
 
 @contextmanager

@@ -1,0 +1,258 @@
+"""A differential fuzzer of the embedded API: one change to a valid object, sent to kube-apiserver and to ours.
+
+``python -m tests.real.api_fuzz.fuzzer REAL_KUBECONFIG [NUMBER [SEED [KIND]]]`` starts an embedded API beside a real one
+and prints how they differ. All requests are dry runs of creations, updates and merge patches.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import ssl
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import yaml
+
+from koordinator.api.document import Document
+from koordinator.cluster.server import ServerOptions
+from tests.cluster.corpus import resource_of
+from tests.cluster.embedded_thread import embedded_server
+from tests.real.api_fuzz.mutations import Mutation, choose, shown
+from tests.yaml_documents import yaml_documents
+
+NAMESPACE: Final = "fuzz"
+OPTIONS: Final = ServerOptions(disruption_controller=False, garbage_collector=False)
+"""The real server has no controllers beside it either."""
+_OBJECTS: Final = Path(__file__).parent / "objects.yaml"
+_MODES: Final = ("Strict", "Warn", "Ignore")
+_VERBS: Final = ("POST", "POST", "PUT", "PATCH")
+PANIC: Final = 599
+"""Stands for the status of a response that did not come, since the server's handler has panicked."""
+_UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_VERSION: Final = re.compile(r'"resourceVersion": ?"\d+"')
+_INDEX: Final = re.compile(r"\[\d+\]")
+_PATCHED: Final = re.compile(r'(patch: Invalid value: )".*}"')
+"""The object that a patch would make: the real server's has managed fields."""
+_STRUCT: Final = re.compile(
+    r"((?:Invalid|Unsupported|Duplicate) value: )(?:[{\[].*[}\]]|null(?=: `selector`|: only additions))(?=: |$|, |\])"
+)
+"""A whole value: the real server shows its internal Go structs, whose fields have other names."""
+_CHANGED: Final = re.compile(r"(Forbidden: [^\n]*)\n.*", re.DOTALL)
+"""What a pod or a claim would be is shown by the real server as a comparison of Go structs."""
+_DRY_RUN: Final = re.compile(r"StorageError: invalid object, .*AdditionalErrorMsg: ")
+"""In front of a failed precondition, where it is a dry run."""
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a server responds, without what differs from run to run."""
+
+    code: int
+    reason: str
+    message: str
+    causes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        listed = "".join(f"\n                {cause}" for cause in self.causes) if len(self.causes) > 1 else ""
+        return f"{self.code} {self.reason} {self.message}{listed}" if self.code >= 300 else str(self.code)
+
+
+@dataclass(frozen=True)
+class Case:
+    document: Document
+    verb: str
+    mode: str
+    mutation: Mutation
+
+    def __str__(self) -> str:
+        kind = f"{self.document['kind']} {self.document['metadata']['name']}"
+        value = f" {json.dumps(self.mutation.value)[:40]}" if self.mutation.name == "set" else ""
+        return f"{self.verb} {kind}: {self.mutation}{value} ({self.mode})"
+
+
+@dataclass(frozen=True)
+class Difference:
+    case: Case
+    real: Outcome
+    ours: Outcome
+
+    @property
+    def place(self) -> str:
+        """Kind and path, without indexes."""
+        return f"{self.case.document['kind']} {_INDEX.sub('[]', shown(self.case.mutation.path))}"
+
+
+class Server:
+    """One API server, with the objects that updates are of."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        config = yaml.safe_load(kubeconfig.read_text())
+        address = urlsplit(config["clusters"][0]["cluster"]["server"])
+        # Servers on loopback with certificates of their own making.
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+        self._connection = http.client.HTTPSConnection("127.0.0.1", address.port or 443, timeout=60, context=tls)
+        self._headers = {
+            "Authorization": f"Bearer {config['users'][0]['user']['token']}",
+            "Accept": "application/json",
+        }
+        self.stored: dict[str, Document] = {}
+        """Kind and name -> object."""
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def prepare(self, documents: Sequence[Document]) -> None:
+        """Store the objects, unless they are there; raises AssertionError where one is refused."""
+        self.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        runtime = {"metadata": {"name": "runc"}, "handler": "runc", "overhead": {"podFixed": {"cpu": "100m"}}}
+        self.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", runtime)
+        for document in documents:
+            code, made = self.request("POST", path_of(document), document)
+            if code == 409:
+                name = document["metadata"]["name"]
+                code, made = self.request("GET", f"{path_of(document)}/{name}")
+            assert code in (200, 201), f"{key_of(document)}: {made.get('message')}"
+            made["metadata"].pop("managedFields", None)
+            self.stored[key_of(document)] = made
+
+    def request(self, method: str, path: str, body: Any = None) -> tuple[int, Document]:
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        media = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        try:
+            self._connection.request(method, path, data, {**self._headers, "Content-Type": media})
+            response = self._connection.getresponse()
+        except http.client.RemoteDisconnected:
+            # The handler has panicked; the next request opens the connection again.
+            self._connection.close()
+            return PANIC, {}
+        found: Document = json.loads(response.read())
+        return response.status, found
+
+    def play(self, case: Case) -> Outcome | None:
+        """None where the change does not fit the object as this server has stored it."""
+        base = _new(case.document) if case.verb == "POST" else self._current(case.document)
+        if not case.mutation.applies(base):
+            return None
+        name = "" if case.verb == "POST" else f"/{base['metadata']['name']}"
+        path = f"{path_of(case.document)}{name}?dryRun=All&fieldValidation={case.mode}"
+        code, response = self.request(case.verb, path, case.mutation.body(base))
+        if code < 300:
+            return Outcome(code, "", "")
+        causes = (response.get("details") or {}).get("causes") or ()
+        texts = sorted({normalized(f"{c.get('reason')} {c.get('field')}: {c.get('message')}") for c in causes})
+        message = normalized(response.get("message") or "")
+        return Outcome(code, response.get("reason") or "", message, tuple(texts))
+
+    def _current(self, document: Document) -> Document:
+        """As it is now: controllers of ours write the status of budgets and quotas."""
+        _, found = self.request("GET", f"{path_of(document)}/{document['metadata']['name']}")
+        found["metadata"].pop("managedFields", None)
+        return found
+
+
+def _new(document: Document) -> Document:
+    """Not stored yet; the name of a CustomResourceDefinition follows from its contents."""
+    if document["kind"] == "CustomResourceDefinition":
+        return document
+    return {**document, "metadata": {**document["metadata"], "name": f"{document['metadata']['name']}-new"}}
+
+
+def normalized(text: str) -> str:
+    """Without uids, versions and times, which are a server's own."""
+    text = _DRY_RUN.sub("", text)
+    text = _PATCHED.sub(r"\1OBJECT", text)
+    text = _CHANGED.sub(r"\1", _STRUCT.sub(r"\1VALUE", text))
+    return _TIME.sub("TIME", _VERSION.sub('"resourceVersion":"N"', _UID.sub("UID", text)))
+
+
+def agree(real: Outcome, ours: Outcome) -> bool:
+    """The order of causes does not count: the real server walks maps in a random one."""
+    if (real.code, real.reason) != (ours.code, ours.reason):
+        return False
+    if real.causes or ours.causes:
+        prefixes = [outcome.message.partition(" is invalid: ")[0] for outcome in (real, ours)]
+        return real.causes == ours.causes and prefixes[0] == prefixes[1]
+    return real.message == ours.message
+
+
+def key_of(document: Document) -> str:
+    return f"{document['apiVersion']} {document['kind']} {document['metadata']['name']}"
+
+
+def path_of(document: Document) -> str:
+    """The collection of the object's kind."""
+    resource = resource_of(document)
+    root = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
+    return f"{root}/namespaces/{NAMESPACE}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
+
+
+def objects() -> list[Document]:
+    return [json.loads(json.dumps(document)) for document in yaml_documents(_OBJECTS.read_text()) if document]
+
+
+def cases(number: int, seed: int, real: Server, documents: Sequence[Document]) -> Iterator[Case]:
+    """Kinds take turns; what is changed is chosen by chance."""
+    random = Random(seed)
+    for count in range(number):
+        document = documents[count % len(documents)]
+        verb = random.choice(_VERBS)
+        base = document if verb == "POST" else real.stored[key_of(document)]
+        yield Case(document, verb, random.choice(_MODES), choose(base, random))
+
+
+def differences(real: Server, ours: Server, number: int, seed: int, kind: str = "") -> list[Difference]:
+    """Play ``number`` changes on both servers."""
+    documents = [document for document in objects() if kind in ("", document["kind"])]
+    real.prepare(documents)
+    ours.prepare(documents)
+    found = []
+    for case in cases(number, seed, real, documents):
+        expected, actual = real.play(case), ours.play(case)
+        if expected is not None and actual is not None and not agree(expected, actual):
+            found.append(Difference(case, expected, actual))
+    return found
+
+
+def report(found: Sequence[Difference]) -> str:
+    """Grouped by kind and path, the most frequent first."""
+    groups: dict[str, list[Difference]] = defaultdict(list)
+    for difference in found:
+        groups[difference.place].append(difference)
+    lines = []
+    for place, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+        lines.append(f"{len(members)} {place}")
+        for difference in members:
+            lines += [f"    {difference.case}", f"        real: {difference.real}", f"        ours: {difference.ours}"]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> None:
+    number, seed = int((arguments[1:] or ["500"])[0]), int((arguments[2:] or ["1"])[0])
+    kind = (arguments[3:] or [""])[0]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        embedded_server(Path(folder), OPTIONS) as kubeconfig,
+        Server(Path(arguments[0])) as real,
+        Server(kubeconfig) as ours,
+    ):
+        found = differences(real, ours, number, seed, kind)
+    sys.stdout.write(f"{report(found)}\n{len(found)} of {number} differ\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
