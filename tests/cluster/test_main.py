@@ -39,10 +39,7 @@ def _server(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 def test_a_controller_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--controllers=*,-other"])
-    assert (
-        "'-other' is not usable: * is allowed, or among garbage-collector-controller, disruption-controller"
-        in capsys.readouterr().err
-    )
+    assert "known are garbage-collector-controller, disruption-controller" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.metrics import Metrics
+from koordinator.base.spelling import near
 
 logger = logging.getLogger(__name__)
 
@@ -133,9 +133,8 @@ class FeatureGates:
 
     def _near(self, name: str) -> str:
         """The known names that are like ``name``; if there are none, those that have an effect."""
-        near = get_close_matches(name, [*_ALL, *self._features], n=3)
-        if near:
-            return f"did you mean {' or '.join(near)}?"
+        if found := near(name, [*_ALL, *self._features], 3):
+            return f"did you mean {' or '.join(found)}?"
         working = sorted(each for each, feature in self._features.items() if not feature.without_effect)
         return f"known are {', '.join([*_ALL, *working])}"
 

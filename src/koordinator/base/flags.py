@@ -10,12 +10,12 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any, NoReturn, TypeVar, cast
 
 from koordinator.base.build import version_line
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.flag_types import Flag, FlagError, FlagGroup, parse_switch
+from koordinator.base.spelling import meant
 
 T = TypeVar("T")
 
@@ -125,8 +125,8 @@ class FlagSet:
             # A short flag with its value attached, such as -v4.
             return self._flags[name[:1]], name[1:]
         if flag is None:
-            near = get_close_matches(name, self._flags, n=1)
-            hint = f"did you mean --{near[0]}?" if near else f"{self._program} --help lists all flags"
+            found = meant(name, self._flags)
+            hint = f"did you mean --{found}?" if found else f"{self._program} --help lists all flags"
             raise FlagError(f"--{name}", argument, f"there is no such flag; {hint}")
         return flag, text if equals else None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from difflib import get_close_matches
+
+from koordinator.base.spelling import meant
 
 EVERYTHING = "*"
 
@@ -24,7 +25,7 @@ def unknown_names(wanted: Sequence[str], known: Collection[str]) -> list[str]:
     for entry in wanted:
         name = entry.removeprefix("-")
         if name != EVERYTHING and name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            found = meant(name, known)
+            hint = f"did you mean {found}?" if found else f"known are {', '.join(known)}"
             sentences.append(f"{entry!r} names nothing: {hint}")
     return sentences

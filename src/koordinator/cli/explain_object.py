@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -27,7 +26,7 @@ from koordinator.api.kinds import (
     STATEFUL_SETS,
     Kind,
 )
-from koordinator.base.spelling import meant
+from koordinator.base.spelling import meant, near
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import ExplainError, UsageError, explain_error
 from koordinator.cli.explain_state import PodFacts, scheduler_of
@@ -195,6 +194,8 @@ LISTED: Final[Mapping[TargetKind, Kind[Any]]] = {
 """What is explained -> the objects whose names it takes."""
 _LISTED: Final = 500
 """Objects of which names are compared: enough for a hint, and no load on the server."""
+_ALIKE: Final = 0.75
+"""Of names of objects, which are longer than words, and alike for other reasons than mistakes."""
 
 
 class Migration(NamedTuple):
@@ -393,7 +394,7 @@ async def read_from(cluster: Cluster) -> AsyncIterator[ObjectReader]:
 def _like(name: str, names: Sequence[str]) -> Sequence[str]:
     """Names that may be meant: of the same controller, or a letter away."""
     starts = [each for each in names if each.startswith(f"{name}-")]
-    return starts or difflib.get_close_matches(name, names, n=3, cutoff=0.75)
+    return starts or near(name, names, 3, cutoff=_ALIKE)
 
 
 def _time_of(event: Mapping[str, Any]) -> str:

@@ -8,15 +8,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection
 
+from koordinator.base.name_list import is_enabled, unknown_names
+
 
 def selected(text: str, known: Collection[str]) -> tuple[str, ...]:
-    """The names in ``known`` that a list selects: ``*`` is all of them, ``NAME`` one, ``-NAME`` takes one away. An
-    empty list selects none. Raises argparse.ArgumentTypeError for a name that is not known."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    unknown = [word for word in words if word != "*" and word.removeprefix("-") not in known]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not usable: * is allowed, or among {', '.join(known)}")
-    return tuple(name for name in known if f"-{name}" not in words and (name in words or "*" in words))
+    """The names in ``known`` that a list selects; an empty list selects none. Raises argparse.ArgumentTypeError for a
+    name that is not known."""
+    wanted = [word.strip() for word in text.split(",") if word.strip()]
+    if errors := unknown_names(wanted, known):
+        raise argparse.ArgumentTypeError("; ".join(errors))
+    return tuple(name for name in known if is_enabled(name, wanted))
 
 
 def add_controllers_flag(parser: argparse.ArgumentParser, known: Collection[str]) -> None:
