@@ -229,8 +229,17 @@ async def _put(cluster: SimulatedCluster, resource: Resource, obj: Document) -> 
     changes = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
     for name in ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"):
         changes["metadata"].pop(name, None)
-    await modify(environment, target, lambda old: apply_merge_patch(old, changes))
+    await modify(environment, target, lambda old: _applied(resource, old, changes))
     return True
+
+
+def _applied(resource: Resource, old: Document, changes: Document) -> Document:
+    obj = apply_merge_patch(old, changes)
+    strategy = (changes.get("spec") or {}).get("strategy")
+    if resource.kind == DEPLOYMENTS.name and isinstance(strategy, dict):
+        # A union: kubectl apply retains of it what the manifest says, and no limits of another type.
+        obj["spec"]["strategy"] = copied(strategy)
+    return obj
 
 
 async def _set_status(cluster: SimulatedCluster, resource: Resource, name: str, status: Document) -> None:

@@ -6,10 +6,11 @@ A rollout that does not fit beside the old pods stops halfway, in a simulation a
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 from koordinator.api.document import Document
 from koordinator.api.kinds import PODS
+from koordinator.cluster.controllers.workloads import number_of_pods
 from koordinator.cluster.verbs.delete import delete
 from koordinator.cluster.verbs.options import DeleteOptions
 from koordinator.cluster.verbs.target import Target
@@ -28,8 +29,8 @@ async def roll_out(cluster: SimulatedCluster, workload: WorkloadName, deployment
         await delete_pods_of(cluster, deployment)
         return await workloads.make_pods(workload, deployment, wanted)
     limits = strategy.get("rollingUpdate") or {}
-    surge = _amount(limits.get("maxSurge", _DEFAULT_SHARE), wanted, up=True)
-    missing = _amount(limits.get("maxUnavailable", _DEFAULT_SHARE), wanted, up=False)
+    surge = number_of_pods(limits.get("maxSurge", _DEFAULT_SHARE), wanted, math.ceil)
+    missing = number_of_pods(limits.get("maxUnavailable", _DEFAULT_SHARE), wanted, math.floor)
     if not surge and not missing:
         missing = 1
     current = (await workloads.replica_set_of(deployment))["metadata"]["uid"]
@@ -105,11 +106,3 @@ def _split(pods: list[Document], current: str) -> tuple[list[Document], list[Doc
 
 def _is_placed(pod: Document) -> bool:
     return bool(pod["spec"].get("nodeName"))
-
-
-def _amount(given: Any, of: int, *, up: bool) -> int:
-    """An absolute number, or a percentage that is rounded as the controller rounds it."""
-    if not isinstance(given, str) or not given.endswith("%"):
-        return int(given)
-    share = int(given[:-1]) * of / 100
-    return math.ceil(share) if up else math.floor(share)

@@ -81,12 +81,17 @@ def new_pod(daemon_set: DaemonSet, node_name: str, revision_hash: str) -> Docume
     generation = daemon_set.metadata.annotations.get(TEMPLATE_GENERATION)
     if generation is not None:
         labels[_POD_GENERATION] = generation
-    spec = body["spec"]
+    confine(body["spec"], node_name)
+    return body
+
+
+def confine(spec: Document, node_name: str) -> None:
+    """Make the spec of a template that of the pod for one node: it tolerates what such pods do, and fits nowhere
+    else."""
     spec["tolerations"] = _tolerations(spec)
     field = {"key": "metadata.name", "operator": "In", "values": [node_name]}
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-    return body
 
 
 def _tolerations(spec: Document) -> list[dict[str, Any]]:
