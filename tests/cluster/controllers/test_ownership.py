@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from koordinator.api.meta import ObjectMeta, OwnerReference
+from koordinator.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference
 from koordinator.api.pod import Pod
 from koordinator.base.clock import ManualClock
 from koordinator.cluster.controllers.child_expectations import ChildExpectations
-from koordinator.cluster.controllers.ownership import claim
+from koordinator.cluster.controllers.ownership import claim, usable_selector
 from koordinator.cluster.controllers.pod_control import slow_start
-from koordinator.model.label_selector import EVERYTHING, NOTHING
+from koordinator.model.label_selector import EVERYTHING, NOTHING, compile_selector
 from tests.cluster.controllers.objects import NOW, pod, replica_set
 
 
@@ -30,8 +30,15 @@ def test_children_are_kept_adopted_and_released() -> None:
     owner, mine, theirs, orphan = replica_set("me"), _of("me", pod("mine")), _of("you", pod("theirs")), pod("orphan")
     found = claim(owner, [mine, theirs, orphan], EVERYTHING)
     assert (found.owned, found.adopted, found.released) == ([mine], [orphan], [])
-    found = claim(owner, [mine, theirs, orphan], NOTHING)
+    found = claim(owner, [mine, theirs, orphan], compile_selector(LabelSelector({"app": "another"})))
     assert (found.owned, found.adopted, found.released) == ([], [], [mine])
+
+
+def test_an_owner_whose_selector_cannot_be_read_keeps_what_it_has() -> None:
+    unreadable = LabelSelector(match_expressions=[LabelSelectorRequirement("app", "Like", ["web"])])
+    owner, mine, orphan = replica_set("me"), _of("me", pod("mine")), pod("orphan")
+    found = claim(owner, [mine, orphan], usable_selector(unreadable))
+    assert (found.owned, found.adopted, found.released) == ([mine], [], [])
 
 
 def test_an_owner_that_is_being_deleted_leaves_all_as_it_is() -> None:

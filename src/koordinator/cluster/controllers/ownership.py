@@ -12,14 +12,23 @@ from typing import Any, Final, Generic, TypeVar
 
 from koordinator.api.document import Document
 from koordinator.api.kinds import Kind
-from koordinator.api.meta import Object, controller_of
+from koordinator.api.meta import LabelSelector, Object, controller_of
 from koordinator.kube.informer import Informer
-from koordinator.model.label_selector import CompiledSelector
+from koordinator.model.label_selector import NOTHING, CompiledSelector, SelectorError, compile_selector
 
 C = TypeVar("C", bound=Object)
 O = TypeVar("O", bound=Object)  # noqa: E741
 
 CONTROLLER_INDEX: Final = "controller"
+
+
+def usable_selector(selector: LabelSelector | None) -> CompiledSelector:
+    """The selector of an owner; NOTHING for one that is not there or cannot be read, which costs the other owners
+    nothing. API servers let none in, but they may have got it from an earlier version of themselves."""
+    try:
+        return compile_selector(selector)
+    except SelectorError:
+        return NOTHING
 
 
 def by_controller(obj: Object) -> tuple[str, ...]:
@@ -53,7 +62,8 @@ class Claims(Generic[C]):
 
 
 def claim(owner: Object, objects: Iterable[C], selector: CompiledSelector) -> Claims[C]:
-    """Decide on the candidates of ``owner``; an owner that is being deleted neither adopts nor releases."""
+    """Decide on the candidates of ``owner``. One that is being deleted neither adopts nor releases; one whose selector
+    cannot be read keeps what it has, since it would replace without end what it releases."""
     found: Claims[C] = Claims([], [], [])
     is_leaving = owner.metadata.deletion_timestamp is not None
     for child in objects:
@@ -64,7 +74,7 @@ def claim(owner: Object, objects: Iterable[C], selector: CompiledSelector) -> Cl
                 found.adopted.append(child)
         elif reference.uid != owner.metadata.uid:
             continue
-        elif matches:
+        elif matches or selector is NOTHING:
             found.owned.append(child)
         elif not is_leaving:
             found.released.append(child)

@@ -25,7 +25,14 @@ from koordinator.cluster.controllers.daemon_set.pod_plan import (
 )
 from koordinator.cluster.controllers.daemon_set.status import new_status, next_available_in
 from koordinator.cluster.controllers.daemon_set.types import DAEMON_SETS, DaemonSet
-from koordinator.cluster.controllers.ownership import CONTROLLER_INDEX, OwnerEvents, by_controller, candidates, claim
+from koordinator.cluster.controllers.ownership import (
+    CONTROLLER_INDEX,
+    OwnerEvents,
+    by_controller,
+    candidates,
+    claim,
+    usable_selector,
+)
 from koordinator.cluster.controllers.pod_control import (
     BURST,
     PodControl,
@@ -38,7 +45,7 @@ from koordinator.cluster.controllers.revision_history import REVISION_HASH
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.interface import PatchType
-from koordinator.model.label_selector import CompiledSelector, compile_selector
+from koordinator.model.label_selector import CompiledSelector
 
 logger = logging.getLogger(__name__)
 
@@ -211,7 +218,7 @@ class DaemonSetController:
 
 
 def _selector(daemon_set: DaemonSet) -> CompiledSelector:
-    return compile_selector(daemon_set.spec.selector)
+    return usable_selector(daemon_set.spec.selector)
 
 
 def _matters(old: Node, new: Node) -> bool:

@@ -31,6 +31,7 @@ from koordinator.cluster.controllers.ownership import (
     by_controller,
     candidates,
     claim,
+    usable_selector,
 )
 from koordinator.cluster.controllers.pod_control import is_namespace_terminating
 from koordinator.cluster.controllers.workloads import (
@@ -44,7 +45,7 @@ from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.expectations import Expectations
 from koordinator.kube.interface import PatchType
-from koordinator.model.label_selector import NOTHING, CompiledSelector, SelectorError, compile_selector
+from koordinator.model.label_selector import CompiledSelector
 
 logger = logging.getLogger(__name__)
 
@@ -249,8 +250,4 @@ def _replica_set_patch(before: ReplicaSet, after: ReplicaSet) -> Document | None
 
 
 def _selector(deployment: Deployment) -> CompiledSelector:
-    try:
-        return compile_selector(deployment.spec.selector)
-    except SelectorError:
-        # An API server lets none in; this Deployment then has no ReplicaSets.
-        return NOTHING
+    return usable_selector(deployment.spec.selector)

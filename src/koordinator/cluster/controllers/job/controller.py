@@ -19,13 +19,20 @@ from koordinator.cluster.controllers.job.new_pod import finalizer_removal, new_p
 from koordinator.cluster.controllers.job.pod_plan import PodPlan, plan_pods
 from koordinator.cluster.controllers.job.pods import TRACKING_FINALIZER
 from koordinator.cluster.controllers.job.tracking import PodWrites, Tracking, conclude, track
-from koordinator.cluster.controllers.ownership import CONTROLLER_INDEX, OwnerEvents, by_controller, candidates, claim
+from koordinator.cluster.controllers.ownership import (
+    CONTROLLER_INDEX,
+    OwnerEvents,
+    by_controller,
+    candidates,
+    claim,
+    usable_selector,
+)
 from koordinator.cluster.controllers.pod_control import PodControl, first_failure, is_namespace_terminating, slow_start
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.expectations import Expectations
 from koordinator.kube.interface import PatchType
-from koordinator.model.label_selector import CompiledSelector, compile_selector
+from koordinator.model.label_selector import CompiledSelector
 from koordinator.model.patch.difference import merge_difference
 
 logger = logging.getLogger(__name__)
@@ -42,7 +49,7 @@ def is_ours(job: Job) -> bool:
 
 
 def selector_of(job: Job) -> CompiledSelector:
-    return compile_selector(job.spec.selector)
+    return usable_selector(job.spec.selector)
 
 
 class JobController:

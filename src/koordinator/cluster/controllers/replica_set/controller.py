@@ -21,6 +21,7 @@ from koordinator.cluster.controllers.ownership import (
     by_controller,
     candidates,
     claim,
+    usable_selector,
 )
 from koordinator.cluster.controllers.pod_control import (
     BURST,
@@ -36,7 +37,7 @@ from koordinator.cluster.controllers.replica_set.status import Observation, new_
 from koordinator.cluster.controllers.workloads import REPLICA_SETS, ReplicaSet
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
-from koordinator.model.label_selector import NOTHING, CompiledSelector, SelectorError, compile_selector
+from koordinator.model.label_selector import CompiledSelector
 
 logger = logging.getLogger(__name__)
 
@@ -154,11 +155,7 @@ class ReplicaSetController:
 
 
 def _selector(replica_set: ReplicaSet) -> CompiledSelector:
-    try:
-        return compile_selector(replica_set.spec.selector)
-    except SelectorError:
-        # An API server lets none in; this ReplicaSet then has no pods.
-        return NOTHING
+    return usable_selector(replica_set.spec.selector)
 
 
 def _text(failure: Exception | None) -> str:

@@ -13,7 +13,14 @@ from koordinator.cluster.controllers.adoption import Adoption
 from koordinator.cluster.controllers.child_expectations import ChildExpectations
 from koordinator.cluster.controllers.conditions import status_patch
 from koordinator.cluster.controllers.context import ControllerContext
-from koordinator.cluster.controllers.ownership import CONTROLLER_INDEX, OwnerEvents, by_controller, candidates, claim
+from koordinator.cluster.controllers.ownership import (
+    CONTROLLER_INDEX,
+    OwnerEvents,
+    by_controller,
+    candidates,
+    claim,
+    usable_selector,
+)
 from koordinator.cluster.controllers.pod_control import is_namespace_terminating, slow_start
 from koordinator.cluster.controllers.revision_control import RevisionControl, Revisions
 from koordinator.cluster.controllers.revision_history import ControllerRevision, History
@@ -31,7 +38,7 @@ from koordinator.cluster.controllers.stateful_set.types import STATEFUL_SETS, St
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.interface import PatchType
-from koordinator.model.label_selector import CompiledSelector, compile_selector
+from koordinator.model.label_selector import CompiledSelector
 
 _WORKERS: Final = 5
 _HASH: Final = "controller.kubernetes.io/hash"
@@ -217,4 +224,4 @@ def _template(revision: ControllerRevision) -> Document:
 
 
 def _selector(stateful_set: StatefulSet) -> CompiledSelector:
-    return compile_selector(stateful_set.spec.selector)
+    return usable_selector(stateful_set.spec.selector)
