@@ -9,6 +9,7 @@ import pytest
 from koordinator.cli.explain_failure import UsageError
 from koordinator.cli.explain_object import parse_target
 from koordinator.cli.main import main, make_parser
+from koordinator.cli.up import ports_of
 
 
 def test_a_flag_that_is_only_the_beginning_of_one_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,3 +66,10 @@ def test_a_file_of_changes_is_sent_to_the_command_that_takes_it(capsys: pytest.C
     file = Path(__file__).parents[2] / "docs/examples/what-if-changes.yaml"
     assert main(["what-if", "apply", "-f", str(file), "--snapshot=none"]) == 2
     assert f"koord what-if changes -f {file}" in capsys.readouterr().err
+
+
+def test_a_second_cluster_takes_free_ports_but_for_those_that_are_named() -> None:
+    usual = ports_of(make_parser().parse_args(["up"]))
+    free = ports_of(make_parser().parse_args(["up", "--free-ports", "--webhook-port", "9999"]))
+    assert usual["port"] == 6443
+    assert free == {**dict.fromkeys(usual, 0), "webhook-port": 9999}

@@ -9,6 +9,7 @@ import pytest
 
 from koordinator.cli.local_cluster.programs import LocalClusterOptions, descheduler, manager, simulated_nodes
 from koordinator.cli.main import main, make_parser
+from koordinator.cli.up import ports_of
 
 _HERE = Path("here")
 _OPTIONS = LocalClusterOptions(
@@ -65,7 +66,5 @@ def test_the_descheduler_with_a_configuration_is_told_no_port() -> None:
 
 
 def test_no_two_programs_of_a_local_cluster_have_the_same_port_by_default() -> None:
-    given = make_parser().parse_args(["up"])
-    ports = [given.port, given.scheduler_port, given.descheduler_port, given.manager_port]
-    ports += [given.manager_health_port, given.webhook_port]
-    assert len(set(ports)) == len(ports)
+    ports = ports_of(make_parser().parse_args(["up"]))
+    assert len(set(ports.values())) == len(ports)

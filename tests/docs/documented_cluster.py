@@ -143,22 +143,15 @@ class Shell:
 @contextmanager
 def documented_cluster(folder: Path) -> Iterator[DocumentedCluster]:
     """Running. ``fill`` makes the pods that pages speak of."""
-    port, plugin_port, manager, health, webhook, controllers = free_ports(6)
+    port, plugin_port = free_ports(2)
     home = folder / "home"
     for used in _FOLDERS:
         (home / used).mkdir(parents=True)
     cluster = DocumentedCluster(home, _checkout(folder / "checkout"), port, plugin_port, folder / "packages")
-    ports = [
-        f"--scheduler-port={port}",
-        f"--manager-port={manager}",
-        f"--manager-health-port={health}",
-        f"--webhook-port={webhook}",
-        f"--controllers-port={controllers}",
-    ]
     log = folder / "up.log"
     with log.open("wb") as file:
         process = subprocess.Popen(
-            ["koord", "up", "--nodes=5", "--port=0", "--descheduler-port=0", *ports],
+            ["koord", "up", "--nodes=5", "--free-ports", f"--scheduler-port={port}"],
             env=cluster.environment,
             stdout=file,
             stderr=file,

@@ -62,11 +62,9 @@ class Kubectl:
 
 async def start_koord_up(data: Path, *arguments: str, port: int = 0) -> asyncio.subprocess.Process:
     """Start it on free ports, but for ``port`` of the API."""
-    programs = ("scheduler", "descheduler", "manager", "manager-health", "webhook", "controllers")
-    zero = [f"--{name}-port=0" for name in programs]
     return await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "koordinator.cli.main", "up", f"--data={data}", *zero, f"--port={port}", *arguments),
+        *("-m", "koordinator.cli.main", "up", f"--data={data}", "--free-ports", f"--port={port}", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

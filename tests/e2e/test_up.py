@@ -123,8 +123,7 @@ def test_taken_ports_are_named_before_anything_starts(tmp_path: Path) -> None:
             listener.listen()
             ports.append(listener.getsockname()[1])
         taken = [f"--port={ports[0]}", f"--webhook-port={ports[1]}"]
-        free = ["--scheduler-port=0", "--manager-port=0", "--manager-health-port=0"]
-        status, error = asyncio.run(_koord_up_fails(f"--data={data}", *taken, *free))
+        status, error = asyncio.run(_koord_up_fails(f"--data={data}", *taken, "--free-ports"))
     assert status == 1
     for port, flag in zip(ports, ("--port", "--webhook-port"), strict=True):
         assert re.search(

@@ -70,8 +70,7 @@ def running(log: Path, *command: str, **environment: str) -> Iterator[subprocess
 def local_cluster(folder: Path) -> Iterator[Path]:
     """The API server, the manager and the scheduler of ``koord up``; its kubeconfig."""
     start = "import sys; from koordinator.cli.main import main; sys.exit(main())"
-    ports = ("--port=0", "--scheduler-port=0", "--manager-port=0", "--manager-health-port=0", "--webhook-port=0")
-    arguments = ("up", "--only", "apiserver,manager,scheduler", "--data", str(folder / "data"), *ports)
+    arguments = ("up", "--only", "apiserver,manager,scheduler", "--data", str(folder / "data"), "--free-ports")
     log = folder / "up.log"
     with running(log, sys.executable, "-c", start, *arguments):
         until(lambda: b"The cluster is up" in log.read_bytes(), 60, "the cluster")

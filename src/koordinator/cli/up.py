@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Final
 
 from koordinator.api.kinds import PODS
 from koordinator.base.clock import SystemClock
@@ -84,7 +85,7 @@ _DESCRIPTION = """\
 Start an embedded Kubernetes API server, simulated nodes, koord-manager, koord-scheduler, koord-descheduler and workload
 controllers, and supervise them until Ctrl-C. koord-descheduler carries out PodMigrationJobs and DrainNodes, and evicts
 no pod by itself. Programs that exit are restarted. `koord status`, in another terminal, shows whether they are healthy.
-With 0 as a port, a free port is chosen.
+With 0 as a port, and with --free-ports, a free port is chosen.
 
 exit status: 0 after Ctrl-C or SIGTERM; 1 when the cluster cannot be started; 130 or 143 when it was interrupted before
 it was up, or killed by a second signal.
@@ -99,10 +100,20 @@ examples:
                                                simulated nodes and the programs for an existing cluster
   koord up --only apiserver,nodes,manager,scheduler
                                                without workload controllers, for a kube-controller-manager of your own
-  koord up --data /tmp/second --port 0 --scheduler-port 0 --descheduler-port 0 --manager-port 0 \\
-      --manager-health-port 0 --webhook-port 0 --controllers-port 0
-                                               a second cluster beside the first
+  koord up --data /tmp/second --free-ports     a second cluster beside the first
 """
+
+
+_PORTS: Final = {
+    "port": (6443, "the API on 127.0.0.1"),
+    "scheduler-port": (10251, "the scheduler's /metrics and /healthz"),
+    "descheduler-port": (10264, "the descheduler's /metrics and /healthz"),
+    "manager-port": (10261, "the manager's /metrics"),
+    "manager-health-port": (10262, "the manager's /readyz"),
+    "webhook-port": (9876, "the manager's admission webhooks"),
+    "controllers-port": (10263, "the workload controllers' /metrics and /readyz"),
+}
+"""Flag -> the usual port, and what is served there."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -136,49 +147,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="N",
         help="nodes that run koordlet itself; a model reports for the others (default: 10)",
     )
+    for name, (port, what) in _PORTS.items():
+        parser.add_argument(f"--{name}", type=_port, metavar="PORT", help=f"port of {what} (default: {port})")
     parser.add_argument(
-        "--port", type=_port, metavar="PORT", default=6443, help="port of the API on 127.0.0.1 (default: 6443)"
-    )
-    parser.add_argument(
-        "--scheduler-port",
-        type=_port,
-        default=10251,
-        help="port of the scheduler's /metrics and /healthz (default: 10251)",
-    )
-    parser.add_argument(
-        "--controllers-port",
-        type=_port,
-        metavar="PORT",
-        default=10263,
-        help="port of the workload controllers' /metrics and /readyz (default: 10263)",
-    )
-    parser.add_argument(
-        "--manager-port",
-        type=_port,
-        metavar="PORT",
-        default=10261,
-        help="port of the manager's /metrics (default: 10261)",
-    )
-    parser.add_argument(
-        "--manager-health-port",
-        type=_port,
-        metavar="PORT",
-        default=10262,
-        help="port of the manager's /readyz (default: 10262)",
-    )
-    parser.add_argument(
-        "--webhook-port",
-        type=_port,
-        metavar="PORT",
-        default=9876,
-        help="port of the manager's admission webhooks (default: 9876)",
-    )
-    parser.add_argument(
-        "--descheduler-port",
-        type=_port,
-        metavar="PORT",
-        default=10264,
-        help="port of the descheduler's /metrics and /healthz (default: 10264)",
+        "--free-ports", action="store_true", help="a free port for each that is not named, for a cluster beside another"
     )
     parser.add_argument(
         "--scheduler-config", type=Path, metavar="FILE", help="KubeSchedulerConfiguration (default: load-aware profile)"
@@ -212,20 +184,21 @@ def run(options: argparse.Namespace) -> int:
     if embedded:
         check_kubeconfig(kubeconfig)
     _check_files(options)
+    ports = ports_of(options)
     cluster = LocalClusterOptions(
         data=data,
         kubeconfig=kubeconfig,
-        port=options.port,
+        port=ports["port"],
         nodes=options.nodes,
         gpu_nodes=options.gpu_nodes,
         koordlets=options.koordlets,
-        scheduler_port=options.scheduler_port,
-        manager_port=options.manager_port,
-        manager_health_port=options.manager_health_port,
-        webhook_port=options.webhook_port,
-        controllers_port=options.controllers_port,
+        scheduler_port=ports["scheduler-port"],
+        descheduler_port=ports["descheduler-port"],
+        manager_port=ports["manager-port"],
+        manager_health_port=ports["manager-health-port"],
+        webhook_port=ports["webhook-port"],
+        controllers_port=ports["controllers-port"],
         workload_controllers="controllers" in options.only,
-        descheduler_port=options.descheduler_port,
         scenario=options.scenario and options.scenario.absolute(),
         scheduler_config=options.scheduler_config and options.scheduler_config.absolute(),
         seed=options.seed,
@@ -235,6 +208,13 @@ def run(options: argparse.Namespace) -> int:
         clear_the_way(cluster, options.only, _say)
         with asyncio.Runner() as runner:
             return runner.run(_serve(with_free_ports(cluster), options.only))
+
+
+def ports_of(options: argparse.Namespace) -> dict[str, int]:
+    """By the flag; 0 for a free one."""
+    given = {flag: getattr(options, flag.replace("-", "_")) for flag in _PORTS}
+    usual = {flag: 0 if options.free_ports else port for flag, (port, _) in _PORTS.items()}
+    return {flag: usual[flag] if port is None else port for flag, port in given.items()}
 
 
 def _check_files(options: argparse.Namespace) -> None:
