@@ -36,6 +36,8 @@ _RUN_MINUTES: Final = 2880
 
 def arrivals() -> list[Arrival]:
     """Pods that no scheduler has placed: their creator named the node."""
+    # A ReplicaSet may have no other: its pods run for ever.
+    spec = {**batch_pod(CRAWLER, _RUN_MINUTES)["spec"], "restartPolicy": "Always"}
     replica_set = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
@@ -43,7 +45,7 @@ def arrivals() -> list[Arrival]:
         "spec": {
             "replicas": REPLICAS,
             "selector": {"matchLabels": {"app": CRAWLER}},
-            "template": {"metadata": {"labels": {"app": CRAWLER}}, "spec": batch_pod(CRAWLER, _RUN_MINUTES)["spec"]},
+            "template": {"metadata": {"labels": {"app": CRAWLER}}, "spec": spec},
         },
     }
     return [Arrival(HOUR, f"the ReplicaSet {CRAWLER}", (), ((REPLICA_SETS, replica_set),))]
