@@ -108,8 +108,8 @@ def release_patch(owner: Object, child: Object) -> Document:
 
 
 class OwnerEvents(Generic[C, O]):
-    """Handlers of an informer of children: they add the key of the owner that a change concerns, and where nothing
-    controls the child, of every owner that would adopt it."""
+    """Handlers of the informers of owners and of their children: they add the key of the owner that a change concerns,
+    and where nothing controls the child, of every owner that would adopt it."""
 
     def __init__(
         self,
@@ -123,6 +123,16 @@ class OwnerEvents(Generic[C, O]):
         self._owners = owners
         self._selector = selector
         self._add = add
+
+    def follow(self, children: Informer[C], name: str, forget: Callable[[O], None]) -> None:
+        """Register all handlers under the name of the controller; ``forget`` is called for an owner that is gone."""
+        self._owners.add_handlers(
+            name=name,
+            on_add=lambda owner, _: self._add(owner.metadata.key),
+            on_update=lambda _, owner: self._add(owner.metadata.key),
+            on_delete=forget,
+        )
+        children.add_handlers(name=name, on_add=self.added, on_update=self.updated, on_delete=self.deleted)
 
     def added(self, child: C, initial: bool) -> None:
         if controller_of(child.metadata) is None:

@@ -12,7 +12,6 @@ from koordinator.api.kinds import NODES, PODS
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.cluster.controllers.child_expectations import ChildExpectations
-from koordinator.cluster.controllers.conditions import status_patch
 from koordinator.cluster.controllers.context import ControllerContext
 from koordinator.cluster.controllers.daemon_set.new_pod import fitness_of, new_pod
 from koordinator.cluster.controllers.daemon_set.pod_plan import (
@@ -42,9 +41,8 @@ from koordinator.cluster.controllers.pod_control import (
 )
 from koordinator.cluster.controllers.revision_control import RevisionControl, Revisions
 from koordinator.cluster.controllers.revision_history import REVISION_HASH
-from koordinator.kube.errors import ApiStatusError
+from koordinator.cluster.controllers.status_control import write_status
 from koordinator.kube.event_series import reference_to
-from koordinator.kube.interface import PatchType
 from koordinator.model.label_selector import CompiledSelector
 
 logger = logging.getLogger(__name__)
@@ -102,17 +100,10 @@ class DaemonSetController:
         self._watch()
 
     def _watch(self) -> None:
-        add = self._reconciler.add
-        self._daemon_sets.add_handlers(
-            name=self.name,
-            on_add=lambda daemon_set, _: add(daemon_set.metadata.key),
-            on_update=lambda _, daemon_set: add(daemon_set.metadata.key),
-            on_delete=self._forget,
+        of_pods: OwnerEvents[Pod, DaemonSet] = OwnerEvents(
+            DAEMON_SETS, self._daemon_sets, _selector, self._reconciler.add
         )
-        of_pods: OwnerEvents[Pod, DaemonSet] = OwnerEvents(DAEMON_SETS, self._daemon_sets, _selector, add)
-        self._pods.add_handlers(
-            name=self.name, on_add=of_pods.added, on_update=of_pods.updated, on_delete=of_pods.deleted
-        )
+        of_pods.follow(self._pods, self.name, self._forget)
         self._nodes.add_handlers(
             name=self.name,
             on_add=lambda _, initial: None if initial else self._reconciler.add_all(),
@@ -203,18 +194,7 @@ class DaemonSetController:
 
     async def _write_status(self, state: DaemonPods, collisions: int) -> None:
         daemon_set = state.daemon_set
-        patch = status_patch(daemon_set.status, new_status(state, collisions))
-        if patch is None:
-            return
-        metadata = daemon_set.metadata
-        patch["metadata"] = {"uid": metadata.uid}
-        name, namespace = metadata.name, metadata.namespace
-        try:
-            await self._client.patch(DAEMON_SETS, name, patch, PatchType.MERGE, namespace, subresource="status")
-        except ApiStatusError as error:
-            # Deleted in the meantime, and perhaps created again, which is another DaemonSet.
-            if not (error.is_not_found or error.is_conflict):
-                raise
+        await write_status(self._client, DAEMON_SETS, daemon_set, daemon_set.status, new_status(state, collisions))
 
 
 def _selector(daemon_set: DaemonSet) -> CompiledSelector:

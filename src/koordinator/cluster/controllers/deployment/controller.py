@@ -14,7 +14,6 @@ from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod, is_finished
 from koordinator.cluster.controllers.adoption import Adoption
 from koordinator.cluster.controllers.child_expectations import ChildExpectations
-from koordinator.cluster.controllers.conditions import status_patch
 from koordinator.cluster.controllers.context import ControllerContext
 from koordinator.cluster.controllers.deployment.plan import Plan, Situation, plan
 from koordinator.cluster.controllers.deployment.revisions import REVISION, has_template_of
@@ -34,6 +33,7 @@ from koordinator.cluster.controllers.ownership import (
     usable_selector,
 )
 from koordinator.cluster.controllers.pod_control import is_namespace_terminating
+from koordinator.cluster.controllers.status_control import write_status
 from koordinator.cluster.controllers.workloads import (
     DEPLOYMENTS,
     REPLICA_SETS,
@@ -78,17 +78,10 @@ class DeploymentController:
         self._add_handlers()
 
     def _add_handlers(self) -> None:
-        add = self._reconciler.add
-        self._deployments.add_handlers(
-            name=self.name,
-            on_add=lambda deployment, _: add(deployment.metadata.key),
-            on_update=lambda _, deployment: add(deployment.metadata.key),
-            on_delete=self._forget,
+        children: OwnerEvents[ReplicaSet, Deployment] = OwnerEvents(
+            DEPLOYMENTS, self._deployments, _selector, self._reconciler.add
         )
-        children: OwnerEvents[ReplicaSet, Deployment] = OwnerEvents(DEPLOYMENTS, self._deployments, _selector, add)
-        self._replica_sets.add_handlers(
-            name=self.name, on_add=children.added, on_update=children.updated, on_delete=children.deleted
-        )
+        children.follow(self._replica_sets, self.name, self._forget)
         self._pods.add_handlers(name=self.name, on_delete=self._pod_is_gone)
 
     async def run(self) -> None:
@@ -139,7 +132,7 @@ class DeploymentController:
         for replica_set in made.deleted:
             await self._delete(deployment, replica_set)
         if made.revision:
-            await self._patch(deployment, {"metadata": {"annotations": {REVISION: made.revision}}})
+            await self._annotate(deployment, {REVISION: made.revision})
         await self._write_status(deployment, made.status)
 
     async def _create(self, deployment: Deployment, replica_set: ReplicaSet) -> bool:
@@ -212,17 +205,15 @@ class DeploymentController:
         self._recorder.event(regarding, "Normal", "ScalingReplicaSet", "ScalingReplicaSet", note, related=related)
 
     async def _write_status(self, deployment: Deployment, status: DeploymentStatus) -> None:
-        body = status_patch(deployment.status, status)
-        if body is not None:
-            await self._patch(deployment, body, "status")
+        written = await write_status(self._client, DEPLOYMENTS, deployment, deployment.status, status)
+        if written is not None:
+            self._own.expect(deployment.metadata.key, written)
 
-    async def _patch(self, deployment: Deployment, body: Document, subresource: str = "") -> None:
+    async def _annotate(self, deployment: Deployment, annotations: Document) -> None:
         metadata = deployment.metadata
-        body = {**body, "metadata": {**body.get("metadata", {}), "uid": metadata.uid}}
+        body = {"metadata": {"uid": metadata.uid, "annotations": annotations}}
         try:
-            written = await self._client.patch(
-                DEPLOYMENTS, metadata.name, body, PatchType.MERGE, metadata.namespace, subresource=subresource
-            )
+            written = await self._client.patch(DEPLOYMENTS, metadata.name, body, PatchType.MERGE, metadata.namespace)
         except ApiStatusError as error:
             # Deleted in the meantime, and perhaps created again, which is another Deployment.
             if not (error.is_not_found or error.is_conflict):

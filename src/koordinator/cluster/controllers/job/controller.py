@@ -73,17 +73,8 @@ class JobController:
         self._reconciler = context.reconcilers.make(
             self.name, self._reconcile, lambda: [job.metadata.key for job in self._jobs.list()], workers=_WORKERS
         )
-        add = self._reconciler.add
-        self._jobs.add_handlers(
-            name=self.name,
-            on_add=lambda job, _: add(job.metadata.key),
-            on_update=lambda _, job: add(job.metadata.key),
-            on_delete=self._forget,
-        )
-        of_pods: OwnerEvents[Pod, Job] = OwnerEvents(JOBS, self._jobs, selector_of, add)
-        self._pods.add_handlers(
-            name=self.name, on_add=of_pods.added, on_update=of_pods.updated, on_delete=of_pods.deleted
-        )
+        of_pods: OwnerEvents[Pod, Job] = OwnerEvents(JOBS, self._jobs, selector_of, self._reconciler.add)
+        of_pods.follow(self._pods, self.name, self._forget)
 
     async def run(self) -> None:
         """Work until cancelled."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Final
 
 from koordinator.api.kinds import PODS
@@ -13,7 +12,6 @@ from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.controllers.child_expectations import ChildExpectations
-from koordinator.cluster.controllers.conditions import status_patch
 from koordinator.cluster.controllers.context import ControllerContext
 from koordinator.cluster.controllers.ownership import (
     CONTROLLER_INDEX,
@@ -34,9 +32,9 @@ from koordinator.cluster.controllers.pod_control import (
 from koordinator.cluster.controllers.pod_state import is_active, is_terminating
 from koordinator.cluster.controllers.replica_set.deletion_order import pods_to_delete
 from koordinator.cluster.controllers.replica_set.status import Observation, new_status, next_available_in
+from koordinator.cluster.controllers.status_control import write_status
 from koordinator.cluster.controllers.workloads import REPLICA_SETS, ReplicaSet
 from koordinator.kube.errors import ApiStatusError
-from koordinator.kube.interface import PatchType
 from koordinator.model.label_selector import CompiledSelector
 
 logger = logging.getLogger(__name__)
@@ -65,17 +63,10 @@ class ReplicaSetController:
             lambda: [each.metadata.key for each in self._replica_sets.list()],
             workers=_WORKERS,
         )
-        add = self._reconciler.add
-        self._replica_sets.add_handlers(
-            name=self.name,
-            on_add=lambda replica_set, _: add(replica_set.metadata.key),
-            on_update=lambda _, replica_set: add(replica_set.metadata.key),
-            on_delete=lambda replica_set: self._expectations.forget(replica_set.metadata.uid),
+        of_pods: OwnerEvents[Pod, ReplicaSet] = OwnerEvents(
+            REPLICA_SETS, self._replica_sets, _selector, self._reconciler.add
         )
-        of_pods: OwnerEvents[Pod, ReplicaSet] = OwnerEvents(REPLICA_SETS, self._replica_sets, _selector, add)
-        self._pods.add_handlers(
-            name=self.name, on_add=of_pods.added, on_update=of_pods.updated, on_delete=of_pods.deleted
-        )
+        of_pods.follow(self._pods, self.name, lambda replica_set: self._expectations.forget(replica_set.metadata.uid))
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -97,7 +88,8 @@ class ReplicaSetController:
             failure = await self._scale(replica_set, active)
             active = self._remaining(replica_set, active)
         now = self._clock.now()
-        await self._write_status(replica_set, Observation(active, terminating, _text(failure)), now)
+        status = new_status(replica_set, Observation(active, terminating, _text(failure)), now)
+        await write_status(self._client, REPLICA_SETS, replica_set, replica_set.status, status)
         if failure is not None:
             raise failure
         wait = next_available_in(replica_set, active, now)
@@ -137,21 +129,6 @@ class ReplicaSetController:
         siblings = self._replica_sets.by_index(CONTROLLER_INDEX, owner.uid)
         pods = (pod for each in siblings for pod in self._pods.by_index(CONTROLLER_INDEX, each.metadata.uid))
         return [pod for pod in pods if is_active(pod)]
-
-    async def _write_status(self, replica_set: ReplicaSet, seen: Observation, now: datetime) -> None:
-        patch = status_patch(replica_set.status, new_status(replica_set, seen, now))
-        if patch is None:
-            return
-        metadata = replica_set.metadata
-        patch["metadata"] = {"uid": metadata.uid}
-        try:
-            await self._client.patch(
-                REPLICA_SETS, metadata.name, patch, PatchType.MERGE, metadata.namespace, subresource="status"
-            )
-        except ApiStatusError as error:
-            # Deleted in the meantime, and perhaps created again, which is another ReplicaSet.
-            if not (error.is_not_found or error.is_conflict):
-                raise
 
 
 def _selector(replica_set: ReplicaSet) -> CompiledSelector:

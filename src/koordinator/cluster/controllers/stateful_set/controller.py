@@ -11,7 +11,6 @@ from koordinator.api.pod import Pod
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.controllers.adoption import Adoption
 from koordinator.cluster.controllers.child_expectations import ChildExpectations
-from koordinator.cluster.controllers.conditions import status_patch
 from koordinator.cluster.controllers.context import ControllerContext
 from koordinator.cluster.controllers.ownership import (
     CONTROLLER_INDEX,
@@ -35,6 +34,7 @@ from koordinator.cluster.controllers.stateful_set.identity import (
 from koordinator.cluster.controllers.stateful_set.pod_plan import PodPlan, PodsOfSet, by_ordinal, plan_pods
 from koordinator.cluster.controllers.stateful_set.status import new_status
 from koordinator.cluster.controllers.stateful_set.types import STATEFUL_SETS, StatefulSet
+from koordinator.cluster.controllers.status_control import write_status
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.interface import PatchType
@@ -64,17 +64,8 @@ class StatefulSetController:
         self._reconciler = context.reconcilers.make(
             self.name, self._reconcile, lambda: [each.metadata.key for each in self._sets.list()], workers=_WORKERS
         )
-        add = self._reconciler.add
-        self._sets.add_handlers(
-            name=self.name,
-            on_add=lambda stateful_set, _: add(stateful_set.metadata.key),
-            on_update=lambda _, stateful_set: add(stateful_set.metadata.key),
-            on_delete=self._forget,
-        )
-        of_pods: OwnerEvents[Pod, StatefulSet] = OwnerEvents(STATEFUL_SETS, self._sets, _selector, add)
-        self._pods.add_handlers(
-            name=self.name, on_add=of_pods.added, on_update=of_pods.updated, on_delete=of_pods.deleted
-        )
+        of_pods: OwnerEvents[Pod, StatefulSet] = OwnerEvents(STATEFUL_SETS, self._sets, _selector, self._reconciler.add)
+        of_pods.follow(self._pods, self.name, self._forget)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -194,18 +185,9 @@ class StatefulSetController:
 
     async def _write_status(self, state: PodsOfSet, collisions: int) -> None:
         stateful_set = state.stateful_set
-        patch = status_patch(stateful_set.status, new_status(state, collisions))
-        if patch is None:
-            return
-        metadata = stateful_set.metadata
-        patch["metadata"] = {"uid": metadata.uid}
-        name, namespace = metadata.name, metadata.namespace
-        try:
-            await self._client.patch(STATEFUL_SETS, name, patch, PatchType.MERGE, namespace, subresource="status")
-        except ApiStatusError as error:
-            # Deleted in the meantime, and perhaps created again, which is another StatefulSet.
-            if not (error.is_not_found or error.is_conflict):
-                raise
+        await write_status(
+            self._client, STATEFUL_SETS, stateful_set, stateful_set.status, new_status(state, collisions)
+        )
 
     def _record(self, stateful_set: StatefulSet, reason: str, text: str) -> None:
         reference = reference_to(STATEFUL_SETS, stateful_set)
