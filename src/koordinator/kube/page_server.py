@@ -13,7 +13,7 @@ from contextlib import aclosing, suppress
 from datetime import datetime
 from http import HTTPStatus
 from socket import socket
-from typing import Final, cast
+from typing import Final
 
 from multidict import CIMultiDict
 
@@ -22,6 +22,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.http_streams import EndedError, Head, HttpError, TooLargeError
 from koordinator.base.served_connections import Reason, ServedConnection, ServedConnections
+from koordinator.base.served_stream import ServedStream
 from koordinator.kube.accepted_connections import AcceptedConnections
 from koordinator.kube.pages import PageError, Request, Response
 
@@ -72,46 +73,13 @@ class PageServer:
             await self._pool.time_limits.close()
 
     def _protocol(self, served: ServedConnection) -> asyncio.Protocol:
-        return _Stream(asyncio.StreamReader(limit=http_streams.LONGEST_HEAD), served, self._serve)
+        return ServedStream(served, self._serve, limit=http_streams.LONGEST_HEAD)
 
-    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: _Stream) -> None:
+    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stream: ServedStream) -> None:
         connection = _Connection(reader, writer, stream, self._respond, self._clock)
         task = asyncio.create_task(connection.serve(), name="serve pages")
         self._connections[task] = connection
         task.add_done_callback(self._connections.pop)
-
-
-class _Stream(asyncio.StreamReaderProtocol):
-    """The streams of a connection whose client may not take for ever."""
-
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        served: ServedConnection,
-        serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter, _Stream], None],
-    ) -> None:
-        self.served = served
-        self.received = 0
-        """Bytes."""
-        super().__init__(reader, lambda reader, writer: serve(reader, writer, self))
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports do not derive from asyncio.Transport.
-        drop = cast("asyncio.Transport", transport).abort
-        if not self.served.is_open:
-            drop()
-            return
-        self.served.drop = drop
-        self.served.await_header()
-        super().connection_made(transport)
-
-    def data_received(self, data: bytes) -> None:
-        self.received += len(data)
-        super().data_received(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.served.closed()
-        super().connection_lost(exc)
 
 
 class _LateError(HttpError):
@@ -125,7 +93,7 @@ class _Connection:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        stream: _Stream,
+        stream: ServedStream,
         respond: Respond,
         clock: Clock,
     ) -> None:

@@ -10,10 +10,9 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from koordinator.base import http_streams
 from koordinator.base.accepting import Acceptor, attach
@@ -26,14 +25,13 @@ from koordinator.base.served_connections import (
     ServedConnections,
     ServerLimits,
 )
+from koordinator.base.served_stream import ServedStream
 from koordinator.runtime_proxy.buffer_budget import BufferBudget, BufferLease
 from koordinator.runtime_proxy.docker_interceptor import DockerCall, DockerInterceptor
 from koordinator.runtime_proxy.hook_dispatcher import HookError
 from koordinator.runtime_proxy.server import listen
 
 logger = logging.getLogger(__name__)
-
-_Accepted = Callable[[asyncio.StreamReader, asyncio.StreamWriter, "_ClientProtocol"], None]
 _LONGEST_BODY: Final = 16 << 20
 _SWITCHING: Final = 101
 
@@ -89,48 +87,14 @@ class DockerServer:
         await self._pool.time_limits.close()
 
     def _accept(self, accepted: socket.socket, served: ServedConnection) -> None:
-        reader = asyncio.StreamReader(limit=http_streams.LONGEST_HEAD)
-        protocol = _ClientProtocol(reader, served, self._accepted)
+        protocol = ServedStream(served, self._accepted, limit=http_streams.LONGEST_HEAD)
         self._tasks.create_task(attach(accepted, served, protocol), name="accept a connection")
 
-    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, protocol: _ClientProtocol) -> None:
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, protocol: ServedStream) -> None:
         connection = _Connection(reader, writer, protocol, self._interceptor, self._runtime, self._budget)
         task = self._tasks.create_task(connection.serve(), name="connection of a docker client")
         self._connections[task] = connection
         task.add_done_callback(lambda done: self._connections.pop(done, None))
-
-
-class _ClientProtocol(asyncio.StreamReaderProtocol):
-    """A stream whose end is known before what came before it has been read, and whose client may not take for ever."""
-
-    def __init__(self, reader: asyncio.StreamReader, served: ServedConnection, accepted: _Accepted) -> None:
-        self.gone = asyncio.Event()
-        self.served = served
-        self.received = 0
-        super().__init__(reader, lambda reader, writer: accepted(reader, writer, self))
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports do not derive from asyncio.Transport.
-        drop = cast("asyncio.Transport", transport).abort
-        if not self.served.is_open:
-            drop()
-            return
-        self.served.drop = drop
-        self.served.await_header()
-        super().connection_made(transport)
-
-    def data_received(self, data: bytes) -> None:
-        self.received += len(data)
-        super().data_received(data)
-
-    def eof_received(self) -> bool | None:
-        self.gone.set()
-        return super().eof_received()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.gone.set()
-        self.served.closed()
-        super().connection_lost(exc)
 
 
 class _Connection:
@@ -140,7 +104,7 @@ class _Connection:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        protocol: _ClientProtocol,
+        protocol: ServedStream,
         interceptor: DockerInterceptor,
         runtime: Path,
         budget: BufferBudget,
