@@ -16,10 +16,10 @@ between these, are in ``framework_hooks``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
@@ -30,7 +30,6 @@ from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, Mask, Rows
-from koordinator.scheduler.engine.elementwise import SomeRows
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
@@ -276,7 +275,7 @@ class FilterPlugin(Plugin):
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         """The same for a single row, the most frequent call, since a placement changes one row. Plain integers are
         several times as fast here as arrays of one: a plugin for which that matters derives from one of the classes
-        below, instead of implementing this beside ``filter``."""
+        of ``filter_forms``, instead of implementing this beside ``filter``."""
         return int(self.filter(pod, state, np.array((row,), dtype=np.intp))[0])
 
     def filter_last(self, pod: PodInfo, state: Any, rows: Rows, numbers: Ints) -> Ints:
@@ -300,53 +299,6 @@ class FilterPlugin(Plugin):
     @abstractmethod
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         """The reasons that ``code`` stands for; a code may stand for several (too little cpu *and* memory)."""
-
-
-class ElementwiseFilterPlugin(FilterPlugin):
-    """A Filter whose ``filter`` takes a single row as well. As arithmetic, a rule reads the same for the numbers of one
-    row and for arrays of many; ``engine.elementwise`` has what differs."""
-
-    @abstractmethod
-    def filter(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
-        """As FilterPlugin.filter; for the number of a row in place of an array, its code as a plain integer."""
-
-    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        code: int = self.filter(pod, state, row)
-        return code
-
-
-class RowFilterPlugin(FilterPlugin):
-    """A Filter that evaluates one node at a time, as an allocator has to: it implements ``filter_one``."""
-
-    @abstractmethod
-    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        """The reason code of the row, see FilterPlugin.filter."""
-
-    def likeness(self, pod: PodInfo, state: Any) -> Callable[[int], Hashable] | None:
-        """What makes rows alike, see ``each_row``; worth implementing where that is quicker than ``filter_one``, and
-        many nodes are alike."""
-        return None
-
-    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        return each_row(rows, partial(self.filter_one, pod, state), self.likeness(pod, state))
-
-
-def each_row(rows: Rows, of_one: Callable[[int], int], likeness: Callable[[int], Hashable] | None = None) -> Ints:
-    """``of_one`` of each row. With ``likeness``, it is called once for all rows for which that is equal; for a row that
-    is like no other, ``likeness`` is None."""
-    if likeness is None:
-        return np.fromiter(map(of_one, rows.tolist()), dtype=np.int64, count=rows.shape[0])
-    known: dict[Hashable, int] = {}
-    found = np.empty(rows.shape[0], dtype=np.int64)
-    for index, row in enumerate(rows.tolist()):
-        key = likeness(row)
-        value = known.get(key) if key is not None else None
-        if value is None:
-            value = of_one(row)
-            if key is not None:
-                known[key] = value
-        found[index] = value
-    return found
 
 
 class ScorePlugin(Plugin):

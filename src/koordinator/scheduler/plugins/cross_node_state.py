@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows
-from koordinator.scheduler.engine.elementwise import SomeRows
-from koordinator.scheduler.engine.framework import ElementwiseFilterPlugin, ScorePlugin
+from koordinator.scheduler.engine.filter_forms import ElementwiseFilterPlugin, SomeRows
+from koordinator.scheduler.engine.framework import ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 

@@ -19,15 +19,8 @@ from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask, Rows
 from koordinator.scheduler.engine.events import EventKind, object_events
-from koordinator.scheduler.engine.framework import (
-    FEASIBLE,
-    Plugin,
-    PluginError,
-    Reason,
-    RowFilterPlugin,
-    ScorePlugin,
-    each_row,
-)
+from koordinator.scheduler.engine.filter_forms import RowFilterPlugin, each_row
+from koordinator.scheduler.engine.framework import FEASIBLE, Plugin, PluginError, Reason, ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 

@@ -22,6 +22,7 @@ from koordinator.api.meta import Object
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask, NamedAspect, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
+from koordinator.scheduler.engine.filter_forms import RowFilterPlugin, each_row
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
     SKIP_FILTER,
@@ -29,10 +30,8 @@ from koordinator.scheduler.engine.framework import (
     PreFilterPlugin,
     PreFilterResult,
     Reason,
-    RowFilterPlugin,
     ScorePlugin,
     default_normalize,
-    each_row,
 )
 from koordinator.scheduler.engine.framework_hooks import RESERVED, MetricsProvider
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
-from koordinator.scheduler.engine.elementwise import SomeRows, chosen, feasible, of_rows
+from koordinator.scheduler.engine.filter_forms import SomeRows, chosen, feasible, of_rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, Reason
 from koordinator.scheduler.engine.label_groups import LabelGroups
 from koordinator.scheduler.plugins.inter_pod_affinity.domains import NO_DOMAIN, DomainSums, Topologies

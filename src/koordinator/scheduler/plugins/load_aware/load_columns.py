@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from koordinator.api.resource_names import MEMORY
 from koordinator.model.huge_pages import without_pool
 from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, Mask
-from koordinator.scheduler.engine.elementwise import SomeRows, chosen, of_rows
+from koordinator.scheduler.engine.filter_forms import SomeRows, chosen, of_rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
 from koordinator.scheduler.plugins.expirations import Expirations
 from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad, Report

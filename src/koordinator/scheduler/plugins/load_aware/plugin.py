@@ -17,12 +17,11 @@ from koordinator.api.pod import is_finished
 from koordinator.model.huge_pages import huge_page_pool
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
-from koordinator.scheduler.engine.elementwise import SomeRows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
+from koordinator.scheduler.engine.filter_forms import ElementwiseFilterPlugin, SomeRows
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
     SKIP_SCORE,
-    ElementwiseFilterPlugin,
     EventHandler,
     PreFilterPlugin,
     PreFilterResult,

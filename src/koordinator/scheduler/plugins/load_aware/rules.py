@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.batch_kernel import BatchKernel, Slots
 from koordinator.scheduler.engine.columns import Ints, Rows
-from koordinator.scheduler.engine.elementwise import SomeRows, chosen, feasible
+from koordinator.scheduler.engine.filter_forms import SomeRows, chosen, feasible
 from koordinator.scheduler.engine.framework import FEASIBLE, MAX_NODE_SCORE
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.load_aware.load_columns import AGGREGATED, CAPACITY, EXPIRED, Floats, LoadColumns

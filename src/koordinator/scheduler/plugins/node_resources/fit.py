@@ -12,16 +12,9 @@ from koordinator.api import resource_names
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows
-from koordinator.scheduler.engine.elementwise import SomeRows, feasible, of_rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.framework import (
-    FEASIBLE,
-    ElementwiseFilterPlugin,
-    PreFilterPlugin,
-    PreFilterResult,
-    Reason,
-    ScorePlugin,
-)
+from koordinator.scheduler.engine.filter_forms import ElementwiseFilterPlugin, SomeRows, feasible, of_rows
+from koordinator.scheduler.engine.framework import FEASIBLE, PreFilterPlugin, PreFilterResult, Reason, ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS, UNOFFERED
 from koordinator.scheduler.engine.view import ClusterView

@@ -1,0 +1,92 @@
+"""The forms of a Filter beside that of arrays: arithmetic that reads the same for one row, in plain numbers, and for
+many rows, in arrays; and a look at one node at a time.
+
+Most decisions evaluate a single row, where plain numbers are several times as fast as arrays; a new class of pods
+evaluates all rows. With either form, a rule is written once.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordinator.scheduler.engine.columns import Ints, Rows, at
+from koordinator.scheduler.engine.framework import FilterPlugin
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+SomeRows = Rows | int
+"""Row numbers, which ascend, or a single one."""
+
+
+def of_rows(column: NDArray[Any], rows: SomeRows) -> Any:
+    """``column[rows]``, to be read only."""
+    return column.item(rows) if isinstance(rows, int) else at(column, rows)
+
+
+def look_up(table: NDArray[Any], column: NDArray[Any], rows: SomeRows) -> Any:
+    """``table[column[rows]]``."""
+    return table.item(column.item(rows)) if isinstance(rows, int) else table.take(at(column, rows))
+
+
+def chosen(condition: Any, value: Any, otherwise: Any) -> Any:
+    """``value`` where the condition holds, else ``otherwise``."""
+    if isinstance(condition, np.ndarray):
+        return np.where(condition, value, otherwise)
+    return value if condition else otherwise
+
+
+def feasible(rows: SomeRows) -> Any:
+    """The code FEASIBLE, which is 0, for each of ``rows``."""
+    return 0 if isinstance(rows, int) else np.zeros(rows.shape[0], dtype=np.int64)
+
+
+class ElementwiseFilterPlugin(FilterPlugin):
+    """A Filter whose ``filter`` takes a single row as well. As arithmetic, a rule reads the same for the numbers of one
+    row and for arrays of many; ``of_rows`` and the other functions here are what differs."""
+
+    @abstractmethod
+    def filter(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
+        """As FilterPlugin.filter; for the number of a row in place of an array, its code as a plain integer."""
+
+    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        code: int = self.filter(pod, state, row)
+        return code
+
+
+class RowFilterPlugin(FilterPlugin):
+    """A Filter that evaluates one node at a time, as an allocator has to: it implements ``filter_one``."""
+
+    @abstractmethod
+    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        """The reason code of the row, see FilterPlugin.filter."""
+
+    def likeness(self, pod: PodInfo, state: Any) -> Callable[[int], Hashable] | None:
+        """What makes rows alike, see ``each_row``; worth implementing where that is quicker than ``filter_one``, and
+        many nodes are alike."""
+        return None
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        return each_row(rows, partial(self.filter_one, pod, state), self.likeness(pod, state))
+
+
+def each_row(rows: Rows, of_one: Callable[[int], int], likeness: Callable[[int], Hashable] | None = None) -> Ints:
+    """``of_one`` of each row. With ``likeness``, it is called once for all rows for which that is equal; for a row that
+    is like no other, ``likeness`` is None."""
+    if likeness is None:
+        return np.fromiter(map(of_one, rows.tolist()), dtype=np.int64, count=rows.shape[0])
+    known: dict[Hashable, int] = {}
+    found = np.empty(rows.shape[0], dtype=np.int64)
+    for index, row in enumerate(rows.tolist()):
+        key = likeness(row)
+        value = known.get(key) if key is not None else None
+        if value is None:
+            value = of_one(row)
+            if key is not None:
+                known[key] = value
+        found[index] = value
+    return found
