@@ -16,6 +16,7 @@ from koordinator.cluster.strategy import (
     network_rules,
     storage_rules,
     tables,
+    traffic_rules,
     workload_tables,
 )
 from koordinator.cluster.strategy.access_rules import binding, role
@@ -344,7 +345,7 @@ def _access_and_network() -> list[Resource]:
         _resource(
             network, "ingresses", "Ingress", "ing",
             strategy=ObjectStrategy(
-                network, "Ingress", table=tables.INGRESS, generation=True, status=True, check=network_rules.ingress
+                network, "Ingress", table=tables.INGRESS, generation=True, status=True, check=traffic_rules.ingress
             ),
             subresources=("status",),
         ),
@@ -352,7 +353,7 @@ def _access_and_network() -> list[Resource]:
             network, "networkpolicies", "NetworkPolicy", "netpol",
             strategy=ObjectStrategy(
                 network, "NetworkPolicy", table=tables.NETWORK_POLICY, generation=True,
-                check=network_rules.network_policy,
+                check=traffic_rules.network_policy,
             ),
         ),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What Services, their endpoints, Ingresses and NetworkPolicies must say."""
+"""What addresses and ports, Services and their endpoints must say."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from typing import Any, Final
 
 from koordinator.api.document import Document
 from koordinator.api.names import (
-    dns_1035_label,
     dns_label,
     dns_subdomain,
     label_key,
     label_value,
     port_name,
-    wildcard_subdomain,
 )
 from koordinator.cluster.resource import Cause
-from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_supported, required
+from koordinator.cluster.strategy.causes import duplicate, invalid, required
 from koordinator.cluster.strategy.rules import (
     IMMUTABLE,
     Rules,
-    between,
     choice,
     labels,
     name,
@@ -29,16 +26,15 @@ from koordinator.cluster.strategy.rules import (
     one_of_if_set,
     port,
     required_name,
-    selector,
 )
 
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-_CIDR: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+CIDR: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-def _address(text: str) -> Address | None:
+def read_address(text: str) -> Address | None:
     try:
         return ipaddress.ip_address(text) if "%" not in text else None
     except ValueError:
@@ -46,7 +42,7 @@ def _address(text: str) -> Address | None:
 
 
 def ip(value: Any, field: str) -> list[Cause]:
-    return [] if _address(value or "") is not None else [invalid(field, value or "", _IP)]
+    return [] if read_address(value or "") is not None else [invalid(field, value or "", _IP)]
 
 
 def ip_if_set(value: Any, field: str) -> list[Cause]:
@@ -56,7 +52,7 @@ def ip_if_set(value: Any, field: str) -> list[Cause]:
 def _endpoint_ip(text: str, field: str) -> list[Cause]:
     """Of an endpoint. The real server refuses loopback addresses, too; here webhooks run on the machine itself, and an
     endpoint is how their Service finds them."""
-    address = _address(text)
+    address = read_address(text)
     if address is None:
         return [invalid(field, text, "must be a valid IP address")]
     special = (
@@ -244,7 +240,7 @@ def _slice_address(text: str, kind: str, field: str) -> list[Cause]:
         return name_or_empty(dns_subdomain)(text, field)
     if kind not in ("IPv4", "IPv6"):
         return []
-    address = _address(text)
+    address = read_address(text)
     if address is None:
         return [invalid(field, text, _IP)]
     wrong = address.version != int(kind[-1])
@@ -280,170 +276,14 @@ def _slice_ports(ports: list[Document]) -> list[Cause]:
     return causes
 
 
-# Ingresses.
-
-
-_PATH_TYPES: Final = ("Exact", "ImplementationSpecific", "Prefix")
-_SEQUENCES: Final = ("//", "/./", "/../", "%2f", "%2F")
-
-
-def ingress(obj: Document, old: Document | None) -> list[Cause]:
-    spec = obj["spec"]
-    rules, backend = spec.get("rules") or [], spec.get("defaultBackend")
-    causes = [] if rules or backend is not None else [
-        invalid("spec", spec.get("rules"), "either `defaultBackend` or `rules` must be specified")
-    ]  # fmt: skip
-    for index, rule in enumerate(rules):
-        causes += _ingress_rule(rule, f"spec.rules[{index}]")
-    if backend is not None:
-        causes += _backend(backend, "spec.defaultBackend")
-    for index, tls in enumerate(spec.get("tls") or ()):
-        for position, host in enumerate(tls.get("hosts") or ()):
-            check = wildcard_subdomain if "*" in host else dns_subdomain
-            causes += name_or_empty(check)(host, f"spec.tls[{index}].hosts[{position}]")
-        causes += name(dns_subdomain)(tls.get("secretName"), f"spec.tls[{index}].secretName")
-    of_class = spec.get("ingressClassName")
-    return causes if of_class is None else causes + name_or_empty(dns_subdomain)(of_class, "spec.ingressClassName")
-
-
-def _ingress_rule(rule: Document, field: str) -> list[Cause]:
-    causes: list[Cause] = []
-    if host := rule.get("host"):
-        if _address(host) is not None:
-            causes.append(invalid(f"{field}.host", host, "must be a DNS name, not an IP address"))
-        check = wildcard_subdomain if "*" in host else dns_subdomain
-        causes += name(check)(host, f"{field}.host")
-    if rule.get("http") is None:
-        return causes
-    paths = rule["http"].get("paths") or []
-    if not paths:
-        causes.append(required(f"{field}.http.paths"))
-    for index, path in enumerate(paths):
-        at = f"{field}.http.paths[{index}]"
-        causes += _ingress_path(path, at)
-        if path.get("pathType") is not None:
-            causes += _backend(path["backend"], f"{at}.backend")
-    return causes
-
-
-def _ingress_path(path: Document, field: str) -> list[Cause]:
-    kind, text = path.get("pathType"), path.get("path") or ""
-    if kind is None:
-        return [required(f"{field}.pathType", "pathType must be specified")]
-    if kind not in _PATH_TYPES:
-        return [not_supported(f"{field}.pathType", kind, _PATH_TYPES)]
-    absolute = [] if text.startswith("/") else [invalid(f"{field}.path", text, "must be an absolute path")]
-    if kind == "ImplementationSpecific":
-        return absolute if text else []
-    causes = absolute
-    if text:
-        causes += [
-            invalid(f"{field}.path", text, f"must not contain '{part}'") for part in _SEQUENCES if part in text
-        ] + [invalid(f"{field}.path", text, f"cannot end with '{end}'") for end in ("/..", "/.") if text.endswith(end)]
-    return causes
-
-
-def _backend(backend: Document, field: str) -> list[Cause]:
-    service_, resource = backend.get("service"), backend.get("resource")
-    if service_ is None and resource is None:
-        return [invalid(field, "", "resource or service backend is required")]
-    if service_ is not None and resource is not None:
-        return [invalid(field, "", "cannot set both resource and service backends")]
-    if service_ is None:
-        return []
-    named, number = service_["port"].get("name") or "", service_["port"].get("number") or 0
-    causes = required_name(dns_1035_label)(service_.get("name"), f"{field}.service.name")
-    if named and number:
-        return [*causes, invalid(field, "", "cannot set both port name & port number")]
-    if named:
-        return causes + name(port_name)(named, f"{field}.service.port.name")
-    if number:
-        return causes + port(number, f"{field}.service.port.number")
-    return [*causes, required(field, "port name or number is required")]
-
-
-# Network policies.
-
-
-_POLICY_PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
-
-
-def network_policy(obj: Document, old: Document | None) -> list[Cause]:
-    spec = obj["spec"]
-    causes = selector(spec.get("podSelector"), "spec.podSelector")
-    for direction, peers in (("ingress", "from"), ("egress", "to")):
-        for index, rule in enumerate(spec.get(direction) or ()):
-            field = f"spec.{direction}[{index}]"
-            for position, item in enumerate(rule.get("ports") or ()):
-                causes += _policy_port(item, f"{field}.ports[{position}]")
-            for position, peer in enumerate(rule.get(peers) or ()):
-                causes += _peer(peer, f"{field}.{peers}[{position}]")
-    types = spec.get("policyTypes") or []
-    if len(types) > 2:
-        return [*causes, invalid("spec.policyTypes", types, "may not specify more than two policyTypes")]
-    return causes + [
-        not_supported(f"spec.policyTypes[{index}]", kind, ("Ingress", "Egress"))
-        for index, kind in enumerate(types)
-        if kind not in ("Ingress", "Egress")
-    ]
-
-
-def _policy_port(item: Document, field: str) -> list[Cause]:
-    causes = one_of_if_set(*_POLICY_PROTOCOLS)(item.get("protocol"), f"{field}.protocol")
-    number, end = item.get("port"), item.get("endPort")
-    if number is None:
-        return (
-            causes if end is None else [*causes, required(f"{field}.port", "must be specified when `endPort` is set")]
-        )
-    causes += port_or_name(number, f"{field}.port")
-    if end is None:
-        return causes
-    if isinstance(number, str):
-        return [*causes, invalid(f"{field}.port", number, "must not be specified when `endPort` is set")]
-    if end < number:
-        # The real server shows the other one of the two.
-        causes.append(invalid(f"{field}.endPort", number, "must be greater than or equal to `port`"))
-    return causes + between(1, 65535)(end, f"{field}.endPort")
-
-
-def _peer(peer: Document, field: str) -> list[Cause]:
-    pods, namespaces, block = (peer.get(key) for key in ("podSelector", "namespaceSelector", "ipBlock"))
-    causes: list[Cause] = []
-    if pods is not None:
-        causes += selector(pods, f"{field}.podSelector")
-    if namespaces is not None:
-        causes += selector(namespaces, f"{field}.namespaceSelector")
-    if block is not None:
-        causes += _ip_block(block, f"{field}.ipBlock")
-    if pods is None and namespaces is None and block is None:
-        causes.append(required(field, "must specify a peer"))
-    elif block is not None and (pods is not None or namespaces is not None):
-        causes.append(forbidden(field, "may not specify both ipBlock and another peer"))
-    return causes
-
-
-def _ip_block(block: Document, field: str) -> list[Cause]:
-    cidr = block.get("cidr") or ""
-    if not cidr:
-        return [required(f"{field}.cidr")]
-    network = _network(cidr)
-    if network is None:
-        return [invalid(f"{field}.cidr", cidr, _CIDR)]
-    causes: list[Cause] = []
-    for index, text in enumerate(block.get("except") or ()):
-        part, at = _network(text or ""), f"{field}.except[{index}]"
-        if part is None:
-            causes.append(invalid(at, text, _CIDR))
-        elif part.version != network.version or part.prefixlen <= network.prefixlen or not part.subnet_of(network):
-            causes.append(invalid(at, text, "must be a strict subset of `cidr`"))
-    return causes
+# Blocks of addresses.
 
 
 def cidr(value: Any, field: str) -> list[Cause]:
-    return [] if _network(value or "") is not None else [invalid(field, value or "", _CIDR)]
+    return [] if read_block(value or "") is not None else [invalid(field, value or "", CIDR)]
 
 
-def _network(text: str) -> Any:
+def read_block(text: str) -> Any:
     try:
         return ipaddress.ip_network(text, strict=False) if "/" in text else None
     except ValueError:
