@@ -130,6 +130,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "-o", "--output", choices=("text", "json"), default="text", help="tables for people, or all that is known"
     )
+    add_sources(parser)
+    parser.set_defaults(run=run)
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """The options by which a cluster and its programs are found, and how long they are waited for."""
     parser.add_argument(
         "--request-timeout",
         type=seconds,
@@ -138,8 +144,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="how long to wait for each response (default: %(default)g)",
     )
     add_cluster(parser)
-    add_programs(parser)
-    parser.set_defaults(run=run)
+    _add_programs(parser)
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
@@ -160,7 +165,7 @@ def find_named_cluster(options: argparse.Namespace) -> Cluster | None:
     )
 
 
-def add_programs(parser: argparse.ArgumentParser) -> None:
+def _add_programs(parser: argparse.ArgumentParser) -> None:
     """The options by which its programs are found."""
     programs = (
         ("scheduler", "", "which scheduler to query", "koord-scheduler", "healthz", 10251),

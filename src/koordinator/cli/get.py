@@ -15,11 +15,10 @@ from koordinator.api.kinds import PODS
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.cli import interruption
-from koordinator.cli.explain import add_cluster, add_programs, sources_of
-from koordinator.cli.explain_cluster import seconds
+from koordinator.cli.explain import add_sources, sources_of
 from koordinator.cli.explain_failure import NOT_REACHED, ExplainError, UsageError
 from koordinator.cli.explain_object import KINDS, read_from
-from koordinator.cli.explain_source import SECONDS, fetch
+from koordinator.cli.explain_source import fetch
 from koordinator.cli.explain_terminal import Terminal, ended, escape, output, print_whole, say, text_of, write
 from koordinator.cli.explanation import Sources
 from koordinator.cli.listing import LISTINGS, Document, Listing, Row, rows_of
@@ -63,15 +62,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="a table, one with more columns, the names alone, or the whole documents",
     )
     parser.add_argument("-w", "--watch", action="store_true", help="go on: print each row again when it changes")
-    parser.add_argument(
-        "--request-timeout",
-        type=seconds,
-        default=SECONDS,
-        metavar="SECONDS",
-        help="how long to wait for each response (default: %(default)g)",
-    )
-    add_cluster(parser)
-    add_programs(parser)
+    add_sources(parser)
     parser.set_defaults(run=run)
 
 
