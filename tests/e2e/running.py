@@ -1,4 +1,4 @@
-"""``koord up`` as a person starts it, for tests that talk to what it runs."""
+"""``koord up`` and ``koord demo`` as a person starts them, for tests that look at what they run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,6 +22,10 @@ from tests.free_ports import free_ports
 from tests.waiting import once
 
 T = TypeVar("T")
+
+
+_CLAIMS = 17
+"""Of the demonstration."""
 
 
 @dataclass(frozen=True)
@@ -104,3 +109,13 @@ def plain_pod(name: str, **spec: Any) -> dict[str, Any]:
     """A pod that names no scheduler."""
     container = {"name": "main", "image": "example", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container], **spec}}
+
+
+def play_demo(folder: Path) -> str:
+    """The report of a whole day of ``koord demo``, all of whose claims have to hold."""
+    command = [sys.executable, "-m", "koordinator.cli.main", "demo", f"--data={folder}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert done.stdout.count("✓") == _CLAIMS
+    assert "✗" not in done.stdout
+    return done.stdout
