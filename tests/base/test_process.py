@@ -1,8 +1,9 @@
-"""How programs end, and how many files they may open."""
+"""How programs end, how many files they may open, how soon they get a CPU."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import selectors
 import signal
@@ -133,3 +134,21 @@ def test_as_many_files_as_the_system_grants_may_be_open() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] == hard
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_threads_that_start_later_have_the_nice_value_too() -> None:
+    thread = "Thread(target=lambda: print(os.getpriority(os.PRIO_PROCESS, 0))).start()"
+    assert _in_a_process_of_its_own("print(set_nice(19))", thread) == "()\n19\n"
+
+
+def test_a_refused_nice_value_is_a_remark() -> None:
+    present = os.getpriority(os.PRIO_PROCESS, 0)
+    assert _in_a_process_of_its_own("os.getuid() or os.setuid(65534)", "print(*set_nice(-20))") == (
+        f"--nice=-20 is not in force, it stays {present}: Permission denied (it needs CAP_SYS_NICE)\n"
+    )
+
+
+def _in_a_process_of_its_own(*lines: str) -> str:
+    imports = ("import os", "from threading import Thread", "from koordinator.base.process import set_nice")
+    program = "\n".join((*imports, *lines))
+    return subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True).stdout

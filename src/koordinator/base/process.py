@@ -1,4 +1,4 @@
-"""The process of a program: how signals and errors end it, and how many files it may open."""
+"""The process of a program: how signals and errors end it, how many files it may open, how soon it gets a CPU."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.flag_types import Flag, FlagGroup
 
 _FORESEEN: Final = (KoordinatorError, OSError)
 _MOST_OPEN_FILES: Final = 1 << 16
+_NICE: Final = -10
 _LONGEST_SLEEP: Final = 1.0
 """The seconds that an event loop waits at most before it handles signals."""
 
@@ -74,3 +76,29 @@ def allow_many_open_files() -> None:
     wanted = _MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def nice_flag(group: FlagGroup) -> Flag[int]:
+    """The flag of a program that containers wait for when they start."""
+    return group.integer(
+        "nice",
+        _NICE,
+        "How soon it gets a CPU when there are too few, as for nice(1): containers that start wait for it. 0: as other"
+        " processes do.",
+        minimum=-20,
+        maximum=19,
+    )
+
+
+def set_nice(value: int) -> tuple[str, ...]:
+    """Set the nice value of the calling thread and of all threads and processes that it starts from now on.
+
+    Returns what to tell the administrator: nothing, or one sentence if the kernel refuses (a value below the present
+    one needs CAP_SYS_NICE).
+    """
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, value)
+    except OSError as error:
+        present = os.getpriority(os.PRIO_PROCESS, 0)
+        return (f"--nice={value} is not in force, it stays {present}: {error.strerror} (it needs CAP_SYS_NICE)",)
+    return ()

@@ -12,6 +12,7 @@ from koordinator.base.errors import ConfigurationError
 from koordinator.base.flag_types import Flag, FlagGroup
 from koordinator.base.flags import FlagSet
 from koordinator.base.listen_address import NOWHERE, ListenAddress
+from koordinator.base.process import nice_flag
 from koordinator.base.unused_flags import KLOG_FLAGS, KLOG_SWITCHES, UnusedFlags
 from koordinator.koordlet.enforce.hooks.options import HookFlags
 from koordinator.koordlet.features import WITHOUT_EFFECT, make_features
@@ -135,6 +136,7 @@ class _Flags:
             "pprof-addr", _PROFILE_ADDRESS, "Where to serve them. No authentication."
         )
         self.verbosity = serving.integer("v", 0, "How much is logged, from 0 up.")
+        self.nice = nice_flag(serving)
         self.gates = self.set.group("Feature").feature_gates(self.features)
         self.unused = UnusedFlags(self.set, _UNUSED, _SWITCHES)
 
@@ -383,6 +385,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         report=given[flags.report],
         cleanup=given[flags.cleanup],
         cache_bytes=given[flags.cache_bytes],
+        nice=given[flags.nice],
         verbosity=given[flags.verbosity],
         features=flags.features,
         remarks=(

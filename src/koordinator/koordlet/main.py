@@ -11,6 +11,7 @@ from typing import Final
 from koordinator.api.node import Node
 from koordinator.base import logs
 from koordinator.base.garbage_collection import spare_imports
+from koordinator.base.process import set_nice
 from koordinator.base.program import Process, Run, greet, run_program
 from koordinator.koordlet.agent import Agent
 from koordinator.koordlet.agent_context import Dependencies
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
         logs.configure(options.verbosity)
         # A container that starts waits for koordlet, and so for a collection.
         spare_imports()
-        greet(_PROGRAM, f"node {options.node_name}", options.remarks)
+        greet(_PROGRAM, f"node {options.node_name}", (*options.remarks, *set_nice(options.nice)))
         return partial(_run, options)
 
     return run_program(_PROGRAM, prepare)

@@ -116,6 +116,7 @@ class Options:
     cleanup: bool = False
     """Take back what is enforced, and end."""
     cache_bytes: int = 100 << 20
+    nice: int = 0
     verbosity: int = 0
     features: FeatureGates = field(default_factory=make_features)
     remarks: tuple[str, ...] = ()

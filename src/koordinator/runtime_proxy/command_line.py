@@ -15,6 +15,7 @@ from koordinator.base.errors import ConfigurationError
 from koordinator.base.flag_types import Flag
 from koordinator.base.flags import FlagSet, FlagValues
 from koordinator.base.listen_address import ListenAddress, parse_listen_address
+from koordinator.base.process import nice_flag
 from koordinator.base.unused_flags import LOG_FLAGS, LOG_SWITCHES, UnusedFlags
 from koordinator.node.host import HOOK_SERVERS
 
@@ -58,6 +59,7 @@ class Options:
     checkpoint_folder: Path
     metrics: ListenAddress
     verbosity: int = 0
+    nice: int = 0
     remarks: tuple[str, ...] = ()
     """What of the command line will not have the expected effect, in sentences."""
 
@@ -108,6 +110,7 @@ class _Flags:
             "Where /metrics and /healthz are served: HOST:PORT, :PORT for every address, 0: nowhere.",
         )
         self.verbosity = serving.integer("v", 0, "How much is logged, from 0 up.")
+        self.nice = nice_flag(serving)
         self.unused = UnusedFlags(self.set, _UNUSED, LOG_SWITCHES)
 
 
@@ -135,6 +138,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         checkpoint_folder=Path(given[flags.checkpoints] or endpoint.parent / "checkpoints"),
         metrics=parse_listen_address("--metrics-addr", given[flags.metrics]),
         verbosity=given[flags.verbosity],
+        nice=given[flags.nice],
         remarks=tuple(flags.unused.remarks(given)),
     )
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from koordinator.base import logs
 from koordinator.base.garbage_collection import spare_imports
+from koordinator.base.process import set_nice
 from koordinator.base.program import Process, Run, greet, run_program
 from koordinator.runtime_proxy.command_line import Options, parse_options
 from koordinator.runtime_proxy.program import RuntimeProxy
@@ -22,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def prepare() -> Run:
         options = parse_options(sys.argv[1:] if arguments is None else arguments)
         logs.configure(options.verbosity)
-        greet(_PROGRAM, f"for {options.runtime}", options.remarks)
+        greet(_PROGRAM, f"for {options.runtime}", (*options.remarks, *set_nice(options.nice)))
         spare_imports()
         return partial(_run, options)
 
