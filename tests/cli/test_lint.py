@@ -36,6 +36,10 @@ data:
 QUOTA = "apiVersion: scheduling.sigs.k8s.io/v1alpha1\nkind: ElasticQuota\nmetadata: {name: vision}\nspec:\n"
 
 
+SCHEDULER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+DESCHEDULER = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\n"
+
+
 def pod(key: str, value: str, member: str = "labels") -> str:
     return POD.format(key=key, value=value, member=member)
 
@@ -62,6 +66,15 @@ def configuration(key: str, text: str) -> str:
         (configuration("cpu-burst-config", '"clusterStrategy": {"polcy": "auto"}'), 6, "did you mean policy?"),
         (configuration("colocation-config", '"cpuReclaimThresholdPercent": -1'), 4, "koord-manager would refuse it"),
         (configuration("resource-qos-config", '"clusterStrategy": 3'), 4, "koord-manager would refuse it"),
+        (SCHEDULER + "parallelsm: 4\n", 3, "parallelism"),
+        (SCHEDULER + "profiles:\n- schedulerName: a\n  percentageOfNodesToScore: 101\n", 5, "101 is not usable"),
+        (DESCHEDULER + "profiles:\n- name: ''\n- name: b\n", 4, "descheduler name is needed"),
+        (
+            "kind: ConfigMap\ndata:\n  koord-scheduler-config: |\n"
+            + "".join(f"    {line}\n" for line in (*SCHEDULER.splitlines(), "parallelism: -1")),
+            6,
+            "data[koord-scheduler-config].parallelism: -1 is not usable",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_line(text: str, line: int, said: str, tmp_path: Path, capsys: Captured) -> None:

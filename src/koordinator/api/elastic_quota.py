@@ -10,6 +10,8 @@ from koordinator.api.pod import ResourceList
 ROOT_QUOTA: Final = "koordinator-root-quota"
 SYSTEM_QUOTA: Final = "koordinator-system-quota"
 DEFAULT_QUOTA: Final = "koordinator-default-quota"
+BUILT_IN_QUOTAS: Final = (ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA)
+"""Those that exist without an object of a user."""
 
 
 class ElasticQuotaSpec(WireStruct):

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
+from koordinator.api.elastic_quota import BUILT_IN_QUOTAS
 from koordinator.api.kinds import ELASTIC_QUOTAS
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.base.strict_yaml import load_documents
@@ -16,13 +17,13 @@ from koordinator.cli.explain_cluster import Cluster, seconds
 from koordinator.cli.explain_failure import UNUSABLE, ExplainError
 from koordinator.cli.explain_object import read_from
 from koordinator.cli.explain_terminal import ended, output, say, write
-from koordinator.cli.lint_rules import Document, Finding, findings, quota_named
+from koordinator.cli.lint_rules import findings, quota_named
 from koordinator.cli.what_if_input import read_text
+from koordinator.model.typing_mistakes import Document, Mistake
 
 FOUND: Final = 1
 _SECONDS: Final = 3.0
 """A cluster is a help here, not a need."""
-_DEFAULT_QUOTAS: Final = ("koordinator-default-quota", "koordinator-system-quota", "koordinator-root-quota")
 
 _DESCRIPTION = """\
 Find typing mistakes in manifests that an API server would take in silence: a quality of service that there is not, a
@@ -83,11 +84,10 @@ def report(file: str, text: str, documents: Sequence[Document | None], quotas: C
         if document is None:
             continue
         for found in findings(document, quotas):
-            path = f"{found.path}.{found.inner}" if found.inner else found.path
-            yield f"{file}:{_line(text, document, index, found)}: {path}: {found.message}"
+            yield f"{file}:{_line(text, document, index, found)}: {found}"
 
 
-def _line(text: str, document: Document, index: int, found: Finding) -> int:
+def _line(text: str, document: Document, index: int, found: Mistake) -> int:
     line = line_of(text, found.path, index)
     if not found.inner:
         return line
@@ -112,8 +112,8 @@ def _quotas(options: argparse.Namespace, documents: Sequence[Document | None]) -
     except (ExplainError, KoordinatorError):
         found = None
     if found is None:
-        return {*named, *_DEFAULT_QUOTAS} if named else None
-    return {*named, *found, *_DEFAULT_QUOTAS}
+        return {*named, *BUILT_IN_QUOTAS} if named else None
+    return {*named, *found, *BUILT_IN_QUOTAS}
 
 
 async def _names(cluster: Cluster) -> list[str]:

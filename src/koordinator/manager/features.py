@@ -35,6 +35,10 @@ REPLACE_RESOURCES_TRANSFORMER: Final = "ReplaceResourcesTransformer"
 ENABLE_SYNC_GPU_SHARED_RESOURCE: Final = "EnableSyncGPUSharedResource"
 RECOMMENDER: Final = "Recommender"
 """Ours: the original defines Recommendations and has no controller for them."""
+STRICT_CONFIG_MAP_VALIDATION: Final = "StrictConfigMapValidation"
+"""Ours: keys and fields of the SLO ConfigMap that no program knows are refused, not only warned of."""
+POD_TEMPLATE_VALIDATING_WEBHOOK: Final = "PodTemplateValidatingWebhook"
+"""Ours: warnings of typing mistakes in the templates of workloads."""
 
 _ON: Final = (
     WEBHOOK_FRAMEWORK,
@@ -69,6 +73,8 @@ _OFF: Final = (
     ENABLE_QUOTA_ADMISSION_ON_UPDATE,
     REPLACE_RESOURCES_TRANSFORMER,
     RECOMMENDER,
+    STRICT_CONFIG_MAP_VALIDATION,
+    POD_TEMPLATE_VALIDATING_WEBHOOK,
 )
 
 _SCHEDULER: Final = "only the scheduler reads it"

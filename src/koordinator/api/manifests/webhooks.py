@@ -25,6 +25,10 @@ Document = dict[str, Any]
 _QUOTA_PATH: Final = "scheduling-sigs-k8s-io-v1alpha1-elasticquota"
 _QUOTAS: Final = ("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas")
 _RESERVATIONS: Final = ("scheduling.koordinator.sh", "v1alpha1", "reservations")
+_WORKLOADS: Final = (
+    *(("apps", "v1", plural) for plural in ("daemonsets", "deployments", "replicasets", "statefulsets")),
+    *(("batch", "v1", plural) for plural in ("cronjobs", "jobs")),
+)
 _CREATE: Final = ("CREATE",)
 _WRITE: Final = ("CREATE", "UPDATE")
 _ALL: Final = ("CREATE", "UPDATE", "DELETE")
@@ -78,6 +82,16 @@ def webhook_configurations(namespace: str = NAMESPACE, failure_policy: str = "Fa
         entry("velasticquota", f"/validate-{_QUOTA_PATH}", _QUOTAS, _ALL, failure_policy, namespaceSelector=elsewhere),
         entry("vnode", "/validate-node", ("", "v1", "nodes"), _WRITE, "Ignore"),
         entry("vpod", "/validate-pod", ("", "v1", "pods"), _WRITE, failure_policy, namespaceSelector=elsewhere),
+        # Ours, behind a feature gate that is off: warnings alone.
+        entry(
+            "vpod-template",
+            "/validate-pod-template",
+            _WORKLOADS[0],
+            _WRITE,
+            "Ignore",
+            rules=[_rule(workload, _WRITE) for workload in _WORKLOADS],
+            namespaceSelector=elsewhere,
+        ),
         entry("vpodbinding", "/validate-pod-binding", ("", "v1", "pods/binding"), _CREATE, "Ignore"),
     ]
     return [
@@ -115,17 +129,20 @@ def _entry(
     policy: str,
     **more: Any,
 ) -> Document:
-    group, version, plural = resource
-    rule = {"apiGroups": [group], "apiVersions": [version], "operations": list(operations), "resources": [plural]}
     return {
         "name": f"{name}.koordinator.sh",
         "admissionReviewVersions": ["v1", "v1beta1"],
         "clientConfig": {"service": {"name": WEBHOOK_SERVICE, "namespace": namespace, "path": path}},
         "failurePolicy": policy,
-        "rules": [rule],
+        "rules": [_rule(resource, operations)],
         "sideEffects": "None",
         **more,
     }
+
+
+def _rule(resource: tuple[str, str, str], operations: Sequence[str]) -> Document:
+    group, version, plural = resource
+    return {"apiGroups": [group], "apiVersions": [version], "operations": list(operations), "resources": [plural]}
 
 
 def _matches(key: str, operator: str, *values: str) -> Document:

@@ -17,9 +17,18 @@ from koordinator.cli.child_process import Program
 from koordinator.cli.ports import ADDRESS, PortUse, free_ports
 from koordinator.cluster.nodes.node_objects import FLEET_ANNOTATION
 from koordinator.kube.connect import ClientOptions, connect
+from koordinator.manager import features
 
 _REQUESTS_PER_SECOND: Final = 500
 """Of the manager: a local cluster has no other clients, and a thousand nodes should not take a minute."""
+_MANAGER_GATES: Final = (
+    features.RECOMMENDER,
+    features.CONFIG_MAP_VALIDATING_WEBHOOK,
+    features.STRICT_CONFIG_MAP_VALIDATION,
+    features.NODE_VALIDATING_WEBHOOK,
+    features.POD_TEMPLATE_VALIDATING_WEBHOOK,
+)
+"""Off by default: what can be tried here, and what tells of mistakes where they are made."""
 PROGRAMS = ("apiserver", "nodes", "manager", "scheduler", "descheduler", "controllers")
 """In the order of their start: pods that controllers create pass the webhooks of the manager."""
 
@@ -181,7 +190,7 @@ def manager(options: LocalClusterOptions) -> Program:
         "--enable-pprof=false",
         f"--enable-leader-election={str(options.leader_election).lower()}",
         # So that it can be tried here; usage is sampled more often than on a real cluster, to see something soon.
-        "--feature-gates=Recommender=true",
+        f"--feature-gates={','.join(f'{gate}=true' for gate in _MANAGER_GATES)}",
         "--recommender-interval=10s",
         f"--rest-config-qps={_REQUESTS_PER_SECOND}",
         f"--rest-config-burst={2 * _REQUESTS_PER_SECOND}",

@@ -48,6 +48,8 @@ from koordinator.kube.interface import Client, PatchType
 # configuration that switches colocation on.
 
 
+_QUOTA_WEBHOOKS: Final = ("melasticquota.koordinator.sh", "velasticquota.koordinator.sh")
+_CONFIG_MAP_WEBHOOK: Final = "vconfigmap.koordinator.sh"
 _WEBHOOK_KINDS = (MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS)
 
 
@@ -64,15 +66,25 @@ async def prepare(client: Client, *, with_webhooks: bool = True) -> None:
             await _ensure(client, PRIORITY_CLASSES, document)
     if with_webhooks:
         for kind, configuration in zip(_WEBHOOK_KINDS, webhook_configurations(), strict=True):
-            await _ensure(client, kind, _never_in_the_way(configuration))
+            await _ensure(client, kind, as_local_clusters_have_it(configuration))
     configuration = yaml.safe_load(shipped_file("slo-controller-config.yaml").read_text())
     await _ensure(client, CONFIG_MAPS, configuration, namespace=NAMESPACE)
 
 
-def _never_in_the_way(configuration: dict[str, Any]) -> dict[str, Any]:
+def as_local_clusters_have_it(configuration: dict[str, Any]) -> dict[str, Any]:
     """A local cluster is used without its manager, too: then no request waits for a webhook. A manager that is only
-    slow, on a busy machine, is waited for as long as an API server may: without it, a pod is written as another one."""
+    slow, on a busy machine, is waited for as long as an API server may: without it, a pod is written as another one.
+
+    Mistakes are refused wherever they are made: quotas are checked in every namespace, and every ConfigMap of ours,
+    with or without the label by which the webhook finds it on a cluster with many.
+    """
     webhooks = [{**webhook, "failurePolicy": "Ignore", "timeoutSeconds": 30} for webhook in configuration["webhooks"]]
+    for webhook in webhooks:
+        if webhook["name"] in _QUOTA_WEBHOOKS:
+            del webhook["namespaceSelector"]
+        elif webhook["name"] == _CONFIG_MAP_WEBHOOK:
+            del webhook["objectSelector"]
+            webhook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
     return {**configuration, "webhooks": webhooks}
 
 

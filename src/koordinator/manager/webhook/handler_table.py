@@ -18,7 +18,7 @@ from koordinator.manager import features
 from koordinator.manager.options import Options
 from koordinator.manager.webhook.admission import AdmissionHandler, AdmissionRequest
 from koordinator.manager.webhook.config_map.validating import ConfigMapValidatingHandler
-from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
+from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache, QuotaNames
 from koordinator.manager.webhook.elastic_quota.changes import QuotaChanges
 from koordinator.manager.webhook.elastic_quota.mutating import ElasticQuotaMutatingHandler, RecordedWeights
 from koordinator.manager.webhook.elastic_quota.pod_admission import CountingPodHandler, PodAdmissionSettings
@@ -40,6 +40,7 @@ from koordinator.manager.webhook.node.validating import NodeValidatingHandler
 from koordinator.manager.webhook.pod.binding import DENIED, DRY_RUN, BindingAdmissionHandler
 from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, no_rules
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler, PodMutationSettings
+from koordinator.manager.webhook.pod.template_validating import PodTemplateValidatingHandler
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler, PodValidationSettings
 from koordinator.manager.webhook.quota_accounts import QuotaBatches, StoredAccounts
 from koordinator.manager.webhook.reservation.mutating import ReservationMutatingHandler
@@ -99,7 +100,8 @@ def _pod_validating(context: HandlerContext) -> AdmissionHandler:
     if settings.enhanced_rules:
         rules = ConfiguredRules(context.informers, context.options.pod_enhanced_validator, context.clock)
     quota_check = QuotaPodCheck(context.quotas, QuotaSettings.from_gates(context.options.features))
-    handler = PodValidatingHandler(rules, (quota_check,), settings, context.timer(VALIDATE, "pod"))
+    names = QuotaNames(context.quotas)
+    handler = PodValidatingHandler(rules, (quota_check,), settings, context.timer(VALIDATE, "pod"), names)
     return _counting(context, handler) if context.options.features.enabled(features.ENABLE_QUOTA_ADMISSION) else handler
 
 
@@ -132,6 +134,10 @@ def _pod_binding(context: HandlerContext) -> AdmissionHandler:
     )
 
 
+def _pod_template_validating(context: HandlerContext) -> AdmissionHandler:
+    return PodTemplateValidatingHandler(QuotaNames(context.quotas), context.timer(VALIDATE, "pod-template"))
+
+
 def _reservation_mutating(context: HandlerContext) -> AdmissionHandler:
     return ReservationMutatingHandler(
         ProfileLister(context.informers), context.draw, context.timer(MUTATE, "reservation")
@@ -154,6 +160,7 @@ def _config_map_validating(context: HandlerContext) -> AdmissionHandler:
         options.slo_config_name,
         NodeLister(context.informers).metadata,
         names_required=options.node_strategy_name_needed,
+        is_strict=options.features.enabled(features.STRICT_CONFIG_MAP_VALIDATION),
         steps=context.timer(VALIDATE, "configmap"),
     )
 
@@ -180,6 +187,7 @@ HANDLERS: Final[Sequence[HandlerEntry]] = (
     HandlerEntry(features.NODE_MUTATING_WEBHOOK, _node_status_mutating),
     HandlerEntry(features.NODE_VALIDATING_WEBHOOK, _node_validating),
     HandlerEntry(features.CONFIG_MAP_VALIDATING_WEBHOOK, _config_map_validating),
+    HandlerEntry(features.POD_TEMPLATE_VALIDATING_WEBHOOK, _pod_template_validating),
 )
 
 

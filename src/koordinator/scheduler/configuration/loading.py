@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from koordinator.scheduler.configuration.points import Catalogue
 from koordinator.scheduler.configuration.resolved import ProfileConfiguration, SchedulerConfiguration
 from koordinator.scheduler.configuration.third_party import InstalledPlugins
 
-_KIND: Final = "KubeSchedulerConfiguration"
+KIND: Final = "KubeSchedulerConfiguration"
 _CONFIG_MAP_KEY: Final = "koord-scheduler-config"
 _OLD_FIELDS: Final = frozenset({"healthzBindAddress", "metricsBindAddress"})
 """Of v1beta2 only; the flags --address and --port set where health and metrics are served."""
@@ -31,15 +31,20 @@ def default_configuration(
     installed: InstalledPlugins | None = None, *, profiling: bool = True
 ) -> SchedulerConfiguration:
     """The configuration without a file: the upstream default profile."""
-    document = KubeSchedulerConfiguration(api_version=VERSION, kind=_KIND, enable_profiling=profiling)
+    document = KubeSchedulerConfiguration(api_version=VERSION, kind=KIND, enable_profiling=profiling)
     return _resolve(document, "", [], Catalogue(installed))
 
 
 def parse_configuration(text: str, source: str, installed: InstalledPlugins | None = None) -> SchedulerConfiguration:
     """Decode, complete, check and resolve. ``source`` names the text in errors and warnings; ``installed`` are the
     plugins of other packages, by default those of this environment."""
-    document = load_document(text, source, _KIND, _CONFIG_MAP_KEY)
-    root = f"{source}: "
+    return resolve(load_document(text, source, KIND, _CONFIG_MAP_KEY), f"{source}: ", installed)
+
+
+def resolve(
+    document: Mapping[str, Any], root: str, installed: InstalledPlugins | None = None
+) -> SchedulerConfiguration:
+    """As ``parse_configuration``. ``root`` begins the paths in errors and warnings."""
     warnings: list[str] = []
     version = document.get("apiVersion")
     if version in OLD_VERSIONS:
@@ -47,8 +52,8 @@ def parse_configuration(text: str, source: str, installed: InstalledPlugins | No
         document = {name: value for name, value in document.items() if name not in _OLD_FIELDS}
     elif version != VERSION:
         raise ConfigurationError(f"{root}apiVersion", version, f"{VERSION} (older: {', '.join(OLD_VERSIONS)})")
-    if document.get("kind") != _KIND:
-        raise ConfigurationError(f"{root}kind", document.get("kind"), _KIND)
+    if document.get("kind") != KIND:
+        raise ConfigurationError(f"{root}kind", document.get("kind"), KIND)
     decoded = decode_strictly({**document, "apiVersion": VERSION}, KubeSchedulerConfiguration, root)
     return _resolve(decoded, root, warnings, Catalogue(installed))
 

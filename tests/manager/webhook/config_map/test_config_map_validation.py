@@ -11,7 +11,7 @@ import pytest
 from koordinator.api.codec import DecodeError
 from koordinator.api.document import Document, copied
 from koordinator.api.meta import ObjectMeta
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest, Operation
+from koordinator.manager.webhook.admission import AdmissionRequest, Operation
 from koordinator.manager.webhook.config_map.validating import ConfigMapValidatingHandler
 from koordinator.model.slo_configuration.refusal import RefusedConfigurationError
 from tests.manager.webhook.slo_documents import BROKEN, COLOCATION, PLAIN
@@ -48,7 +48,7 @@ def refusal(request: AdmissionRequest, nodes: Iterable[ObjectMeta] = NODES, *, n
     """Why it was refused; empty if it was not."""
     handler = ConfigMapValidatingHandler(NAMESPACE, NAME, lambda: nodes, names_required=names_required)
     try:
-        assert handler.handle(request) is ALLOWED
+        assert handler.handle(request).allowed
     except RefusedConfigurationError as error:
         return str(error)
     return ""
@@ -113,7 +113,7 @@ def test_nodes_are_listed_only_where_two_strategies_could_select_one() -> None:
         raise AssertionError("nothing to compare")
 
     handler = ConfigMapValidatingHandler(NAMESPACE, NAME, unexpected)
-    assert handler.handle(about(config_map(colocation(group(labelled(xxx="xxx")))))) is ALLOWED
+    assert handler.handle(about(config_map(colocation(group(labelled(xxx="xxx")))))).allowed
 
 
 def test_what_did_not_change_is_not_checked() -> None:
@@ -170,3 +170,30 @@ def test_the_config_map_that_was_queried_about_stays_as_it_was() -> None:
     before = copied(requested)
     refusal(about(requested))
     assert requested == before
+
+
+UNKNOWN = {"colocation-config": '{"enabled": true}', "cpu-burst-confg": "{}"}
+FOUND = (
+    "data[colocation-config].enabled: no such field; did you mean enable?",
+    "data[cpu-burst-confg]: no program reads it; did you mean cpu-burst-config?",
+)
+
+
+def test_what_no_program_knows_is_a_warning() -> None:
+    handler = ConfigMapValidatingHandler(NAMESPACE, NAME, lambda: NODES)
+    assert tuple(handler.handle(about(config_map(UNKNOWN))).warnings) == FOUND
+
+
+def test_a_warning_is_not_repeated_at_each_update() -> None:
+    handler = ConfigMapValidatingHandler(NAMESPACE, NAME, lambda: NODES)
+    changed = config_map({**UNKNOWN, "system-config": "{}"})
+    assert handler.handle(about(changed, config_map(UNKNOWN), "UPDATE")).warnings == ()
+
+
+def test_what_no_program_knows_is_refused_where_that_is_wanted() -> None:
+    handler = ConfigMapValidatingHandler(NAMESPACE, NAME, lambda: NODES, is_strict=True)
+    with pytest.raises(RefusedConfigurationError) as caught:
+        handler.handle(about(config_map(UNKNOWN)))
+    document = json.loads(str(caught.value).strip("_"))
+    assert document["reason"] == "ConfigParamInvalid"
+    assert tuple(f"{path}: {message}" for path, message in document["message"].items()) == FOUND

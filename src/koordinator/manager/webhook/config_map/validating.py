@@ -21,6 +21,8 @@ from koordinator.manager.webhook.admission import (
     content,
 )
 from koordinator.model.slo_configuration.admission_check import check_config_map, check_nodes
+from koordinator.model.slo_configuration.refusal import RefusalReason, refused
+from koordinator.model.typing_mistakes import mistakes_of_configuration
 
 _PLUGIN: Final = "SLOConfig"
 
@@ -37,13 +39,16 @@ class ConfigMapValidatingHandler:
         nodes: Callable[[], Iterable[ObjectMeta]],
         *,
         names_required: bool = False,
+        is_strict: bool = False,
         steps: Steps = UNMEASURED,
     ) -> None:
-        """``names_required``: strategies for groups of nodes must have unique names."""
+        """``names_required``: strategies for groups of nodes must have unique names. ``is_strict``: keys and fields
+        that no program knows are refused, not only warned of."""
         self._namespace = namespace
         self._name = name
         self._nodes = nodes
         self._names_required = names_required
+        self._is_strict = is_strict
         self._steps = steps
 
     def handle(self, request: AdmissionRequest) -> AdmissionResponse:
@@ -55,10 +60,10 @@ class ConfigMapValidatingHandler:
         with self._steps.step(request.operation, _PLUGIN):
             namespace = config_map.metadata.namespace or request.namespace
             if (namespace, config_map.metadata.name) == (self._namespace, self._name):
-                self._check(config_map, old)
+                return self._check(config_map, old)
         return ALLOWED
 
-    def _check(self, config_map: ConfigMap, old: ConfigMap | None) -> None:
+    def _check(self, config_map: ConfigMap, old: ConfigMap | None) -> AdmissionResponse:
         selections = check_config_map(
             config_map.data,
             old.data if old is not None else None,
@@ -67,3 +72,8 @@ class ConfigMapValidatingHandler:
         )
         if selections:
             check_nodes(selections, self._nodes())
+        before = set(mistakes_of_configuration(old.data)) if old is not None else set()
+        unknown = [each for each in mistakes_of_configuration(config_map.data) if each not in before]
+        if unknown and self._is_strict:
+            raise refused(RefusalReason.INVALID, {each.full_path: each.message for each in unknown})
+        return AdmissionResponse(warnings=tuple(map(str, unknown))) if unknown else ALLOWED

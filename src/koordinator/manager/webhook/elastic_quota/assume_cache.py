@@ -9,11 +9,11 @@ can take.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from koordinator.api.elastic_quota import ElasticQuota
+from koordinator.api.elastic_quota import BUILT_IN_QUOTAS, ElasticQuota
 from koordinator.api.meta import ObjectMeta
 from koordinator.model.quota_tree.quota import Quota
 from koordinator.model.quota_tree.tree import QuotaTree
@@ -97,6 +97,23 @@ class QuotaAssumeCache:
             self._tree.discard(key)
         else:
             self._tree.put(quota)
+
+
+class QuotaNames(Collection[str]):
+    """The names of the quotas that there are at the moment, without a copy of them."""
+
+    def __init__(self, quotas: QuotaAssumeCache) -> None:
+        self._quotas = quotas
+
+    def __contains__(self, name: object) -> bool:
+        return name in BUILT_IN_QUOTAS or (isinstance(name, str) and self._quotas.tree().get(name) is not None)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from BUILT_IN_QUOTAS
+        yield from (quota.name for quota in self._quotas.tree() if quota.name not in BUILT_IN_QUOTAS)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def _version(metadata: ObjectMeta) -> int | None:

@@ -1,14 +1,21 @@
-"""``/validate-pod``: refuses pods that cannot be treated as their labels promise."""
+"""``/validate-pod``: refuses pods that cannot be treated as their labels promise, and warns of typing mistakes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.manager import features
-from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionRequest, AdmissionResponse, Steps
+from koordinator.manager.webhook.admission import (
+    ALLOWED,
+    UNMEASURED,
+    AdmissionRequest,
+    AdmissionResponse,
+    Steps,
+    content,
+)
 from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, EnhancedValidation, no_rules
 from koordinator.manager.webhook.pod.rules import (
     ColocationRules,
@@ -20,6 +27,7 @@ from koordinator.manager.webhook.pod.rules import (
     joined,
     pod_review,
 )
+from koordinator.model.typing_mistakes import new_mistakes
 
 
 class PodRefused(KoordinatorError):
@@ -57,7 +65,9 @@ class PodValidatingHandler:
         quota_checks: Sequence[PodCheck] = (),
         settings: PodValidationSettings | None = None,
         steps: Steps = UNMEASURED,
+        quotas: Collection[str] | None = None,
     ) -> None:
+        """``quotas``: the names of the quotas that there are, where that is known."""
         settings = settings or PodValidationSettings()
         self._checks: list[PodCheck] = [
             ReservedAnnotations(),
@@ -69,6 +79,7 @@ class PodValidatingHandler:
         if settings.enhanced_rules:
             self._checks.append(EnhancedValidation(enhanced_rules))
         self._steps = steps
+        self._quotas = quotas
 
     def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         """Raises PodRefused, and DecodeError for an object that is no pod."""
@@ -81,7 +92,8 @@ class PodValidatingHandler:
         for check in self._checks:
             with self._steps.step(request.operation, check.plugin):
                 _refuse_if(check, review)
-        return ALLOWED
+        warnings = new_mistakes(content(request.object), request.old_object, self._quotas)
+        return AdmissionResponse(warnings=warnings) if warnings else ALLOWED
 
 
 def _refuse_if(check: PodCheck, review: PodReview) -> None:
