@@ -12,12 +12,16 @@ from koordinator.cluster.controllers.daemon_set.controller import DaemonSetContr
 from koordinator.cluster.controllers.deployment.controller import DeploymentController
 from koordinator.cluster.controllers.job.controller import JobController
 from koordinator.cluster.controllers.job.leftovers import FinishedJobController, OrphanedPodController
-from koordinator.cluster.controllers.replica_set.controller import ReplicaSetController
+from koordinator.cluster.controllers.replica_set.controller import (
+    ReplicaSetController,
+    ReplicationControllerController,
+)
 from koordinator.cluster.controllers.stateful_set.controller import StatefulSetController
 
 CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
     DeploymentController.name: DeploymentController,
     ReplicaSetController.name: ReplicaSetController,
+    ReplicationControllerController.name: ReplicationControllerController,
     DaemonSetController.name: DaemonSetController,
     StatefulSetController.name: StatefulSetController,
     JobController.name: JobController,

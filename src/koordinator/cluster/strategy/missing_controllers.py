@@ -27,6 +27,7 @@ _WORKLOADS: Final = (
 )
 CONTROLLED: Final = frozenset(
     (
+        ("", "replicationcontrollers"),
         ("apps", "deployments"),
         ("apps", "replicasets"),
         ("apps", "daemonsets"),
