@@ -40,6 +40,7 @@ from koordinator.cluster.http.endpoints import Health
 from koordinator.cluster.http.request import parse_resource_path
 from koordinator.cluster.limits import MAX_BODY
 from koordinator.cluster.resource import Registry, Resource
+from koordinator.cluster.service_addresses import ServiceAddresses
 from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.storage.interface import Change, Stored
 from koordinator.cluster.system_objects import create_system_objects
@@ -114,6 +115,7 @@ class InMemoryApi:
             self.clock,
             Random(1),
             admission=(NamespaceLifecycle(),),
+            addresses=ServiceAddresses(self._storage, Random(1)),
             warns_of_missing_controllers=False,
         )
         self._application = Application(self._environment, TokenAuthenticator(_TOKEN), Health())

@@ -38,6 +38,7 @@ from koordinator.cluster.metrics_api import METRICS_RESOURCES
 from koordinator.cluster.pki import ServingFiles, renew_serving, serving_files
 from koordinator.cluster.quota.controller import QuotaController
 from koordinator.cluster.resource import Registry
+from koordinator.cluster.service_addresses import ServiceAddresses
 from koordinator.cluster.storage.database import Connect
 from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.storage.interface import Storage
@@ -204,6 +205,7 @@ class EmbeddedApi:
             admission=(NamespaceLifecycle(),),
             webhooks=webhooks,
             quotas=self._quotas,
+            addresses=ServiceAddresses(storage, self._options.random),
             warns_of_missing_controllers=self._options.missing_controller_warnings,
             workload_controllers=self._options.workload_controllers,
         )

@@ -10,6 +10,8 @@ from koordinator.cluster.controllers.context import ControllerMaker
 from koordinator.cluster.controllers.cron_job.controller import CronJobController
 from koordinator.cluster.controllers.daemon_set.controller import DaemonSetController
 from koordinator.cluster.controllers.deployment.controller import DeploymentController
+from koordinator.cluster.controllers.endpoints.controller import EndpointsController
+from koordinator.cluster.controllers.endpoints.slice_controller import EndpointSliceController
 from koordinator.cluster.controllers.job.controller import JobController
 from koordinator.cluster.controllers.job.leftovers import FinishedJobController, OrphanedPodController
 from koordinator.cluster.controllers.replica_set.controller import (
@@ -28,4 +30,6 @@ CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
     CronJobController.name: CronJobController,
     OrphanedPodController.name: OrphanedPodController,
     FinishedJobController.name: FinishedJobController,
+    EndpointsController.name: EndpointsController,
+    EndpointSliceController.name: EndpointSliceController,
 }

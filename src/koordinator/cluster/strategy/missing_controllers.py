@@ -28,6 +28,7 @@ _WORKLOADS: Final = (
 CONTROLLED: Final = frozenset(
     (
         ("", "replicationcontrollers"),
+        ("", "services"),
         ("apps", "deployments"),
         ("apps", "replicasets"),
         ("apps", "daemonsets"),

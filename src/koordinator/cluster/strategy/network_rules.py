@@ -14,7 +14,7 @@ from koordinator.api.names import (
     port_name,
 )
 from koordinator.cluster.resource import Cause
-from koordinator.cluster.strategy.causes import duplicate, invalid, required
+from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, required
 from koordinator.cluster.strategy.rules import (
     IMMUTABLE,
     Rules,
@@ -125,7 +125,10 @@ def service(obj: Document, old: Document | None) -> list[Cause]:
     if external:
         causes += required_name(dns_subdomain)(spec.get("externalName"), "spec.externalName")
     causes += _service_ports(ports, external) + _SERVICE.check(obj) + _affinity_seconds(spec) + _cluster_ips(spec)
-    return causes if old is None else causes + _kept_cluster_ip(spec, old["spec"])
+    causes += _type_rules(spec)
+    causes = causes if old is None else causes + _kept_cluster_ip(spec, old["spec"])
+    # What it is to be is looked at when all else is right.
+    return causes or _families(spec)
 
 
 def _service_ports(ports: list[Document], external: bool) -> list[Cause]:
@@ -153,6 +156,36 @@ def _port_name(text: str, field: str, seen: set[str], *, needed: bool) -> list[C
     return causes
 
 
+def _type_rules(spec: Document) -> list[Cause]:
+    """Which addresses and ports go with which type."""
+    kind = spec.get("type")
+    causes: list[Cause] = []
+    if kind in ("NodePort", "LoadBalancer") and spec.get("clusterIP") == "None":
+        causes.append(invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
+    if kind == "ClusterIP":
+        causes += [
+            forbidden(f"spec.ports[{index}].nodePort", "may not be used when `type` is 'ClusterIP'")
+            for index, item in enumerate(spec.get("ports") or ())
+            if item.get("nodePort")
+        ]
+    return causes
+
+
+def _families(spec: Document) -> list[Cause]:
+    """This cluster has addresses of version 4 alone."""
+    families, policy = spec.get("ipFamilies") or [], spec.get("ipFamilyPolicy")
+    if spec.get("clusterIP") == "None" and not spec.get("selector"):
+        return []
+    causes = [
+        invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
+        for index, family in enumerate(families)
+        if family == "IPv6"
+    ]
+    if policy == "RequireDualStack":
+        causes.append(invalid("spec.ipFamilyPolicy", policy, "this cluster is not configured for dual-stack services"))
+    return causes
+
+
 def _cluster_ips(spec: Document) -> list[Cause]:
     addresses, families = spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
     causes = [
@@ -162,6 +195,10 @@ def _cluster_ips(spec: Document) -> list[Cause]:
     ]
     if "None" in addresses and addresses != ["None"]:
         causes.append(invalid("spec.clusterIPs", addresses, "'None' must be the first and only value"))
+    if addresses and not spec.get("clusterIP"):
+        causes.append(invalid("spec.clusterIPs", addresses, "must be empty when `clusterIP` is not specified"))
+    elif addresses and addresses[0] != spec.get("clusterIP"):
+        causes.append(invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`"))
     for index, address in enumerate(addresses):
         if address not in ("None", ""):
             causes += ip(address, f"spec.clusterIPs[{index}]")
@@ -172,7 +209,7 @@ def _kept_cluster_ip(spec: Document, before: Document) -> list[Cause]:
     given, old = spec.get("clusterIP"), before.get("clusterIP")
     if not old or given == old or "ExternalName" in (spec.get("type"), before.get("type")) or _cluster_ips(spec):
         return []
-    return [invalid("spec.clusterIPs[0]", (spec.get("clusterIPs") or [given])[0] or "", "may not change once set")]
+    return [invalid("spec.clusterIPs[0]", spec.get("clusterIPs") or [given or ""], "may not change once set")]
 
 
 # Endpoints and endpoint slices.
