@@ -34,6 +34,7 @@ class EndpointsController:
         self._found.follow(add, lambda service: add(service.metadata.key))
         self._endpoints.add_handlers(
             name=self.name,
+            on_add=lambda each, _: add(each.metadata.key),
             on_update=lambda _, each: add(each.metadata.key),
             on_delete=lambda each: add(each.metadata.key),
         )
