@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from koordinator.cluster.controllers.autoscaler.controller import HorizontalPodAutoscalerController
 from koordinator.cluster.controllers.context import ControllerMaker
 from koordinator.cluster.controllers.cron_job.controller import CronJobController
 from koordinator.cluster.controllers.daemon_set.controller import DaemonSetController
@@ -30,6 +31,7 @@ CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
     CronJobController.name: CronJobController,
     OrphanedPodController.name: OrphanedPodController,
     FinishedJobController.name: FinishedJobController,
+    HorizontalPodAutoscalerController.name: HorizontalPodAutoscalerController,
     EndpointsController.name: EndpointsController,
     EndpointSliceController.name: EndpointSliceController,
 }

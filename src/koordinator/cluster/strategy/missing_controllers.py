@@ -35,6 +35,7 @@ CONTROLLED: Final = frozenset(
         ("apps", "statefulsets"),
         ("batch", "jobs"),
         ("batch", "cronjobs"),
+        ("autoscaling", "horizontalpodautoscalers"),
     )
 )
 """(group, plural) of the kinds that the workload controllers act on; see koordinator.cluster.controllers.table."""
