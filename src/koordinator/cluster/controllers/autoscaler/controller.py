@@ -3,6 +3,7 @@ scales their workload through its scale subresource, whatever kind that is."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ import msgspec
 from koordinator.api.codec import decode
 from koordinator.cluster.controllers.autoscaler.decision import (
     Decision,
+    Note,
     Situation,
     decide,
     reads_metrics,
@@ -45,6 +47,8 @@ class HorizontalPodAutoscalerController:
         self._recorder = context.events.recorder("horizontal-pod-autoscaler")
         self._histories: dict[str, History] = {}
         """By UID."""
+        self._noted: dict[str, dict[Note, str]] = {}
+        """The events of the last look, with the version that they name, by UID."""
         self._selected: dict[str, tuple[str, CompiledSelector]] = {}
         """The namespace and the selector of each autoscaler's target, by the key of the autoscaler."""
         self._reconciler = context.reconcilers.make(
@@ -71,6 +75,7 @@ class HorizontalPodAutoscalerController:
 
     def _forget(self, autoscaler: Autoscaler) -> None:
         self._histories.pop(autoscaler.metadata.uid, None)
+        self._noted.pop(autoscaler.metadata.uid, None)
         self._selected.pop(autoscaler.metadata.key, None)
 
     async def _reconcile(self, key: str) -> float | None:
@@ -80,11 +85,17 @@ class HorizontalPodAutoscalerController:
         decision = await self._decided(autoscaler)
         self._histories[autoscaler.metadata.uid] = decision.history
         await write_status(self._client, AUTOSCALERS, autoscaler, autoscaler.status, decision.status)
-        # Without the version, which its own status has changed: what happens every time is one event.
-        regarding = msgspec.structs.replace(reference_to(AUTOSCALERS, autoscaler), resource_version="")
-        for note in decision.notes:
-            self._recorder.event(regarding, note.type, note.reason, note.reason, note.message)
+        self._record(autoscaler, decision.notes)
         return _PERIOD_SECONDS
+
+    def _record(self, autoscaler: Autoscaler, notes: Sequence[Note]) -> None:
+        """What is the same at every look is one event, with the version at which it was first so."""
+        before = self._noted.get(autoscaler.metadata.uid, {})
+        version = autoscaler.metadata.resource_version
+        self._noted[autoscaler.metadata.uid] = now = {note: before.get(note, version) for note in notes}
+        for note, first in now.items():
+            regarding = msgspec.structs.replace(reference_to(AUTOSCALERS, autoscaler), resource_version=first)
+            self._recorder.event(regarding, note.type, note.reason, note.reason, note.message)
 
     async def _decided(self, autoscaler: Autoscaler) -> Decision:
         history = self._histories.get(autoscaler.metadata.uid, History())
