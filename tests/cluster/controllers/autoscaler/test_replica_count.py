@@ -32,7 +32,7 @@ _THREE = [running("a"), running("b"), running("c")]
 )
 def test_the_share_of_the_requests_decides(cpu: list[int], percent: int, replicas: int, utilization: int) -> None:
     found = for_utilization(usage(_THREE, cpu), requests_of(_THREE, "cpu"), percent)
-    assert (found.replicas, found.utilization, found.average) == (replicas, utilization, sum(cpu) // 3)
+    assert (found.replicas, found.utilization, found.average.milli) == (replicas, utilization, sum(cpu) // 3)
 
 
 def test_a_pod_without_metrics_is_assumed_to_use_its_request_when_fewer_would_do() -> None:
@@ -76,7 +76,7 @@ def test_a_pod_that_was_ready_once_counts_though_it_is_not_now() -> None:
 @pytest.mark.parametrize(("target", "replicas"), [(50, 6), (95, 3), (200, 2)])
 def test_the_average_of_the_pods_decides(target: int, replicas: int) -> None:
     found = for_average(usage(_THREE, [100, 100, 100]), target)
-    assert (found.replicas, found.average, found.utilization) == (replicas, 100, None)
+    assert (found.replicas, found.average.milli, found.utilization) == (replicas, 100, None)
 
 
 def test_what_makes_a_count_impossible_is_named() -> None:

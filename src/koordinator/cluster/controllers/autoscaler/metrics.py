@@ -10,7 +10,6 @@ from typing import Final
 from koordinator.api.document import Document
 from koordinator.api.meta import LabelSelector
 from koordinator.api.pod import Pod
-from koordinator.api.quantity import Quantity
 from koordinator.cluster.controllers.autoscaler.replica_count import (
     DEFAULT_TOLERANCE,
     Proposal,
@@ -86,7 +85,7 @@ def _of_resource(autoscaler: Autoscaler, source: ResourceMetricSource, measured:
         kind, of = ("ContainerResource", source.container) if source.container else ("Resource", source.name)
         wrapped = f"failed to get {of} {'container' if source.container else 'resource'} metric value: {failure}"
         return MetricResult(NOTHING_MEASURED, failure=failure, reason=f"FailedGet{kind}Metric", wrapped=wrapped)
-    current: Document = {"averageValue": str(Quantity.from_milli(proposal.average))}
+    current: Document = {"averageValue": str(proposal.average)}
     if proposal.utilization is not None:
         current["averageUtilization"] = proposal.utilization
     shown: Document = {"name": source.name, "current": current}

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from koordinator.api.pod import Pod
+from koordinator.api.quantity import Quantity
 from koordinator.cluster.controllers.autoscaler.usage import MetricError, Sample
 from koordinator.cluster.controllers.conditions import find_condition
 
@@ -50,8 +51,8 @@ class Usage:
 @dataclass(frozen=True, slots=True)
 class Proposal:
     replicas: int
-    average: int
-    """Of the pods that count, in thousandths."""
+    average: Quantity
+    """Of the pods that count."""
     utilization: int | None = None
     """Percent of the requests."""
 
@@ -69,7 +70,7 @@ def for_utilization(usage: Usage, requests: Mapping[str, int], percent: int) -> 
     groups = _grouped(usage)
     replicas = _replicas(usage, groups, lambda amounts: utilization(amounts) / percent, full)
     known = [amount for name, amount in groups.amounts.items() if name in requests]
-    return Proposal(replicas, sum(known) // len(known), utilization(groups.amounts))
+    return Proposal(replicas, _average(usage, known), utilization(groups.amounts))
 
 
 def for_average(usage: Usage, target: int) -> Proposal:
@@ -77,7 +78,12 @@ def for_average(usage: Usage, target: int) -> Proposal:
     groups = _grouped(usage)
     full = {pod.metadata.name: target for pod in usage.pods}
     replicas = _replicas(usage, groups, lambda amounts: sum(amounts.values()) // len(amounts) / target, full)
-    return Proposal(replicas, sum(groups.amounts.values()) // len(groups.amounts))
+    return Proposal(replicas, _average(usage, list(groups.amounts.values())))
+
+
+def _average(usage: Usage, amounts: Sequence[int]) -> Quantity:
+    form = next(iter(usage.samples.values())).form
+    return Quantity.from_milli(sum(amounts) // len(amounts), form)
 
 
 @dataclass(frozen=True, slots=True)

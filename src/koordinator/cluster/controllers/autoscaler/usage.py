@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from koordinator.api.pod import Container, Pod
+from koordinator.api.quantity import Format
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.controllers.autoscaler.types import PodMetrics
 
@@ -26,6 +27,8 @@ class Sample:
     milli: int
     taken: datetime | None
     window: timedelta
+    form: Format
+    """In which the node reports it: the status shows averages in the same one."""
 
 
 def samples_of(metrics: Iterable[PodMetrics], resource: str, container: str = "") -> dict[str, Sample]:
@@ -44,9 +47,11 @@ def samples_of(metrics: Iterable[PodMetrics], resource: str, container: str = ""
                 f"unable to get metrics for resource {resource}: failed to get container metrics: "
                 f"container {container} not present in metrics for pod {where}"
             )
-        known = [amount.milli for amount in amounts if amount is not None]
+        known = [amount for amount in amounts if amount is not None]
         if known and len(known) == len(amounts):
-            samples[each.metadata.name] = Sample(sum(known), each.timestamp, _duration(each.window))
+            samples[each.metadata.name] = Sample(
+                sum(amount.milli for amount in known), each.timestamp, _duration(each.window), known[0].format
+            )
     return samples
 
 
