@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +13,7 @@ import pytest
 from koordinator.api.manifests import custom_resource_definitions
 from tests.cluster.admission_webhooks.api_server import ApiServer
 from tests.cluster.embedded_thread import embedded_server
-from tests.real.controller_manager import controller_manager
+from tests.real.controller_manager import controller_manager, our_controllers
 from tests.real.polling import until
 from tests.real.programs import RealPrograms
 
@@ -67,17 +65,6 @@ _CASES: Final[dict[str, tuple[Document, list[tuple[int | None, timedelta, bool]]
 }  # fmt: skip
 
 
-@contextmanager
-def _ours(kubeconfig: Path, log: Path) -> Iterator[None]:
-    command = [sys.executable, "-m", "koordinator.cluster.controllers", f"--kubeconfig={kubeconfig}"]
-    with log.open("wb") as output, subprocess.Popen([*command, f"--controllers={_NAME}"], stderr=output) as running:
-        try:
-            yield
-        finally:
-            running.terminate()
-            running.wait(20)
-
-
 def test_the_same_usage_leads_to_the_same_status(real_programs: RealPrograms, tmp_path: Path) -> None:
     program = real_programs.kubernetes / "kube-controller-manager"
     if not program.is_file():
@@ -86,7 +73,7 @@ def test_the_same_usage_leads_to_the_same_status(real_programs: RealPrograms, tm
         _statuses(folder, control)
         for folder, control in (
             (tmp_path / "real", lambda kubeconfig, log: controller_manager(program, kubeconfig, log, [_NAME])),
-            (tmp_path / "ours", _ours),
+            (tmp_path / "ours", lambda kubeconfig, log: our_controllers(kubeconfig, log, [_NAME])),
         )
     ]
     real, ours = found

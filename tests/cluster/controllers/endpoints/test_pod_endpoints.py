@@ -59,6 +59,7 @@ def test_subsets_are_of_addresses_with_the_same_ports() -> None:
         endpoint_pod("b", "10.0.0.2", ready=False),
         endpoint_pod("c", "10.0.0.3", http=9090),
         endpoint_pod("d", "10.0.0.4", going=True),
+        endpoint_pod("e", "fd00::1"),
     ]
     of = service(*ports)
     subsets, is_cut = endpoint_subsets(of, pod_endpoints(of, pods))

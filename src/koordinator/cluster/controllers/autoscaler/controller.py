@@ -105,10 +105,10 @@ class HorizontalPodAutoscalerController:
         try:
             path = await self._path(name, namespace)
             scale = decode(await self._client.raw("GET", path), Scale)
-        except UnknownKindError as error:
-            return without_scale(autoscaler, str(error), history, self._clock.now())
-        except ApiStatusError as error:
-            return without_scale(autoscaler, error.message, history, self._clock.now())
+        except (UnknownKindError, ApiStatusError) as error:
+            self._selected.pop(autoscaler.metadata.key, None)
+            text = error.message if isinstance(error, ApiStatusError) else str(error)
+            return without_scale(autoscaler, text, history, self._clock.now())
         situation = await self._situation(autoscaler, scale)
         decision = decide(situation, history, self._clock.now())
         if decision.replicas is None:

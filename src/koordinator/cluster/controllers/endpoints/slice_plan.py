@@ -23,7 +23,6 @@ from koordinator.cluster.controllers.endpoints.types import (
 
 MAX_ENDPOINTS: Final = 100
 """In one slice."""
-_KNOWN_FAMILIES: Final = ("IPv4", "IPv6")
 
 
 @dataclass(slots=True)
@@ -50,11 +49,10 @@ def plan_slices(
 ) -> SlicePlan:
     """``existing``: the slices of this Service; ``zones``: by the names of nodes."""
     plan = SlicePlan()
-    families = [each for each in service.spec.ip_families if each in _KNOWN_FAMILIES] or ["IPv4"]
-    for family in families:
+    for family in service.families:
         wanted = [each for each in endpoints if each.family == family]
         _plan_family(family, _grouped(wanted, zones), [each for each in existing if each.address_type == family], plan)
-    plan.delete.extend(each for each in existing if each.address_type not in families)
+    plan.delete.extend(each for each in existing if each.address_type not in service.families)
     return plan
 
 

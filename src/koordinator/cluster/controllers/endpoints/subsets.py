@@ -16,9 +16,12 @@ OVER_CAPACITY: Final = "endpoints.kubernetes.io/over-capacity"
 def endpoint_subsets(service: Service, endpoints: Iterable[PodEndpoint]) -> tuple[list[EndpointSubset], bool]:
     """The subsets, and whether addresses are left out because there are too many.
 
-    Pods that are being deleted are listed only where readiness does not matter.
+    All addresses are of one family. Pods that are being deleted are listed only where readiness does not matter.
     """
-    counted = [each for each in endpoints if service.spec.publish_not_ready_addresses or not each.terminating]
+    with_leaving = service.spec.publish_not_ready_addresses
+    counted = [
+        each for each in endpoints if each.family == service.families[0] and (with_leaving or not each.terminating)
+    ]
     listed = sorted(counted, key=lambda each: not each.is_ready)[:MAX_ADDRESSES]
     by_port: dict[EndpointPort | None, list[PodEndpoint]] = {}
     for each in listed:

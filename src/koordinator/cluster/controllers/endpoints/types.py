@@ -10,6 +10,7 @@ from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object, ObjectReference, WireStruct
 
 HEADLESS: Final = "None"
+_FAMILIES: Final = ("IPv4", "IPv6")
 
 
 class ServicePort(WireStruct):
@@ -37,6 +38,11 @@ class Service(Object):
     def lists_pods(self) -> bool:
         """Whether controllers keep its endpoints; those of any other are left to who made them."""
         return bool(self.spec.selector) and self.spec.type != "ExternalName"
+
+    @property
+    def families(self) -> list[str]:
+        """Of the addresses that are listed; the first one is that of the Service."""
+        return [each for each in self.spec.ip_families if each in _FAMILIES] or ["IPv4"]
 
     @property
     def is_headless(self) -> bool:
